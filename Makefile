@@ -1,0 +1,45 @@
+# make run       maps this machine; ends by naming the run file and the report
+# make test      every test that needs no GPU
+# make test-gpu  the tests that need one
+# make check     format, lint and types
+PYTHON ?= python3
+RUN := .venv/bin/python
+
+.PHONY: run test test-gpu check build build-tests wheel clean
+
+run: build
+	@$(RUN) tools/first_run.py
+
+test: build-tests
+	@$(RUN) tools/run_tests.py
+
+test-gpu: build-tests
+	@$(RUN) -m pytest tests/gpu
+
+# The build in place: the worker and the machine files go to src/linkscope/_native, where the wheel has them too.
+define cmake_build
+	@if [ ! -f $(1)/build.ninja ]; then $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null; fi
+	@$(RUN) -m cmake --build $(1) -- --quiet
+	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
+endef
+
+build:
+	@$(PYTHON) tools/bootstrap.py build
+	$(call cmake_build,build/run,)
+
+build-tests:
+	@$(PYTHON) tools/bootstrap.py build test
+	$(call cmake_build,build/dev,-DLINKSCOPE_TESTS=ON)
+
+check:
+	@$(PYTHON) tools/bootstrap.py build test check
+	$(RUN) -m ruff check src tests tools cmake
+	$(RUN) -m mypy
+
+wheel:
+	@$(PYTHON) tools/bootstrap.py build
+	$(RUN) -m pip wheel --no-deps --quiet -w build/wheel .
+
+clean:
+	rm -rf build .venv src/linkscope/_native

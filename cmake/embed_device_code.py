@@ -1,0 +1,117 @@
+"""Compiles .cu files by NVRTC, for every architecture from sm_60 on that it offers, and writes them as one .cpp.
+
+Machine code for each architecture plus compute_90 PTX, which later drivers compile for GPUs that this compiler does not
+know. NVRTC comes from the build requirements (12.9); where those cannot be installed, one on the loader's path or under
+$CUDA_HOME does, with the architectures that it has.
+"""
+
+import argparse
+import ctypes
+import hashlib
+import os
+import pathlib
+import sys
+
+LOWEST_ARCH = 60
+PTX_ARCH = 90
+OPTIONS = ["--std=c++17", "-lineinfo", "--fmad=true", "-default-device"]
+
+
+def find_nvrtc() -> ctypes.CDLL:
+    """The first NVRTC that loads; the builtins library beside it has to be loaded first."""
+    folders = [pathlib.Path(root, sub) for root in sys.path if root
+               for sub in ("nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib")]
+    folders += [pathlib.Path(home, "lib64") for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
+    for folder in folders:
+        for library in sorted(folder.glob("libnvrtc.so.1[23]")):
+            for builtins in folder.glob("libnvrtc-builtins.so.*"):
+                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(library))
+    for name in ("libnvrtc.so.12", "libnvrtc.so.13"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    sys.exit("NVRTC was not found: install nvidia-cuda-nvrtc-cu12==12.9.* for the Python that builds, or set CUDA_HOME")
+
+
+class Nvrtc:
+    """The handful of NVRTC calls that are needed here; each failure ends the build with the compiler's own words."""
+
+    def __init__(self) -> None:
+        self.lib = find_nvrtc()
+        self.lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def check(self, status: int, what: str) -> None:
+        if status:
+            sys.exit(f"{what}: {self.lib.nvrtcGetErrorString(status).decode()}")
+
+    def version(self) -> str:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.check(self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+        return f"{major.value}.{minor.value}"
+
+    def archs(self) -> list[int]:
+        count = ctypes.c_int()
+        self.check(self.lib.nvrtcGetNumSupportedArchs(ctypes.byref(count)), "nvrtcGetNumSupportedArchs")
+        archs = (ctypes.c_int * count.value)()
+        self.check(self.lib.nvrtcGetSupportedArchs(archs), "nvrtcGetSupportedArchs")
+        return sorted(arch for arch in archs if arch >= LOWEST_ARCH)
+
+    def compile(self, source: pathlib.Path, include: str, arch: str) -> bytes:
+        """Machine code where arch is sm_NN, PTX where it is compute_NN."""
+        program = ctypes.c_void_p()
+        text = source.read_bytes()
+        self.check(self.lib.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None), "create")
+        options = [f"--gpu-architecture={arch}", f"--include-path={include}", *OPTIONS]
+        array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        status = self.lib.nvrtcCompileProgram(program, len(options), array)
+        if status:
+            size = ctypes.c_size_t()
+            self.lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            self.lib.nvrtcGetProgramLog(program, log)
+            sys.exit(f"{source} for {arch}:\n{log.value.decode()}")
+        kind = "CUBIN" if arch.startswith("sm_") else "PTX"
+        size = ctypes.c_size_t()
+        self.check(getattr(self.lib, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)), "size")
+        code = ctypes.create_string_buffer(size.value)
+        self.check(getattr(self.lib, f"nvrtcGet{kind}")(program, code), "code")
+        self.lib.nvrtcDestroyProgram(ctypes.byref(program))
+        return code.raw
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--include", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("kernels", nargs="+", type=pathlib.Path)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    nvrtc = Nvrtc()
+    targets = [(f"sm_{arch}", arch, "false") for arch in nvrtc.archs()] + [(f"compute_{PTX_ARCH}", PTX_ARCH, "true")]
+    digest = hashlib.sha256()
+    blobs, rows = [], []
+    for source in sorted(args.kernels):
+        for name, arch, is_ptx in targets:
+            code = nvrtc.compile(source, args.include, name)
+            digest.update(code)
+            file = args.out / f"{source.stem}.{name}"
+            file.write_bytes(code)
+            symbol = f"linkscope_code_{source.stem}_{name}"
+            # .byte 0 ends PTX, which the driver reads as a C string.
+            blobs.append(f'asm(".section .rodata\\n.balign 64\\n{symbol}: .incbin \\"{file}\\"\\n{symbol}_end: .byte 0\\n.previous\\n");\n'
+                         f"extern \"C\" const unsigned char {symbol}[], {symbol}_end[];")
+            rows.append(f'    {{"{source.stem}", {arch}, {is_ptx}, {symbol}, {symbol}_end}},')
+    (args.out / "device_code.cpp").write_text(
+        "// Written by cmake/embed_device_code.py\n"
+        '#include "platform/cuda/device_code.hpp"\n\n' + "\n".join(blobs) +
+        "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n" + "\n".join(rows) + "\n};\n}  // namespace\n\n"
+        "std::span<const DeviceCode> device_codes() { return codes; }\n"
+        f'const char* device_code_compiler() {{ return "NVRTC {nvrtc.version()}"; }}\n'
+        f'const char* device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'
+        "}  // namespace linkscope\n")
+
+
+if __name__ == "__main__":
+    main()

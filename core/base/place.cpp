@@ -1,0 +1,60 @@
+#include "base/place.hpp"
+
+#include <array>
+#include <charconv>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr std::array<std::string_view, 5> kind_names{"numa", "gpu", "nic", "disk", "rank"};
+
+[[noreturn]] void not_a_place(std::string_view text) {
+  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not a place; write numa:0, gpu:1, nic:0, disk:PATH or rank:3"};
+}
+
+u32 parse_index(std::string_view digits, std::string_view whole) {
+  u32 value = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (digits.empty() || status != std::errc{} || end != digits.data() + digits.size()) not_a_place(whole);
+  return value;
+}
+
+}  // namespace
+
+std::string_view to_string(PlaceKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
+
+std::string to_string(const Place& place) {
+  std::string text = place.host == 0 ? "" : "host:" + std::to_string(place.host) + "/";
+  text += to_string(place.kind);
+  return text + ":" + (place.kind == PlaceKind::disk ? place.path : std::to_string(place.index));
+}
+
+Place parse_place(std::string_view text) {
+  Place place;
+  std::string_view rest = text;
+  if (rest.starts_with("host:")) {
+    const auto slash = rest.find('/');
+    if (slash == std::string_view::npos) not_a_place(text);
+    place.host = parse_index(rest.substr(5, slash - 5), text);
+    rest = rest.substr(slash + 1);
+  }
+  const auto colon = rest.find(':');
+  if (colon == std::string_view::npos) not_a_place(text);
+  for (std::size_t kind = 0; kind < kind_names.size(); ++kind) {
+    if (rest.substr(0, colon) != kind_names[kind]) continue;
+    place.kind = static_cast<PlaceKind>(kind);
+    const auto value = rest.substr(colon + 1);
+    if (place.kind == PlaceKind::disk) {
+      if (value.empty()) not_a_place(text);
+      place.path = value;
+    } else {
+      place.index = parse_index(value, text);
+    }
+    return place;
+  }
+  not_a_place(text);
+}
+
+}  // namespace linkscope

@@ -1,0 +1,31 @@
+// Where memory lies or an actor runs: "numa:0", "gpu:1", "nic:0", "disk:/data", "rank:3", with "host:N/" before it on
+// models of several hosts. GPUs are numbered in PCI bus order, NUMA nodes densely from 0.
+#pragma once
+#include <compare>
+#include <string>
+#include <string_view>
+
+#include "base/units.hpp"
+
+namespace linkscope {
+
+enum class PlaceKind : u8 { numa, gpu, nic, disk, rank };
+
+struct Place {
+  PlaceKind kind = PlaceKind::numa;
+  u32 index = 0;
+  u32 host = 0;
+  std::string path;  // disks only
+
+  auto operator<=>(const Place&) const = default;
+};
+
+inline Place numa(u32 index) { return {PlaceKind::numa, index, 0, {}}; }
+inline Place gpu(u32 index) { return {PlaceKind::gpu, index, 0, {}}; }
+
+[[nodiscard]] std::string to_string(const Place&);
+[[nodiscard]] std::string_view to_string(PlaceKind);
+/// Throws Error{usage} naming the text when it is no place.
+[[nodiscard]] Place parse_place(std::string_view text);
+
+}  // namespace linkscope

@@ -1,0 +1,54 @@
+// One operation as the user names it, and the rows of the table that know how to build a Program from it.
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "program/program.hpp"
+
+namespace linkscope {
+
+struct Case {
+  std::string benchmark;
+  Place src, dst;
+  MemKind src_memory = MemKind::pageable, dst_memory = MemKind::pageable;
+  u64 bytes = 0;
+  u64 footprint_bytes = 0;  // what a batch should rotate over, at least; 0: one slice
+  std::map<std::string, std::string> params;
+
+  /// The value of a parameter, or `otherwise` where the case does not set it.
+  [[nodiscard]] std::string param(const std::string& name, const std::string& otherwise) const {
+    const auto found = params.find(name);
+    return found == params.end() ? otherwise : found->second;
+  }
+};
+
+enum class Relation : u8 { any, same, different };
+
+struct Param {
+  std::string_view name;
+  std::vector<std::string_view> values;  // the first is the default
+  std::string_view help;
+};
+
+/// A row of the table: what `list`, the planner and the docs need to know, and how to build the program.
+struct Benchmark {
+  std::string_view name, summary, source;
+  Engine engine;
+  PlaceKind src, dst;
+  Relation relation;
+  std::vector<std::pair<MemKind, MemKind>> memories;
+  std::vector<Param> params;
+  Program (*build)(const Case&);
+};
+
+/// The table of all benchmarks.
+[[nodiscard]] std::span<const Benchmark> benchmarks();
+
+/// Checks the case against its row and builds its program. Throws Error{usage} that names what does not fit.
+[[nodiscard]] Program build_program(const Case&);
+
+}  // namespace linkscope

@@ -1,0 +1,30 @@
+// What all explicit copies have in common: two regions, rotating slices, and one actor a direction.
+#pragma once
+#include "benchmarks/case.hpp"
+
+namespace linkscope {
+
+/// The ends of one explicit copy: a pattern region, a poisoned one, and the Move between them over as many slices as the
+/// footprint asks for.
+struct Copy {
+  Place src, dst;
+  MemKind src_memory, dst_memory;
+};
+
+/// A program without actors, in the state that the case's parameters ask for.
+[[nodiscard]] Program empty_program(const Case&);
+
+/// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock.
+void add_copy(Program&, const Case&, const Copy&, Engine, Actor actor);
+
+/// The parameters that all copies by copy engine have, ready for a row: mode, then what precedes the copy in its stream.
+[[nodiscard]] Param mode_param();
+[[nodiscard]] Param after_param();
+
+/// How many distinct slices a batch rotates over, and how far apart they lie.
+[[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
+[[nodiscard]] u64 slice_stride(u64 bytes);
+
+extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
+
+}  // namespace linkscope

@@ -1,0 +1,33 @@
+// Comm|Scope 3.2 (CS-1 to CS-4), Spafford 3.1 (SP-1): explicit copy from host memory bound to a NUMA node to a GPU, alone
+// or together with the opposite direction on a stream of its own.
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+Actor stream(const Place& gpu, const Place& numa) { return {gpu, ActorKind::stream, Clock::event, numa, 0, {}, {}}; }
+
+Program build(const Case& c) {
+  Program program = empty_program(c);
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::ce, stream(c.dst, c.src));
+  if (c.param("bidirectional", "false") == "true")
+    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, Engine::ce, stream(c.dst, c.src));
+  return program;
+}
+
+}  // namespace
+
+const Benchmark host_to_device{
+    "h2d",
+    "explicit copy from host memory to a GPU by copy engine",
+    "Comm|Scope 3.2 (CS-1 to CS-4), Spafford 3.1 (SP-1), nvbandwidth host_to_device_memcpy_ce",
+    Engine::ce,
+    PlaceKind::numa,
+    PlaceKind::gpu,
+    Relation::any,
+    {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
+    {mode_param(), after_param(),
+     {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}},
+    build};
+
+}  // namespace linkscope

@@ -1,0 +1,67 @@
+// The table of all benchmarks, and the checks that every case passes before its row builds a program.
+#include <algorithm>
+#include <vector>
+
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+const std::vector<Benchmark>& table() {
+  // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
+  static const std::vector<Benchmark> rows{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
+  return rows;
+}
+
+[[noreturn]] void misfit(const Benchmark& row, const std::string& what) {
+  throw Error{ErrorKind::usage, std::string{row.name} + ": " + what};
+}
+
+template <class Range, class Text>
+std::string joined(const Range& range, Text text) {
+  std::string all;
+  for (const auto& item : range) all += (all.empty() ? "" : ", ") + std::string{text(item)};
+  return all;
+}
+
+const Benchmark& find(const std::string& name) {
+  const auto& rows = table();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Benchmark& b) { return b.name == name; });
+  if (row == rows.end())
+    throw Error{ErrorKind::usage,
+                "there is no benchmark '" + name + "'; there are " + joined(rows, [](const Benchmark& b) { return b.name; })};
+  return *row;
+}
+
+void check(const Benchmark& row, const Case& c) {
+  if (c.bytes == 0 || c.bytes % 8 != 0) misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
+  if (c.src.kind != row.src || c.dst.kind != row.dst)
+    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; it goes from " + std::string{to_string(row.src)} +
+                    " to " + std::string{to_string(row.dst)});
+  if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination are one place");
+  if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination are different places");
+  if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
+    misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) + " memory");
+  for (const auto& [name, value] : c.params) {
+    const auto param = std::find_if(row.params.begin(), row.params.end(), [&](const Param& p) { return p.name == name; });
+    if (param == row.params.end())
+      misfit(row, "it has no parameter '" + name + "'; it has " + joined(row.params, [](const Param& p) { return p.name; }));
+    if (std::find(param->values.begin(), param->values.end(), value) == param->values.end())
+      misfit(row, name + " is " + joined(param->values, [](std::string_view v) { return v; }) + ", not '" + value + "'");
+  }
+}
+
+}  // namespace
+
+std::span<const Benchmark> benchmarks() { return table(); }
+
+Program build_program(const Case& c) {
+  const auto& row = find(c.benchmark);
+  check(row, c);
+  Program program = row.build(c);
+  validate(program);
+  return program;
+}
+
+}  // namespace linkscope

@@ -1,0 +1,116 @@
+#include "platform/cuda/buffers.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/error.hpp"
+#include "platform/host/contents.hpp"
+
+namespace linkscope {
+
+Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 bytes)
+    : driver_{driver}, device_{device}, kind_{region.kind}, bytes_{bytes} {
+  if (device_) device_->use();
+  switch (region.kind) {
+    case MemKind::device: LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); return;
+    case MemKind::pageable: allocate_host(region); return;
+    case MemKind::registered: allocate_host(region); pin(); return;
+    case MemKind::pinned:
+      if (device_) {
+        const NodePolicy policy{region.at.index};
+        void* start = nullptr;
+        LINKSCOPE_CU(driver_, cuMemHostAlloc, &start, bytes_, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+        host_ = static_cast<std::byte*>(start);
+        driver_owns_ = true;
+        LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+      } else {
+        // No GPU that could pin it: page-locked by the kernel is what remains, and is the same to a CPU thread.
+        allocate_host(region);
+        if (mlock(host_, bytes_) != 0)
+          throw Error{ErrorKind::memory, "locking " + std::to_string(bytes_) + " B in memory was refused (" + std::strerror(errno) +
+                                             "); raise the limit with 'ulimit -l'"};
+      }
+      return;
+    default: throw Error{ErrorKind::usage, std::string{to_string(region.kind)} + " memory cannot be allocated here"};
+  }
+}
+
+Buffer::~Buffer() {
+  if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is going down
+  if (kind_ == MemKind::device && address_) driver_.cuMemFree(address_);
+  if (driver_owns_) driver_.cuMemFreeHost(host_);
+  if (registered_) driver_.cuMemHostUnregister(host_);
+}
+
+void Buffer::allocate_host(const Region& region) {
+  pages_ = HostPages{region.at.index, bytes_};
+  host_ = pages_.data();
+}
+
+void Buffer::pin() {
+  LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  registered_ = true;
+  LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+}
+
+void Buffer::fill_with_pattern(u64 seed) {
+  seed_ = seed;
+  if (host_) return fill_pattern(host_, bytes_, seed);
+  u64 words = bytes_ / 8, first = 0;
+  void* arguments[] = {&address_, &words, &seed, &first};
+  device_->use();
+  const auto& stream = device_->stream(0);
+  device_->launch(device_->function("pattern", "linkscope_fill"), 1024, 256, stream.get(), arguments);
+  stream.synchronize();
+}
+
+void Buffer::fill_with_poison(u64 bytes) {
+  if (host_) return fill_poison(host_, std::min(bytes, bytes_));
+  device_->use();
+  const auto& stream = device_->stream(0);
+  LINKSCOPE_CU(driver_, cuMemsetD8Async, address_, static_cast<unsigned char>(poison), std::min(bytes, bytes_), stream.get());
+  stream.synchronize();
+}
+
+Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
+  auto& kept = kept_[{region.at, region.kind, region.content, number}];
+  if (!kept || kept->size() < region.bytes) {
+    constexpr u64 grain = u64{2} << 20;
+    kept.reset();  // before the larger one is made: both might not fit
+    kept = std::make_unique<Buffer>(driver_, device, region, (region.bytes + grain - 1) / grain * grain);
+    if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
+  }
+  return *kept;
+}
+
+Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset) {
+  if (!checked.reachable()) {
+    const auto found = check_pattern(checked.host() + offset, bytes, seed, pattern_offset);
+    return {found.wrong_words, found.first_word};
+  }
+  auto& device = *checked.device();
+  device.use();
+  struct DeviceResult {  // two words of device memory, given back whatever happens
+    const Driver& driver;
+    CUdeviceptr address = 0;
+    explicit DeviceResult(const Driver& d) : driver{d} { LINKSCOPE_CU(driver, cuMemAlloc, &address, 2 * sizeof(u64)); }
+    ~DeviceResult() { driver.cuMemFree(address); }
+  } result{driver};
+  const auto& stream = device.stream(0);
+  LINKSCOPE_CU(driver, cuMemsetD8Async, result.address, 0, sizeof(u64), stream.get());
+  LINKSCOPE_CU(driver, cuMemsetD8Async, result.address + sizeof(u64), 0xFF, sizeof(u64), stream.get());
+  CUdeviceptr start = checked.address() + offset;
+  u64 words = bytes / 8, first = pattern_offset / 8;
+  void* arguments[] = {&start, &words, &seed, &first, &result.address};
+  device.launch(device.function("pattern", "linkscope_check"), 1024, 256, stream.get(), arguments);
+  stream.synchronize();
+  u64 words_found[2] = {0, 0};
+  LINKSCOPE_CU(driver, cuMemcpyDtoH, words_found, result.address, sizeof words_found);
+  return {words_found[0], words_found[1]};
+}
+
+}  // namespace linkscope

@@ -1,0 +1,326 @@
+#include "platform/cuda/cuda_platform.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+
+#include "base/error.hpp"
+#include "platform/cuda/session.hpp"
+#include "platform/host/flush.hpp"
+#include "platform/host/topology.hpp"
+
+namespace linkscope {
+namespace {
+
+/// Why the host would wait for every call, so that nothing can be queued behind a gate; "" if nothing is known to.
+std::string why_no_gate() {
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value && std::string{value} != "0";
+  };
+  if (set("CUDA_LAUNCH_BLOCKING")) return "CUDA_LAUNCH_BLOCKING is set";
+  for (const char* name : {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NV_COMPUTE_PROFILER_PERFWORKS_DIR"})
+    if (set(name)) return std::string{"a profiler is attached ("} + name + " is set)";
+  return "";
+}
+
+std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<DeviceFacts>& gpus) {
+  std::vector<PeerFacts> peers;
+  if (!driver.why_no("cuDeviceCanAccessPeer").empty()) return peers;
+  for (u32 from = 0; from < gpus.size(); ++from)
+    for (u32 to = 0; to < gpus.size(); ++to) {
+      if (from == to) continue;
+      PeerFacts peer{from, to};
+      int access = 0, atomics = 0;
+      LINKSCOPE_CU(driver, cuDeviceCanAccessPeer, &access, gpus[from].handle, gpus[to].handle);
+      if (driver.cuDeviceGetP2PAttribute) {
+        driver.cuDeviceGetP2PAttribute(&peer.performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, gpus[from].handle, gpus[to].handle);
+        driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpus[from].handle, gpus[to].handle);
+      }
+      peer.access = access != 0;
+      peer.native_atomics = atomics != 0;
+      peers.push_back(peer);
+    }
+  return peers;
+}
+
+class CudaPlatformImpl final : public CudaPlatform {
+ public:
+  CudaPlatformImpl() : no_gate_{why_no_gate()}, buffers_{driver_} {
+    facts_.present = driver_.usable();
+    facts_.version = driver_.version();
+    facts_.why_not = driver_.why_not();
+    facts_.gpus = list_devices(driver_);
+    facts_.peers = read_peers(driver_, facts_.gpus);
+    facts_.missing = driver_.missing();
+    devices_.resize(facts_.gpus.size());
+  }
+
+  [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
+  [[nodiscard]] Support supports(const Program&) const override;
+  [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
+  [[nodiscard]] Trace run(Session&, const Order&) override;
+
+ private:
+  [[nodiscard]] std::string why_no_place(const Place&) const;
+  [[nodiscard]] std::string why_no_region(const Region&) const;
+  [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_peer(const Program&) const;
+  [[nodiscard]] static std::set<u32> gpus_of(const Program&);
+  Device& device(u32 index);
+  Device* device_for(const Program&, const Region&);
+  void set_peers(const Program&);
+  void make_buffers(CudaSession&);
+  void make_actors(CudaSession&);
+  void choose_timing(CudaSession&);
+  void warm_up(CudaSession&);
+
+  Driver driver_;
+  DriverFacts facts_;
+  std::string no_gate_;
+  std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
+  std::unique_ptr<Gate> gate_;
+  Buffers buffers_;  // after the devices: given back before them
+  std::set<std::pair<u32, u32>> peers_on_;
+};
+
+// --- what it can run ----------------------------------------------------------------------------------------------
+
+std::string CudaPlatformImpl::why_no_place(const Place& place) const {
+  const auto here = [&](const char* what, std::size_t count) {
+    return place.index < count ? "" : to_string(place) + " is not here; this machine has " + std::to_string(count) + " " + what;
+  };
+  if (place.host != 0) return to_string(place) + " is another host";
+  switch (place.kind) {
+    case PlaceKind::numa: return here("NUMA nodes", host_nodes().size());
+    case PlaceKind::gpu: return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;
+    default: return to_string(place) + ": memory at such a place cannot be measured here";
+  }
+}
+
+std::string CudaPlatformImpl::why_no_region(const Region& region) const {
+  if (auto why = why_no_place(region.at); !why.empty()) return why;
+  switch (region.kind) {
+    case MemKind::device: {
+      const auto& gpu = facts_.gpus[region.at.index];
+      if (region.bytes > gpu.memory_bytes)
+        return std::to_string(region.bytes) + " B do not fit " + to_string(region.at) + ", which has " + std::to_string(gpu.memory_bytes);
+      constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
+      if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
+        return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
+      return "";
+    }
+    case MemKind::pageable:
+    case MemKind::pinned: return "";
+    case MemKind::registered: return driver_.why_no("cuMemHostRegister");
+    default: return std::string{to_string(region.kind)} + " memory cannot be measured here yet";
+  }
+}
+
+std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& actor) const {
+  if (auto why = why_no_place(actor.place); !why.empty()) return why;
+  if (actor.cpu)
+    if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
+  if (!actor.once.empty() || actor.process != 0) return "steps before the loop and several processes cannot be run here yet";
+  for (const auto& step : actor.loop) {
+    const auto* move = std::get_if<Move>(&step);
+    if (!move) return "only copies can be run here yet";
+    const Engine wanted = actor.kind == ActorKind::stream ? Engine::ce : Engine::cpu;
+    if (move->engine != wanted) return std::string{to_string(move->engine)} + " copies cannot be run here yet";
+    const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
+    if (from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to)
+      if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
+  }
+  return "";
+}
+
+std::string CudaPlatformImpl::why_no_peer(const Program& program) const {
+  if (!program.peer) return "";
+  for (const char* symbol : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess"})
+    if (auto why = driver_.why_no(symbol); !why.empty()) return why;
+  const auto gpus = gpus_of(program);
+  for (const auto& peer : facts_.peers)
+    if (gpus.contains(peer.from) && gpus.contains(peer.to) && !peer.access)
+      return "gpu:" + std::to_string(peer.from) + " cannot access the memory of gpu:" + std::to_string(peer.to);
+  return "";
+}
+
+Support CudaPlatformImpl::supports(const Program& program) const {
+  for (const auto& region : program.regions)
+    if (auto why = why_no_region(region); !why.empty()) return Support::no(why);
+  for (const auto& actor : program.actors)
+    if (auto why = why_no_actor(program, actor); !why.empty()) return Support::no(why);
+  if (program.held_by == HeldBy::wait)
+    if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
+  return {why_no_peer(program)};
+}
+
+// --- prepare ------------------------------------------------------------------------------------------------------
+
+std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
+  std::set<u32> gpus;
+  for (const auto& region : program.regions)
+    if (region.at.kind == PlaceKind::gpu) gpus.insert(region.at.index);
+  for (const auto& actor : program.actors)
+    if (actor.place.kind == PlaceKind::gpu) gpus.insert(actor.place.index);
+  return gpus;
+}
+
+Device& CudaPlatformImpl::device(u32 index) {
+  auto& device = devices_.at(index);
+  if (!device) {
+    const auto& facts = facts_.gpus[index];
+    try {
+      device = std::make_unique<Device>(driver_, facts);
+    } catch (const Error& error) {
+      constexpr int exclusive = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+      if (facts.attribute("COMPUTE_MODE", 0) == exclusive)
+        throw Error{ErrorKind::failed, "gpu:" + std::to_string(index) + " is in compute mode 'exclusive process' and another process holds it (" + error.what() + ")"};
+      throw;
+    }
+  }
+  return *device;
+}
+
+/// The GPU that holds a region, or for host memory one whose context pins it: one of the program's, else the first.
+Device* CudaPlatformImpl::device_for(const Program& program, const Region& region) {
+  if (region.at.kind == PlaceKind::gpu) return &device(region.at.index);
+  if (region.kind == MemKind::pageable || devices_.empty()) return nullptr;
+  const auto gpus = gpus_of(program);
+  return &device(gpus.empty() ? 0 : *gpus.begin());
+}
+
+void CudaPlatformImpl::set_peers(const Program& program) {
+  const auto gpus = gpus_of(program);
+  for (const u32 from : gpus)
+    for (const u32 to : gpus) {
+      if (from == to || peers_on_.contains({from, to}) == program.peer) continue;
+      auto& target = device(to);
+      device(from).use();
+      if (program.peer) {
+        LINKSCOPE_CU(driver_, cuCtxEnablePeerAccess, target.context(), 0);
+        peers_on_.insert({from, to});
+      } else {
+        LINKSCOPE_CU(driver_, cuCtxDisablePeerAccess, target.context());
+        peers_on_.erase({from, to});
+      }
+    }
+}
+
+void CudaPlatformImpl::make_buffers(CudaSession& session) {
+  std::map<std::tuple<Place, MemKind, Content>, u32> count;
+  for (const auto& region : session.program.regions) {
+    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, region));
+    session.buffers.push_back(&buffer);
+    if (!buffer.host()) continue;
+    const auto found = page_nodes(buffer.host(), region.bytes);
+    session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
+    if (found != "hidden" && found != to_string(region.at))
+      throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
+  }
+  session.poison_destinations();
+}
+
+void CudaPlatformImpl::make_actors(CudaSession& session) {
+  std::map<u32, std::size_t> streams;
+  for (const auto& actor : session.program.actors) {
+    ActorState state;
+    state.actor = &actor;
+    if (actor.kind == ActorKind::stream) {
+      state.device = &device(actor.place.index);
+      state.stream = &state.device->stream(1 + streams[actor.place.index]++);  // stream 0 is for untimed work
+      state.device->use();
+      state.enter = std::make_unique<Event>(driver_);
+      state.exit = std::make_unique<Event>(driver_);
+      const int nearest = node_of_pci_device(state.device->facts().pci);
+      state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
+    } else {
+      state.node = actor.place.index;
+    }
+    session.actors.push_back(std::move(state));
+  }
+}
+
+/// Runs everybody's loop once, ungated: code is loaded, staging memory made, and the time of an iteration known.
+void CudaPlatformImpl::warm_up(CudaSession& session) {
+  std::vector<u32> once(session.actors.size(), 1);
+  std::vector<Stamp> stamps(session.actors.size());
+  for (auto& state : session.actors)
+    if (state.device) (void)state.device->function("gate", "linkscope_gate");
+  sample_host(session, once, stamps.data());
+  for (const auto& stamp : stamps) session.expected_loop = std::max(session.expected_loop, Seconds{stamp.exit_s - stamp.enter_s});
+}
+
+void CudaPlatformImpl::choose_timing(CudaSession& session) {
+  const auto host = [&](std::string why) {
+    session.timing = Timing::host;
+    session.why_timing = std::move(why);
+  };
+  for (const auto& actor : session.program.actors) {
+    if (actor.clock == Clock::host) return host("its actors are CPU threads");
+    for (const auto& step : actor.loop) {
+      const auto& move = std::get<Move>(step);
+      for (const u32 region : {move.from.region, move.to.region})
+        if (session.program.regions[region].kind == MemKind::pageable)
+          return host("the driver copies pageable memory on the host, before a gate would open");
+    }
+  }
+  if (!no_gate_.empty()) {
+    session.timing = Timing::events;
+    session.why_timing = "no gate: " + no_gate_;
+    return;
+  }
+  if (!gate_) gate_ = std::make_unique<Gate>(driver_, *session.actors.front().device);
+  if (blocks_behind_gate(session, *gate_)) host("queueing it waits for the gate");
+}
+
+std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const std::string&) {
+  if (const auto support = supports(program); !support) throw Error{ErrorKind::usage, support.why_not};
+  auto session = std::make_unique<CudaSession>(driver_, program);
+  set_peers(session->program);
+  make_buffers(*session);
+  make_actors(*session);
+  bind_thread_to_node(session->actors.front().node);
+  warm_up(*session);
+  choose_timing(*session);
+  if (!session->why_timing.empty()) session->notes.emplace_back("timing", session->why_timing);
+  if (session->program.cache == CacheState::cold) session->notes.emplace_back("cpu_cache_flush", cache_flush_instruction());
+  return session;
+}
+
+// --- run ----------------------------------------------------------------------------------------------------------
+
+Trace CudaPlatformImpl::run(Session& base, const Order& order) {
+  auto& session = static_cast<CudaSession&>(base);
+  if (session.verified) session.start_afresh();
+  Trace trace;
+  trace.samples = order.samples;
+  trace.batches = static_cast<u32>(order.batches.size());
+  trace.actors = static_cast<u32>(session.actors.size());
+  trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
+  trace.timing = session.timing == Timing::gate ? "gate" : session.timing == Timing::events ? "events" : "host";
+  for (u32 sample = 0; sample < order.samples; ++sample)
+    for (u32 b = 0; b < trace.batches; ++b) {
+      const auto& batch = order.batches[b];
+      session.settle_caches(batch);
+      Stamp* stamps = &trace.at(sample, b, 0);
+      switch (session.timing) {
+        case Timing::gate: sample_gated(session, *gate_, batch, stamps); break;
+        case Timing::events: sample_events(session, batch, stamps); break;
+        case Timing::host: sample_host(session, batch, stamps); break;
+      }
+    }
+  if (order.verify) {
+    trace.verdict = session.verify();
+    session.verified = true;
+  }
+  trace.notes = session.notes;
+  return trace;
+}
+
+}  // namespace
+
+std::unique_ptr<CudaPlatform> make_cuda() { return std::make_unique<CudaPlatformImpl>(); }
+
+}  // namespace linkscope

@@ -1,0 +1,34 @@
+// The machine at hand: its NUMA nodes, and 0 to N GPUs through the CUDA driver.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/cuda/device.hpp"
+#include "program/platform.hpp"
+
+namespace linkscope {
+
+struct PeerFacts {
+  u32 from = 0, to = 0;
+  bool access = false, native_atomics = false;
+  int performance_rank = 0;
+};
+
+/// What the driver says of itself and its GPUs (in PCI bus order), before anything is opened.
+struct DriverFacts {
+  bool present = false;
+  int version = 0;
+  std::string why_not;
+  std::vector<std::string> missing;
+  std::vector<DeviceFacts> gpus;
+  std::vector<PeerFacts> peers;
+};
+
+struct CudaPlatform : Platform {
+  [[nodiscard]] virtual const DriverFacts& facts() const = 0;
+};
+
+[[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda();
+
+}  // namespace linkscope

@@ -1,0 +1,83 @@
+// One GPU as this process uses it: its context, its code, its streams, and the events that stamp time on it.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "platform/cuda/driver.hpp"
+
+namespace linkscope {
+
+/// Owns a stream; non-blocking, so that nothing is ordered by the legacy default stream.
+class Stream {
+ public:
+  explicit Stream(const Driver&);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  [[nodiscard]] CUstream get() const { return stream_; }
+  void synchronize() const;
+
+ private:
+  const Driver& driver_;
+  CUstream stream_ = nullptr;
+};
+
+/// Owns an event that records time.
+class Event {
+ public:
+  explicit Event(const Driver&);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  [[nodiscard]] CUevent get() const { return event_; }
+
+ private:
+  const Driver& driver_;
+  CUevent event_ = nullptr;
+};
+
+/// Facts that need no context.
+struct DeviceFacts {
+  CUdevice handle = 0;
+  std::string name, uuid, pci;
+  u64 memory_bytes = 0;
+  std::vector<std::pair<std::string, int>> attributes;  // those the driver knows
+  [[nodiscard]] int attribute(const std::string& name, int otherwise) const;
+};
+
+class Device {
+ public:
+  Device(const Driver&, DeviceFacts);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const DeviceFacts& facts() const { return facts_; }
+  [[nodiscard]] CUcontext context() const { return context_; }
+  /// Makes this device's context the calling thread's.
+  void use() const;
+  [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);
+  void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments) const;
+  /// Streams by number, made when first asked for and kept.
+  [[nodiscard]] Stream& stream(std::size_t number);
+  /// Writes twice the L2's size elsewhere, queued on the stream: whatever the L2 held is gone.
+  void flush_l2(CUstream);
+
+ private:
+  void load_module(const std::string& module);
+  const Driver& driver_;
+  DeviceFacts facts_;
+  CUcontext context_ = nullptr;
+  std::map<std::string, CUmodule> modules_;
+  std::map<std::string, CUfunction> functions_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  CUdeviceptr flush_buffer_ = 0;
+};
+
+/// All GPUs that the driver shows, in PCI bus order.
+[[nodiscard]] std::vector<DeviceFacts> list_devices(const Driver&);
+
+}  // namespace linkscope

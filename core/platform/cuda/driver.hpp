@@ -1,0 +1,91 @@
+// The CUDA driver, loaded at run time: one table of symbol and literal version. Each entry is fetched with exactly that
+// version, because signatures changed between 12.x and 13; what is absent is a stated reason, never a crash.
+#pragma once
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <string>
+#include <vector>
+
+namespace linkscope {
+
+// Without these there is no use in the driver at all …
+#define LINKSCOPE_DRIVER_CORE(X)   \
+  X(cuDeviceGetCount, 2000)        \
+  X(cuDeviceGet, 2000)             \
+  X(cuDeviceGetName, 2000)         \
+  X(cuDeviceGetUuid, 11040)        \
+  X(cuDeviceTotalMem, 3020)        \
+  X(cuDeviceGetAttribute, 2000)    \
+  X(cuDeviceGetPCIBusId, 4010)     \
+  X(cuDevicePrimaryCtxRetain, 7000) \
+  X(cuDevicePrimaryCtxRelease, 11000) \
+  X(cuCtxSetCurrent, 4000)         \
+  X(cuMemAlloc, 3020)              \
+  X(cuMemFree, 3020)               \
+  X(cuMemHostAlloc, 2020)          \
+  X(cuMemFreeHost, 2000)           \
+  X(cuMemHostGetDevicePointer, 3020) \
+  X(cuMemcpyHtoDAsync, 3020)       \
+  X(cuMemcpyDtoHAsync, 3020)       \
+  X(cuMemcpyDtoDAsync, 3020)       \
+  X(cuMemcpyDtoH, 3020)            \
+  X(cuMemsetD8Async, 3020)         \
+  X(cuStreamCreate, 2000)          \
+  X(cuStreamDestroy, 4000)         \
+  X(cuStreamSynchronize, 2000)     \
+  X(cuEventCreate, 2000)           \
+  X(cuEventDestroy, 4000)          \
+  X(cuEventRecord, 2000)           \
+  X(cuEventElapsedTime, 2000)      \
+  X(cuModuleLoadData, 2000)        \
+  X(cuModuleUnload, 2000)          \
+  X(cuModuleGetFunction, 2000)     \
+  X(cuLaunchKernel, 4000)          \
+  X(cuGetErrorName, 6000)          \
+  X(cuGetErrorString, 6000)
+
+// … and without these, no use in the operations that need them.
+#define LINKSCOPE_DRIVER_OPTIONAL(X) \
+  X(cuDeviceCanAccessPeer, 4000)     \
+  X(cuDeviceGetP2PAttribute, 8000)   \
+  X(cuCtxEnablePeerAccess, 4000)     \
+  X(cuCtxDisablePeerAccess, 4000)    \
+  X(cuMemcpyPeerAsync, 4000)         \
+  X(cuMemHostRegister, 6050)         \
+  X(cuMemHostUnregister, 4000)       \
+  X(cuStreamWaitValue32, 11070)
+
+class Driver {
+ public:
+  /// Loads libcuda.so.1 and initializes it. Never throws: `why_not()` says what is wrong.
+  Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  [[nodiscard]] bool usable() const { return why_not_.empty(); }
+  [[nodiscard]] const std::string& why_not() const { return why_not_; }
+  [[nodiscard]] int version() const { return version_; }  // 13000: CUDA 13.0; 0: no driver
+  [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }
+  /// "" or why an operation that needs `symbol` cannot run.
+  [[nodiscard]] std::string why_no(const std::string& symbol) const;
+
+  /// Throws Error with the call, the driver's words for the status, and whether this process is lost.
+  void check(CUresult status, const char* call) const;
+
+#define LINKSCOPE_MEMBER(name, version) PFN_##name##_v##version name = nullptr;
+  LINKSCOPE_DRIVER_CORE(LINKSCOPE_MEMBER)
+  LINKSCOPE_DRIVER_OPTIONAL(LINKSCOPE_MEMBER)
+#undef LINKSCOPE_MEMBER
+
+ private:
+  void load();
+  int version_ = 0;
+  std::string why_not_;
+  std::vector<std::string> missing_;
+};
+
+/// `call(driver, cuMemAlloc, &p, n)`: calls and checks.
+#define LINKSCOPE_CU(driver, name, ...) (driver).check((driver).name(__VA_ARGS__), #name)
+
+}  // namespace linkscope

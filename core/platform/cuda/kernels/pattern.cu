@@ -1,0 +1,21 @@
+// Fills a region with its pattern and compares one with it, 8 bytes a thread and step.
+#include "program/pattern.hpp"
+
+extern "C" __global__ void linkscope_fill(unsigned long long* p, unsigned long long words, unsigned long long seed,
+                                          unsigned long long first_index) {
+  const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step)
+    p[i] = linkscope_pattern_word(seed, first_index + i);
+}
+
+// result[0] counts the wrong words, result[1] is the lowest index of one.
+extern "C" __global__ void linkscope_check(const unsigned long long* p, unsigned long long words, unsigned long long seed,
+                                           unsigned long long first_index, unsigned long long* result) {
+  const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+    if (p[i] != linkscope_pattern_word(seed, first_index + i)) {
+      atomicAdd(&result[0], 1ull);
+      atomicMin(&result[1], i);
+    }
+  }
+}

@@ -1,0 +1,272 @@
+#include "platform/cuda/session.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "base/error.hpp"
+#include "platform/host/contents.hpp"
+#include "platform/host/flush.hpp"
+#include "platform/host/topology.hpp"
+
+namespace linkscope {
+namespace {
+
+double host_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+bool on_host(const Buffer& buffer) { return buffer.host() != nullptr; }
+
+}  // namespace
+
+// --- gate ---------------------------------------------------------------------------------------------------------
+
+Gate::Gate(const Driver& driver, Device& device) : driver_{driver} {
+  device.use();
+  void* page = nullptr;
+  LINKSCOPE_CU(driver_, cuMemHostAlloc, &page, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  words_ = static_cast<volatile unsigned*>(page);
+  LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, page, 0);
+  open();
+}
+
+Gate::~Gate() { driver_.cuMemFreeHost(const_cast<unsigned*>(words_)); }
+
+// Word 0 is the gate, word 64 (another cache line) tells that a kernel gave up waiting.
+void Gate::close() const {
+  words_[64] = 0;
+  words_[0] = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void Gate::open() const {
+  words_[0] = 1;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool Gate::timed_out() const { return words_[64] != 0; }
+
+void Gate::queue(Device& device, CUstream stream, HeldBy held_by, Seconds timeout) const {
+  CUdeviceptr word = address_, flag = address_ + 64 * sizeof(unsigned);
+  if (held_by == HeldBy::wait) {
+    // Without a time-out of its own: open() is called whatever happens on the host, and the parent watches the process.
+    LINKSCOPE_CU(driver_, cuStreamWaitValue32, stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ);
+    return;
+  }
+  auto nanoseconds = static_cast<u64>(timeout.count() * 1e9);
+  void* arguments[] = {&word, &nanoseconds, &flag};
+  device.launch(device.function("gate", "linkscope_gate"), 1, 1, stream, arguments);
+}
+
+// --- session ------------------------------------------------------------------------------------------------------
+
+void CudaSession::poison_destinations() const {
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (program.regions[i].content == Content::poison) buffers[i]->fill_with_poison(program.regions[i].bytes);
+}
+
+void CudaSession::start_afresh() {
+  poison_destinations();
+  for (auto& state : actors) state.iteration = 0;
+  verified = false;
+}
+
+void CudaSession::step(ActorState& state) {
+  for (const auto& step : state.actor->loop) {
+    const auto& move = std::get<Move>(step);  // supports() refused everything else
+    const Buffer &from = *buffers[move.from.region], &to = *buffers[move.to.region];
+    const u64 from_offset = move.from.offset_at(state.iteration), to_offset = move.to.offset_at(state.iteration), bytes = move.from.bytes;
+    if (!state.stream) {
+      std::memcpy(to.host() + to_offset, from.host() + from_offset, bytes);
+      continue;
+    }
+    const CUstream stream = state.stream->get();
+    if (on_host(from))
+      LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, to.address() + to_offset, from.host() + from_offset, bytes, stream);
+    else if (on_host(to))
+      LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, to.host() + to_offset, from.address() + from_offset, bytes, stream);
+    else if (from.device() == to.device())
+      LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, to.address() + to_offset, from.address() + from_offset, bytes, stream);
+    else
+      LINKSCOPE_CU(driver, cuMemcpyPeerAsync, to.address() + to_offset, to.device()->context(), from.address() + from_offset,
+                   from.device()->context(), bytes, stream);
+  }
+  ++state.iteration;
+}
+
+void CudaSession::settle_caches(const std::vector<u32>& batch) {
+  if (program.cache != CacheState::cold) return;
+  static const u64 host_cache = last_level_cache_bytes();
+  std::set<Device*> gpus;
+  for (std::size_t a = 0; a < actors.size(); ++a) {
+    for (const auto& step : actors[a].actor->loop) {
+      const auto& move = std::get<Move>(step);
+      for (const Span* span : {&move.from, &move.to}) {
+        const Buffer& buffer = *buffers[span->region];
+        // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
+        const u64 footprint = span->slices * span->stride;
+        if (on_host(buffer)) {
+          if (footprint >= 3 * host_cache) continue;
+          for (u64 i = 0; i < std::min<u64>(batch[a], span->slices); ++i)
+            flush_cpu_caches(buffer.host() + span->offset_at(actors[a].iteration + i), span->bytes);
+        } else if (footprint < 3 * static_cast<u64>(buffer.device()->facts().attribute("L2_CACHE_SIZE", 0))) {
+          gpus.insert(buffer.device());
+        }
+      }
+    }
+  }
+  for (Device* device : gpus) {
+    device->use();
+    device->flush_l2(device->stream(0).get());
+    device->stream(0).synchronize();
+  }
+}
+
+Verdict CudaSession::verify() const {
+  Verdict verdict;
+  for (const auto& state : actors) {
+    for (const auto& step : state.actor->loop) {
+      const auto& move = std::get<Move>(step);
+      const Buffer &from = *buffers[move.from.region], &to = *buffers[move.to.region];
+      const u64 slices = std::min<u64>(state.iteration, move.to.slices);
+      if (slices == 0) continue;
+      const auto compare_range = [&](u64 to_offset, u64 from_offset, u64 bytes) {
+        const auto found = compare(driver, to, to_offset, bytes, from.seed(), from_offset);
+        verdict.checked_bytes += bytes;
+        if (found.wrong_words == 0) return;
+        if (verdict.ok)
+          verdict.first_wrong = to_string(program.regions[move.to.region].at) + "." + to_string(to.kind()) + " at byte " +
+                                std::to_string(to_offset + found.first_word * 8);
+        verdict.ok = false;
+        verdict.wrong_bytes += found.wrong_words * 8;
+      };
+      if (move.to.stride == move.to.bytes && move.from.stride == move.from.bytes) {
+        compare_range(move.to.offset, move.from.offset, slices * move.to.bytes);
+        continue;
+      }
+      for (u64 i = 0; i < slices; ++i) compare_range(move.to.offset_at(i), move.from.offset_at(i), move.to.bytes);
+    }
+  }
+  return verdict;
+}
+
+// --- timing -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
+  for (std::size_t a = 0; a < session.actors.size(); ++a) {
+    auto& state = session.actors[a];
+    state.device->use();
+    LINKSCOPE_CU(session.driver, cuEventRecord, state.enter->get(), state.stream->get());
+    for (u32 i = 0; i < batch[a]; ++i) session.step(state);
+    LINKSCOPE_CU(session.driver, cuEventRecord, state.exit->get(), state.stream->get());
+  }
+}
+
+void drain(CudaSession& session) {
+  for (auto& state : session.actors) {
+    state.device->use();
+    state.stream->synchronize();
+  }
+}
+
+/// Event times count from the first actor's entry on the same GPU: events of different GPUs share no clock.
+void read_events(CudaSession& session, Stamp* stamps) {
+  for (std::size_t a = 0; a < session.actors.size(); ++a) {
+    auto& state = session.actors[a];
+    const auto first = std::find_if(session.actors.begin(), session.actors.end(), [&](const auto& other) { return other.device == state.device; });
+    state.device->use();
+    float enter = 0, exit = 0;
+    if (&*first != &state) LINKSCOPE_CU(session.driver, cuEventElapsedTime, &enter, first->enter->get(), state.enter->get());
+    LINKSCOPE_CU(session.driver, cuEventElapsedTime, &exit, state.enter->get(), state.exit->get());
+    const double enter_s = static_cast<double>(enter) * 1e-3;
+    stamps[a] = {enter_s, enter_s + static_cast<double>(exit) * 1e-3};
+  }
+}
+
+Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
+  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
+}
+
+}  // namespace
+
+void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
+  gate.close();
+  struct Opener {  // whatever is thrown while queueing, what was queued must not wait for ever
+    const Gate& gate;
+    ~Opener() { gate.open(); }
+  };
+  {
+    const Opener opener{gate};
+    for (auto& state : session.actors) {
+      state.device->use();
+      gate.queue(*state.device, state.stream->get(), session.program.held_by, gate_timeout(session, batch));
+    }
+    queue_loops(session, batch);
+  }
+  drain(session);
+  if (gate.timed_out())
+    throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
+                                        std::to_string(gate_timeout(session, batch).count()) + " s"};
+  read_events(session, stamps);
+}
+
+void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  queue_loops(session, batch);
+  drain(session);
+  read_events(session, stamps);
+}
+
+void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
+  std::vector<std::exception_ptr> failures(session.actors.size());
+  const auto act = [&](std::size_t a) {
+    auto& state = session.actors[a];
+    bool started = false;
+    try {
+      bind_thread_to_node(state.node);
+      if (state.device) state.device->use();
+      start.arrive_and_wait();
+      started = true;
+      const double enter = host_now();
+      for (u32 i = 0; i < batch[a]; ++i) session.step(state);
+      if (state.stream) state.stream->synchronize();
+      stamps[a] = {enter, host_now()};
+    } catch (...) {
+      failures[a] = std::current_exception();
+      if (!started) start.arrive_and_drop();  // or the others would wait for ever
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(act, a);
+    act(0);
+  }
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+bool blocks_behind_gate(CudaSession& session, const Gate& gate) {
+  constexpr Seconds patience{0.02};
+  gate.close();
+  for (auto& state : session.actors) {
+    state.device->use();
+    gate.queue(*state.device, state.stream->get(), HeldBy::kernel, patience);
+  }
+  for (auto& state : session.actors) {
+    state.device->use();
+    session.step(state);
+  }
+  // Nobody opened the gate: if a kernel gave up, the host was held for that long. A slow but unblocked host would also
+  // look blocked, which costs the gate's precision and never the truth.
+  const bool blocked = gate.timed_out();
+  gate.open();
+  drain(session);
+  return blocked;
+}
+
+}  // namespace linkscope

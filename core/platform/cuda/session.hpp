@@ -1,0 +1,76 @@
+// A prepared program on the machine at hand, and the two ways of timing it.
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "platform/cuda/buffers.hpp"
+#include "platform/cuda/device.hpp"
+#include "program/platform.hpp"
+
+namespace linkscope {
+
+/// One page of pinned memory for the gate's word and its time-out flag.
+class Gate {
+ public:
+  Gate(const Driver&, Device&);
+  ~Gate();
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  void close() const;
+  /// Queues what waits for open() on a stream: a kernel that gives up after the time-out, or a wait of the stream.
+  void queue(Device&, CUstream, HeldBy, Seconds timeout) const;
+  void open() const;
+  [[nodiscard]] bool timed_out() const;
+
+ private:
+  const Driver& driver_;
+  volatile unsigned* words_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
+
+/// An actor with what it needs to act.
+struct ActorState {
+  const Actor* actor = nullptr;
+  Device* device = nullptr;  // streams only
+  Stream* stream = nullptr;
+  std::unique_ptr<Event> enter, exit;
+  u32 node = 0;  // NUMA node of its host thread
+  u64 iteration = 0;
+};
+
+enum class Timing { gate, events, host };
+
+struct CudaSession final : Session {
+  CudaSession(const Driver& d, const Program& p) : driver{d}, program{p} {}
+  const Driver& driver;
+  Program program;
+  std::vector<Buffer*> buffers;  // one a region
+  std::vector<ActorState> actors;
+  Timing timing = Timing::gate;
+  std::string why_timing;
+  Seconds expected_loop{0};  // one iteration of everybody's loop, measured once, ungated
+  bool verified = false;  // destinations hold data that has been compared: start afresh before the next sample
+  std::vector<std::pair<std::string, std::string>> notes;
+
+  void poison_destinations() const;
+  /// Poisons again and begins at the first slice, so that the next comparison sees only what was written since.
+  void start_afresh();
+  /// Queues (streams) or does (CPU threads) one iteration of an actor's loop.
+  void step(ActorState&);
+  /// Brings caches into the state that the program asks for.
+  void settle_caches(const std::vector<u32>& batch);
+  [[nodiscard]] Verdict verify() const;
+};
+
+/// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing.
+void sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Stamp* stamps);
+/// Event pairs without a gate, where something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for each call.
+void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+/// One host thread an actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
+void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+/// True when queueing one iteration of every stream behind a closed gate waits for the gate.
+[[nodiscard]] bool blocks_behind_gate(CudaSession&, const Gate&);
+
+}  // namespace linkscope

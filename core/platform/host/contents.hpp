@@ -1,0 +1,24 @@
+// Filling, poisoning and comparing host memory, on several threads.
+#pragma once
+#include <cstddef>
+
+#include "base/units.hpp"
+
+namespace linkscope {
+
+inline constexpr std::byte poison{0xA5};
+
+struct Mismatch {
+  u64 wrong_words = 0;
+  u64 first_word = ~u64{0};  // index of the first wrong one
+};
+
+void fill_pattern(std::byte* start, u64 bytes, u64 seed);
+void fill_poison(std::byte* start, u64 bytes);
+
+/// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset` on.
+[[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);
+/// Counts the bytes that are no poison.
+[[nodiscard]] u64 count_unpoisoned(const std::byte* start, u64 bytes);
+
+}  // namespace linkscope

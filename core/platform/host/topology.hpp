@@ -1,0 +1,27 @@
+// NUMA nodes of this host as the worker needs them: dense numbers from 0 over the nodes that have memory, and their CPUs.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace linkscope {
+
+struct HostNode {
+  int os_index = 0;       // the kernel's number, which may have gaps
+  std::vector<int> cpus;  // CPUs of this node that this process may use
+};
+
+/// The nodes of this host; one node with all CPUs where the kernel shows none.
+[[nodiscard]] const std::vector<HostNode>& host_nodes();
+
+/// The dense NUMA node of a PCI device ("0000:0a:00.0"), or -1 where the kernel hides it.
+[[nodiscard]] int node_of_pci_device(const std::string& bus_id);
+
+/// Binds the calling thread to the CPUs of a node (dense number).
+void bind_thread_to_node(u32 node);
+
+/// Bytes of the largest CPU cache, or 0 where it is hidden.
+[[nodiscard]] u64 last_level_cache_bytes();
+
+}  // namespace linkscope

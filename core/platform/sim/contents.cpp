@@ -1,0 +1,68 @@
+#include "platform/sim/contents.hpp"
+
+#include <algorithm>
+
+namespace linkscope::sim {
+namespace {
+
+/// The part of a range in [begin, end).
+Range part(const Range& range, u64 begin, u64 end) {
+  const u64 first = std::max(range.begin, begin);
+  return {first, std::min(range.end, end), range.generator, range.source_offset + (first - range.begin)};
+}
+
+}  // namespace
+
+std::size_t Contents::index_of(u64 at) const {
+  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), at, [](u64 x, const Range& r) { return x < r.begin; });
+  return static_cast<std::size_t>(after - ranges_.begin()) - 1;
+}
+
+void Contents::copy(u64 to, const Contents& source, u64 from, u64 bytes) {
+  const u64 end = from + bytes;
+  std::size_t i = source.index_of(from);
+  if (source.ranges_[i].end >= end) {  // the common case: one range, written where one like it lies
+    const Range& range = source.ranges_[i];
+    const Range moved{to, to + bytes, range.generator, range.source_offset + (from - range.begin)};
+    Range& old = ranges_[index_of(to)];
+    if (old.begin == moved.begin && old.end == moved.end) {
+      old = moved;
+      return;
+    }
+    replace(to, to + bytes, {moved});
+    return;
+  }
+  std::vector<Range> moved;
+  for (; i < source.ranges_.size() && source.ranges_[i].begin < end; ++i) {
+    Range range = part(source.ranges_[i], from, end);
+    range.begin = range.begin - from + to;
+    range.end = range.end - from + to;
+    moved.push_back(range);
+  }
+  replace(to, to + bytes, moved);
+}
+
+void Contents::corrupt(u64 at) { replace(at, at + 1, {{at, at + 1, corrupt_generator, at}}); }
+
+void Contents::replace(u64 begin, u64 end, const std::vector<Range>& with) {
+  const std::size_t first = index_of(begin), last = index_of(end - 1);
+  std::vector<Range> fresh;
+  if (ranges_[first].begin < begin) fresh.push_back(part(ranges_[first], 0, begin));
+  fresh.insert(fresh.end(), with.begin(), with.end());
+  if (ranges_[last].end > end) fresh.push_back(part(ranges_[last], end, ranges_[last].end));
+  const auto at = ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(first), ranges_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  ranges_.insert(at, fresh.begin(), fresh.end());
+}
+
+Wrong Contents::check(u64 begin, u64 bytes, u32 generator, u64 source_offset) const {
+  Wrong wrong;
+  for (std::size_t i = index_of(begin); i < ranges_.size() && ranges_[i].begin < begin + bytes; ++i) {
+    const Range range = part(ranges_[i], begin, begin + bytes);
+    if (range.generator == generator && range.source_offset == source_offset + (range.begin - begin)) continue;
+    if (wrong.bytes == 0) wrong.first = range.begin;
+    wrong.bytes += range.end - range.begin;
+  }
+  return wrong;
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,42 @@
+// What memory holds, in words: ranges that say which generator's bytes, from which offset on. A copy of a GiB costs as
+// much as one of 8 B, and so does its verification.
+#pragma once
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace linkscope::sim {
+
+/// Bytes of a generator: byte k of a range is byte source_offset + k of generator `generator`.
+struct Range {
+  u64 begin = 0, end = 0;
+  u32 generator = 0;
+  u64 source_offset = 0;
+};
+
+inline constexpr u32 poison_generator = 0;           // what destinations hold at first
+inline constexpr u32 corrupt_generator = ~u32{0};    // bytes that are not what anybody wrote
+
+struct Wrong {
+  u64 bytes = 0, first = 0;
+};
+
+class Contents {
+ public:
+  Contents(u64 bytes, u32 generator) : ranges_{{0, bytes, generator, 0}} {}
+
+  /// [to, to + bytes) here becomes what [from, from + bytes) of `source` is.
+  void copy(u64 to, const Contents& source, u64 from, u64 bytes);
+  /// One byte becomes wrong.
+  void corrupt(u64 at);
+  /// How many bytes of [begin, begin + bytes) are not the generator's from source_offset on.
+  [[nodiscard]] Wrong check(u64 begin, u64 bytes, u32 generator, u64 source_offset) const;
+
+ private:
+  std::vector<Range> ranges_;  // in order, without gaps
+
+  [[nodiscard]] std::size_t index_of(u64 at) const;
+  void replace(u64 begin, u64 end, const std::vector<Range>& with);
+};
+
+}  // namespace linkscope::sim

@@ -1,0 +1,68 @@
+// Concurrent flows over shared capacities: every flow gets its max-min fair rate, anew whenever one starts or ends.
+#pragma once
+#include <limits>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace linkscope::sim {
+
+inline constexpr double never = std::numeric_limits<double>::infinity();
+
+/// A resource that a flow crosses; weight is how many of its bytes one byte of the flow costs (a copy within one
+/// memory reads and writes there: 2).
+struct Use {
+  u32 resource = 0;
+  double weight = 1;
+};
+
+/// What a flow needs on its way.
+struct Path {
+  std::vector<Use> uses;
+  double cap = never;    // B/s that the flow itself can do (a CPU thread, an engine)
+  double latency = 0;    // s
+  std::vector<u32> links;  // directed links, to count bytes on
+};
+
+struct Demand {
+  const std::vector<Use>* uses = nullptr;
+  double cap = never;
+  double rate = 0;  // the answer
+};
+
+/// Progressive filling: the rates of all demands rise together; each stops at its cap or when a resource it uses is
+/// full. Reference: Bertsekas and Gallager, Data Networks, 6.5.2.
+class MaxMin {
+ public:
+  explicit MaxMin(std::vector<double> capacities);
+  void solve(std::vector<Demand>&);
+
+ private:
+  std::vector<double> capacity_, left_, load_;
+};
+
+/// Flows in progress. Time only moves through start() and finish().
+class Fluid {
+ public:
+  explicit Fluid(std::vector<double> capacities) : max_min_{std::move(capacities)} {}
+
+  /// `bytes` begin to flow; `owner` is handed back when they have arrived.
+  void start(double now, const Path& path, double bytes, double cap, u32 owner);
+  /// When the next flow ends; never if there is none.
+  [[nodiscard]] double next_end() const { return next_end_; }
+  /// Ends that flow and says whose it was.
+  u32 finish();
+
+ private:
+  MaxMin max_min_;
+  double now_ = 0, next_end_ = never;
+  std::size_t next_ = 0;
+  std::vector<Demand> demands_;
+  std::vector<double> left_;  // bytes
+  std::vector<u32> owners_;
+
+  void advance(double now);
+  void share();
+};
+
+}  // namespace linkscope::sim

@@ -1,0 +1,269 @@
+#include "platform/sim/machine.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace linkscope::sim {
+namespace {
+
+using nlohmann::json;
+
+constexpr double giga = 1e9, micro = 1e-6, nano = 1e-9;
+constexpr double kib = 1024, gib = 1024.0 * 1024 * 1024;
+
+[[noreturn]] void wrong(const std::string& where, const std::string& what) {
+  throw Error{ErrorKind::usage, "machine: " + where + ": " + what};
+}
+
+/// A table with the name under which messages speak of it.
+struct Table {
+  const json* value;
+  std::string name;
+
+  [[nodiscard]] bool has(const char* key) const { return value->contains(key); }
+  [[nodiscard]] Table operator[](const char* key) const {
+    const auto found = value->find(key);
+    if (found == value->end()) wrong(name, std::string{"it lacks '"} + key + "'");
+    return {&*found, name + "." + key};
+  }
+  [[nodiscard]] double number(const char* key) const {
+    const Table at = (*this)[key];
+    const json& plain = at.value->is_object() ? at.value->at("v") : *at.value;  // {v, from, …} or the bare number
+    if (!plain.is_number()) wrong(at.name, "it is a number");
+    const double number = plain.get<double>();
+    if (!(number >= 0)) wrong(at.name, "it is no less than 0");
+    return number;
+  }
+  [[nodiscard]] double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
+  [[nodiscard]] double rate(const char* key) const {
+    const double gbps = number(key);
+    if (gbps == 0) wrong(name + "." + key, "a rate is more than 0");
+    return gbps * giga;
+  }
+  [[nodiscard]] u32 count(const char* key) const {
+    const double count = number(key);
+    if (count < 1) wrong(name + "." + key, "there is at least one");
+    return static_cast<u32>(count);
+  }
+  [[nodiscard]] std::string text(const char* key) const { return (*this)[key].value->get<std::string>(); }
+  [[nodiscard]] std::vector<Table> list(const char* key) const {
+    std::vector<Table> items;
+    if (!has(key)) return items;
+    for (const auto& item : value->at(key)) items.push_back({&item, name + "." + key + "[" + std::to_string(items.size()) + "]"});
+    return items;
+  }
+};
+
+class Parser {
+ public:
+  explicit Parser(const json& file) : file_{&file, "file"} {}
+
+  Machine parse() {
+    machine_.name = file_["machine"].text("name");
+    numa_nodes();
+    gpus();
+    switches();
+    links();
+    for (const auto& share : file_.list("share")) machine_.shares.push_back({share.rate("gbps"), matching_links(share)});
+    for (const auto& route : file_.list("route")) machine_.overrides.push_back(explicit_route(route));
+    peers();
+    costs();
+    copies();
+    noise();
+    faults();
+    return std::move(machine_);
+  }
+
+ private:
+  Table file_;
+  Machine machine_;
+  std::map<std::string, Node> nodes_;
+
+  void add_node(const std::string& text) {
+    const auto id = static_cast<Node>(nodes_.size());
+    if (!nodes_.emplace(text, id).second) wrong(text, "it is there twice");
+  }
+
+  Node node(const std::string& text, const std::string& where) const {
+    const auto found = nodes_.find(text);
+    if (found == nodes_.end()) wrong(where, "there is no " + text);
+    return found->second;
+  }
+
+  void numa_nodes() {
+    for (const auto& table : file_.list("numa"))
+      for (const auto& place : table.list("places")) {
+        const auto text = place.value->get<std::string>();
+        add_node(text);
+        const double near = table.rate("memcpy_gbps");
+        const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
+        machine_.numa.push_back(
+            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far});
+      }
+    if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
+  }
+
+  void gpus() {
+    for (const auto& table : file_.list("gpu"))
+      for (const auto& [numa_text, places] : table["at"].value->items())
+        for (const auto& place : places) {
+          const auto text = place.get<std::string>();
+          add_node(text);
+          machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
+                                   static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"),
+                                   table.rate("memory_gbps"), table.rate("local_copy_gbps")});
+        }
+  }
+
+  void switches() {
+    for (const auto& table : file_.list("switch"))
+      for (const auto& name : table.list("places")) {
+        add_node(name.value->get<std::string>());
+        ++machine_.switches;
+      }
+  }
+
+  void links() {
+    for (const auto& table : file_.list("link")) {
+      const double efficiency = table.number("efficiency");
+      const double there = table.rate("gbps") * efficiency;
+      const double back = table.has("back_gbps") ? table.rate("back_gbps") * efficiency : there;
+      const double latency = table.number("latency_us") * micro;
+      for (const auto& pair : table.list("between")) {
+        const auto a = pair.value->at(0).get<std::string>(), b = pair.value->at(1).get<std::string>();
+        const Node from = node(a, pair.name), to = node(b, pair.name);
+        const auto first = static_cast<u32>(machine_.links.size());
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency});
+        if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
+      }
+    }
+  }
+
+  std::vector<u32> matching_links(const Table& share) const {
+    std::vector<u32> members;
+    for (const auto& glob : share.list("links"))
+      for (u32 link = 0; link < machine_.links.size(); ++link)
+        if (fnmatch(glob.value->get<std::string>().c_str(), machine_.links[link].name.c_str(), 0) == 0) members.push_back(link);
+    std::sort(members.begin(), members.end());
+    members.erase(std::unique(members.begin(), members.end()), members.end());
+    if (members.empty()) wrong(share.name + ".links", "no link matches");
+    return members;
+  }
+
+  Route explicit_route(const Table& table) const {
+    Route route{node(table.text("from"), table.name + ".from"), node(table.text("to"), table.name + ".to"), {}};
+    std::vector<Node> stops{route.from};
+    for (const auto& via : table.list("via")) stops.push_back(node(via.value->get<std::string>(), via.name));
+    stops.push_back(route.to);
+    for (std::size_t i = 1; i < stops.size(); ++i) {
+      std::optional<u32> widest;
+      for (u32 link = 0; link < machine_.links.size(); ++link)
+        if (machine_.links[link].from == stops[i - 1] && machine_.links[link].to == stops[i] &&
+            (!widest || machine_.links[link].rate > machine_.links[*widest].rate))
+          widest = link;
+      if (!widest) wrong(table.name, "no link joins two of its stops");
+      route.links.push_back(*widest);
+    }
+    return route;
+  }
+
+  void peers() {
+    const auto count = machine_.gpus.size();
+    machine_.peers.assign(count * count, 0);
+    if (!file_.has("peer")) return;
+    const Table peer = file_["peer"];
+    for (const auto& group : peer.list("groups"))
+      for (const auto& one : *group.value)
+        for (const auto& other : *group.value) {
+          const Node from = node(one.get<std::string>(), group.name), to = node(other.get<std::string>(), group.name);
+          if (!machine_.is_gpu(from) || !machine_.is_gpu(to)) wrong(group.name, "peers are GPUs");
+          if (from != to) machine_.peers[(from - machine_.first_gpu()) * count + (to - machine_.first_gpu())] = 1;
+        }
+  }
+
+  void costs() {
+    const Table costs = file_["costs"];
+    machine_.costs = {costs.number("call_us") * micro,       costs.number("launch_us") * micro,
+                      costs.number("sync_us") * micro,       costs.number("event_us") * micro,
+                      costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
+                      costs.number("cpu_copy_us") * micro};
+  }
+
+  void copies() {
+    if (machine_.gpus.empty()) return;
+    const Table copy = file_["copy"];
+    machine_.inline_bytes = static_cast<u64>(copy.number("inline_kib") * kib);
+    machine_.inline_rate = copy.rate("inline_gbps");
+    const std::array names{"h2d", "d2h", "peer", "local"};
+    for (std::size_t direction = 0; direction < names.size(); ++direction) {
+      const Table cost = copy[names[direction]];
+      machine_.copy[direction] = {cost.number("inline_setup_us") * micro, cost.number("setup_us") * micro,
+                                  cost.number("channel_us") * micro};
+    }
+    const Table pageable = file_["pageable"];
+    machine_.pageable = ring(pageable);
+    machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
+    machine_.pageable_rate[from_device] = pageable.rate("from_device_gbps");
+    if (machine_.gpus.size() < 2) return;
+    const Table staged = file_["staged_peer"];
+    machine_.staged_peer = ring(staged);
+    machine_.staged_peer_chunk = staged.number("chunk_us") * micro;
+  }
+
+  static Ring ring(const Table& table) {
+    const Ring ring{static_cast<u64>(table.number("chunk_kib") * kib), table.count("slots")};
+    if (ring.chunk_bytes == 0) wrong(table.name + ".chunk_kib", "a chunk is more than 0");
+    return ring;
+  }
+
+  void noise() {
+    if (!file_.has("noise")) return;
+    const Table noise = file_["noise"];
+    const auto level = [&](const char* name) {
+      if (!noise.has(name)) return Spread{};
+      const Table spread = noise[name];
+      return Spread{spread.number("inline", 0), spread.number("setup", 0), spread.number("channel", 0), spread.number("rate", 0),
+                    spread.number("host", 0)};
+    };
+    machine_.machine_noise = level("machine");
+    machine_.round_noise = level("round");
+    machine_.sample_noise = level("sample");
+  }
+
+  void faults() {
+    for (const auto& table : file_.list("fault")) {
+      const auto kind = table.text("kind");
+      const auto after = static_cast<u64>(table.number("after_samples", 0));
+      if (kind == "corrupt") machine_.faults.push_back({Fault::Kind::corrupt, table.text("match"), after});
+      else if (kind == "hang") machine_.faults.push_back({Fault::Kind::hang, table.text("match"), after});
+      else if (kind == "die") machine_.faults.push_back({Fault::Kind::die, table.text("match"), after});
+      else wrong(table.name + ".kind", "a fault is corrupt, hang or die, not '" + kind + "'");
+    }
+  }
+};
+
+}  // namespace
+
+std::optional<Node> Machine::find(const Place& place) const {
+  for (Node i = 0; i < numa.size(); ++i)
+    if (numa[i].place == place) return i;
+  for (Node i = 0; i < gpus.size(); ++i)
+    if (gpus[i].place == place) return first_gpu() + i;
+  return std::nullopt;
+}
+
+Machine parse_machine(const json& file) {
+  try {
+    return Parser{file}.parse();
+  } catch (const json::exception& problem) {
+    throw Error{ErrorKind::usage, std::string{"machine: the file has not the expected form: "} + problem.what()};
+  }
+}
+
+}  // namespace linkscope::sim

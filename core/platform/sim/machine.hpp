@@ -1,0 +1,116 @@
+// A machine file (machines/*.toml, as JSON) as the simulation uses it: SI units, indices instead of names. The file's
+// own checks with path and cure are Python's (linkscope/machine/model.py); here only what would crash is refused.
+#pragma once
+#include <array>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/place.hpp"
+
+namespace linkscope::sim {
+
+/// A node of the graph: NUMA nodes first, then GPUs, then switches.
+using Node = u32;
+
+struct NumaNode {
+  Place place;
+  u64 memory_bytes = 0;
+  double dram = 0;                          // B/s, reads and writes together
+  double memcpy_near = 0, memcpy_far = 0;   // B/s of one thread; far: where a side lies on another node
+};
+
+struct GpuNode {
+  Place place;
+  Node numa = 0;
+  u64 memory_bytes = 0;
+  u32 copy_engines = 1;
+  double memory = 0;      // B/s, reads and writes together
+  double local_copy = 0;  // B/s of one copy within the GPU
+};
+
+/// One direction of a link.
+struct Link {
+  std::string name;  // "pcie numa:0->gpu:0"
+  Node from = 0, to = 0;
+  double rate = 0;     // B/s, after its efficiency
+  double latency = 0;  // s
+};
+
+/// A capacity that several directed links have in common.
+struct Share {
+  double rate = 0;
+  std::vector<u32> links;
+};
+
+struct Route {
+  Node from = 0, to = 0;
+  std::vector<u32> links;
+};
+
+/// What a copy costs on its engine besides its bytes.
+struct CopyCost {
+  double inline_setup = 0;  // small: carried in the stream's command buffer
+  double setup = 0;         // by the copy engine's own channel
+  double channel = 0;       // more, when the stream was not just on that channel
+};
+
+enum Direction : u8 { to_device, from_device, between_devices, within_device };
+
+struct Costs {
+  double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
+  double event = 0, event_tick = 0;        // between two events back to back; the step of their stamps
+  double host_stamp = 0, cpu_copy = 0;     // reading the clock; calling memcpy
+};
+
+/// A ring of pinned chunks through which the driver takes what it cannot send directly.
+struct Ring {
+  u64 chunk_bytes = 0;
+  u32 slots = 1;
+};
+
+/// Spreads (sigma of a log-normal factor) of one level of noise.
+struct Spread {
+  double inline_setup = 0, setup = 0, channel = 0, rate = 0, host = 0;
+};
+
+struct Fault {
+  enum class Kind : u8 { corrupt, hang, die } kind = Kind::corrupt;
+  std::string match;  // glob on the key, "POINT_ID#ROUND"
+  u64 after_samples = 0;
+};
+
+struct Machine {
+  std::string name;
+  std::vector<NumaNode> numa;
+  std::vector<GpuNode> gpus;
+  u32 switches = 0;
+  std::vector<Link> links;
+  std::vector<Share> shares;
+  std::vector<Route> overrides;
+  std::vector<u8> peers;  // [from * gpus + to]: may GPU `from` reach GPU `to` directly
+
+  Costs costs;
+  u64 inline_bytes = 0;
+  double inline_rate = 0;
+  std::array<CopyCost, 4> copy;  // by Direction
+  Ring pageable;
+  double pageable_rate[2] = {0, 0};  // B/s of the driver's copying thread, to_device and from_device
+  Ring staged_peer;
+  double staged_peer_chunk = 0;  // s a chunk and stage: hand-over between the two GPUs
+  Spread machine_noise, round_noise, sample_noise;
+  std::vector<Fault> faults;
+
+  [[nodiscard]] Node nodes() const { return static_cast<Node>(numa.size() + gpus.size()) + switches; }
+  [[nodiscard]] Node first_gpu() const { return static_cast<Node>(numa.size()); }
+  [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_gpu() + gpus.size(); }
+  [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }
+  [[nodiscard]] bool peer(Node from, Node to) const { return peers[(from - first_gpu()) * gpus.size() + (to - first_gpu())] != 0; }
+  [[nodiscard]] std::optional<Node> find(const Place&) const;
+};
+
+/// Throws Error{usage} that names the key when the file cannot be used.
+[[nodiscard]] Machine parse_machine(const nlohmann::json&);
+
+}  // namespace linkscope::sim

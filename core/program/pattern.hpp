@@ -1,0 +1,16 @@
+// The contents of source regions: 8-byte words that depend on a seed and their index, the same on CPU, GPU and in the
+// simulator's bookkeeping. Compiled by g++ and by NVRTC, so nothing but the language is used here.
+#pragma once
+
+#ifdef __CUDACC__
+#define LINKSCOPE_BOTH __device__ __forceinline__
+#else
+#define LINKSCOPE_BOTH inline
+#endif
+
+LINKSCOPE_BOTH unsigned long long linkscope_pattern_word(unsigned long long seed, unsigned long long index) {
+  unsigned long long x = (index + 1) * 0x9E3779B97F4A7C15ull ^ seed;
+  x ^= x >> 29;
+  x *= 0xBF58476D1CE4E5B9ull;
+  return x ^ (x >> 32);
+}

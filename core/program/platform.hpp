@@ -1,0 +1,72 @@
+// What runs a Program: the machine at hand, or a model of one in virtual time. Nothing else in the core is virtual.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/program.hpp"
+
+namespace linkscope {
+
+/// "Yes", or "no, because …".
+struct Support {
+  std::string why_not;
+  explicit operator bool() const { return why_not.empty(); }
+  static Support no(std::string reason) { return {std::move(reason)}; }
+};
+
+/// A prepared program: its memory is allocated, placed, filled and checked, and every step has run once. Destroying it
+/// gives everything back to the platform.
+struct Session {
+  virtual ~Session() = default;
+};
+
+/// What to do in one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's
+/// loop. A batch of zeros measures the stamps themselves. Batches are interleaved so that drift meets all alike.
+struct Order {
+  u32 samples = 1;
+  std::vector<std::vector<u32>> batches;
+  bool verify = false;  // compare every destination slice that was written, after the last sample, outside the timing
+};
+
+struct Stamp {
+  double enter_s = 0, exit_s = 0;  // comparable within one device's (or the host's) clock only
+};
+
+struct Verdict {
+  bool ok = true;
+  u64 checked_bytes = 0, wrong_bytes = 0;
+  std::string first_wrong;  // region and offset of the first wrong byte, in words
+};
+
+/// Bytes that crossed one directed link, from the model's own count or a hardware counter.
+struct LinkBytes {
+  std::string link;
+  u64 bytes = 0;
+};
+
+struct Trace {
+  u32 samples = 0, batches = 0, actors = 0;
+  std::vector<Stamp> stamps;  // [sample][batch][actor]
+  std::string timing;         // "gate", "events", "host", "kernel_clock" or "virtual"
+  std::optional<Verdict> verdict;
+  std::vector<LinkBytes> links;
+  std::vector<std::pair<std::string, std::string>> notes;  // guard -> value, e.g. where the pages really were
+
+  Stamp& at(u32 sample, u32 batch, u32 actor) { return stamps[(sample * batches + batch) * actors + actor]; }
+  [[nodiscard]] const Stamp& at(u32 sample, u32 batch, u32 actor) const {
+    return stamps[(sample * batches + batch) * actors + actor];
+  }
+};
+
+struct Platform {
+  virtual ~Platform() = default;
+  [[nodiscard]] virtual Support supports(const Program&) const = 0;
+  /// `key` names the measurement (point id and round): simulated noise is drawn from it, never from the order of calls.
+  [[nodiscard]] virtual std::unique_ptr<Session> prepare(const Program&, const std::string& key) = 0;
+  [[nodiscard]] virtual Trace run(Session&, const Order&) = 0;
+};
+
+}  // namespace linkscope

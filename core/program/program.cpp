@@ -1,0 +1,136 @@
+#include "program/program.hpp"
+
+#include <array>
+#include <sstream>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
+                                    "device",   "vmm",    "pool",       "hugepage", "file"};
+constexpr std::array engine_names{"ce", "batch", "graph", "cpu", "prefetch", "file"};
+constexpr std::array actor_names{"stream", "cpu_thread"};
+constexpr std::array clock_names{"event", "host", "kernel"};
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+std::string span_text(const Span& span) {
+  std::ostringstream out;
+  out << "r" << span.region << "[" << span.offset << " +" << span.bytes << "]";
+  if (span.slices > 1) out << " x" << span.slices << " by " << span.stride;
+  return out.str();
+}
+
+std::string step_text(const Step& step) {
+  std::ostringstream out;
+  std::visit(Overloaded{
+                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to); },
+                 [&](const Kernel& k) {
+                   out << "kernel " << k.name << " <" << k.blocks << ", " << k.threads << ">";
+                   if (k.dependent_steps) out << " dependent " << k.dependent_steps;
+                   for (const auto& a : k.traffic)
+                     out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width;
+                 },
+                 [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
+                 [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
+                 [&](const Call& c) { out << "call " << c.api << (c.span ? " " + span_text(*c.span) : ""); },
+             },
+             step);
+  return out.str();
+}
+
+[[noreturn]] void wrong(const std::string& where, const std::string& what) {
+  throw Error{ErrorKind::usage, "program: " + where + ": " + what};
+}
+
+void check_span(const Program& program, const Span& span, const std::string& where) {
+  if (span.region >= program.regions.size()) wrong(where, "region " + std::to_string(span.region) + " does not exist");
+  if (span.bytes == 0) wrong(where, "a span of no bytes");
+  if (span.slices == 0) wrong(where, "a span of no slices");
+  const u64 end = span.offset + (span.slices - 1) * span.stride + span.bytes;
+  if (end > program.regions[span.region].bytes)
+    wrong(where, span_text(span) + " ends at byte " + std::to_string(end) + " of a region of " +
+                     std::to_string(program.regions[span.region].bytes));
+}
+
+void check_step(const Program& program, const Step& step, const std::string& where) {
+  std::visit(Overloaded{
+                 [&](const Move& m) {
+                   check_span(program, m.from, where);
+                   check_span(program, m.to, where);
+                   if (m.from.bytes != m.to.bytes) wrong(where, "a move of unequal lengths");
+                 },
+                 [&](const Kernel& k) {
+                   for (const auto& a : k.traffic) check_span(program, a.span, where);
+                 },
+                 [&](const Set& s) { check_span(program, s.word, where); },
+                 [&](const Wait& w) { check_span(program, w.word, where); },
+                 [&](const Call& c) {
+                   if (c.span) check_span(program, *c.span, where);
+                 },
+             },
+             step);
+}
+
+}  // namespace
+
+const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
+const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
+const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
+const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
+
+MemKind parse_mem_kind(std::string_view text) {
+  std::string known;
+  for (std::size_t i = 0; i < mem_kind_names.size(); ++i) {
+    if (text == mem_kind_names[i]) return static_cast<MemKind>(i);
+    known += std::string{i ? ", " : ""} + mem_kind_names[i];
+  }
+  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not a memory kind; there are " + known};
+}
+
+std::string to_text(const Program& program) {
+  std::ostringstream out;
+  for (std::size_t i = 0; i < program.regions.size(); ++i) {
+    const auto& r = program.regions[i];
+    out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
+        << (r.content == Content::pattern ? " pattern" : r.content == Content::chain ? " chain" : " poison");
+    if (r.process) out << " process " << r.process;
+    out << "\n";
+  }
+  for (std::size_t i = 0; i < program.actors.size(); ++i) {
+    const auto& a = program.actors[i];
+    out << "actor a" << i << " " << to_string(a.kind) << " " << to_string(a.place) << " clock " << to_string(a.clock);
+    if (a.cpu) out << " driven from " << to_string(*a.cpu);
+    if (a.process) out << " process " << a.process;
+    out << "\n";
+    for (const auto& step : a.once) out << "  once " << step_text(step) << "\n";
+    for (const auto& step : a.loop) out << "  loop " << step_text(step) << "\n";
+  }
+  for (const auto& f : program.flows)
+    out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
+        << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
+  out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
+      << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait") << "\n";
+  return out.str();
+}
+
+void validate(const Program& program) {
+  if (program.actors.empty()) wrong("actors", "nobody acts");
+  for (std::size_t i = 0; i < program.actors.size(); ++i) {
+    const auto where = "actor a" + std::to_string(i);
+    for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
+    for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
+    if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
+  }
+  for (const auto& flow : program.flows)
+    if (flow.actor >= program.actors.size()) wrong("flows", "actor a" + std::to_string(flow.actor) + " does not exist");
+}
+
+}  // namespace linkscope

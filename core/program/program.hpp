@@ -1,0 +1,139 @@
+// A benchmark as data: regions of memory, actors, and the steps that each actor takes. A Platform (platform.hpp) runs
+// it. Nothing here knows CUDA, a clock, or how many samples anybody wants.
+#pragma once
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/place.hpp"
+#include "base/units.hpp"
+
+namespace linkscope {
+
+enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file };
+enum class Engine : u8 { ce, batch, graph, cpu, prefetch, file };
+enum class ActorKind : u8 { stream, cpu_thread };
+enum class Clock : u8 { event, host, kernel };
+enum class CacheState : u8 { cold, hot };
+
+/// What holds a stream until everything is queued. A kernel leaves the stream on the GPU's compute channel, as in an
+/// application that computes, then copies; a wait of the stream itself leaves it where it was.
+enum class HeldBy : u8 { kernel, wait };
+
+/// What a region holds before the first sample. Sources carry a pattern that depends on region and offset, so that any
+/// slice delivered to the wrong place, or not at all, is seen; destinations are poisoned.
+enum class Content : u8 { pattern, poison, chain };
+
+struct Region {
+  Place at;
+  MemKind kind = MemKind::pageable;
+  u64 bytes = 0;
+  Content content = Content::pattern;
+  u64 page_bytes = 0;  // 0: the platform's default
+  u32 process = 0;     // the process that allocates it; others map it
+};
+
+/// A place in a region. Iteration i of a loop touches `bytes` at offset + (i % slices) * stride: a batch rotates over
+/// distinct slices, so that caches see the footprint that was asked for and not one buffer again and again.
+struct Span {
+  u32 region = 0;
+  u64 offset = 0;
+  u64 bytes = 0;
+  u64 stride = 0;
+  u32 slices = 1;
+
+  [[nodiscard]] u64 offset_at(u64 iteration) const { return offset + (iteration % slices) * stride; }
+};
+
+/// A transfer: `engine` moves `from.bytes` from one span to the other.
+struct Move {
+  Span from, to;
+  Engine engine = Engine::ce;
+};
+
+/// One side of the traffic that a kernel states: what it reads or writes, and how.
+struct Access {
+  Span span;
+  enum class Dir : u8 { read, write } dir = Dir::read;
+  enum class Pattern : u8 { linear, strided, random, chase } pattern = Pattern::linear;
+  u32 width = 16;  // bytes a thread moves at once
+};
+
+/// Device (or CPU) code by name, with its launch shape and the traffic it causes; `dependent_steps` counts accesses of
+/// which each needs the one before.
+struct Kernel {
+  std::string name;
+  u32 blocks = 1, threads = 32;
+  u32 dependent_steps = 0;
+  std::vector<Access> traffic;
+};
+
+enum class Scope : u8 { gpu, system };
+
+/// Writes a word; iteration i writes value + i * step. What came before is visible to whoever sees the value.
+struct Set {
+  Span word;
+  u64 value = 0, step = 0;
+  Scope scope = Scope::system;
+};
+
+/// Waits until a word is at least value + i * step, or the time-out passes (which fails the sample).
+struct Wait {
+  Span word;
+  u64 value = 0, step = 0;
+  Seconds timeout{2.0};
+};
+
+/// A call that is itself what is timed or needed: launch, sync, pin, map, …
+struct Call {
+  std::string api;
+  std::optional<Span> span;
+};
+
+using Step = std::variant<Move, Kernel, Set, Wait, Call>;
+
+/// Somebody who does steps in order. A sample is: `once` (untimed), then everybody starts together, then `loop` as many
+/// times as the batch says. The platform stamps the start of the first and the end of the last iteration with `clock`.
+struct Actor {
+  Place place;               // stream: its GPU; CPU thread: its NUMA node
+  ActorKind kind = ActorKind::stream;
+  Clock clock = Clock::event;
+  std::optional<Place> cpu;  // NUMA node of the host thread that drives a stream; none: the one nearest to `place`
+  u32 process = 0;
+  std::vector<Step> once, loop;
+};
+
+/// What one actor's loop transfers, as the user knows it.
+struct Flow {
+  u32 actor = 0;
+  Place src, dst;
+  MemKind src_memory = MemKind::pageable, dst_memory = MemKind::pageable;
+  u64 bytes = 0;  // per iteration
+  bool measured = true;
+};
+
+struct Program {
+  std::vector<Region> regions;
+  std::vector<Actor> actors;
+  std::vector<Flow> flows;
+  bool peer = false;  // peer access among the GPUs that it names
+  CacheState cache = CacheState::cold;
+  HeldBy held_by = HeldBy::kernel;
+};
+
+[[nodiscard]] const char* to_string(MemKind);
+[[nodiscard]] const char* to_string(Engine);
+[[nodiscard]] const char* to_string(ActorKind);
+[[nodiscard]] const char* to_string(Clock);
+/// Throws Error{usage} that lists what there is.
+[[nodiscard]] MemKind parse_mem_kind(std::string_view);
+
+/// The program in words, one line a step: for people, golden tests and error messages.
+[[nodiscard]] std::string to_text(const Program&);
+
+/// Every inconsistency that a Platform may rely on not being there (a span outside its region, a missing region, a
+/// move of unequal lengths, a flow without actor). Throws Error{usage} that names the step.
+void validate(const Program&);
+
+}  // namespace linkscope

@@ -1,0 +1,106 @@
+#include "worker/json.hpp"
+
+#include "base/error.hpp"
+
+namespace linkscope {
+namespace {
+
+const char* relation_name(Relation relation) {
+  switch (relation) {
+    case Relation::same: return "same";
+    case Relation::different: return "different";
+    case Relation::any: break;
+  }
+  return "any";
+}
+
+u32 slices_of(const Program& program) {
+  u32 slices = 1;
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      if (const auto* move = std::get_if<Move>(&step)) slices = std::max(slices, move->from.slices);
+  return slices;
+}
+
+}  // namespace
+
+Case parse_case(const Json& json) {
+  Case c;
+  c.benchmark = json.at("benchmark").get<std::string>();
+  c.src = parse_place(json.at("src").get_ref<const std::string&>());
+  c.dst = parse_place(json.at("dst").get_ref<const std::string&>());
+  c.src_memory = parse_mem_kind(json.at("src_memory").get_ref<const std::string&>());
+  c.dst_memory = parse_mem_kind(json.at("dst_memory").get_ref<const std::string&>());
+  c.bytes = json.at("bytes").get<u64>();
+  c.footprint_bytes = json.value("footprint_bytes", u64{0});
+  if (json.contains("params")) c.params = json.at("params").get<std::map<std::string, std::string>>();
+  return c;
+}
+
+Order parse_order(const Json& json, std::size_t actors) {
+  Order order;
+  order.samples = json.at("samples").get<u32>();
+  order.batches = json.at("batches").get<std::vector<std::vector<u32>>>();
+  order.verify = json.value("verify", false);
+  for (const auto& batch : order.batches)
+    if (batch.size() != actors)
+      throw Error{ErrorKind::usage, "a batch of " + std::to_string(batch.size()) + " counts for " + std::to_string(actors) + " actors"};
+  return order;
+}
+
+Json to_json(const Benchmark& row) {
+  Json memories = Json::array(), params = Json::array();
+  for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
+  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}});
+  return {{"name", row.name},     {"summary", row.summary},
+          {"source", row.source}, {"engine", to_string(row.engine)},
+          {"src", to_string(row.src)}, {"dst", to_string(row.dst)},
+          {"relation", relation_name(row.relation)}, {"memories", memories},
+          {"params", params}};
+}
+
+Json to_json(const Program& program) {
+  Json flows = Json::array();
+  for (const auto& flow : program.flows)
+    flows.push_back({{"actor", flow.actor},
+                     {"src", to_string(flow.src)},
+                     {"dst", to_string(flow.dst)},
+                     {"src_memory", to_string(flow.src_memory)},
+                     {"dst_memory", to_string(flow.dst_memory)},
+                     {"bytes", flow.bytes},
+                     {"role", flow.measured ? "measured" : "background"}});
+  return {{"actors", program.actors.size()}, {"flows", flows}, {"slices", slices_of(program)}, {"program", to_text(program)}};
+}
+
+Json to_json(const DriverFacts& facts) {
+  Json gpus = Json::array(), peers = Json::array();
+  for (const auto& gpu : facts.gpus) {
+    Json attributes = Json::object();
+    for (const auto& [name, value] : gpu.attributes) attributes[name] = value;
+    gpus.push_back({{"uuid", gpu.uuid}, {"name", gpu.name}, {"pci", gpu.pci}, {"memory_bytes", gpu.memory_bytes}, {"attributes", attributes}});
+  }
+  for (const auto& peer : facts.peers)
+    peers.push_back({{"from", peer.from},
+                     {"to", peer.to},
+                     {"access", peer.access},
+                     {"native_atomics", peer.native_atomics},
+                     {"performance_rank", peer.performance_rank}});
+  return {{"driver_present", facts.present}, {"version", facts.version}, {"why_not", facts.why_not},
+          {"missing", facts.missing},        {"gpus", gpus},             {"peers", peers}};
+}
+
+Json to_json(const Trace& trace) {
+  Json links = Json::array(), notes = Json::object();
+  for (const auto& link : trace.links) links.push_back({{"link", link.link}, {"bytes", link.bytes}});
+  for (const auto& [name, value] : trace.notes) notes[name] = value;
+  Json verdict;
+  if (trace.verdict)
+    verdict = {{"ok", trace.verdict->ok},
+               {"checked_bytes", trace.verdict->checked_bytes},
+               {"wrong_bytes", trace.verdict->wrong_bytes},
+               {"first_wrong", trace.verdict->first_wrong}};
+  return {{"samples", trace.samples}, {"batches", trace.batches}, {"actors", trace.actors}, {"timing", trace.timing},
+          {"links", links},           {"notes", notes},           {"verdict", verdict}};
+}
+
+}  // namespace linkscope

@@ -1,0 +1,20 @@
+// The pipe's JSON forms (docs/worker.md). The only file besides main.cpp and the machine model's reader that knows JSON.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/case.hpp"
+#include "platform/cuda/cuda_platform.hpp"
+#include "program/platform.hpp"
+
+namespace linkscope {
+
+using Json = nlohmann::json;
+
+[[nodiscard]] Case parse_case(const Json&);
+[[nodiscard]] Order parse_order(const Json&, std::size_t actors);
+[[nodiscard]] Json to_json(const Benchmark&);
+[[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
+[[nodiscard]] Json to_json(const DriverFacts&);
+[[nodiscard]] Json to_json(const Trace&);  // all but the stamps, which follow as doubles
+
+}  // namespace linkscope

@@ -1,0 +1,159 @@
+// The worker: one request a line, one answer a line, until the input ends (docs/worker.md).
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "base/error.hpp"
+#include "platform/cuda/device_code.hpp"
+#include "platform/sim/sim.hpp"
+#include "worker/json.hpp"
+
+namespace linkscope {
+namespace {
+
+struct Answer {
+  Json json = Json::object();
+  std::vector<Stamp> stamps;
+};
+
+class Worker {
+ public:
+  Answer handle(const Json& request) {
+    const auto op = request.at("op").get<std::string>();
+    if (op == "hello") return hello();
+    if (op == "benchmarks") return table();
+    if (op == "open") return open(request);
+    if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
+    if (op == "prepare") return prepare(request);
+    if (op == "run") return run(request);
+    if (op == "release") {
+      session_.reset();
+      return {};
+    }
+    throw Error{ErrorKind::usage, "there is no request '" + op + "'"};
+  }
+
+  /// After a failure the session's state is unknown; it is not used again.
+  void drop_session() { session_.reset(); }
+
+ private:
+  static Answer hello() {
+    Json archs = Json::array();
+    for (const auto& code : device_codes()) {
+      const auto arch = std::string{code.ptx ? "compute_" : "sm_"} + std::to_string(code.arch);
+      if (std::find(archs.begin(), archs.end(), arch) == archs.end()) archs.push_back(arch);
+    }
+    return {{{"version", LINKSCOPE_VERSION},
+             {"compiler", std::string{"g++ "} + __VERSION__},
+             {"kernels", {{"compiler", device_code_compiler()}, {"hash", device_code_hash()}, {"archs", archs}}}},
+            {}};
+  }
+
+  static Answer table() {
+    Json rows = Json::array();
+    for (const auto& row : benchmarks()) rows.push_back(to_json(row));
+    return {{{"benchmarks", rows}}, {}};
+  }
+
+  Answer open(const Json& request) {
+    session_.reset();
+    platform_.reset();
+    const auto name = request.at("platform").get<std::string>();
+    if (name == "sim") {
+      platform_ = make_sim(request.at("machine"), request.at("seed").get<u64>());
+      return {};
+    }
+    if (name == "cuda") {
+      auto cuda = make_cuda();
+      Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
+      platform_ = std::move(cuda);
+      return answer;
+    }
+    throw Error{ErrorKind::usage, "there is no platform '" + name + "'; there are sim and cuda"};
+  }
+
+  Answer prepare(const Json& request) {
+    session_.reset();
+    const Program program = build_program(parse_case(request.at("case")));
+    if (const auto support = platform_->supports(program); !support) return {{{"supported", false}, {"reason", support.why_not}}, {}};
+    actors_ = program.actors.size();
+    session_ = platform_->prepare(program, request.at("key").get<std::string>());
+    Answer answer{to_json(program), {}};
+    answer.json["supported"] = true;
+    return answer;
+  }
+
+  Answer run(const Json& request) {
+    if (!session_) throw Error{ErrorKind::usage, "'run' before 'prepare'"};
+    auto trace = platform_->run(*session_, parse_order(request, actors_));
+    Answer answer{to_json(trace), std::move(trace.stamps)};
+    answer.json["doubles"] = 2 * answer.stamps.size();
+    return answer;
+  }
+
+  std::unique_ptr<Platform> platform_;
+  std::unique_ptr<Session> session_;  // after the platform: given back before it
+  std::size_t actors_ = 0;
+};
+
+Answer answer_to(Worker& worker, const std::string& line) {
+  const auto failure = [&](ErrorKind kind, const char* message) {
+    if (kind != ErrorKind::lost) worker.drop_session();
+    return Answer{{{"ok", false}, {"error", {{"kind", to_string(kind)}, {"message", message}}}}, {}};
+  };
+  try {
+    Answer answer = worker.handle(Json::parse(line));
+    answer.json["ok"] = true;
+    return answer;
+  } catch (const Error& error) {
+    return failure(error.kind(), error.what());
+  } catch (const Json::exception& error) {
+    return failure(ErrorKind::usage, error.what());
+  } catch (const std::bad_alloc&) {
+    return failure(ErrorKind::memory, "the worker has no memory left");
+  } catch (const std::exception& error) {
+    return failure(ErrorKind::failed, error.what());
+  }
+}
+
+void write_all(int file, const void* data, std::size_t size) {
+  const auto* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write(file, at, size);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      std::exit(0);  // the parent is gone: nobody is left to tell
+    }
+    at += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+}  // namespace
+}  // namespace linkscope
+
+int main() {
+  using namespace linkscope;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed parent leaves no worker behind
+  std::signal(SIGINT, SIG_IGN);      // Ctrl-C is the parent's to handle
+  std::signal(SIGPIPE, SIG_IGN);
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  // Answers go to a private copy of standard output; whatever else prints there goes to standard error.
+  const int answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+
+  Worker worker;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Answer answer = answer_to(worker, line);
+    const auto text = answer.json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    write_all(answers, text.data(), text.size());
+    write_all(answers, answer.stamps.data(), answer.stamps.size() * sizeof(Stamp));
+  }
+  return 0;
+}
