@@ -1,0 +1,8 @@
+"""The run file: its schema, and the only reader and writer of it (docs/run-file.md)."""
+
+from linkscope.runfile.ids import PointId
+from linkscope.runfile.reader import Run, read_run
+from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread
+from linkscope.runfile.writer import RunWriter
+
+__all__ = ["End", "Flow", "Header", "Point", "PointId", "Resume", "Round", "RoundFlow", "Run", "RunWriter", "Spread", "read_run"]

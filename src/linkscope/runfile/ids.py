@@ -1,0 +1,76 @@
+"""Canonical point ids: `benchmark/engine/src.memory->dst.memory/bytes?sorted params`.
+
+A place may hold any text (`disk:/data/a->b`): what would be taken for the id's own punctuation is percent-encoded.
+"""
+
+import functools
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+_SAFE = "/:._-~"
+_ID = re.compile(
+    r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
+    r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z]+)/"
+    r"(?P<bytes>\d+)(?:\?(?P<params>[^?]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PointId:
+    """What one point is about. `params` are sorted pairs of name and value, `bytes` is per operation."""
+
+    benchmark: str
+    engine: str
+    src: str
+    src_memory: str
+    dst: str
+    dst_memory: str
+    bytes: int
+    params: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def param(self, name: str, otherwise: str = "") -> str:
+        """The value of a parameter, or `otherwise` where the id has none of that name."""
+        for key, value in self.params:
+            if key == name:
+                return value
+        return otherwise
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the opposite transfer runs at the same time."""
+        return self.param("bidirectional") == "true"
+
+    @staticmethod
+    def parse(text: str) -> "PointId":
+        """Raises ValueError with what is wrong where the text is no id."""
+        match = _ID.fullmatch(text)
+        if match is None:
+            raise ValueError(f"'{text}' is not of the form benchmark/engine/src.memory->dst.memory/bytes?params")
+        part = match.groupdict()
+        return PointId(
+            part["benchmark"], part["engine"], unquote(part["src"]), part["src_memory"],
+            unquote(part["dst"]), part["dst_memory"], int(part["bytes"]), _parse_params(text, part["params"]),
+        )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=65536)
+def _text(point: PointId) -> str:
+    ends = f"{quote(point.src, _SAFE)}.{point.src_memory}->{quote(point.dst, _SAFE)}.{point.dst_memory}"
+    params = "&".join(f"{quote(name, _SAFE)}={quote(value, _SAFE)}" for name, value in sorted(point.params))
+    return f"{point.benchmark}/{point.engine}/{ends}/{point.bytes}" + (f"?{params}" if params else "")
+
+
+def _parse_params(text: str, params: str | None) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in (params or "").split("&") if params else ():
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise ValueError(f"'{text}' has the parameter '{item}', which is not of the form name=value")
+        pairs.append((unquote(name), unquote(value)))
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError(f"'{text}' names a parameter twice")
+    return tuple(sorted(pairs))

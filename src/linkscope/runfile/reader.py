@@ -1,0 +1,132 @@
+"""Reads run files: `.jsonl` and `.jsonl.gz`, whole, or with a torn last line."""
+
+import os
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from linkscope.errors import UserError
+from linkscope.runfile.schema import SCHEMA, End, Header, Point, Record, Resume, Round
+
+_DECODER = msgspec.json.Decoder(Record)
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run file's content. `points` has one entry an id, the newest, in the order in which they were first written."""
+
+    path: Path
+    header: Header
+    points: list[Point]
+    rounds: dict[str, list[Round]] = field(repr=False)
+    resumes: list[Resume]
+    end: End | None
+    warnings: list[str]
+    valid_bytes: int
+
+    @property
+    def modelled(self) -> bool:
+        """Whether this came from a machine model and not from hardware."""
+        return self.header.modelled
+
+
+class _Kind(msgspec.Struct):
+    record: str | None = None
+    schema: int | None = None
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """Raises UserError with one sentence where `path` holds no run that can be read."""
+    where = Path(path)
+    content, warnings = _content(where)
+    header, offset = _header(where, content)
+    points: dict[str, Point] = {}
+    rounds: dict[str, list[Round]] = {}
+    resumes: list[Resume] = []
+    end: End | None = None
+    number = 1
+    while offset < len(content):
+        stop = content.find(b"\n", offset)
+        last = stop < 0 or not content[stop:].strip()
+        line = content[offset:] if stop < 0 else content[offset:stop]
+        number += 1
+        try:
+            record = _DECODER.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if not last:
+                raise _torn(where, number, error) from None
+            warnings.append(f"{where}: the last line (line {number}) is torn and was dropped: the run was cut off there")
+            break
+        match record:
+            case Point():
+                points[record.id] = record
+            case Round():
+                rounds.setdefault(record.id, []).append(record)
+            case Resume():
+                resumes.append(record)
+                end = None
+            case End():
+                end = record
+            case Header():
+                raise UserError(f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line")
+        offset = len(content) if stop < 0 else stop + 1
+    return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset)
+
+
+def _content(where: Path) -> tuple[bytes, list[str]]:
+    try:
+        if where.is_dir():
+            raise UserError(f"{where} is a directory, not a run file: name the .jsonl file in it")
+        raw = where.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"there is no file {where}: check the path, or make a run with `linkscope run -o {where}`") from None
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}; check who may read it") from None
+    if not raw:
+        raise UserError(f"{where} is empty, so it holds no run: measure again with `linkscope run`")
+    return _unzipped(where, raw) if raw.startswith(_GZIP_MAGIC) else (raw, [])
+
+
+def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
+    """The text of a gzip file; of one that was cut off, as much as there is."""
+    parts = []
+    while raw:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(stream.decompress(raw) + stream.flush())
+        except zlib.error as error:
+            raise UserError(f"{where} is damaged gzip ({error}): copy it again from where it came") from None
+        if not stream.eof:
+            return b"".join(parts), [f"{where}: the compressed file is cut off; what is there was read"]
+        raw = stream.unused_data
+    return b"".join(parts), []
+
+
+def _header(where: Path, content: bytes) -> tuple[Header, int]:
+    stop = content.find(b"\n")
+    line = content if stop < 0 else content[:stop]
+    not_a_run = f"{where} is not a linkscope run file"
+    cure = "a run file is what `linkscope run -o FILE.jsonl` writes"
+    if b"\0" in content[:4096]:
+        raise UserError(f"{not_a_run}: it is binary; {cure}")
+    try:
+        kind = msgspec.json.decode(line, type=_Kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if stop < 0 and line.startswith(b'{"record":"run"'):
+            raise UserError(f"{where} is torn in its first line, so it holds no run: measure again") from None
+        raise UserError(f"{not_a_run}: its first line is not a run record; {cure}") from None
+    if kind.record != "run":
+        raise UserError(f"{not_a_run}: its first line is not a run record; {cure}")
+    if kind.schema != SCHEMA:
+        raise UserError(f"{where} has schema {kind.schema}, and this linkscope reads schema {SCHEMA}: use the version that wrote it")
+    try:
+        return msgspec.json.decode(line, type=Header), len(line) + (stop >= 0)
+    except msgspec.DecodeError as error:
+        raise _torn(where, 1, error) from None
+
+
+def _torn(where: Path, number: int, error: Exception) -> UserError:
+    return UserError(f"{where}, line {number}: the line is damaged ({error}); only a last line may be torn: take an undamaged copy of the file")

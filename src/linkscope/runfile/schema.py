@@ -1,0 +1,120 @@
+"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second)."""
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = 1
+
+Status = Literal["ok", "inherited", "missed_precision", "unsupported", "failed", "skipped"]
+Timing = Literal["gate+slope", "events", "host", "kernel_clock", "virtual"]
+
+
+class Header(msgspec.Struct, kw_only=True, tag_field="record", tag="run"):
+    """The first line: what was to be measured, where, with what."""
+
+    schema: int = SCHEMA
+    modelled: bool
+    machine: dict[str, Any]
+    environment: dict[str, Any]
+    plan: dict[str, Any]
+    tool: dict[str, Any]
+    started: str
+
+
+class RoundFlow(msgspec.Struct):
+    """The samples of one flow in one round."""
+
+    samples_s: list[float]
+
+
+class Round(msgspec.Struct, kw_only=True, tag_field="record", tag="round"):
+    """One point in one round, written at once; readers need it only where the point has no record of its own yet."""
+
+    id: str
+    round: int
+    flows: list[RoundFlow]
+    batch: list[int]
+    overhead_s: float | None
+    timing: Timing
+    verified: bool | None
+    guards: dict[str, Any]
+    device_s: float
+
+
+class Flow(msgspec.Struct, kw_only=True):
+    """One transfer of a point; a point has several where several run at once."""
+
+    src: str
+    dst: str
+    src_memory: str
+    dst_memory: str
+    bytes: int
+    role: Literal["measured", "background"]
+    round_medians_s: list[float]
+    samples_s: list[list[float]]
+    median_s: float | None
+    ci95_s: tuple[float, float] | None
+    gbps: float | None
+
+
+class Spread(msgspec.Struct):
+    """Standard deviations of flow 0 as fractions of its median, and its modes where the samples have two."""
+
+    within_rounds: float
+    between_rounds: float
+    modes_s: tuple[float, float] | None
+
+
+class Point(msgspec.Struct, kw_only=True, tag_field="record", tag="point"):
+    """The result for one id. Flat fields repeat flow 0, so that simple things stay simple."""
+
+    id: str
+    status: Status
+    reason: str | None = None
+    benchmark: str
+    engine: str
+    src: str
+    dst: str
+    src_memory: str
+    dst_memory: str
+    bytes: int
+    bidirectional: bool
+    params: dict[str, str]
+    median_s: float | None = None
+    ci95_s: tuple[float, float] | None = None
+    gbps: float | None = None
+    total_gbps: float | None = None
+    flows: list[Flow] = []
+    inherited_from: str | None = None
+    batch: list[int] | None = None
+    overhead_s: float | None = None
+    precision_target: float
+    ci_level: float | None = None
+    spread: Spread | None = None
+    timing: Timing | None = None
+    verified: bool | None = None
+    limit_gbps: float | None = None
+    limit_source: str | None = None
+    footprint_bytes: int | None = None
+    guards: dict[str, Any] = {}
+    device_s: float = 0.0
+
+
+class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
+    """Where a run that had stopped went on."""
+
+    started: str
+    tool: dict[str, Any]
+    points_done: int
+
+
+class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
+    """The last line of a run that ended by itself; `complete` is false where it was stopped."""
+
+    wall_s: float
+    complete: bool
+    counts: dict[str, int]
+
+
+Record = Header | Round | Point | Resume | End

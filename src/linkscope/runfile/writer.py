@@ -1,0 +1,88 @@
+"""Writes run files: one JSON line a record, appended and flushed, so that nothing measured is lost."""
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+
+from linkscope.errors import UserError
+from linkscope.runfile.reader import Run
+from linkscope.runfile.schema import Header, Record, Resume
+
+_SYNC_EVERY_S = 2.0  # a flush survives the process, only a sync survives the machine; a sync costs milliseconds
+
+
+class RunWriter:
+    """Appends records to one run file. Every write reaches the kernel before it returns."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file = file
+        self._path = path
+        self._encoder = msgspec.json.Encoder()
+        self._synced = time.monotonic()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], header: Header, *, force: bool = False) -> "RunWriter":
+        """Starts a new file. Refuses one that exists unless `force`, with one sentence."""
+        where = Path(path)
+        if where.is_dir():
+            raise UserError(f"cannot write to {where}: it is a directory; name a file in it")
+        try:
+            file = open(where, "wb" if force else "xb", buffering=0)
+        except FileExistsError:
+            raise UserError(f"{where} exists: go on with `--resume {where}`, replace it with --force, or choose another -o") from None
+        except OSError as error:
+            raise UserError(f"cannot write to {where}: {error.strerror}; choose another place with -o") from None
+        writer = cls(file, where)
+        writer.write(header)
+        return writer
+
+    @classmethod
+    def go_on(cls, run: Run, resume: Resume) -> "RunWriter":
+        """Appends to the file that `run` was read from, after cutting off a torn last line."""
+        try:
+            file = open(run.path, "r+b", buffering=0)
+            file.truncate(run.valid_bytes)
+            file.seek(run.valid_bytes - 1)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        except OSError as error:
+            raise UserError(f"cannot write to {run.path}: {error.strerror}; copy it where you may write and resume there") from None
+        writer = cls(file, run.path)
+        writer.write(resume)
+        return writer
+
+    def write(self, record: Record) -> None:
+        """Appends one record. Raises UserError where the disk does not take it."""
+        line = memoryview(self._encoder.encode(record) + b"\n")
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            if time.monotonic() - self._synced > _SYNC_EVERY_S:
+                self.sync()
+        except OSError as error:
+            raise UserError(f"cannot write to {self._path}: {error.strerror}; what was written before is safe") from None
+
+    def sync(self) -> None:
+        """Makes what was written survive a power cut, where the file is on a disk."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if error.errno not in (22, 95):  # EINVAL, EOPNOTSUPP: a pipe or a device has nothing to sync
+                raise
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Syncs and closes."""
+        if not self._file.closed:
+            self.sync()
+            self._file.close()
+
+    def __enter__(self) -> "RunWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,101 @@
+#include <doctest.h>
+
+#include <set>
+#include <string>
+
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+
+namespace {
+
+/// A case that fits the row, with every parameter at its default.
+Case default_case(const Benchmark& row) {
+  Case c;
+  c.benchmark = row.name;
+  c.src = {row.src, 0, 0, {}};
+  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
+  std::tie(c.src_memory, c.dst_memory) = row.memories.front();
+  c.bytes = 4_KiB;
+  c.footprint_bytes = 1_MiB;
+  for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("every row builds a valid program for every value of every parameter") {
+  for (const auto& row : benchmarks())
+    for (const auto& memories : row.memories)
+      for (const auto& param : row.params)
+        for (const auto value : param.values) {
+          auto c = default_case(row);
+          std::tie(c.src_memory, c.dst_memory) = memories;
+          c.params[std::string{param.name}] = value;
+          CAPTURE(row.name);
+          CAPTURE(value);
+          const auto program = build_program(c);
+          CHECK(program.flows.size() == program.actors.size());
+          CHECK(program.flows[0].src == c.src);
+          CHECK(program.flows[0].dst == c.dst);
+          CHECK(program.flows[0].bytes == c.bytes);
+        }
+}
+
+TEST_CASE("names of rows are unique and each has a source and values to choose from") {
+  std::set<std::string_view> names;
+  for (const auto& row : benchmarks()) {
+    CHECK(names.insert(row.name).second);
+    CHECK_FALSE(row.source.empty());
+    for (const auto& param : row.params) CHECK(param.values.size() >= 2);
+  }
+}
+
+TEST_CASE("both directions of a bidirectional copy are real transfers, opposite to each other") {
+  auto c = default_case(host_to_device);
+  c.params["bidirectional"] = "true";
+  const auto program = build_program(c);
+  REQUIRE(program.flows.size() == 2);
+  CHECK(program.flows[1].src == program.flows[0].dst);
+  CHECK(program.flows[1].dst == program.flows[0].src);
+  const auto& there = std::get<Move>(program.actors[0].loop[0]);
+  const auto& back = std::get<Move>(program.actors[1].loop[0]);
+  CHECK(program.regions[there.from.region].at == program.regions[back.to.region].at);
+  CHECK(there.from.region != back.to.region);
+}
+
+TEST_CASE("the initiator decides whose stream a copy between GPUs is queued on") {
+  auto c = default_case(device_to_device);
+  CHECK(build_program(c).actors[0].place == c.src);
+  c.params["initiator"] = "dst";
+  CHECK(build_program(c).actors[0].place == c.dst);
+}
+
+TEST_CASE("slices never share a line and cover the footprint up to 512 of them") {
+  CHECK(slice_stride(8) == 256);
+  CHECK(slice_stride(256) == 256);
+  CHECK(slice_stride(264) == 512);
+  CHECK(slice_count(1_MiB, 180_MiB) == 180);
+  CHECK(slice_count(1_MiB, 180_MiB + 1) == 181);
+  CHECK(slice_count(8, 180_MiB) == 512);
+  CHECK(slice_count(1_GiB, 180_MiB) == 1);
+  CHECK(slice_count(8, 0) == 1);
+}
+
+TEST_CASE("a case that does not fit its row is refused with what would") {
+  const auto refused = [](auto change, const char* words) {
+    auto c = default_case(device_to_device);
+    change(c);
+    CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains(words), Error);
+  };
+  refused([](Case& c) { c.benchmark = "d3d"; }, "there is no benchmark 'd3d'; there are h2h, h2d");
+  refused([](Case& c) { c.dst = c.src; }, "source and destination are different places");
+  refused([](Case& c) { c.src = numa(0); }, "it goes from gpu to gpu");
+  refused([](Case& c) { c.bytes = 12; }, "sizes are multiples of 8 B");
+  refused([](Case& c) { c.bytes = 0; }, "sizes are multiples of 8 B");
+  refused([](Case& c) { c.src_memory = MemKind::managed; }, "it does not go from managed to device memory");
+  refused([](Case& c) { c.params["colour"] = "red"; }, "it has no parameter 'colour'; it has mode");
+  refused([](Case& c) { c.params["peer"] = "perhaps"; }, "peer is on, off, not 'perhaps'");
+}
