@@ -34,7 +34,7 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Engine engine, 
   program.regions.push_back({copy.dst, copy.dst_memory, stride * slices, Content::poison});
   const Span from{region, 0, c.bytes, stride, slices};
   const Span to{region + 1, 0, c.bytes, stride, slices};
-  actor.loop.push_back(Move{from, to, engine});
+  actor.loop.push_back(Move{from, to, engine, c.param("call", "memcpy") == "peer"});
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
   program.actors.push_back(std::move(actor));
 }

@@ -31,7 +31,7 @@ std::string span_text(const Span& span) {
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
-                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to); },
+                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : ""); },
                  [&](const Kernel& k) {
                    out << "kernel " << k.name << " <" << k.blocks << ", " << k.threads << ">";
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;

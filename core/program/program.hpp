@@ -50,6 +50,8 @@ struct Span {
 struct Move {
   Span from, to;
   Engine engine = Engine::ce;
+  // Between GPUs: by the call that names both contexts (cuMemcpyPeerAsync) and not by the one for any two addresses.
+  bool peer_call = false;
 };
 
 /// One side of the traffic that a kernel states: what it reads or writes, and how.

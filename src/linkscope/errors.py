@@ -8,7 +8,7 @@ STOPPED_EARLY = 4
 
 
 class UserError(Exception):
-    """A mistake of the user's, or a thing that is not here: one sentence that names the thing, the place and the cure."""
+    """A mistake of the user's, or a thing that is not here: one sentence with the place and the cure."""
 
     def __init__(self, sentence: str, exit_code: int = WRONG_USAGE) -> None:
         super().__init__(sentence)

@@ -1,9 +1,11 @@
 """Sizes, times and rates as text and back: KiB/MiB/GiB are powers of two, GB/s is 1e9 bytes a second."""
 
+import math
 import re
 
 _BINARY = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_DURATION = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "m": 60.0, "h": 3600.0}
+_DURATION = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "m": 60.0, "h": 3600.0}
+_NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 
 def format_bytes(count: int) -> str:
@@ -14,17 +16,22 @@ def format_bytes(count: int) -> str:
     return f"{count} B"
 
 
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit that fits, and its seconds: ns, us, ms, s, from 120 s on min, from 3600 s on h."""
+    shown = float(f"{abs(seconds):.4g}")  # 999.99 us is shown as 1 ms, not as 1000 us
+    for unit, size, least in (("h", 3600.0, 3600.0), ("min", 60.0, 120.0), ("s", 1.0, 1.0)):
+        if shown >= least:
+            return unit, size
+    for unit, size in (("ms", 1e-3), ("us", 1e-6)):
+        if shown >= size:
+            return unit, size
+    return "ns", 1e-9
+
+
 def format_seconds(seconds: float) -> str:
-    """Four significant digits in the unit that fits: ns, us, ms, s, or minutes and hours."""
-    magnitude = abs(seconds)
-    if magnitude >= 3600:
-        return f"{seconds / 3600:.3g} h"
-    if magnitude >= 120:
-        return f"{seconds / 60:.3g} min"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if magnitude >= size:
-            return f"{seconds / size:.4g} {unit}"
-    return f"{seconds / 1e-9:.4g} ns"
+    """Four significant digits in the unit that fits (three in min and h)."""
+    unit, size = time_unit(seconds)
+    return f"{seconds / size:.{3 if size > 1 else 4}g} {unit}"
 
 
 def format_rate(gbps: float | None) -> str:
@@ -32,9 +39,39 @@ def format_rate(gbps: float | None) -> str:
     return "-" if gbps is None else f"{gbps:.4g} GB/s"
 
 
+def format_fraction(fraction: float | None) -> str:
+    """0.8794 -> '88 %', 0.0123 -> '1.2 %', '-' where there is none."""
+    if fraction is None:
+        return "-"
+    percent = 100 * fraction
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"
+
+
+def with_interval(value: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """('55.4', '[55.3, 55.5]'): three to five digits, as many as show how wide the interval is; '' without one."""
+    if low is None or high is None:
+        return f"{value:.4g}", ""
+    digits = _decimals(value, high - low)
+    return f"{value:.{digits}f}", f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def format_rate_interval(gbps: float, low: float | None, high: float | None) -> str:
+    """'55.4 GB/s [55.3, 55.5]'."""
+    number, interval = with_interval(gbps, low, high)
+    return f"{number} GB/s {interval}".rstrip()
+
+
+def format_seconds_interval(seconds: float, low: float | None, high: float | None) -> str:
+    """'2.22 us [2.21, 2.25]'."""
+    unit, size = time_unit(seconds)
+    scaled = [None if end is None else end / size for end in (low, high)]
+    number, interval = with_interval(seconds / size, *scaled)
+    return f"{number} {unit} {interval}".rstrip()
+
+
 def parse_bytes(text: str) -> int | None:
     """'64 MiB', '64MiB', '8' or '8 B' in bytes; None where it is no size."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _BINARY:
         return None
     count = float(match[1]) * _BINARY[match[2].upper()]
@@ -43,7 +80,7 @@ def parse_bytes(text: str) -> int | None:
 
 def parse_duration(text: str) -> float | None:
     """'120s', '2min', '90' (seconds), '1.5h' in seconds; None where it is no duration."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([a-z]*)\s*", text)
     if match is None or match[2] not in _DURATION:
         return None
     return float(match[1]) * _DURATION[match[2]]
@@ -51,7 +88,14 @@ def parse_duration(text: str) -> float | None:
 
 def parse_fraction(text: str) -> float | None:
     """'1%' or '0.01' as a fraction; None where it is neither."""
-    match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    match = re.fullmatch(rf"\s*([+-]?{_NUMBER})\s*(%?)\s*", text)
     if match is None:
         return None
     return float(match[1]) / (100.0 if match[2] else 1.0)
+
+
+def _decimals(value: float, width: float) -> int:
+    """Decimals that show the first digit of `width`, within three to five significant digits of `value`."""
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    wanted = -math.floor(math.log10(width)) if width > 0 else 4 - magnitude
+    return max(0, min(max(wanted, 2 - magnitude), 4 - magnitude))

@@ -94,22 +94,17 @@ Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 by
   }
   auto& device = *checked.device();
   device.use();
-  struct DeviceResult {  // two words of device memory, given back whatever happens
-    const Driver& driver;
-    CUdeviceptr address = 0;
-    explicit DeviceResult(const Driver& d) : driver{d} { LINKSCOPE_CU(driver, cuMemAlloc, &address, 2 * sizeof(u64)); }
-    ~DeviceResult() { driver.cuMemFree(address); }
-  } result{driver};
+  CUdeviceptr result = device.scratch();
   const auto& stream = device.stream(0);
-  LINKSCOPE_CU(driver, cuMemsetD8Async, result.address, 0, sizeof(u64), stream.get());
-  LINKSCOPE_CU(driver, cuMemsetD8Async, result.address + sizeof(u64), 0xFF, sizeof(u64), stream.get());
+  LINKSCOPE_CU(driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
+  LINKSCOPE_CU(driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());
   CUdeviceptr start = checked.address() + offset;
   u64 words = bytes / 8, first = pattern_offset / 8;
-  void* arguments[] = {&start, &words, &seed, &first, &result.address};
+  void* arguments[] = {&start, &words, &seed, &first, &result};
   device.launch(device.function("pattern", "linkscope_check"), 1024, 256, stream.get(), arguments);
   stream.synchronize();
   u64 words_found[2] = {0, 0};
-  LINKSCOPE_CU(driver, cuMemcpyDtoH, words_found, result.address, sizeof words_found);
+  LINKSCOPE_CU(driver, cuMemcpyDtoH, words_found, result, sizeof words_found);
   return {words_found[0], words_found[1]};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <set>
 
 #include "base/error.hpp"
@@ -69,12 +70,14 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_peer(const Program&) const;
   [[nodiscard]] static std::set<u32> gpus_of(const Program&);
   Device& device(u32 index);
+  Device* any_device();
   Device* device_for(const Program&, const Region&);
   void set_peers(const Program&);
   void make_buffers(CudaSession&);
   void make_actors(CudaSession&);
   void choose_timing(CudaSession&);
   void warm_up(CudaSession&);
+  void rehearse(CudaSession&, const Order&);
 
   Driver driver_;
   DriverFacts facts_;
@@ -113,7 +116,10 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
     }
     case MemKind::pageable:
     case MemKind::pinned: return "";
-    case MemKind::registered: return driver_.why_no("cuMemHostRegister");
+    case MemKind::registered:
+      for (const char* symbol : {"cuMemHostRegister", "cuMemHostUnregister"})
+        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
+      return "";
     default: return std::string{to_string(region.kind)} + " memory cannot be measured here yet";
   }
 }
@@ -129,7 +135,7 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
     const Engine wanted = actor.kind == ActorKind::stream ? Engine::ce : Engine::cpu;
     if (move->engine != wanted) return std::string{to_string(move->engine)} + " copies cannot be run here yet";
     const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
-    if (from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to)
+    if (move->peer_call && from != to)
       if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
   }
   return "";
@@ -183,12 +189,28 @@ Device& CudaPlatformImpl::device(u32 index) {
   return *device;
 }
 
-/// The GPU that holds a region, or for host memory one whose context pins it: one of the program's, else the first.
+/// The first GPU that lets this process in, or null: host memory alone needs none in particular.
+Device* CudaPlatformImpl::any_device() {
+  constexpr int shared = CU_COMPUTEMODE_DEFAULT, prohibited = CU_COMPUTEMODE_PROHIBITED;
+  for (u32 index = 0; index < devices_.size(); ++index) {
+    const int mode = facts_.gpus[index].attribute("COMPUTE_MODE", shared);
+    if (mode == shared) return &device(index);
+    if (mode == prohibited) continue;
+    try {
+      return &device(index);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::failed) throw;  // failed: another process holds it
+    }
+  }
+  return nullptr;
+}
+
+/// The GPU that holds a region, or for host memory one whose context pins it: one of the program's, else any.
 Device* CudaPlatformImpl::device_for(const Program& program, const Region& region) {
   if (region.at.kind == PlaceKind::gpu) return &device(region.at.index);
   if (region.kind == MemKind::pageable || devices_.empty()) return nullptr;
   const auto gpus = gpus_of(program);
-  return &device(gpus.empty() ? 0 : *gpus.begin());
+  return gpus.empty() ? any_device() : &device(*gpus.begin());
 }
 
 void CudaPlatformImpl::set_peers(const Program& program) {
@@ -272,7 +294,18 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
     return;
   }
   if (!gate_) gate_ = std::make_unique<Gate>(driver_, *session.actors.front().device);
-  if (blocks_behind_gate(session, *gate_)) host("queueing it waits for the gate");
+}
+
+/// Queues the largest batch once behind the gate: a rehearsal that also finds out whether the host gets stuck in it.
+/// Staged copies without peer access do, from some number of bytes in flight on.
+void CudaPlatformImpl::rehearse(CudaSession& session, const Order& order) {
+  const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
+  const auto largest = std::max_element(order.batches.begin(), order.batches.end(), [&](const auto& a, const auto& b) { return total(a) < total(b); });
+  if (session.timing != Timing::gate || largest == order.batches.end() || total(*largest) <= session.rehearsed) return;
+  session.rehearsed = total(*largest);
+  if (!blocks_behind_gate(session, *gate_, *largest)) return;
+  session.timing = Timing::host;
+  session.notes.emplace_back("timing", "queueing " + std::to_string(session.rehearsed) + " copies waits for the gate");
 }
 
 std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const std::string&) {
@@ -294,6 +327,7 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   auto& session = static_cast<CudaSession&>(base);
   if (session.verified) session.start_afresh();
+  rehearse(session, order);
   Trace trace;
   trace.samples = order.samples;
   trace.batches = static_cast<u32>(order.batches.size());

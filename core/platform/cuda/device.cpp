@@ -103,6 +103,7 @@ Device::~Device() {
   if (driver_.cuCtxSetCurrent(context_) != CUDA_SUCCESS) return;  // the driver is going down: nothing left to give back
   streams_.clear();
   if (flush_buffer_) driver_.cuMemFree(flush_buffer_);
+  if (scratch_) driver_.cuMemFree(scratch_);
   for (const auto& [name, module] : modules_) driver_.cuModuleUnload(module);
   driver_.cuDevicePrimaryCtxRelease(facts_.handle);
 }
@@ -144,6 +145,14 @@ Stream& Device::stream(std::size_t number) {
     streams_.push_back(std::make_unique<Stream>(driver_));
   }
   return *streams_[number];
+}
+
+CUdeviceptr Device::scratch() {
+  if (!scratch_) {
+    use();
+    LINKSCOPE_CU(driver_, cuMemAlloc, &scratch_, 2 * sizeof(u64));
+  }
+  return scratch_;
 }
 
 void Device::flush_l2(CUstream stream) {

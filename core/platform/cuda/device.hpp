@@ -63,6 +63,8 @@ class Device {
   void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments) const;
   /// Streams by number, made when first asked for and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
+  /// Two words of this GPU's memory for small results.
+  [[nodiscard]] CUdeviceptr scratch();
   /// Writes twice the L2's size elsewhere, queued on the stream: whatever the L2 held is gone.
   void flush_l2(CUstream);
 
@@ -74,7 +76,7 @@ class Device {
   std::map<std::string, CUmodule> modules_;
   std::map<std::string, CUfunction> functions_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  CUdeviceptr flush_buffer_ = 0;
+  CUdeviceptr flush_buffer_ = 0, scratch_ = 0;
 };
 
 /// All GPUs that the driver shows, in PCI bus order.

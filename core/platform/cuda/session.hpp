@@ -50,6 +50,7 @@ struct CudaSession final : Session {
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;
+  u32 rehearsed = 0;  // copies of the largest batch that was queued behind the gate without the host getting stuck
   Seconds expected_loop{0};  // one iteration of everybody's loop, measured once, ungated
   bool verified = false;  // destinations hold data that has been compared: start afresh before the next sample
   std::vector<std::pair<std::string, std::string>> notes;
@@ -62,6 +63,9 @@ struct CudaSession final : Session {
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
   [[nodiscard]] Verdict verify() const;
+
+ private:
+  void compare_slices(const Move&, u64 seed, u64 slices, Verdict&) const;
 };
 
 /// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing.
@@ -70,7 +74,7 @@ void sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Stam
 void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 /// One host thread an actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
 void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
-/// True when queueing one iteration of every stream behind a closed gate waits for the gate.
-[[nodiscard]] bool blocks_behind_gate(CudaSession&, const Gate&);
+/// True when queueing a batch behind a closed gate waits for the gate.
+[[nodiscard]] bool blocks_behind_gate(CudaSession&, const Gate&, const std::vector<u32>& batch);
 
 }  // namespace linkscope

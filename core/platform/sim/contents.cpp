@@ -50,7 +50,8 @@ void Contents::replace(u64 begin, u64 end, const std::vector<Range>& with) {
   if (ranges_[first].begin < begin) fresh.push_back(part(ranges_[first], 0, begin));
   fresh.insert(fresh.end(), with.begin(), with.end());
   if (ranges_[last].end > end) fresh.push_back(part(ranges_[last], end, ranges_[last].end));
-  const auto at = ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(first), ranges_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  const auto nth = [&](std::size_t index) { return ranges_.begin() + static_cast<std::ptrdiff_t>(index); };
+  const auto at = ranges_.erase(nth(first), nth(last + 1));
   ranges_.insert(at, fresh.begin(), fresh.end());
 }
 

@@ -8,10 +8,10 @@ MaxMin::MaxMin(std::vector<double> capacities)
     : capacity_{std::move(capacities)}, left_(capacity_.size()), load_(capacity_.size()) {}
 
 void MaxMin::solve(std::vector<Demand>& demands) {
-  constexpr double open = -1;  // no rate yet
+  using State = Demand::State;
   constexpr double slack = 1 + 1e-9;  // resources that fill at the same level must not part over rounding
   for (auto& demand : demands) {
-    demand.rate = open;
+    demand.state = State::rising;
     for (const auto& use : *demand.uses) {
       left_[use.resource] = capacity_[use.resource];
       load_[use.resource] = 0;
@@ -23,19 +23,20 @@ void MaxMin::solve(std::vector<Demand>& demands) {
   for (std::size_t waiting = demands.size(); waiting > 0;) {
     double level = never;
     for (const auto& demand : demands) {
-      if (demand.rate != open) continue;
+      if (demand.state != State::rising) continue;
       level = std::min(level, demand.cap);
       for (const auto& use : *demand.uses) level = std::min(level, left_[use.resource] / load_[use.resource]);
     }
     const double full = level * slack;
     for (auto& demand : demands) {
-      if (demand.rate != open) continue;
+      if (demand.state != State::rising) continue;
       bool stops = demand.cap <= full;
       for (const auto& use : *demand.uses) stops = stops || left_[use.resource] <= full * load_[use.resource];
-      if (stops) demand.rate = -2 - level;  // marked; resources still hold what this pass compares with
+      if (stops) demand.state = State::stopping;  // resources still hold what this pass compares with
     }
     for (auto& demand : demands) {
-      if (demand.rate >= open) continue;
+      if (demand.state != State::stopping) continue;
+      demand.state = State::stopped;
       demand.rate = level;
       --waiting;
       for (const auto& use : *demand.uses) {
@@ -48,7 +49,7 @@ void MaxMin::solve(std::vector<Demand>& demands) {
 
 void Fluid::start(double now, const Path& path, double bytes, double cap, u32 owner) {
   advance(now);
-  demands_.push_back({&path.uses, std::min(cap, path.cap), 0});
+  demands_.push_back({&path.uses, std::min(cap, path.cap)});
   left_.push_back(bytes);
   owners_.push_back(owner);
   share();

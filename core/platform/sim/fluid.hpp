@@ -28,6 +28,7 @@ struct Demand {
   const std::vector<Use>* uses = nullptr;
   double cap = never;
   double rate = 0;  // the answer
+  enum class State : u8 { rising, stopping, stopped } state = State::rising;
 };
 
 /// Progressive filling: the rates of all demands rise together; each stops at its cap or when a resource it uses is
@@ -48,6 +49,8 @@ class Fluid {
 
   /// `bytes` begin to flow; `owner` is handed back when they have arrived.
   void start(double now, const Path& path, double bytes, double cap, u32 owner);
+  /// Back to time 0, with no flow in progress.
+  void rewind() { now_ = 0; }
   /// When the next flow ends; never if there is none.
   [[nodiscard]] double next_end() const { return next_end_; }
   /// Ends that flow and says whose it was.

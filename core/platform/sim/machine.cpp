@@ -198,14 +198,12 @@ class Parser {
   void copies() {
     if (machine_.gpus.empty()) return;
     const Table copy = file_["copy"];
-    machine_.inline_bytes = static_cast<u64>(copy.number("inline_kib") * kib);
-    machine_.inline_rate = copy.rate("inline_gbps");
-    const std::array names{"h2d", "d2h", "peer", "local"};
-    for (std::size_t direction = 0; direction < names.size(); ++direction) {
-      const Table cost = copy[names[direction]];
-      machine_.copy[direction] = {cost.number("inline_setup_us") * micro, cost.number("setup_us") * micro,
-                                  cost.number("channel_us") * micro};
-    }
+    machine_.copy.setup = {copy.number("to_device_us") * micro, copy.number("from_device_us") * micro,
+                           copy.number("peer_us") * micro, copy.number("local_us") * micro};
+    machine_.copy.inline_bytes = static_cast<u64>(copy.number("inline_kib") * kib);
+    machine_.copy.inline_setup = copy.number("inline_us") * micro;
+    machine_.copy.inline_rate = copy.rate("inline_gbps");
+    machine_.copy.channel = copy.number("channel_us") * micro;
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
@@ -228,8 +226,8 @@ class Parser {
     const auto level = [&](const char* name) {
       if (!noise.has(name)) return Spread{};
       const Table spread = noise[name];
-      return Spread{spread.number("inline", 0), spread.number("setup", 0), spread.number("channel", 0), spread.number("rate", 0),
-                    spread.number("host", 0)};
+      return Spread{spread.number("compute", 0), spread.number("engine", 0), spread.number("channel", 0),
+                    spread.number("rate", 0), spread.number("host", 0)};
     };
     machine_.machine_noise = level("machine");
     machine_.round_noise = level("round");

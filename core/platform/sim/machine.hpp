@@ -49,14 +49,17 @@ struct Route {
   std::vector<u32> links;
 };
 
-/// What a copy costs on its engine besides its bytes.
-struct CopyCost {
-  double inline_setup = 0;  // small: carried in the stream's command buffer
-  double setup = 0;         // by the copy engine's own channel
-  double channel = 0;       // more, when the stream was not just on that channel
-};
-
 enum Direction : u8 { to_device, from_device, between_devices, within_device };
+
+/// What copies cost besides their bytes and the latency of their way. A stream's work goes through channels: kernels,
+/// copies within the GPU and small copies to it (their bytes in the command itself) through the compute channel, the
+/// rest through a copy engine's. A stream that changes from one to the other pays for it (docs/alone.md).
+struct CopyCosts {
+  std::array<double, 4> setup{};  // by Direction
+  u64 inline_bytes = 0;           // copies to the device up to here are small
+  double inline_setup = 0, inline_rate = 0;
+  double channel = 0;
+};
 
 struct Costs {
   double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
@@ -70,9 +73,10 @@ struct Ring {
   u32 slots = 1;
 };
 
-/// Spreads (sigma of a log-normal factor) of one level of noise.
+/// Spreads (sigma of a log-normal factor) of one level of noise: times of the compute channel, of copy engines and of the
+/// change between them; rates of links; speeds of CPU threads.
 struct Spread {
-  double inline_setup = 0, setup = 0, channel = 0, rate = 0, host = 0;
+  double compute = 0, engine = 0, channel = 0, rate = 0, host = 0;
 };
 
 struct Fault {
@@ -92,9 +96,7 @@ struct Machine {
   std::vector<u8> peers;  // [from * gpus + to]: may GPU `from` reach GPU `to` directly
 
   Costs costs;
-  u64 inline_bytes = 0;
-  double inline_rate = 0;
-  std::array<CopyCost, 4> copy;  // by Direction
+  CopyCosts copy;
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the driver's copying thread, to_device and from_device
   Ring staged_peer;
@@ -106,7 +108,9 @@ struct Machine {
   [[nodiscard]] Node first_gpu() const { return static_cast<Node>(numa.size()); }
   [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_gpu() + gpus.size(); }
   [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }
-  [[nodiscard]] bool peer(Node from, Node to) const { return peers[(from - first_gpu()) * gpus.size() + (to - first_gpu())] != 0; }
+  [[nodiscard]] bool peer(Node from, Node to) const {
+    return peers[(from - first_gpu()) * gpus.size() + (to - first_gpu())] != 0;
+  }
   [[nodiscard]] std::optional<Node> find(const Place&) const;
 };
 

@@ -5,4 +5,17 @@ from linkscope.runfile.reader import Run, read_run
 from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread
 from linkscope.runfile.writer import RunWriter
 
-__all__ = ["End", "Flow", "Header", "Point", "PointId", "Resume", "Round", "RoundFlow", "Run", "RunWriter", "Spread", "read_run"]
+__all__ = [
+    "End",
+    "Flow",
+    "Header",
+    "Point",
+    "PointId",
+    "Resume",
+    "Round",
+    "RoundFlow",
+    "Run",
+    "RunWriter",
+    "Spread",
+    "read_run",
+]

@@ -26,6 +26,7 @@ class Run:
     end: End | None
     warnings: list[str]
     valid_bytes: int
+    compressed: bool
 
     @property
     def modelled(self) -> bool:
@@ -41,7 +42,7 @@ class _Kind(msgspec.Struct):
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Raises UserError with one sentence where `path` holds no run that can be read."""
     where = Path(path)
-    content, warnings = _content(where)
+    content, compressed, warnings = _content(where)
     header, offset = _header(where, content)
     points: dict[str, Point] = {}
     rounds: dict[str, list[Round]] = {}
@@ -58,7 +59,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if not last:
                 raise _torn(where, number, error) from None
-            warnings.append(f"{where}: the last line (line {number}) is torn and was dropped: the run was cut off there")
+            warnings.append(
+                f"{where}: the last line (line {number}) is torn and was dropped: the run was cut off there"
+            )
             break
         match record:
             case Point():
@@ -71,23 +74,31 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             case End():
                 end = record
             case Header():
-                raise UserError(f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line")
+                raise UserError(
+                    f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line"
+                )
         offset = len(content) if stop < 0 else stop + 1
-    return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset)
+    return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset, compressed)
 
 
-def _content(where: Path) -> tuple[bytes, list[str]]:
+def _content(where: Path) -> tuple[bytes, bool, list[str]]:
+    """What the file says, whether it is compressed, and what was noticed."""
     try:
         if where.is_dir():
             raise UserError(f"{where} is a directory, not a run file: name the .jsonl file in it")
         raw = where.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"there is no file {where}: check the path, or make a run with `linkscope run -o {where}`") from None
+        raise UserError(
+            f"there is no file {where}: check the path, or make a run with `linkscope run -o {where}`"
+        ) from None
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}; check who may read it") from None
     if not raw:
         raise UserError(f"{where} is empty, so it holds no run: measure again with `linkscope run`")
-    return _unzipped(where, raw) if raw.startswith(_GZIP_MAGIC) else (raw, [])
+    if not raw.startswith(_GZIP_MAGIC):
+        return raw, False, []
+    content, warnings = _unzipped(where, raw)
+    return content, True, warnings
 
 
 def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
@@ -121,7 +132,9 @@ def _header(where: Path, content: bytes) -> tuple[Header, int]:
     if kind.record != "run":
         raise UserError(f"{not_a_run}: its first line is not a run record; {cure}")
     if kind.schema != SCHEMA:
-        raise UserError(f"{where} has schema {kind.schema}, and this linkscope reads schema {SCHEMA}: use the version that wrote it")
+        raise UserError(
+            f"{where} has schema {kind.schema}, and this linkscope reads schema {SCHEMA}: use the version that wrote it"
+        )
     try:
         return msgspec.json.decode(line, type=Header), len(line) + (stop >= 0)
     except msgspec.DecodeError as error:
@@ -129,4 +142,5 @@ def _header(where: Path, content: bytes) -> tuple[Header, int]:
 
 
 def _torn(where: Path, number: int, error: Exception) -> UserError:
-    return UserError(f"{where}, line {number}: the line is damaged ({error}); only a last line may be torn: take an undamaged copy of the file")
+    what = f"{where}, line {number}: the line is damaged ({error})"
+    return UserError(f"{what}; only a last line may be torn: take an undamaged copy of the file")

@@ -1,4 +1,4 @@
-"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second)."""
+"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s)."""
 
 from typing import Any, Literal
 
@@ -25,6 +25,12 @@ class Header(msgspec.Struct, kw_only=True, tag_field="record", tag="run"):
 class RoundFlow(msgspec.Struct):
     """The samples of one flow in one round."""
 
+    src: str
+    dst: str
+    src_memory: str
+    dst_memory: str
+    bytes: int
+    role: Literal["measured", "background"]
     samples_s: list[float]
 
 

@@ -31,9 +31,11 @@ class RunWriter:
         if where.is_dir():
             raise UserError(f"cannot write to {where}: it is a directory; name a file in it")
         try:
-            file = open(where, "wb" if force else "xb", buffering=0)
+            file = open(where, "wb" if force else "xb", buffering=0)  # noqa: SIM115  closed by close()
         except FileExistsError:
-            raise UserError(f"{where} exists: go on with `--resume {where}`, replace it with --force, or choose another -o") from None
+            raise UserError(
+                f"{where} exists: go on with `--resume {where}`, replace it with --force, or choose another -o"
+            ) from None
         except OSError as error:
             raise UserError(f"cannot write to {where}: {error.strerror}; choose another place with -o") from None
         writer = cls(file, where)
@@ -43,14 +45,18 @@ class RunWriter:
     @classmethod
     def go_on(cls, run: Run, resume: Resume) -> "RunWriter":
         """Appends to the file that `run` was read from, after cutting off a torn last line."""
+        if run.compressed:
+            raise UserError(f"{run.path} is compressed and cannot be appended to: unpack it with gunzip first")
         try:
-            file = open(run.path, "r+b", buffering=0)
+            file = open(run.path, "r+b", buffering=0)  # noqa: SIM115  closed by close()
             file.truncate(run.valid_bytes)
             file.seek(run.valid_bytes - 1)
             if file.read(1) != b"\n":
                 file.write(b"\n")
         except OSError as error:
-            raise UserError(f"cannot write to {run.path}: {error.strerror}; copy it where you may write and resume there") from None
+            raise UserError(
+                f"cannot write to {run.path}: {error.strerror}; copy it where you may write and resume there"
+            ) from None
         writer = cls(file, run.path)
         writer.write(resume)
         return writer
@@ -64,7 +70,9 @@ class RunWriter:
             if time.monotonic() - self._synced > _SYNC_EVERY_S:
                 self.sync()
         except OSError as error:
-            raise UserError(f"cannot write to {self._path}: {error.strerror}; what was written before is safe") from None
+            raise UserError(
+                f"cannot write to {self._path}: {error.strerror}; what was written before is safe"
+            ) from None
 
     def sync(self) -> None:
         """Makes what was written survive a power cut, where the file is on a disk."""
@@ -84,5 +92,7 @@ class RunWriter:
     def __enter__(self) -> "RunWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

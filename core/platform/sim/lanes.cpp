@@ -1,0 +1,197 @@
+#include "platform/sim/lanes.hpp"
+
+#include <algorithm>
+
+namespace linkscope::sim {
+namespace {
+
+void add_use(Path& path, u32 resource, double weight = 1) {
+  for (auto& use : path.uses)
+    if (use.resource == resource) {
+      use.weight += weight;
+      return;
+    }
+  path.uses.push_back({resource, weight});
+}
+
+}  // namespace
+
+Servers::Servers(const Machine& machine) {
+  const auto add = [&](u32 count) {
+    counts.push_back(count);
+    return static_cast<u32>(counts.size() - 1);
+  };
+  for (const auto& gpu : machine.gpus) {
+    // One engine does everything in turn; with two, each direction has its own; from three on, what goes to other GPUs
+    // has the rest.
+    const u32 in = add(1);
+    const u32 out = gpu.copy_engines > 1 ? add(1) : in;
+    const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
+    engines_.insert(engines_.end(), {in, out, peer, peer});
+  }
+  copying_thread = add(1);
+  for (auto& ring : pageable_ring) ring = add(machine.pageable.slots);
+  staged_peer_ring = add(machine.staged_peer.slots);
+}
+
+// Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares.
+std::vector<double> Compiler::capacities() const {
+  std::vector<double> all;
+  for (const auto& numa : machine_.numa) all.push_back(numa.dram);
+  for (const auto& gpu : machine_.gpus) all.push_back(gpu.memory);
+  for (const auto& link : machine_.links) all.push_back(link.rate);
+  for (const auto& share : machine_.shares) all.push_back(share.rate);
+  return all;
+}
+
+Lanes Compiler::compile(const Program& program) const {
+  Lanes all;
+  const auto& costs = machine_.costs;
+  for (const auto& actor : program.actors) {
+    Lane lane;
+    const auto add = [&](const std::vector<Step>& steps, std::vector<Op>& ops) {
+      for (const auto& step : steps) {
+        ops.push_back(op(program, actor, std::get<Move>(step)));
+        ops.back().id = all.ops++;
+        for (auto& stage : ops.back().stages) stage.counter = all.stages++;
+      }
+    };
+    add(actor.once, lane.once);
+    add(actor.loop, lane.loop);
+    const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.call > 0; });
+    lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !waits;
+    if (lane.by_event) {
+      lane.closing = costs.event;
+      lane.after_kernel = program.held_by == HeldBy::kernel;
+    } else if (actor.kind == ActorKind::stream) {
+      lane.closing = costs.sync + costs.host_stamp;
+      if (!waits) lane.issue_every = costs.call;
+    } else {
+      lane.closing = costs.host_stamp;
+    }
+    // Calls overlap with the copy before only where nothing of another kind stands between them.
+    if (lane.loop.size() > 1)
+      for (auto& o : lane.loop) o.overlaps = false;
+    for (const auto& o : lane.loop)
+      for (const auto& stage : o.stages) {
+        for (const u32 link : stage.path.links) lane.route += (lane.route.empty() ? "" : ", ") + machine_.links[link].name;
+      }
+    if (lane.route.empty()) lane.route = "within " + to_string(actor.place);
+    all.lanes.push_back(std::move(lane));
+  }
+  return all;
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
+  const auto& source = program.regions[move.from.region];
+  const auto& target = program.regions[move.to.region];
+  const Node from = node(source.at), to = node(target.at), host = host_of(actor);
+  Op op;
+  op.bytes = op.chunk_bytes = move.from.bytes;
+  op.move = move;
+
+  const auto through_ring = [&](const Ring& ring, u32 slots) {
+    op.chunk_bytes = std::min(ring.chunk_bytes, op.bytes);
+    op.chunks = static_cast<u32>((op.bytes + op.chunk_bytes - 1) / op.chunk_bytes);
+    op.ring = slots;
+  };
+  const auto driver_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
+    const double rate = machine_.pageable_rate[direction];
+    return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(host, a, b, rate), machine_.costs.call};
+  };
+
+  if (move.engine == Engine::cpu) {
+    const double rate = machine_.numa[host].memcpy_near;
+    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(host, from, to, rate), machine_.costs.cpu_copy});
+  } else if (from == to) {
+    op.stages.push_back(engine_stage(from, within_device, from, to));
+    op.stages[0].by = Stage::By::compute;
+    op.stages[0].path.cap = machine_.gpu(from).local_copy;
+  } else if (machine_.is_gpu(from) && machine_.is_gpu(to)) {
+    if (program.peer) {
+      op.stages.push_back(engine_stage(node(actor.place), between_devices, from, to));
+    } else {
+      // The driver's own ring lies with the host thread that drives the stream.
+      through_ring(machine_.staged_peer, servers_.staged_peer_ring);
+      op.stages.push_back(engine_stage(from, from_device, from, host));
+      op.stages.push_back(engine_stage(to, to_device, host, to));
+      for (auto& stage : op.stages) {
+        stage.by = Stage::By::relay;
+        stage.setup = machine_.staged_peer_chunk;
+        stage.may_inline = false;
+      }
+    }
+  } else if (machine_.is_gpu(to)) {
+    if (source.kind == MemKind::pageable) {
+      through_ring(machine_.pageable, servers_.pageable_ring[to_device]);
+      op.stages.push_back(driver_memcpy(to_device, from, host));
+      op.stages.push_back(engine_stage(to, to_device, host, to));
+      op.call = machine_.costs.call;
+      op.overlaps = true;  // the call returns when the last chunk has left the source
+    } else {
+      op.stages.push_back(engine_stage(to, to_device, from, to));
+    }
+  } else {
+    if (target.kind == MemKind::pageable) {
+      through_ring(machine_.pageable, servers_.pageable_ring[from_device]);
+      op.stages.push_back(engine_stage(from, from_device, from, host));
+      op.stages.push_back(driver_memcpy(from_device, host, to));
+      op.call = machine_.costs.call;
+    } else {
+      op.stages.push_back(engine_stage(from, from_device, from, to));
+    }
+  }
+  return op;
+}
+
+Node Compiler::node(const Place& place) const { return *machine_.find(place); }
+
+Node Compiler::host_of(const Actor& actor) const {
+  if (actor.kind == ActorKind::cpu_thread) return node(actor.place);
+  return actor.cpu ? node(*actor.cpu) : machine_.gpu(node(actor.place)).numa;
+}
+
+void Compiler::add_links(Path& path, Node from, Node to) const {
+  const Node links = machine_.first_gpu() + static_cast<u32>(machine_.gpus.size());
+  const auto shares = links + static_cast<u32>(machine_.links.size());
+  for (const u32 link : *routes_.between(from, to)) {
+    path.links.push_back(link);
+    path.latency += machine_.links[link].latency;
+    add_use(path, links + link);
+    for (u32 share = 0; share < machine_.shares.size(); ++share) {
+      const auto& members = machine_.shares[share].links;
+      if (std::find(members.begin(), members.end(), link) != members.end()) add_use(path, shares + share);
+    }
+  }
+}
+
+Path Compiler::path(Node from, Node to) const {
+  Path path;
+  add_use(path, from);  // read there,
+  add_links(path, from, to);
+  add_use(path, to);  // written here; twice within one memory
+  return path;
+}
+
+Path Compiler::memcpy_path(Node thread, Node from, Node to, double rate_near) const {
+  Path path;
+  add_use(path, from);
+  add_links(path, from, thread);
+  add_links(path, thread, to);
+  add_use(path, to);
+  const auto& numa = machine_.numa[thread];
+  const bool near = from == thread && to == thread;
+  path.cap = near ? rate_near : rate_near * numa.memcpy_far / numa.memcpy_near;
+  path.latency = 0;  // loads and stores are in flight all the time; the thread's rate holds what they cost
+  return path;
+}
+
+Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) const {
+  return {.by = Stage::By::engine,
+          .server = servers_.engine(gpu - machine_.first_gpu(), direction),
+          .path = path(from, to),
+          .setup = machine_.copy.setup[direction],
+          .may_inline = direction == to_device};
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,99 @@
+// A Program as the simulation runs it: each actor a lane of copies, each copy one or two stages with their paths and
+// fixed costs, all looked up once, when the program is prepared.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "platform/sim/fluid.hpp"
+#include "platform/sim/machine.hpp"
+#include "platform/sim/routes.hpp"
+#include "program/platform.hpp"
+
+namespace linkscope::sim {
+
+inline constexpr u32 nobody = ~u32{0};
+
+/// What can be held by one transfer at a time (or a few): copy engines, the driver's copying thread, slots of a ring.
+struct Servers {
+  explicit Servers(const Machine&);
+
+  std::vector<u32> counts;
+  u32 copying_thread = 0;         // the driver's, one a process, for all pageable copies in both directions
+  u32 pageable_ring[2] = {0, 0};  // slots, to_device and from_device
+  u32 staged_peer_ring = 0;       // slots, for all pairs together
+  /// The copy engines of a GPU that serve a direction.
+  [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
+
+ private:
+  std::vector<u32> engines_;
+};
+
+/// One leg of a copy.
+struct Stage {
+  enum class By : u8 {
+    engine,   // a copy engine
+    compute,  // the GPU itself, in its compute channel
+    relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
+    thread,   // memcpy by a CPU thread
+  } by = By::engine;
+  u32 server = nobody;
+  Path path;
+  double setup = 0;         // s a chunk, besides the path's latency
+  bool may_inline = false;  // small chunks go in the command itself
+  u32 counter = 0;  // index among all stages of the program, for bytes carried
+};
+
+/// One Move: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
+struct Op {
+  std::vector<Stage> stages;
+  u64 bytes = 0, chunk_bytes = 0;
+  u32 chunks = 1;
+  u32 ring = nobody;
+  double call = 0;        // CPU time of the call, where the caller waits for it
+  bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
+  Move move;
+  u32 id = 0;
+};
+
+struct Lane {
+  std::vector<Op> once, loop;
+  bool by_event = true;       // stamped by events on the stream; otherwise by the clock of the host
+  bool after_kernel = false;  // the gate that held its stream was a kernel
+  double issue_every = 0;     // a stream that no gate holds: copy k starts no sooner than k + 1 calls after the first
+  double closing = 0;         // from the end of the last copy to its stamp
+  std::string route;          // in words
+};
+
+struct Lanes {
+  std::vector<Lane> lanes;
+  u32 ops = 0, stages = 0;
+};
+
+class Compiler {
+ public:
+  Compiler(const Machine& machine, const Routes& routes, const Servers& servers)
+      : machine_{machine}, routes_{routes}, servers_{servers} {}
+
+  /// Why the machine cannot run the program, if it cannot.
+  [[nodiscard]] Support supports(const Program&) const;
+  /// Only for programs that it supports.
+  [[nodiscard]] Lanes compile(const Program&) const;
+  /// The capacities that paths refer to.
+  [[nodiscard]] std::vector<double> capacities() const;
+
+ private:
+  const Machine& machine_;
+  const Routes& routes_;
+  const Servers& servers_;
+
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Step&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Node node(const Place&) const;
+  [[nodiscard]] Node host_of(const Actor&) const;
+  [[nodiscard]] Path path(Node from, Node to) const;
+  [[nodiscard]] Path memcpy_path(Node thread, Node from, Node to, double rate_near) const;
+  void add_links(Path&, Node from, Node to) const;
+  [[nodiscard]] Stage engine_stage(Node gpu, Direction, Node from, Node to) const;
+};
+
+}  // namespace linkscope::sim

@@ -1,0 +1,14 @@
+// The simulated platform: a machine file's memories, links, engines, driver costs, noise and faults, in virtual time.
+#pragma once
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "program/platform.hpp"
+
+namespace linkscope {
+
+/// `machine` is the content of a machine file; `seed` and the keys given to prepare() decide all noise. Throws
+/// Error{usage} that names the key when the file cannot be used.
+[[nodiscard]] std::unique_ptr<Platform> make_sim(const nlohmann::json& machine, u64 seed);
+
+}  // namespace linkscope

@@ -1,0 +1,83 @@
+// The event loop: lanes take their copies through engines, threads, rings and links, one event after the other, in
+// virtual time. One sample at a time; nothing is allocated on the way.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "platform/sim/lanes.hpp"
+#include "platform/sim/memory.hpp"
+
+namespace linkscope::sim {
+
+/// What noise makes of a lane's costs (times) and rates (speeds) in one sample.
+struct Factors {
+  double compute = 1, engine = 1, channel = 1, rate = 1, host = 1;
+};
+
+class Simulation {
+ public:
+  /// All arguments outlive it.
+  Simulation(const Machine&, const Servers&, std::vector<double> capacities, const Lanes&, Memory&);
+
+  /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps have the tick's phase in them.
+  void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
+  /// Bytes that each stage carried since the last call.
+  [[nodiscard]] std::vector<u64> take_carried();
+
+ private:
+  enum class Step : u8 { idle, issue, slot, server, setup, flow };  // what a stage of a lane waits for
+  enum class Channel : u8 { none, compute, engine };  // on which a stream's last step was
+  struct Runner {
+    Step step = Step::idle;
+    u64 done = 0;  // chunks of the current op
+  };
+  struct Running {
+    const std::vector<Op>* ops = nullptr;
+    u32 op = 0, iteration = 0, iterations = 0;
+    u64 chunks = 0, issued = 0;
+    Channel channel = Channel::none;
+    double start = 0, end = 0;
+    Factors factors;
+    Runner runners[2];
+  };
+  struct Timer {
+    double at = 0;
+    u64 order = 0;  // of setting: ties go to the first
+    u32 runner = 0;
+  };
+  struct Server {
+    u32 free = 0;
+    std::vector<u32> waiting;  // runners, first come first served
+  };
+
+  const Machine& machine_;
+  const std::vector<Lane>& lanes_;
+  Memory& memory_;
+  Fluid fluid_;
+  std::vector<Server> servers_;
+  std::vector<Running> running_;
+  std::vector<Timer> timers_;  // a heap, next on top
+  std::vector<u64> carried_;
+  double now_ = 0;
+  u64 timers_set_ = 0;
+
+  void run_to_end();
+  void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);
+  void begin_op(u32 lane);
+  void feed(u32 lane, u32 stage);
+  void proceed(u32 runner);
+  void start_setup(u32 runner);
+  void start_flow(u32 runner);
+  void chunk_done(u32 runner);
+  void op_done(u32 lane);
+  [[nodiscard]] bool take(u32 server, u32 runner);
+  void release(u32 server);
+  void wake(u32 runner, double at);
+  [[nodiscard]] bool goes_inline(const Stage& stage, u64 bytes) const {
+    return stage.may_inline && bytes <= machine_.copy.inline_bytes;
+  }
+  [[nodiscard]] double setup_time(Running&, const Op&, u32 stage, u64 bytes) const;
+  [[nodiscard]] double to_channel(Running&, Channel) const;
+};
+
+}  // namespace linkscope::sim

@@ -1,0 +1,72 @@
+// What the model cannot run, and why.
+#include <map>
+
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+namespace {
+
+bool host_kind(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::pinned || kind == MemKind::registered; }
+
+}  // namespace
+
+Support Compiler::supports(const Program& program) const {
+  std::map<Place, u64> wanted;
+  for (const auto& region : program.regions) {
+    const auto at = machine_.find(region.at);
+    const auto place = to_string(region.at);
+    if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
+    if (region.process != 0) return Support::no("the model runs one process yet");
+    if (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind))
+      return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
+    const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
+    wanted[region.at] += region.bytes;
+    if (wanted[region.at] > memory)
+      return Support::no(place + " has " + std::to_string(memory) + " B of memory; the program wants " +
+                         std::to_string(wanted[region.at]) + " B there");
+  }
+  for (const auto& actor : program.actors) {
+    for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
+      if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
+    if (actor.process != 0) return Support::no("the model runs one process yet");
+    if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
+    if ((actor.place.kind == PlaceKind::gpu) != (actor.kind == ActorKind::stream))
+      return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
+    for (const auto* steps : {&actor.once, &actor.loop})
+      for (const auto& step : *steps)
+        if (auto support = supports(program, actor, step); !support) return support;
+  }
+  return {};
+}
+
+Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
+  if (std::holds_alternative<Kernel>(step)) return Support::no("the model cannot run kernels yet");
+  if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return Support::no("the model has no flags yet");
+  if (std::holds_alternative<Call>(step)) return Support::no("the model cannot time single calls yet");
+
+  const auto& move = std::get<Move>(step);
+  const auto& source = program.regions[move.from.region];
+  const auto& target = program.regions[move.to.region];
+  const Node from = node(source.at), to = node(target.at), by = node(actor.place);
+  const auto pair = to_string(source.at) + " and " + to_string(target.at);
+  if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
+  const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
+
+  if (move.engine == Engine::cpu) {
+    if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
+    if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
+    if (!routes_.between(from, by) || !routes_.between(by, to))
+      return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
+    return {};
+  }
+  if (move.engine != Engine::ce) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
+  if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
+  if (between_hosts) return Support::no("copy engines do not copy between host memories");
+  if (from != by && to != by)
+    return Support::no("the model's streams copy from or to their own GPU; " + to_string(actor.place) + " is neither of " + pair);
+  if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
+    return Support::no("there is no peer access between " + pair + " on this machine");
+  return {};
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,1 @@
+"""The commands: parsing and printing only, one file a verb."""

@@ -1,0 +1,55 @@
+"""List what can be measured.
+
+linkscope list             the benchmarks: name, what it measures, the paper or tool that it comes from
+linkscope list suites      the suites for `run --suite`
+linkscope list machines    the bundled models for `run --machine`
+"""
+
+import argparse
+import json
+from typing import Any
+
+from linkscope.errors import FINE
+
+SUMMARY = "list benchmarks, suites and modelled machines"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `list`."""
+    parser.add_argument("what", nargs="?", default="benchmarks", choices=("benchmarks", "suites", "machines"))
+    parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope list`."""
+    rows = {"benchmarks": _benchmarks, "suites": _suites, "machines": _machines}[arguments.what]()
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return FINE
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['summary']}" + (f"  [{row['source']}]" if row["source"] else ""))
+        for param in row.get("params", []):
+            print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}")
+    return FINE
+
+
+def _benchmarks() -> list[dict[str, Any]]:
+    import msgspec
+
+    from linkscope.run import benchmark_table
+
+    return [msgspec.to_builtins(row) for row in benchmark_table()]
+
+
+def _suites() -> list[dict[str, Any]]:
+    from linkscope.plan import SUITES
+
+    return [{"name": suite.name, "summary": suite.summary, "source": "linkscope"} for suite in SUITES.values()]
+
+
+def _machines() -> list[dict[str, Any]]:
+    from linkscope.machine.model import bundled, load
+
+    models = [(path, load(name).machine) for name, path in bundled().items()]
+    return [{"name": head.name, "summary": head.title, "source": f"machines/{path.name}"} for path, head in models]

@@ -1,0 +1,83 @@
+"""`linkscope VERB …`: finds the verb, and turns what goes wrong into one sentence and an exit code.
+
+Verbs are imported when they are asked for: `--help` must not wait for what only measuring needs.
+"""
+
+import argparse
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+import linkscope
+from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError
+
+# Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
+VERBS = ("run", "list", "machine", "doctor", "report", "export")
+ALIASES = {"topo": "machine"}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the whole usage."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{message}; `{self.prog} --help` shows what there is")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The `linkscope` command. Returns its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _carry_out(words)
+    except UserError as mistake:
+        print(f"linkscope: {mistake}", file=sys.stderr)
+        return mistake.exit_code
+    except KeyboardInterrupt:
+        print("linkscope: stopped", file=sys.stderr)
+        return STOPPED_EARLY
+    except BrokenPipeError:  # `linkscope list | head`: nobody reads on, and Python must not complain about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+
+
+def _carry_out(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return FINE if words else WRONG_USAGE
+    if words[0] in ("-V", "--version"):
+        print(f"linkscope {linkscope.__version__}")
+        return FINE
+    verb = ALIASES.get(words[0], words[0])
+    if verb not in VERBS:
+        raise UserError(f"there is no command '{words[0]}'; there are {', '.join(VERBS)}")
+    module = _module(verb)
+    parser = _Parser(
+        prog=f"linkscope {verb}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(parser)
+    status: int = module.main(parser.parse_args(_with_negatives(words[1:])))
+    return status
+
+
+def _with_negatives(words: list[str]) -> list[str]:
+    """`--precision -3%` as `--precision=-3%`: argparse would take the value for an option and not say what is wrong."""
+    joined: list[str] = []
+    for word in words:
+        if re.match(r"-\d", word) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += "=" + word
+        else:
+            joined.append(word)
+    return joined
+
+
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(f"linkscope.cli.{verb}")
+
+
+def _overview() -> str:
+    lines = [f"linkscope {linkscope.__version__}: {linkscope.__doc__.strip()}" if linkscope.__doc__ else "", ""]
+    lines += [f"  linkscope {verb:<8} {_module(verb).SUMMARY}" for verb in VERBS]
+    lines += ["", "`linkscope VERB --help` teaches each. To begin with: linkscope run --suite quick"]
+    return "\n".join(lines)

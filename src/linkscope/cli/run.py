@@ -1,0 +1,197 @@
+"""Measure a machine, or a model of one, into a run file.
+
+  linkscope run                                    this machine, suite standard
+  linkscope run --suite quick --report map.html    a first look, with its report
+  linkscope run --machine h200x4 --plan-only       what would be measured on a modelled machine, and its cost
+  linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  the points whose id matches
+  linkscope run --resume d2d.jsonl                 go on with a run that was stopped
+
+Ctrl-C saves what was measured (exit code 4). Exit code 1: a point failed.
+"""
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linkscope.errors import FINE, STOPPED_EARLY, UserError
+from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
+
+if TYPE_CHECKING:
+    from linkscope.plan import Plan
+    from linkscope.run import Outcome, Target
+    from linkscope.runfile import Run
+
+SUMMARY = "measure a machine into a run file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`."""
+    add = parser.add_argument
+    add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
+    add("--suite", metavar="NAME", help="quick, standard (the default) or full; `linkscope list suites`")
+    add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
+    add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
+    add("--budget", metavar="120s", help="start nothing that would take the run beyond this time")
+    add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
+    add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
+    add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
+    add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")
+    add("--report", metavar="RUN.html", help="write the report there when done")
+    add("--resume", metavar="RUN.jsonl", help="go on with this run, by its own plan")
+    add("--force", action="store_true", help="replace the run file where it exists")
+    add("--json", action="store_true", help="print the plan or the outcome as JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope run`."""
+    budget_s = _budget(arguments.budget)
+    if arguments.report:
+        _check_writable(Path(arguments.report))
+    if arguments.resume:
+        return _resume(arguments, budget_s)
+    plan, target = _plan(arguments, budget_s)
+    if arguments.plan_only:
+        _print_plan(plan, target, arguments.json)
+        return FINE
+    from linkscope.run import measure
+    from linkscope.run.progress import progress_for
+
+    path = _output(arguments, target)
+    outcome = measure(target, plan, path, force=arguments.force, progress=progress_for())
+    return _finish(arguments, path, outcome)
+
+
+def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
+    given = [
+        name
+        for name in ("machine", "suite", "only", "precision", "rounds", "seed", "output")
+        if getattr(arguments, name)
+    ]
+    if given or arguments.force:
+        extra = given[0] if given else "force"
+        raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
+    from linkscope.run import go_on
+    from linkscope.run.progress import progress_for
+    from linkscope.run.target import target_of
+    from linkscope.runfile import read_run
+
+    run = read_run(arguments.resume)
+    _warn(run)
+    if run.end is not None and run.end.complete:
+        print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
+        return FINE
+    outcome = go_on(target_of(run), run, budget_s=budget_s, progress=progress_for())
+    return _finish(arguments, run.path, outcome)
+
+
+def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
+    precision = _precision(arguments.precision)
+    rounds = _whole("--rounds", arguments.rounds or "6", least=1)
+    seed = _whole("--seed", arguments.seed or "1", least=0)
+    from linkscope.plan import make_plan
+    from linkscope.run import benchmark_table
+    from linkscope.run.target import choose
+
+    target = choose(arguments.machine or "auto", seed)
+    plan = make_plan(
+        target.facts, benchmark_table(), suite=arguments.suite or "standard", only=arguments.only or (),
+        precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
+    )  # fmt: skip
+    return plan, target
+
+
+def _print_plan(plan: "Plan", target: "Target", as_json: bool) -> None:
+    from linkscope.plan import estimated_seconds
+    from linkscope.runfile import PointId
+
+    costs = {id: plan.rounds * estimated_seconds(PointId.parse(id), target.facts) for id in plan.points}
+    if as_json:
+        points = [{"id": id, "expected_s": cost} for id, cost in costs.items()]
+        print(json.dumps({"machine": target.facts.name, "suite": plan.suite, "rounds": plan.rounds, "points": points}))
+        return
+    for id, cost in costs.items():
+        print(f"{format_seconds(cost):>10}  {id}")
+    total = format_seconds(sum(costs.values()))
+    print(f"{len(costs)} points in {plan.rounds} rounds, expected to take {total} of measuring")
+
+
+def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> int:
+    if arguments.json:
+        counts: dict[str, int] = {}
+        for point in outcome.points.values():
+            counts[point.status] = counts.get(point.status, 0) + 1
+        print(json.dumps({"run": str(path), "complete": outcome.complete, "wall_s": outcome.wall_s, "counts": counts}))
+    else:
+        _print_summary(path)
+    if arguments.report:
+        from linkscope.report.html import render
+
+        Path(arguments.report).write_text(render(path), encoding="utf-8")
+    if not arguments.json:
+        print(f"run file: {path} ({format_bytes(path.stat().st_size)})")
+        if arguments.report:
+            print(f"report:   {arguments.report}")
+        if outcome.exit_code == STOPPED_EARLY:
+            print(f"stopped early; go on with: linkscope run --resume {path}")
+    return outcome.exit_code
+
+
+def _print_summary(path: Path) -> None:
+    from linkscope.report.summary import summary
+    from linkscope.runfile import read_run
+
+    print(summary(read_run(path)))
+
+
+def _output(arguments: argparse.Namespace, target: "Target") -> Path:
+    if arguments.output:
+        if arguments.output.endswith(".gz"):
+            raise UserError(f"-o {arguments.output}: a run file is written as .jsonl; compress it when it is complete")
+        return Path(arguments.output)
+    return Path(f"linkscope-{target.facts.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl")
+
+
+def _check_writable(path: Path) -> None:
+    """Finds out before measuring whether a file can be written; leaves no trace."""
+    existed = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"cannot write the report to {path}: {error.strerror}; choose another place with --report"
+        ) from None
+    if not existed:
+        path.unlink()
+
+
+def _precision(text: str | None) -> float | None:
+    if text is None:
+        return None
+    value = parse_fraction(text)
+    if value is None or not 0 < value < 1:
+        raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, like 1% or 0.01")
+    return value
+
+
+def _budget(text: str | None) -> float | None:
+    if text is None:
+        return None
+    value = parse_duration(text)
+    if value is None or value <= 0:
+        raise UserError(f"--budget {text}: a budget is a time, like 120s, 2min or 1h")
+    return value
+
+
+def _whole(option: str, text: str, *, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise UserError(f"{option} {text}: it is a whole number, {least} or more")
+    return int(text)
+
+
+def _warn(run: "Run") -> None:
+    for warning in run.warnings:
+        print(f"linkscope: warning: {warning}", file=sys.stderr)

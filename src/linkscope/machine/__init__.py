@@ -1,0 +1,1 @@
+"""What is there: probed from the machine at hand, or loaded from a machine file."""

@@ -1,0 +1,56 @@
+"""What `--machine` names: the machine at hand, a model of one, or a saved probe."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.machine import model as models
+from linkscope.machine.facts import Machine
+from linkscope.machine.probe import probe
+from linkscope.machine.saved import load_saved
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The machine at hand: it can be measured."""
+
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A machine that was probed elsewhere or earlier: it can be shown, not measured."""
+
+    machine: Machine
+    path: Path
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A machine file: `sim` can run it."""
+
+    model: models.Model
+
+
+Choice = Probed | Saved | Modelled
+
+
+def resolve(name_or_path: str, driver: Mapping[str, Any] | None = None) -> Choice:
+    """'auto', the name of a bundled machine, or a .toml or .json file. Raises UserError that lists what there is."""
+    if name_or_path == "auto":
+        return Probed(probe(driver))
+    if name_or_path.endswith(".json"):
+        return Saved(load_saved(name_or_path), Path(name_or_path))
+    if name_or_path.endswith(".toml") or "/" in name_or_path or name_or_path in models.bundled():
+        return Modelled(models.load(name_or_path))
+    names = sorted(models.bundled())
+    near = difflib.get_close_matches(name_or_path, names, 1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    raise UserError(
+        f"there is no machine {name_or_path!r}{meant}; there are auto (this one), {', '.join(names)}, "
+        "a model's .toml file and a saved probe's .json file",
+        NOT_HERE,
+    )

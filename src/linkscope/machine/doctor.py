@@ -1,0 +1,32 @@
+"""What about this machine will spoil a measurement or a workload, why that matters, and what to do about it.
+
+linkscope changes nothing itself: every cure is for whoever runs the machine to choose.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from linkscope.errors import FINE, SOMETHING_FAILED
+from linkscope.machine import doctor_gpu, doctor_host
+from linkscope.machine.facts import Machine
+from linkscope.machine.finding import WORST_FIRST, Finding, Found, Severity
+
+__all__ = ["Finding", "Severity", "exit_code", "findings", "worst"]
+
+_CHECKS: tuple[Callable[[Machine, Mapping[str, Any]], Found], ...] = (*doctor_gpu.CHECKS, *doctor_host.CHECKS)
+
+
+def findings(machine: Machine, environment: Mapping[str, Any]) -> list[Finding]:
+    """All that was found, the worst first. `environment` is that of linkscope.machine.environment."""
+    found = [finding for check in _CHECKS for finding in check(machine, environment)]
+    return sorted(found, key=lambda finding: WORST_FIRST.index(finding.severity))
+
+
+def worst(found: Sequence[Finding]) -> Severity | None:
+    """The worst severity; None where nothing was found."""
+    return min((finding.severity for finding in found), key=WORST_FIRST.index, default=None)
+
+
+def exit_code(found: Sequence[Finding]) -> int:
+    """1 where something is bad; what may be fine does not fail a script."""
+    return SOMETHING_FAILED if worst(found) == "bad" else FINE

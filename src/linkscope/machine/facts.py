@@ -1,0 +1,162 @@
+"""What a machine is made of, as plain values. None means hidden: nobody here can see it, and `Machine.hidden` says why.
+
+Sizes are bytes, rates GB/s (1e9) in one direction, clocks MHz. NUMA nodes are numbered densely from 0 over the nodes
+that have memory, as the worker numbers them (core/platform/host/topology.hpp); GPUs in PCI bus order.
+"""
+
+from typing import Any
+
+import msgspec
+
+HIDDEN = "hidden"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Base of all facts: immutable, compared by value."""
+
+
+class Hidden(Fact, frozen=True):
+    """A fact that cannot be seen here: 'gpu:0.numa', and why."""
+
+    fact: str
+    why: str
+
+
+class Cpu(Fact, frozen=True):
+    """The host's processors. `flags` are those that decide how memory can be copied, flushed and timed."""
+
+    model: str | None
+    vendor: str | None
+    architecture: str | None
+    sockets: int | None
+    cores: int | None
+    threads: int
+    flags: tuple[str, ...]
+    cache_bytes: int | None  # one last-level cache
+    caches: int | None  # how many of them
+
+
+class HugePages(Fact, frozen=True):
+    """Huge pages of one size that a node has in reserve."""
+
+    page_bytes: int
+    total: int
+    free: int
+
+
+class NumaNode(Fact, frozen=True):
+    """A NUMA node; `os_index` is the kernel's number, which may have gaps. Distances are in the order of the nodes."""
+
+    index: int
+    os_index: int
+    cpus: tuple[int, ...]
+    memory_bytes: int | None
+    distances: tuple[int, ...]
+    huge_pages: tuple[HugePages, ...]
+
+
+class Pcie(Fact, frozen=True):
+    """A GPU's PCIe link now and at most. Idle GPUs lower the generation; the width stays."""
+
+    generation: int | None
+    width: int | None
+    max_generation: int | None
+    max_width: int | None
+    max_payload_bytes: int | None
+
+
+class NvLink(Fact, frozen=True):
+    """One NVLink of a GPU. `remote` is gpu, switch, npu (a POWER9 CPU) or None; `remote_gpu` this machine's number."""
+
+    index: int
+    active: bool
+    version: str | None
+    gbps: float | None
+    gbps_source: str
+    remote: str | None
+    remote_pci: str | None
+    remote_gpu: int | None
+
+
+class Gpu(Fact, frozen=True):
+    """One GPU. `c2c_gbps` is the chip-to-chip link of a coherent CPU (Grace); None where there is none."""
+
+    index: int
+    name: str | None
+    uuid: str | None
+    pci: str | None
+    memory_bytes: int | None
+    sms: int | None
+    l2_bytes: int | None
+    copy_engines: int | None
+    compute_capability: str | None
+    memory_mhz: int | None
+    memory_bus_bits: int | None
+    bar1_bytes: int | None
+    numa: int | None
+    pcie: Pcie
+    nvlinks: tuple[NvLink, ...]
+    nvlink_gbps: float | None  # all active links together
+    c2c_gbps: float | None
+
+
+class Pair(Fact, frozen=True):
+    """From one GPU to another. `level` is the nearest thing that their PCIe paths share; `nvlinks` 0: none."""
+
+    src: int
+    dst: int
+    peer: bool | None
+    native_atomics: bool | None
+    performance_rank: int | None
+    level: str | None
+    nvlinks: int | None
+    nvlink_gbps: float | None
+    nvlink_source: str
+
+
+class Driver(Fact, frozen=True):
+    """NVIDIA's driver. `cuda_why_not` and `nvml_why_not` are empty where they work."""
+
+    version: str | None
+    cuda_version: str | None
+    nvml_version: str | None
+    cuda_why_not: str
+    nvml_why_not: str
+
+
+class Machine(Fact, frozen=True):
+    """A probed machine."""
+
+    name: str
+    cpu: Cpu
+    memory_bytes: int | None
+    numa: tuple[NumaNode, ...]
+    gpus: tuple[Gpu, ...]
+    pairs: tuple[Pair, ...]
+    driver: Driver
+    hypervisor: bool | None
+    pci_gpus: tuple[str, ...]  # NVIDIA GPUs on the PCI bus, whether or not a driver runs them
+    lost: tuple[str, ...]  # GPUs that no longer answer
+    unused: tuple[str, ...]  # GPUs that NVML shows and CUDA does not (CUDA_VISIBLE_DEVICES)
+    hidden: tuple[Hidden, ...]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """'numa:0', …, 'gpu:0', …"""
+        return (*(f"numa:{node.index}" for node in self.numa), *(f"gpu:{gpu.index}" for gpu in self.gpus))
+
+    @property
+    def cache_bytes(self) -> dict[str, int]:
+        """The largest cache of each place, where it can be seen: one last-level cache, a GPU's L2."""
+        known = {f"numa:{node.index}": self.cpu.cache_bytes for node in self.numa}
+        known |= {f"gpu:{gpu.index}": gpu.l2_bytes for gpu in self.gpus}
+        return {place: size for place, size in known.items() if size is not None}
+
+    def pair(self, src: int, dst: int) -> Pair | None:
+        """What is known from one GPU to another."""
+        return next((pair for pair in self.pairs if (pair.src, pair.dst) == (src, dst)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the run file: plain values, with the places written out."""
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return {"name": self.name, "places": list(self.places), **content}

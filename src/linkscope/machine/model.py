@@ -1,0 +1,62 @@
+"""Loads the machine files that `sim` runs: bundled ones by name, others by path."""
+
+import pathlib
+import tomllib
+
+import msgspec
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.machine.model_checks import Mistake, check, explain, line_of
+from linkscope.machine.model_paths import PathLimit, limit_through_host, limits
+from linkscope.machine.model_types import Model, Places, places
+
+__all__ = ["Model", "PathLimit", "Places", "bundled", "limit_through_host", "limits", "load", "parse", "places"]
+
+
+def load(name_or_path: str) -> Model:
+    """A bundled machine by name, or a file by its path (anything with a slash or ending in .toml)."""
+    path = pathlib.Path(name_or_path)
+    if path.suffix != ".toml" and path.name == name_or_path:
+        found = bundled()
+        if name_or_path not in found:
+            raise UserError(
+                f"there is no machine {name_or_path!r}; bundled are {', '.join(sorted(found))}, "
+                "others are given by the path of their .toml file",
+                NOT_HERE,
+            )
+        path = found[name_or_path]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such machine file", NOT_HERE) from None
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not text"
+        raise UserError(f"{path}: cannot be read as a machine file: {reason}") from None
+    return parse(text, str(path))
+
+
+def bundled() -> dict[str, pathlib.Path]:
+    """The machine files that come with linkscope, by name."""
+    package = pathlib.Path(__file__).parents[1]
+    installed = package / "_native" / "machines"  # in a wheel; in the source tree they stand beside src/
+    folder = installed if installed.is_dir() else package.parents[1] / "machines"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def parse(text: str, name: str) -> Model:
+    """The text of a machine file; `name` is what messages call it. Raises UserError with line, key and cure."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise UserError(f"{name}: not TOML: {problem}") from None
+    try:
+        try:
+            model = msgspec.convert(content, Model)
+        except msgspec.ValidationError as problem:
+            raise explain(problem, content) from None
+        check(model)
+    except Mistake as mistake:
+        line = line_of(text, mistake.key)
+        where = f"{name}:{line}" if line else name
+        raise UserError(f"{where}: {mistake.key}: {mistake.what}; {mistake.cure}") from None
+    return model

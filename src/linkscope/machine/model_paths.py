@@ -1,0 +1,125 @@
+"""Ways through a modelled machine, as the simulation takes them (core/platform/sim/routes.cpp), and their limits."""
+
+import itertools
+from dataclasses import dataclass
+
+from linkscope.machine.model_types import Link, Model, Quantity, order, places
+
+
+@dataclass(frozen=True)
+class DirectedLink:
+    name: str  # "pcie numa:0->gpu:1"
+    start: str
+    to: str
+    raw: Quantity
+    efficiency: float
+    link: Link
+
+    @property
+    def gbps(self) -> float:
+        """What copies can get of it."""
+        return self.raw.v * self.efficiency
+
+
+@dataclass(frozen=True)
+class PathLimit:
+    """What the hardware of a path allows at most, before any protocol's cost, and why."""
+
+    gbps: float
+    derivation: str
+
+
+def nodes(model: Model) -> list[str]:
+    """NUMA nodes, GPUs, switches."""
+    known = places(model)
+    return [*known.numa, *known.gpus, *sorted((name for switch in model.switch for name in switch.places), key=order)]
+
+
+def directed_links(model: Model) -> list[DirectedLink]:
+    """Both directions of every link, in the order of the file."""
+    found = []
+    for link in model.link:
+        for one, other in link.between:
+            for start, to, raw in ((one, other, link.gbps), (other, one, link.back_gbps or link.gbps)):
+                found.append(DirectedLink(f"{link.name} {start}->{to}", start, to, raw, link.efficiency.v, link))
+    return found
+
+
+def widest(model: Model, start: str, to: str) -> DirectedLink | None:
+    """The widest link that joins two nodes."""
+    joining = [link for link in directed_links(model) if (link.start, link.to) == (start, to)]
+    return max(joining, key=lambda link: link.gbps, default=None)
+
+
+def routes(model: Model) -> dict[tuple[str, str], list[DirectedLink]]:
+    """The links from each node to each other: fewest hops, then the widest, never through a GPU, and [[route]]s."""
+    links = directed_links(model)
+    found: dict[tuple[str, str], list[DirectedLink]] = {}
+    for start in nodes(model):
+        found |= {(start, to): path for to, path in _from(start, links).items()}
+    for route in model.route:
+        stops = [route.start, *route.via, route.to]
+        hops = [widest(model, one, other) for one, other in itertools.pairwise(stops)]
+        found[route.start, route.to] = [hop for hop in hops if hop is not None]
+    return found
+
+
+def _from(start: str, links: list[DirectedLink]) -> dict[str, list[DirectedLink]]:
+    paths: dict[str, list[DirectedLink]] = {start: []}
+    edge = [start]
+    while edge:
+        reached: dict[str, list[DirectedLink]] = {}
+        for here in edge:
+            if here != start and "gpu:" in here:
+                continue
+            for link in links:
+                if link.start != here or link.to in paths:
+                    continue
+                path = [*paths[here], link]
+                if link.to not in reached or _width(path) > _width(reached[link.to]):
+                    reached[link.to] = path
+        paths |= reached
+        edge = list(reached)
+    return paths
+
+
+def _width(path: list[DirectedLink]) -> float:
+    return min(link.gbps for link in path)
+
+
+def limits(model: Model) -> dict[tuple[str, str], PathLimit]:
+    """For every ordered pair of NUMA nodes and GPUs, each with itself too, on the way that copies take."""
+    ways = routes(model)
+    known = places(model)
+    everyone = [*known.numa, *known.gpus]
+    return {(src, dst): _limit(model, ways[src, dst], src, dst) for src in everyone for dst in everyone}
+
+
+def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
+    """Between two GPUs without peer access: the narrower of the ways into and out of the host's memory."""
+    ways = routes(model)
+    host = places(model).gpu_numa[src]
+    return min((_limit(model, ways[pair], *pair) for pair in ((src, host), (host, dst))), key=lambda limit: limit.gbps)
+
+
+def _limit(model: Model, way: list[DirectedLink], src: str, dst: str) -> PathLimit:
+    candidates = [
+        PathLimit(link.raw.v, f"{_link_text(link)}, {link.raw.v:g} GB/s raw ({link.raw.source()})") for link in way
+    ]
+    for place in dict.fromkeys((src, dst)):
+        memory = _memory(model, place)
+        both = src == dst
+        text = f"the memory of {place}, {memory.v:g} GB/s ({memory.source()})"
+        candidates.append(PathLimit(memory.v / 2 if both else memory.v, text + (", read and written" if both else "")))
+    return min(candidates, key=lambda limit: limit.gbps)
+
+
+def _link_text(link: DirectedLink) -> str:
+    return f"{link.name} ({link.link.kind}{f' x{link.link.lanes}' if link.link.lanes > 1 else ''})"
+
+
+def _memory(model: Model, place: str) -> Quantity:
+    for numa in model.numa:
+        if place in numa.places:
+            return numa.dram_gbps
+    return next(gpu.memory_gbps for gpu in model.gpu if place in gpu.places())

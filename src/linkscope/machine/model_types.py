@@ -1,0 +1,238 @@
+"""The machine file of a model (machines/*.toml) as typed values.
+
+Every constant that somebody measured, published or assumed is a table `{ v = 75, from = "published", ref = "CS-24" }`;
+its unit is part of its key. Plain facts (names, counts, sizes, who is near whom) are plain values.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+From = Literal["published", "derived", "fitted", "measured", "assumed"]
+
+
+class Quantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A constant and where it comes from."""
+
+    v: float
+    origin: From = msgspec.field(name="from")
+    ref: str = ""
+    fitted_to: list[str] = msgspec.field(default_factory=list)
+    why: str = ""
+
+    def source(self) -> str:
+        """'published: CS-24'."""
+        return f"{self.origin}: {self.ref or self.why or ', '.join(self.fitted_to)}"
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Head(_Table):
+    name: str
+    title: str
+    notes: str = ""
+
+
+class Numa(_Table):
+    """NUMA nodes that are alike. Memory rates count reads and writes together; memcpy is one thread's."""
+
+    places: list[str]
+    cpus: int
+    memory_gib: float
+    llc_mib: float
+    dram_gbps: Quantity
+    memcpy_gbps: Quantity
+    memcpy_remote_gbps: Quantity | None = None
+
+
+class Gpu(_Table):
+    """GPUs that are alike; `at` names them by the NUMA node they are near to."""
+
+    title: str
+    at: dict[str, list[str]]
+    memory_gib: float
+    sms: int
+    l2_mib: float
+    copy_engines: int
+    memory_gbps: Quantity
+    local_copy_gbps: Quantity
+
+    def places(self) -> list[str]:
+        return [gpu for gpus in self.at.values() for gpu in gpus]
+
+
+class Switch(_Table):
+    places: list[str]
+    title: str = ""
+
+
+class Link(_Table, kw_only=True):
+    """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
+    copies get of it; `both_ways_gbps` what both directions get together, where that is less than twice one."""
+
+    name: str
+    kind: str
+    between: list[tuple[str, str]]
+    lanes: int = 1
+    gbps: Quantity
+    back_gbps: Quantity | None = None
+    efficiency: Quantity
+    latency_us: Quantity
+    both_ways_gbps: Quantity | None = None
+
+
+class Share(_Table):
+    """What several directed links ("pcie numa:0->gpu:1", globs allowed) have in common."""
+
+    name: str
+    links: list[str]
+    gbps: Quantity
+
+
+class Route(_Table):
+    """A way other than the one of fewest hops, then the widest."""
+
+    start: str = msgspec.field(name="from")
+    to: str
+    via: list[str] = msgspec.field(default_factory=list)
+
+
+class Peer(_Table):
+    """Groups of GPUs that may reach each other directly."""
+
+    groups: list[list[str]]
+    origin: From = msgspec.field(name="from")
+    ref: str = ""
+    why: str = ""
+
+
+class Costs(_Table):
+    call_us: Quantity
+    launch_us: Quantity
+    sync_us: Quantity
+    event_us: Quantity
+    event_tick_ns: Quantity
+    host_stamp_us: Quantity
+    cpu_copy_us: Quantity
+
+
+class Copy(_Table):
+    to_device_us: Quantity
+    from_device_us: Quantity
+    peer_us: Quantity
+    local_us: Quantity
+    inline_kib: Quantity
+    inline_us: Quantity
+    inline_gbps: Quantity
+    channel_us: Quantity
+
+
+class Pageable(_Table):
+    chunk_kib: Quantity
+    slots: Quantity
+    to_device_gbps: Quantity
+    from_device_gbps: Quantity
+
+
+class StagedPeer(_Table):
+    chunk_kib: Quantity
+    slots: Quantity
+    chunk_us: Quantity
+
+
+class Spread(_Table):
+    """Sigmas of log-normal factors of one level of noise."""
+
+    origin: From = msgspec.field(name="from")
+    ref: str = ""
+    why: str = ""
+    compute: float = 0.0
+    engine: float = 0.0
+    channel: float = 0.0
+    rate: float = 0.0
+    host: float = 0.0
+
+
+class Noise(_Table):
+    machine: Spread | None = None
+    round: Spread | None = None
+    sample: Spread | None = None
+
+
+class Fault(_Table):
+    """What goes wrong where `match`, a glob, fits a point's id and round ("ID#ROUND")."""
+
+    kind: Literal["corrupt", "hang", "die"]
+    match: str
+    after_samples: int = 0
+
+
+class Model(_Table, kw_only=True):
+    machine: Head
+    numa: list[Numa]
+    gpu: list[Gpu] = msgspec.field(default_factory=list)
+    switch: list[Switch] = msgspec.field(default_factory=list)
+    link: list[Link] = msgspec.field(default_factory=list)
+    share: list[Share] = msgspec.field(default_factory=list)
+    route: list[Route] = msgspec.field(default_factory=list)
+    peer: Peer | None = None
+    costs: Costs
+    copy: Copy | None = None
+    pageable: Pageable | None = None
+    staged_peer: StagedPeer | None = None
+    noise: Noise | None = None
+    fault: list[Fault] = msgspec.field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's content, for the worker's pipe and the run file."""
+        content: dict[str, Any] = _without_none(msgspec.to_builtins(self))
+        return content
+
+
+@dataclass(frozen=True)
+class Places:
+    """What a plan needs: who is there, how large memories and caches are, who reaches whom directly."""
+
+    numa: tuple[str, ...]
+    gpus: tuple[str, ...]
+    gpu_numa: dict[str, str]
+    memory_bytes: dict[str, int]
+    cache_bytes: dict[str, int]  # the last level of a NUMA node's cores, the L2 of a GPU
+    peers: frozenset[tuple[str, str]]
+
+
+def places(model: Model) -> Places:
+    memory: dict[str, int] = {}
+    cache: dict[str, int] = {}
+    for node in model.numa:
+        memory |= dict.fromkeys(node.places, int(node.memory_gib * 2**30))
+        cache |= dict.fromkeys(node.places, int(node.llc_mib * 2**20))
+    gpu_numa: dict[str, str] = {}
+    for kind in model.gpu:
+        gpu_numa |= {gpu: numa for numa, gpus in kind.at.items() for gpu in gpus}
+        memory |= dict.fromkeys(kind.places(), int(kind.memory_gib * 2**30))
+        cache |= dict.fromkeys(kind.places(), int(kind.l2_mib * 2**20))
+    groups = model.peer.groups if model.peer else []
+    return Places(
+        numa=tuple(sorted((place for node in model.numa for place in node.places), key=order)),
+        gpus=tuple(sorted(gpu_numa, key=order)),
+        gpu_numa=gpu_numa,
+        memory_bytes=memory,
+        cache_bytes=cache,
+        peers=frozenset((a, b) for group in groups for a in group for b in group if a != b),
+    )
+
+
+def order(place: str) -> tuple[str, int]:
+    """Sorts gpu:2 before gpu:10."""
+    head, _, number = place.rpartition(":")
+    return head, int(number) if number.isdigit() else 0
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value

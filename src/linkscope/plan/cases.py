@@ -1,0 +1,41 @@
+"""From a point to what the worker is asked, and what that may cost."""
+
+from typing import Any
+
+from linkscope.plan.facts import MachineFacts
+from linkscope.runfile import PointId
+
+MOST_FOOTPRINT = 1 << 30
+_CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
+_SLICES = 512  # the most that the worker rotates over
+_GUESSED_RATE = 5e9  # bytes a second
+_GUESSED_SETUP_S = 5e-3
+
+
+def footprint(point: PointId, machine: MachineFacts) -> int:
+    """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most."""
+    wanted = _CACHES * max(machine.cache_bytes.get(point.src, 0), machine.cache_bytes.get(point.dst, 0))
+    size = max(point.bytes, 1)
+    return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
+
+
+def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
+    """The `case` of a prepare request (docs/worker.md)."""
+    return {
+        "benchmark": point.benchmark,
+        "engine": point.engine,
+        "src": point.src,
+        "dst": point.dst,
+        "src_memory": point.src_memory,
+        "dst_memory": point.dst_memory,
+        "bytes": point.bytes,
+        "params": dict(point.params),
+        "footprint_bytes": footprint(point, machine),
+    }
+
+
+def estimated_seconds(point: PointId, machine: MachineFacts) -> float:
+    """Roughly what one round of a point costs before anything is known: memory made and touched, a few samples."""
+    touched = 0 if machine.modelled else 2 * footprint(point, machine) / _GUESSED_RATE + _GUESSED_SETUP_S
+    samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 6
+    return touched + samples * 3 * max(50e-6, point.bytes / _GUESSED_RATE)

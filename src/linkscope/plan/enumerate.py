@@ -1,0 +1,61 @@
+"""All points that a suite holds on a machine, from the rows of the table: nothing here knows a benchmark by name."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from linkscope.plan.facts import MachineFacts, host_of
+from linkscope.plan.suites import Rule, Suite
+from linkscope.plan.table import Benchmark
+from linkscope.runfile import PointId
+
+
+def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -> list[PointId]:
+    """In canonical order: by row, places, memories, parameters, size."""
+    found: dict[PointId, None] = {}
+    for row in table:
+        for rule in suite.rules:
+            for point in _of_row(row, rule, machine):
+                found[point] = None
+    return list(found)
+
+
+def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
+    for (src, dst), (src_memory, dst_memory), params in itertools.product(
+        _pairs(row, machine), row.memories, list(_assignments(row, rule))
+    ):
+        if _redundant(row, src, dst, dict(params)):
+            continue
+        for size in rule.sizes:
+            yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)
+
+
+def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
+    """The pairs of places of the row's kinds on one host each (what crosses hosts has benchmarks of its own)."""
+    pairs = itertools.product(machine.of_kind(row.src), machine.of_kind(row.dst))
+    return [(src, dst) for src, dst in pairs if host_of(src) == host_of(dst) and _related(row, src == dst)]
+
+
+def _related(row: Benchmark, same: bool) -> bool:
+    return row.relation == "any" or same == (row.relation == "same")
+
+
+def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Every combination of the values that row and rule share; none where the rule needs what the row lacks."""
+    if not rule.needs() <= {param.name for param in row.params}:
+        return
+    choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
+    for chosen in itertools.product(*choices):
+        yield tuple(sorted(chosen))
+
+
+def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
+    """Whether another point is the same operation: both ways from the other end, or started by the one place it has."""
+    if params.get("bidirectional") == "true" and row.src == row.dst:
+        return _place_order(src) > _place_order(dst)
+    initiator = row.param("initiator")
+    return initiator is not None and src == dst and params["initiator"] != initiator.values[0]
+
+
+def _place_order(place: str) -> tuple[str, int]:
+    head, _, number = place.rpartition(":")
+    return head, int(number) if number.isdigit() else 0

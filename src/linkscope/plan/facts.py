@@ -1,0 +1,35 @@
+"""What a plan must know of a machine, whether it was probed or modelled."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """`places` as `numa:0` or `gpu:1` (with `host:N/` before it on models of several hosts), in canonical order.
+
+    `cache_bytes` is the largest cache of a place: the last level of a NUMA node's cores, the L2 of a GPU.
+    """
+
+    name: str
+    modelled: bool
+    places: tuple[str, ...]
+    cache_bytes: dict[str, int] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> list[str]:
+        """The places of one kind: `numa`, `gpu`, …"""
+        return [place for place in self.places if kind_of(place) == kind]
+
+
+def kind_of(place: str) -> str:
+    """'host:0/gpu:1' -> 'gpu'."""
+    return _last(place).partition(":")[0]
+
+
+def host_of(place: str) -> str:
+    """'host:0/gpu:1' -> 'host:0'; '' on a machine of one host."""
+    head, slash, _ = place.partition("/")
+    return head if slash and head.startswith("host:") else ""
+
+
+def _last(place: str) -> str:
+    return place.partition("/")[2] if host_of(place) else place

@@ -1,0 +1,62 @@
+"""What to measure next, given what was measured: `while work := next_work(plan, points)` is the one loop back."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from linkscope.plan.plan import Plan
+from linkscope.runfile import Point, PointId
+from linkscope.stats import more_rounds
+
+LEAST_ROUNDS = 6  # for an interval; who asks for fewer wants none
+EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
+
+
+@dataclass(frozen=True)
+class Work:
+    """Take the point `id` to `rounds` rounds."""
+
+    id: str
+    rounds: int
+
+
+def next_work(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+    """First every point's base rounds; then more rounds for those that missed their precision, cheap ones first."""
+    fresh = [Work(id, plan.rounds) for id in plan.points if id not in points]
+    if fresh:
+        return fresh
+    missed = [points[id] for id in plan.points if rounds_wanted(plan, points[id]) > len(_rounds(points[id]))]
+    return [Work(point.id, rounds_wanted(plan, point)) for point in sorted(missed, key=lambda p: (_cost(p), p.id))]
+
+
+def rounds_wanted(plan: Plan, point: Point) -> int:
+    """How many rounds the point should have in all, seeing what it has."""
+    have = len(_rounds(point))
+    if point.status != "missed_precision" or "stopped" in point.guards or have < plan.rounds:
+        return have
+    if plan.rounds < LEAST_ROUNDS:
+        return have
+    most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS
+    wanted = more_rounds(have)
+    return wanted if wanted <= most else have
+
+
+def in_order(plan: Plan, ids: Iterable[str], round_number: int) -> list[str]:
+    """A random order for one round. Points of one `peer` setting stay together: turning it on or off is slow."""
+    blocks: dict[str, list[str]] = {}
+    for id in sorted(ids):
+        blocks.setdefault(PointId.parse(id).param("peer"), []).append(id)
+    chance = random.Random(f"{plan.order_seed}:{round_number}")
+    names = sorted(blocks)
+    chance.shuffle(names)
+    for name in names:
+        chance.shuffle(blocks[name])
+    return [id for name in names for id in blocks[name]]
+
+
+def _rounds(point: Point) -> list[float]:
+    return point.flows[0].round_medians_s if point.flows else []
+
+
+def _cost(point: Point) -> float:
+    return point.device_s / max(1, len(_rounds(point)))

@@ -1,0 +1,138 @@
+"""The plan: which points, how precise, how many rounds, in which order; plain data that can be printed and saved."""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.plan.enumerate import points_of
+from linkscope.plan.facts import MachineFacts
+from linkscope.plan.suites import SUITES, Suite
+from linkscope.plan.table import Benchmark
+from linkscope.runfile import PointId
+
+LARGE = 1 << 20
+_PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`precision` is the half-width of the interval as a fraction of the value; None: by size."""
+
+    suite: str
+    only: list[str]
+    precision: float | None
+    budget_s: float | None
+    rounds: int
+    seed: int
+    order_seed: int
+    points: list[str]
+
+
+def make_plan(
+    machine: MachineFacts,
+    table: Sequence[Benchmark],
+    *,
+    suite: str = "standard",
+    only: Sequence[str] = (),
+    precision: float | None = None,
+    budget_s: float | None = None,
+    rounds: int = 6,
+    seed: int = 1,
+    order_seed: int | None = None,
+) -> Plan:
+    """Raises UserError for a suite that does not exist and for an `only` that matches nothing."""
+    chosen = SUITES.get(suite)
+    if chosen is None:
+        raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
+    points = [str(point) for point in _selected(points_of(chosen, machine, table), only, chosen, machine, table)]
+    if not points:
+        raise UserError(
+            f"suite {suite} has no point on {machine.name}: it has no place that a benchmark uses", NOT_HERE
+        )
+    return Plan(
+        suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
+        order_seed=seed if order_seed is None else order_seed, points=points,
+    )  # fmt: skip
+
+
+def precision_target(plan: Plan, size: int, resolution: float = 0.0) -> float:
+    """The half-width to reach: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
+
+    `resolution` is one tick as a fraction of the value: a tick over L operations for a batch of L.
+    """
+    if plan.precision is not None:
+        return plan.precision
+    return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
+
+
+def _selected(
+    points: list[PointId], only: Sequence[str], suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]
+) -> Iterable[PointId]:
+    """The points that any of the globs matches; a whole id names its point, also one that the suite does not hold."""
+    if not only:
+        return points
+    found: dict[PointId, None] = {}
+    texts = {str(point): point for point in points}
+    for pattern in only:
+        exact = _exact(pattern, machine, table)
+        matched = [exact] if exact else [point for text, point in texts.items() if fnmatch.fnmatchcase(text, pattern)]
+        if not matched:
+            raise _nothing(pattern, suite, machine, table)
+        found.update(dict.fromkeys(matched))
+    return found
+
+
+def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> PointId | None:
+    """The point that a whole id names, after checking that this table and machine have it; None for a glob."""
+    if "*" in pattern or "[" in pattern:
+        return None
+    try:
+        point = PointId.parse(pattern)
+    except ValueError:
+        return None
+    problem = _misfit(point, table)
+    if problem:
+        raise UserError(f"--only {pattern}: {problem}; `linkscope list` shows what there is")
+    _check_places(pattern, machine)
+    return point
+
+
+def _misfit(point: PointId, table: Sequence[Benchmark]) -> str | None:
+    row = next((row for row in table if row.name == point.benchmark), None)
+    if row is None:
+        return f"there is no benchmark '{point.benchmark}'; there are {', '.join(row.name for row in table)}"
+    if row.engine != point.engine:
+        return f"{row.name} has the engine {row.engine}, not {point.engine}"
+    if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
+        return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
+    if point.bytes <= 0 or point.bytes % 8:
+        return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B"
+    if dict(point.params).keys() != {param.name for param in row.params}:
+        return f"{row.name} takes the parameters {', '.join(param.name for param in row.params)}, each of them"
+    for param in row.params:
+        if point.param(param.name) not in param.values:
+            return f"{param.name} is {' or '.join(param.values)}, not '{point.param(param.name)}'"
+    return None
+
+
+def _check_places(pattern: str, machine: MachineFacts) -> None:
+    for place in _PLACE.findall(pattern):
+        if place not in machine.places and not any(whole.endswith("/" + place) for whole in machine.places):
+            have = ", ".join(machine.places) or "no place at all"
+            raise UserError(f"--only {pattern}: {place} is not here: {machine.name} has {have}", NOT_HERE)
+
+
+def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
+    _check_places(pattern, machine)
+    everything = points_of(SUITES["full"], machine, table)
+    elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)
+    if elsewhere:
+        return UserError(
+            f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full"
+        )
+    example = next((str(point) for point in points_of(suite, machine, table)), "h2d/*")
+    return UserError(
+        f"--only {pattern} matches no point on {machine.name}; an id is like {example}: put * around a part of one"
+    )

@@ -1,0 +1,176 @@
+"""From points to curves: one method on one path, over size.
+
+A method is all that tells two points of a path apart but size and `mode` (batched or single). A family is a method
+without its parameters. Nothing here knows a benchmark, an engine or a parameter by name, except `mode`.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from linkscope.runfile import Flow, Point
+
+MODE = "mode"
+BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and the ends of its interval, where it has one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Family:
+    """What is done, with which engine, between which kinds of memory."""
+
+    benchmark: str
+    engine: str
+    src_memory: str
+    dst_memory: str
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} by {self.engine}, {self.src_memory} -> {self.dst_memory}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Method:
+    """A family and the values of its parameters but `mode`, sorted by name."""
+
+    family: Family
+    params: tuple[tuple[str, str], ...] = ()
+
+    def without(self, names: Iterable[str]) -> "Method":
+        """The same with fewer parameters."""
+        left_out = set(names)
+        return Method(self.family, tuple(pair for pair in self.params if pair[0] not in left_out))
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """From one place to another. Sorts by number, so that gpu:10 comes after gpu:9."""
+
+    src: str
+    dst: str
+
+    def __str__(self) -> str:
+        return f"{self.src} -> {self.dst}"
+
+    def __lt__(self, other: "Path") -> bool:
+        return (natural(self.src), natural(self.dst)) < (natural(other.src), natural(other.dst))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The points of one method on one path in one mode, by size. `points` also has those without a value."""
+
+    path: Path
+    method: Method
+    mode: str
+    points: tuple[Point, ...]
+
+    @property
+    def batched(self) -> bool:
+        """Whether a point is the cost of one operation among many."""
+        return self.mode in BATCHED
+
+    @property
+    def measured(self) -> list[Point]:
+        """The points that have a value."""
+        return [point for point in self.points if point.median_s is not None]
+
+    def best(self) -> Point | None:
+        """The point with the highest rate; of points without bytes the shortest; None where none has a value."""
+        rated = [point for point in self.measured if total_of(point) is not None]
+        if rated:
+            return max(rated, key=_total)
+        return min(self.measured, key=lambda point: point.median_s or 0.0, default=None)
+
+    def half_rate_bytes(self) -> int | None:
+        """The least size measured that reaches half of the best rate; None where only one size was measured."""
+        best = self.best()
+        if best is None or total_of(best) is None or len(self.measured) < 2:
+            return None
+        return next((p.bytes for p in self.measured if total_of(p) is not None and _total(p) >= _total(best) / 2), None)
+
+
+def curves(points: Iterable[Point]) -> list[Curve]:
+    """All curves of a run, sorted by family, parameters, path and mode."""
+    found: dict[tuple[Path, Method, str], list[Point]] = {}
+    for point in points:
+        found.setdefault((Path(point.src, point.dst), method_of(point), point.params.get(MODE, "")), []).append(point)
+    made = [Curve(*key, tuple(sorted(of_key, key=lambda point: point.bytes))) for key, of_key in found.items()]
+    return sorted(made, key=lambda c: (c.method, natural(c.path.src), natural(c.path.dst), c.mode))
+
+
+def method_of(point: Point) -> Method:
+    """How the data of a point move."""
+    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
+    return Method(family, tuple(sorted((name, value) for name, value in point.params.items() if name != MODE)))
+
+
+@functools.lru_cache(maxsize=4096)
+def natural(text: str) -> tuple[tuple[str, int], ...]:
+    """Sorts text with numbers in it by the numbers."""
+    return tuple((word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d*)", text))
+
+
+def time_of(point: Point) -> Estimate | None:
+    """Seconds of one operation of the first flow."""
+    if point.median_s is None:
+        return None
+    return Estimate(point.median_s, *(point.ci95_s or (None, None)))
+
+
+def rate_of(point: Point) -> Estimate | None:
+    """GB/s of the first flow: what stands against the limit."""
+    if point.gbps is None:
+        return None
+    return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
+
+
+def total_of(point: Point) -> Estimate | None:
+    """GB/s of all measured flows together; the ends of its interval are the sums of the ends of theirs."""
+    measured = measured_flows(point)
+    if len(measured) < 2 or point.total_gbps is None:
+        return rate_of(point)
+    ends = [_rate_ends(flow.bytes, flow.ci95_s) for flow in measured]
+    lows, highs = [low for low, _ in ends if low is not None], [high for _, high in ends if high is not None]
+    if len(lows) < len(ends) or len(highs) < len(ends):
+        return Estimate(point.total_gbps)
+    return Estimate(point.total_gbps, sum(lows), sum(highs))
+
+
+def share_of(point: Point) -> float | None:
+    """The first flow's rate as a fraction of what the hardware allows it."""
+    return point.gbps / point.limit_gbps if point.gbps is not None and point.limit_gbps else None
+
+
+def measured_flows(point: Point) -> list[Flow]:
+    """The flows that count; others are the load behind them."""
+    return [flow for flow in point.flows if flow.role == "measured"]
+
+
+def alike(one: Estimate, other: Estimate, tolerance: float) -> bool:
+    """Whether two values differ by no more than a fraction, or by no more than their intervals."""
+    if max(one.value, other.value) <= min(one.value, other.value) * (1 + tolerance):
+        return True
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return False
+    return max(one.low, other.low) <= min(one.high, other.high)
+
+
+def _rate_ends(count: int, ci_s: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """A long time is a low rate."""
+    if ci_s is None or ci_s[0] <= 0 or not count:
+        return None, None
+    return count / ci_s[1] / 1e9, count / ci_s[0] / 1e9
+
+
+def _total(point: Point) -> float:
+    total = total_of(point)
+    return total.value if total else 0.0

@@ -1,0 +1,192 @@
+"""What stands out in a run: sentences with their numbers. Each rule is one function; its limits stand at the top."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import Curve, Family, Method, alike, curves, rate_of, share_of, total_of
+from linkscope.report.words import count_text, params_text
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
+
+SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
+MINORITY = 1 / 3  # and no more of the class than this are
+FAR = 0.5  # of the limit
+LARGE = 1 << 20  # a share of the limit is judged only where a size was measured that can reach it
+DIP = 0.15  # a larger size so much slower than a smaller one
+BETWEEN = 5.0  # spread between rounds over spread within a round
+NOTABLE = 0.01  # spread between rounds, of the median
+ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
+SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the ids that it is about, the one that shows it most clearly first."""
+
+    kind: str
+    text: str
+    ids: tuple[str, ...]
+
+
+def findings(points: Iterable[Point]) -> list[Finding]:
+    """All rules on all points, in the order in which they matter."""
+    listed = list(points)
+    made = curves(listed)
+    batched = [curve for curve in made if curve.batched]
+    on_points: list[Callable[[Sequence[Point]], list[Finding]]] = [_throttled, _between_rounds, _two_modes]
+    on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [_slow_paths, _far_below_limit, _dips]
+    found = [finding for rule in on_curves for finding in rule(batched)]
+    found += [finding for rule in on_points for finding in rule(listed)]
+    return found + _alone(made)
+
+
+def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
+    """A path slower than most others of its method that have the same limit; told once a pair of places."""
+    classes: dict[object, list[tuple[Curve, Point]]] = {}
+    for curve, best in _with_best(batched):
+        limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
+        classes.setdefault((curve.method, limit), []).append((curve, best))
+    slow: dict[object, list[tuple[float, str, str]]] = {}
+    for members in classes.values():
+        for curve, best, middle in _outliers(members):
+            ratio = (_rate(best)) / middle
+            text = (
+                f"{curve.path} is slow for {_method_text(curve.method)}: {format_rate(_rate(best))} at "
+                f"{format_bytes(best.bytes)}, {format_fraction(1 - ratio)} below the median of "
+                f"{count_text(len(members), 'path')} with the same limit ({format_rate(middle)})"
+            )
+            slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
+    return [_worst("slow path", told) for told in slow.values()]
+
+
+def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point, float]]:
+    if len(members) < 3:
+        return []
+    middle = statistics.median(_rate(best) for _, best in members)
+    reference = min((best for _, best in members), key=lambda best: abs(_rate(best) - middle))
+    slow = [(curve, best, middle) for curve, best in members if _rate(best) < middle * (1 - SLOW)]
+    slow = [entry for entry in slow if not _alike(entry[1], reference)]
+    return slow if len(slow) <= MINORITY * len(members) else []
+
+
+def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
+    """Families whose best rate stays below half of what the hardware allows; told once a family and direction."""
+    groups: dict[object, list[tuple[float, str, str]]] = {}
+    for curve, best in _with_best(batched):
+        share = share_of(best)
+        if share is None or share >= FAR or max(point.bytes for point in curve.measured) < LARGE:
+            continue
+        text = (
+            f"{_method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
+            f"{format_rate(best.gbps)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
+        )
+        groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
+    return [_worst("below half its limit", told) for told in groups.values()]
+
+
+def _dips(batched: Sequence[Curve]) -> list[Finding]:
+    """A size at which a path is slower than at a smaller size; told once a family."""
+    groups: dict[Family, list[tuple[float, str, str]]] = {}
+    for curve in batched:
+        top: Point | None = None
+        for point in curve.measured:
+            if top is not None and _rate(point) < _rate(top) * (1 - DIP) and not _alike(point, top):
+                lost = 1 - _rate(point) / _rate(top)
+                text = (
+                    f"{_method_text(curve.method)} on {curve.path} is {format_fraction(lost)} slower at "
+                    f"{format_bytes(point.bytes)} ({format_rate(_rate(point))}) than at {format_bytes(top.bytes)} "
+                    f"({format_rate(_rate(top))})"
+                )
+                groups.setdefault(curve.method.family, []).append((-lost, text, point.id))
+            if top is None or _rate(point) > _rate(top):
+                top = point
+    return [_worst("dip", told) for told in groups.values()]
+
+
+def _between_rounds(points: Sequence[Point]) -> list[Finding]:
+    """Points whose rounds differ much more than the samples of one round; told once a family."""
+    groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
+    for point in points:
+        spread = point.spread
+        if spread is None or spread.between_rounds < max(NOTABLE, BETWEEN * spread.within_rounds):
+            continue
+        text = (
+            f"{_point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
+            f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
+        )
+        groups.setdefault(_family_key(point), []).append((-spread.between_rounds, text, point.id))
+    return [_worst("spread between rounds", told, "point") for told in groups.values()]
+
+
+def _two_modes(points: Sequence[Point]) -> list[Finding]:
+    """Points whose samples have two modes; told once a family."""
+    groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
+    for point in points:
+        if point.spread is None or point.spread.modes_s is None:
+            continue
+        low, high = point.spread.modes_s
+        text = f"{_point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
+        groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
+    return [_worst("two modes", told, "point") for told in groups.values()]
+
+
+def _throttled(points: Sequence[Point]) -> list[Finding]:
+    ids = tuple(point.id for point in points if "throttled" in point.guards or "throttled_rounds" in point.guards)
+    text = f"a GPU was throttled under {count_text(len(ids), 'point')}; those samples are set apart in the run file"
+    return [Finding("throttled", text, ids)] if ids else []
+
+
+def _alone(made: Sequence[Curve]) -> list[Finding]:
+    """What one operation alone costs more than one in a batch, at small sizes; told once a family."""
+    batched = {(c.path, c.method, p.bytes): p for c in made if c.batched for p in c.measured}
+    groups: dict[Family, list[tuple[float, str, str]]] = {}
+    for curve in made:
+        for point in () if curve.batched else curve.measured:
+            other = batched.get((curve.path, curve.method, point.bytes))
+            if other is None or point.bytes > SMALL or point.median_s is None or other.median_s is None:
+                continue
+            extra = point.median_s - other.median_s
+            text = (
+                f"{_point_text(point)} costs {format_seconds(extra)} more alone ({format_seconds(point.median_s)}) "
+                f"than in a batch ({format_seconds(other.median_s)})"
+            )
+            if extra > ALONE_S:
+                groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
+    return [_worst("cost of being alone", told, "point") for told in groups.values()]
+
+
+def _with_best(batched: Sequence[Curve]) -> list[tuple[Curve, Point]]:
+    return [(curve, best) for curve in batched if (best := curve.best()) is not None and total_of(best) is not None]
+
+
+def _worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
+    """The entry of the lowest rank in words, the others as a number."""
+    ordered = sorted(told, key=lambda entry: entry[0])
+    more = len(ordered) - 1
+    text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''} like it)" if more else "")
+    return Finding(kind, text, tuple(id for _, _, id in ordered))
+
+
+def _rate(point: Point) -> float:
+    total = total_of(point)
+    return total.value if total else 0.0
+
+
+def _alike(one: Point, other: Point) -> bool:
+    first, second = rate_of(one), rate_of(other)
+    return first is not None and second is not None and alike(first, second, 0.0)
+
+
+def _method_text(method: Method) -> str:
+    return str(method.family) + (f" ({params_text(method.params)})" if method.params else "")
+
+
+def _point_text(point: Point) -> str:
+    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
+    params = params_text(sorted(point.params.items()))
+    return f"{family} on {point.src} -> {point.dst} at {format_bytes(point.bytes)}" + (f" ({params})" if params else "")
+
+
+def _family_key(point: Point) -> tuple[str, ...]:
+    return (point.benchmark, point.engine, point.src_memory, point.dst_memory)

@@ -1,0 +1,96 @@
+"""The page of a run: one HTML file that loads nothing from elsewhere and works without JavaScript."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from linkscope.report.findings import Finding, findings
+from linkscope.report.outcome import problems, run_text
+from linkscope.report.overview import ALIKE, overview
+from linkscope.report.panels import DRAWN_AS_ONE, panels
+from linkscope.report.words import range_s, range_share
+from linkscope.runfile import Run, read_run
+from linkscope.units import format_bytes, format_rate_interval, format_seconds_interval
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(path: str | os.PathLike[str]) -> str:
+    """The page of a run file. Raises UserError where the file cannot be read."""
+    return page(read_run(path))
+
+
+def page(run: Run) -> str:
+    """The page of a run."""
+    environment = Environment(
+        loader=PackageLoader("linkscope.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": format_bytes, "rate": _rate, "time": _time, "range_s": range_s, "range_share": range_share,
+        "svg": Markup,
+    }  # fmt: skip
+    text: str = environment.get_template("page.html").render(
+        run=run,
+        name=str(run.header.machine.get("name") or "a machine without a name"),
+        title=str(run.header.machine.get("title") or ""),
+        about=run_text(run),
+        version=str(run.header.tool.get("version", "")),
+        warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
+        environment=list(_flat(run.header.environment)),
+        machine=list(_flat(run.header.machine)),
+        findings=_by_kind(findings(run.points)),
+        problems=problems(run.points),
+        families=overview(run.points),
+        panels=panels(run.points, modelled=run.modelled),
+        alike=f"{ALIKE:.0%}",
+        drawn_as_one=f"{DRAWN_AS_ONE:.0%}",
+        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        js=Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
+    )
+    return text
+
+
+def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
+    kinds: dict[str, list[Finding]] = {}
+    for finding in found:
+        kinds.setdefault(finding.kind, []).append(finding)
+    return list(kinds.items())
+
+
+def _rate(estimate: Any) -> str:
+    return format_rate_interval(estimate.value, estimate.low, estimate.high)
+
+
+def _time(estimate: Any) -> str:
+    return format_seconds_interval(estimate.value, estimate.low, estimate.high)
+
+
+def _warnings(facts: dict[str, Any]) -> list[str]:
+    """What the environment or the probe warns of: texts, or objects that have one."""
+    listed = facts.get("warnings")
+    if not isinstance(listed, list):
+        return []
+    return [str(one.get("text") or one.get("message") or one) if isinstance(one, dict) else str(one) for one in listed]
+
+
+def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested facts as lines of dotted names; lists of plain values on one line."""
+    if isinstance(facts, dict):
+        for key, value in facts.items():
+            if key != "warnings":
+                yield from _flat(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(facts, list) and any(isinstance(value, dict | list) for value in facts):
+        for index, value in enumerate(facts):
+            yield from _flat(value, f"{name}[{index}]")
+    elif isinstance(facts, list):
+        yield name, ", ".join(map(str, facts))
+    elif facts is not None and facts != "":
+        yield name, str(facts)

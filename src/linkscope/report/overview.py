@@ -1,0 +1,166 @@
+"""The short view of a run: per family a few rows, each of paths and parameters that make no difference."""
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import Curve, Estimate, Family, Method, alike, curves, share_of, time_of, total_of
+from linkscope.report.words import params_text, paths_text, varying
+from linkscope.runfile import Point
+
+ALIKE = 0.02  # rates that differ by less, or by less than their intervals, share a row
+HARDLY = 0.9  # a parameter is folded where so many of its comparisons are alike; findings.py names the others
+
+
+@dataclass(frozen=True)
+class Row:
+    """Paths that a method serves alike. Ranges are from the lowest to the highest of the row."""
+
+    paths: str
+    path_count: int
+    params: str
+    rate: Estimate | None  # GB/s: the median of the paths, from the lowest to the highest end of their intervals
+    time: Estimate | None  # the same in seconds, for operations without bytes
+    share: tuple[float, float] | None  # of the limit
+    at_bytes: int
+    half_rate_bytes: int | None
+    smallest_bytes: int
+    batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
+    single_s: tuple[float, float] | None  # at the same size, alone
+
+
+@dataclass(frozen=True)
+class FamilyRows:
+    """One family: its rows, and the parameters whose values hardly change any best rate."""
+
+    family: Family
+    rows: list[Row]
+    folded: list[str]
+
+
+@dataclass(frozen=True)
+class _Best:
+    """A path's best point by one method (of several that are alike, the fastest), and the curves behind it."""
+
+    curve: Curve
+    point: Point
+    estimate: Estimate
+    behind: tuple[Curve, ...]
+
+
+def overview(points: Iterable[Point]) -> list[FamilyRows]:
+    """Every path that has a value, in as few rows as tell it."""
+    found = []
+    for family, of_family in itertools.groupby(curves(points), key=lambda curve: curve.method.family):
+        rows = _family_rows(family, list(of_family))
+        if rows.rows:
+            found.append(rows)
+    return found
+
+
+def _family_rows(family: Family, of_family: Sequence[Curve]) -> FamilyRows:
+    bests = _bests(of_family)
+    folded = [name for name in varying(best.curve.method for best in bests) if _makes_no_difference(name, bests)]
+    by_method: dict[Method, list[_Best]] = {}
+    for best in _fold(bests, folded):
+        by_method.setdefault(best.curve.method.without(folded), []).append(best)
+    shown = varying(by_method)
+    rows = [
+        _row(cluster, params_text(pair for pair in method.params if pair[0] in shown))
+        for method, of_method in by_method.items()
+        for cluster in _clusters(of_method)
+    ]
+    return FamilyRows(family, rows, folded)
+
+
+def _bests(of_family: Sequence[Curve]) -> list[_Best]:
+    """Per path and method the best of its batched curve, or of its single one where that is all there is."""
+    found = []
+    for _, group in itertools.groupby(of_family, key=lambda curve: (curve.method, curve.path)):
+        modes = sorted(group, key=lambda curve: not curve.batched)
+        for curve in modes:
+            point = curve.best()
+            if point is not None:
+                found.append(_Best(curve, point, _estimate(point), tuple(modes)))
+                break
+    return found
+
+
+def _estimate(point: Point) -> Estimate:
+    value = total_of(point) or time_of(point)
+    assert value is not None  # best() gives points with a value
+    return value
+
+
+def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
+    """Whether hardly any path's best rate depends on this parameter, all others being equal."""
+    groups: dict[object, list[_Best]] = {}
+    for best in bests:
+        groups.setdefault((best.curve.path, best.curve.method.without([name])), []).append(best)
+    pairs = [pair for group in groups.values() for pair in itertools.combinations(group, 2)]
+    same = sum(alike(one.estimate, other.estimate, ALIKE) for one, other in pairs)
+    return bool(pairs) and same >= HARDLY * len(pairs)
+
+
+def _fold(bests: Sequence[_Best], folded: Sequence[str]) -> list[_Best]:
+    groups: dict[object, list[_Best]] = {}
+    for best in bests:
+        groups.setdefault((best.curve.method.without(folded), best.curve.path), []).append(best)
+    return [_fastest(group) for group in groups.values()]
+
+
+def _fastest(group: Sequence[_Best]) -> _Best:
+    fastest = min(group, key=lambda best: best.point.median_s or 0.0)
+    if total_of(fastest.point) is not None:
+        fastest = max(group, key=lambda best: best.estimate.value)
+    behind = tuple(curve for best in group for curve in best.behind)
+    return _Best(fastest.curve, fastest.point, fastest.estimate, behind)
+
+
+def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
+    """Fastest first; a cluster holds what is alike to its fastest."""
+    found: list[list[_Best]] = []
+    for best in sorted(bests, key=lambda best: -best.estimate.value):
+        if found and alike(best.estimate, found[-1][0].estimate, ALIKE):
+            found[-1].append(best)
+        else:
+            found.append([best])
+    return found
+
+
+def _row(cluster: Sequence[_Best], params: str) -> Row:
+    middle = sorted(cluster, key=lambda best: best.estimate.value)[len(cluster) // 2]
+    estimate = _together([best.estimate for best in cluster])
+    rated = total_of(middle.point) is not None
+    shares = [share for best in cluster if (share := share_of(best.point)) is not None]
+    halves = [half for best in cluster if (half := best.curve.half_rate_bytes()) is not None]
+    behind = [curve for best in cluster for curve in best.behind]
+    smallest = min(point.bytes for curve in behind for point in curve.measured)
+    return Row(
+        paths=paths_text([best.curve.path for best in cluster]),
+        path_count=len(cluster),
+        params=params,
+        rate=estimate if rated else None,
+        time=None if rated else estimate,
+        share=(min(shares), max(shares)) if shares else None,
+        at_bytes=middle.point.bytes,
+        half_rate_bytes=max(halves, default=None),
+        smallest_bytes=smallest,
+        batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]),
+        single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
+    )
+
+
+def _together(estimates: Sequence[Estimate]) -> Estimate:
+    lows = [estimate.low for estimate in estimates if estimate.low is not None]
+    highs = [estimate.high for estimate in estimates if estimate.high is not None]
+    value = statistics.median(estimate.value for estimate in estimates)
+    if len(lows) < len(estimates) or len(highs) < len(estimates):
+        return Estimate(value)
+    return Estimate(value, min(lows), max(highs))
+
+
+def _times_at(count: int, of_mode: Sequence[Curve]) -> tuple[float, float] | None:
+    times = [p.median_s for curve in of_mode for p in curve.measured if p.bytes == count and p.median_s is not None]
+    return (min(times), max(times)) if times else None

@@ -1,0 +1,220 @@
+"""One panel a path: its charts, with methods overlaid, and its tables."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import (
+    MODE,
+    Curve,
+    Estimate,
+    Family,
+    Method,
+    Path,
+    alike,
+    curves,
+    measured_flows,
+    natural,
+    rate_of,
+    share_of,
+    time_of,
+    total_of,
+)
+from linkscope.report.outcome import STATUS_WORDS
+from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
+from linkscope.report.words import count_text, params_text, varying
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
+
+DRAWN_AS_ONE = 0.05  # curves that differ at no size by more, or by more than their intervals, are one line
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One line of a table."""
+
+    size: str
+    mode: str
+    time: str
+    rate: str
+    total: str
+    share: str
+    within: str
+    between: str
+    rounds: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """All points of one method on one path."""
+
+    heading: str
+    rows: list[Cells]
+    has_total: bool
+
+
+@dataclass(frozen=True)
+class Legend:
+    """A line of the charts."""
+
+    swatch: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Everything about one path."""
+
+    anchor: str
+    path: str
+    best: str
+    rate_svg: str
+    time_svg: str
+    legend: list[Legend]
+    limits: list[str]
+    not_drawn: int
+    tables: list[Table]
+
+
+def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
+    """A panel for every path of a run, in the order of places."""
+    made = curves(points)
+    by_path = sorted(made, key=lambda curve: (natural(curve.path.src), natural(curve.path.dst)))
+    shown = set(varying_in_families(curve.method for curve in made))
+    groups = itertools.groupby(by_path, key=lambda curve: curve.path)
+    return [_panel(number, path, list(group), shown, modelled) for number, (path, group) in enumerate(groups)]
+
+
+def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
+    """The parameters that tell methods of one family apart; the others need not be named in a legend."""
+    families: dict[Family, set[Method]] = {}
+    for method in methods:
+        families.setdefault(method.family, set()).add(method)
+    return {(family, name) for family, of_family in families.items() for name in varying(of_family)}
+
+
+def _panel(number: int, path: Path, of_path: Sequence[Curve], shown: set[tuple[Family, str]], modelled: bool) -> Panel:
+    by_method: dict[Method, list[Curve]] = {}
+    for curve in of_path:
+        by_method.setdefault(curve.method, []).append(curve)
+    lines = _lines({method: group for method, group in by_method.items() if any(curve.measured for curve in group)})
+    drawn = lines[:SERIES_COLOURS]
+    limits = _limits(of_path)
+    rates, times = _series(drawn, rate_of), _series(drawn, time_of)
+    return Panel(
+        anchor=f"path-{number}",
+        path=str(path),
+        best=_best_text(of_path),
+        rate_svg=rate_chart(f"rate over size, {path}", rates, sorted(limits), modelled) if rates else "",
+        time_svg=time_chart(f"time over size, {path}", times, modelled) if times else "",
+        legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)],
+        limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
+        not_drawn=len(lines) - len(drawn),
+        tables=[_table(method, group) for method, group in by_method.items()],
+    )
+
+
+def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list[Curve]]]]:
+    """Methods whose curves lie on each other, together."""
+    found: list[list[tuple[Method, list[Curve]]]] = []
+    for method, group in by_method.items():
+        for line in found:
+            if _kin(line[0][0], method) and _coincide(line[0][1], group):
+                line.append((method, group))
+                break
+        else:
+            found.append([(method, group)])
+    return found
+
+
+def _kin(one: Method, other: Method) -> bool:
+    """Whether two methods differ only in parameters and kinds of memory."""
+    return (one.family.benchmark, one.family.engine) == (other.family.benchmark, other.family.engine)
+
+
+def _coincide(some: Sequence[Curve], others: Sequence[Curve]) -> bool:
+    """Whether all that both measured in the same mode at the same size agrees; nothing in common is no agreement."""
+    known = {(curve.mode, point.bytes): time_of(point) for curve in some for point in curve.measured}
+    pairs = [
+        (time_of(point), known[curve.mode, point.bytes])
+        for curve in others
+        for point in curve.measured
+        if (curve.mode, point.bytes) in known
+    ]
+    return bool(pairs) and all(one and two and alike(one, two, DRAWN_AS_ONE) for one, two in pairs)
+
+
+def _series(
+    drawn: Sequence[Sequence[tuple[Method, list[Curve]]]], value: Callable[[Point], Estimate | None]
+) -> list[Series]:
+    found = []
+    for colour, line in enumerate(drawn):
+        for curve in line[0][1]:
+            points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
+            if points:
+                found.append(Series(colour, not curve.batched, points))
+    return found
+
+
+def _line_text(line: Sequence[tuple[Method, list[Curve]]], shown: set[tuple[Family, str]]) -> str:
+    """The families, and the parameters that all methods of the line share."""
+    first = line[0][0].family
+    apart = varying(method for method, _ in line)
+    shared = [pair for pair in line[0][0].params if pair[0] not in apart and (first, pair[0]) in shown]
+    memories = dict.fromkeys(f"{method.family.src_memory} -> {method.family.dst_memory}" for method, _ in line)
+    text = f"{first.benchmark} by {first.engine}, {' and '.join(memories)}"
+    text += f" ({params_text(shared)})" if shared else ""
+    return text + (f", {count_text(len(line), 'method')} within {DRAWN_AS_ONE:.0%}" if len(line) > 1 else "")
+
+
+def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
+    points = (point for curve in of_path for point in curve.points)
+    return {p.limit_gbps: p.limit_source or "no derivation given" for p in points if p.limit_gbps is not None}
+
+
+def _best_text(of_path: Sequence[Curve]) -> str:
+    """The best one-way rate of the path with its share; what to show beside its name."""
+    points = [best for curve in of_path if (best := curve.best()) is not None and len(measured_flows(best)) < 2]
+    rated = [point for point in points if point.gbps is not None]
+    if not rated:
+        return "no rate"
+    best = max(rated, key=lambda point: point.gbps or 0.0)
+    rate = rate_of(best)
+    assert rate is not None
+    share = share_of(best)
+    return format_rate_interval(rate.value, rate.low, rate.high) + (
+        f", {format_fraction(share)} of its limit" if share is not None else ""
+    )
+
+
+def _table(method: Method, group: Sequence[Curve]) -> Table:
+    points = sorted((p for curve in group for p in curve.points), key=lambda p: (p.bytes, p.params.get(MODE, "")))
+    params = f" ({params_text(method.params)})" if method.params else ""
+    has_total = any(len(measured_flows(point)) > 1 for point in points)
+    return Table(f"{method.family}{params}", [_cells(point) for point in points], has_total)
+
+
+def _cells(point: Point) -> Cells:
+    rate, total, time = rate_of(point), total_of(point), time_of(point)
+    several = len(measured_flows(point)) > 1
+    spread = point.spread
+    rounds = point.flows[0].round_medians_s if point.flows else []
+    return Cells(
+        size=format_bytes(point.bytes),
+        mode=point.params.get(MODE, ""),
+        time=format_seconds_interval(time.value, time.low, time.high) if time else "",
+        rate=_rate_text(rate),
+        total=_rate_text(total) if several else "",
+        share=format_fraction(share_of(point)) if rate else "",
+        within=format_fraction(spread.within_rounds) if spread else "",
+        between=format_fraction(spread.between_rounds) if spread else "",
+        rounds=str(len(rounds)) if rounds else "",
+        status=STATUS_WORDS[point.status],
+        reason=point.reason or "",
+    )
+
+
+def _rate_text(rate: Estimate | None) -> str:
+    return format_rate_interval(rate.value, rate.low, rate.high) if rate else ""

@@ -1,0 +1,181 @@
+"""The end of a run in the terminal: what every path reached of its limit, what stands out, what went wrong."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.findings import findings
+from linkscope.report.outcome import problems, run_text
+from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
+from linkscope.report.words import count_text, range_s, range_share
+from linkscope.runfile import Run
+from linkscope.units import (
+    format_bytes,
+    format_seconds_interval,
+    with_interval,
+)
+
+_NARROW, _WIDE = 60, 140
+_MOST_FINDINGS, _MOST_IDS = 8, 2
+_BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
+_HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
+_RIGHT = {2, 4, 5, 6}  # columns of numbers
+_DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
+_GAP = 2
+_GOOD_PATH, _LEAST_PATH = 34, 16  # longer sets of paths are wrapped
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    style: str = ""
+
+
+def summary(run: Run, *, width: int | None = None, colour: bool | None = None) -> str:
+    """The summary as text, without a newline at its end. Width and colour: None is as standard output has them."""
+    terminal = sys.stdout.isatty()
+    columns = width or (shutil.get_terminal_size().columns if terminal else 100)
+    columns = max(_NARROW, min(columns, _WIDE))
+    lines = list(_lines(run, columns))
+    return _coloured(lines, columns) if (terminal if colour is None else colour) else "\n".join(x.text for x in lines)
+
+
+def _lines(run: Run, width: int) -> Iterable[_Line]:
+    if run.modelled:
+        told = "MODELLED: these numbers come from a model in virtual time; no hardware was measured."
+        yield from _wrapped(told, width, _GOOD_TO_KNOW)
+    machine = run.header.machine
+    heading = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
+    yield from _wrapped(_plain(heading) or "a machine without a name", width, _HEAD)
+    yield from _wrapped(run_text(run), width)
+    for warning in run.warnings:
+        yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
+    yield _Line("")
+    yield from _rates(overview(run.points), width)
+    yield from _standing_out(run, width)
+    yield from _wrong(run, width)
+
+
+def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
+    if not families:
+        yield _Line("No point has a value.", _BAD)
+        return
+    tables = [[_cells(row) for row in family.rows] for family in families]
+    widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
+    note = (
+        f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
+        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is one way's."
+    )
+    yield from _wrapped(note, width)
+    yield _Line(_joined(_HEADS, widths, shown), _HEAD)
+    for family, table in zip(families, tables, strict=True):
+        folded = f"   (hardly any difference: {', '.join(family.folded)})" if family.folded else ""
+        yield _Line(textwrap.shorten(_plain(f"{family.family}{folded}"), width), _HEAD)
+        for row, cells in zip(family.rows, table, strict=True):
+            yield from _row_lines(row, cells, widths, shown)
+
+
+def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> Iterable[_Line]:
+    style = _GOOD_TO_KNOW if row.share and row.share[0] < 0.5 else ""
+    first, *more = textwrap.wrap(cells[0], widths[0] - 2, break_on_hyphens=False) or [""]
+    yield _Line(_joined(["  " + first, *cells[1:]], widths, shown), style)
+    for rest in more:
+        yield _Line("    " + rest, style)
+
+
+def _cells(row: Row) -> list[str]:
+    if row.rate is not None:
+        number, interval = with_interval(row.rate.value, row.rate.low, row.rate.high)
+    elif row.time is not None:
+        text = format_seconds_interval(row.time.value, row.time.low, row.time.high)
+        value, unit, interval = f"{text} ".split(" ", 2)
+        number = f"{value} {unit}"
+    else:
+        number = interval = ""
+    smallest = f"{format_bytes(row.smallest_bytes)}: {range_s(row.batched_s)}" if row.batched_s else ""
+    half = format_bytes(row.half_rate_bytes) if row.half_rate_bytes is not None else ""
+    return [
+        _plain(row.paths) + (f" ({row.path_count})" if row.path_count > 1 else ""),
+        _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
+        format_bytes(row.at_bytes), half, smallest, range_s(row.single_s),
+    ]  # fmt: skip
+
+
+def _standing_out(run: Run, width: int) -> Iterable[_Line]:
+    found = findings(run.points)
+    if not found:
+        return
+    yield _Line("")
+    yield _Line("What stands out", _HEAD)
+    for finding in found[:_MOST_FINDINGS]:
+        yield from _wrapped(f"- {_plain(finding.text)}", width)
+    if len(found) > _MOST_FINDINGS:
+        yield _Line(f"- and {count_text(len(found) - _MOST_FINDINGS, 'thing')} more: see the report")
+
+
+def _wrong(run: Run, width: int) -> Iterable[_Line]:
+    found = problems(run.points)
+    if not found:
+        return
+    yield _Line("")
+    yield _Line("What went wrong", _HEAD)
+    for problem in found:
+        yield from _wrapped(f"- {_plain(problem.text())}", width, _BAD if problem.status == "failed" else "")
+        if problem.status == "failed":
+            for id in problem.ids[:_MOST_IDS]:
+                yield _Line(f"    {_plain(id)}")
+            if len(problem.ids) > _MOST_IDS:
+                yield _Line(f"    and {len(problem.ids) - _MOST_IDS} more")
+
+
+def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
+    """Widths of the columns, and which of them are shown so that a line fits; the first one takes what is left."""
+    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADS))]
+    widths[0] += 2
+    shown = [column for column in range(len(_HEADS)) if any(cells[column] for cells in table[1:])]
+    for column in _DROP:
+        wanted = _LEAST_PATH if column == _DROP[-1] else min(widths[0], _GOOD_PATH)
+        if column in shown and wanted + _others(widths, shown) > width:
+            shown.remove(column)
+    widths[0] = max(_LEAST_PATH, min(widths[0], width - _others(widths, shown)))
+    return widths, shown
+
+
+def _others(widths: Sequence[int], shown: Sequence[int]) -> int:
+    """How wide a line is without its first column."""
+    return sum(widths[column] + _GAP for column in shown if column)
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> str:
+    aligned = [
+        cells[column].rjust(widths[column]) if column in _RIGHT else cells[column].ljust(widths[column])
+        for column in shown
+    ]
+    return (" " * _GAP).join(aligned).rstrip()
+
+
+def _wrapped(text: str, width: int, style: str = "") -> Iterable[_Line]:
+    indent = "  " if text.startswith("- ") else ""
+    kept = text.replace(" %", "\N{NO-BREAK SPACE}%")  # textwrap must not part a number from its sign
+    for line in textwrap.wrap(kept, width, subsequent_indent=indent, break_on_hyphens=False):
+        yield _Line(line.replace("\N{NO-BREAK SPACE}", " "), style)
+
+
+def _plain(text: str) -> str:
+    """Without control characters: a name in a file must not steer the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _coloured(lines: Sequence[_Line], width: int) -> str:
+    import io
+
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
+    with console.capture() as capture:
+        for line in lines:
+            console.print(Text(line.text, style=line.style), soft_wrap=True)
+    return capture.get().rstrip("\n")

@@ -1,0 +1,126 @@
+"""Small charts over size, as SVG text: one path element a series, however many points it has.
+
+Colours are the classes s0 to s7 of report.css (after Okabe and Ito, to be told apart by the colour-blind); every series
+also has a marker of its own shape, so that colour is never all there is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import escape
+
+from linkscope.report.axes import Axis, rate_axis, size_axis, time_axis
+from linkscope.report.curves import Estimate
+from linkscope.units import format_rate
+
+SERIES_COLOURS = 8
+WIDTH, HEIGHT = 560, 320
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 30, 14, 40
+_SEEN = 2.5  # an interval shorter than this many pixels lies under its marker
+_MARKERS = (
+    "M{x} {y}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0",
+    "M{x} {y}m-3 -3h6v6h-6z",
+    "M{x} {y}m0 -4l4 7h-8z",
+    "M{x} {y}m0 -4l4 4l-4 4l-4 -4z",
+    "M{x} {y}m0 4l4 -7h-8z",
+    "M{x} {y}m-3 -3l6 6m0 -6l-6 6",
+    "M{x} {y}m-4 0h8m-4 -4v8",
+    "M{x} {y}m-4 -1.5h8v3h-8z",
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values over bytes. `colour` is 0 to 7; `alone`: one operation alone, drawn dashed."""
+
+    colour: int
+    alone: bool
+    points: Sequence[tuple[int, Estimate]]
+
+
+def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
+    """GB/s over size, with what the hardware allows as lines."""
+    tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
+    y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
+    return _chart(title, "GB/s", series, y, limits, modelled)
+
+
+def time_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
+    """Time over size, both logarithmic."""
+    times = [estimate.value for one in series for _, estimate in one.points if estimate.value > 0]
+    y = time_axis(times or [1e-6], HEIGHT - _BOTTOM, _TOP)
+    return _chart(title, "time", series, y, (), modelled)
+
+
+def swatch(colour: int) -> str:
+    """The line and marker of a colour, for a legend."""
+    marker = _MARKERS[colour % SERIES_COLOURS].format(x=14, y=7)
+    return (
+        f'<svg class="swatch s{colour % SERIES_COLOURS}" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
+        f'<path class="line" d="M0 7H28"/><path class="mark" d="{marker}"/></svg>'
+    )
+
+
+def _chart(title: str, unit: str, series: Sequence[Series], y: Axis, limits: Sequence[float], modelled: bool) -> str:
+    x = size_axis([size for one in series for size, _ in one.points], _LEFT, WIDTH - _RIGHT)
+    name = f"MODELLED: {title}" if modelled else title
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">',
+        f"<title>{escape(name)}</title>",
+        _grid(x, y, unit),
+    ]
+    if modelled:
+        parts.append(
+            f'<text class="modelled" x="{WIDTH / 2:g}" y="{HEIGHT / 2:g}" '
+            f'transform="rotate(-18 {WIDTH / 2:g} {HEIGHT / 2:g})">MODELLED</text>'
+        )
+    parts += [_limit_line(limit, y) for limit in limits]
+    parts += [_drawn(one, x, y) for one in series]
+    return "".join(parts) + "</svg>"
+
+
+def _grid(x: Axis, y: Axis, unit: str) -> str:
+    """Lines, numbers and names of both axes."""
+    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+    lines = "".join(f"M{_LEFT} {y.at(value):.4g}H{right}" for value, _ in y.ticks)
+    lines += "".join(f"M{x.at(value):.4g} {bottom}v5" for value, _ in x.ticks)
+    texts = "".join(
+        f'<text class="num" x="{_LEFT - 6}" y="{y.at(value) + 4:.4g}">{escape(text)}</text>' for value, text in y.ticks
+    )
+    texts += "".join(
+        f'<text class="size" x="{x.at(value):.4g}" y="{bottom + 19}">{escape(text)}</text>' for value, text in x.ticks
+    )
+    texts += f'<text class="size" x="{(_LEFT + right) / 2:g}" y="{HEIGHT - 4}">size of one operation</text>'
+    middle = (bottom + _TOP) / 2
+    texts += f'<text class="size" x="10" y="{middle:g}" transform="rotate(-90 10 {middle:g})">{escape(unit)}</text>'
+    return f'<path class="grid" d="{lines}"/>{texts}'
+
+
+def _limit_line(limit: float, y: Axis) -> str:
+    height = y.at(limit)
+    above = height - 5 if height > _TOP + 14 else height + 13
+    return (
+        f'<path class="limit" d="M{_LEFT} {height:.4g}H{WIDTH - _RIGHT}"/>'
+        f'<text class="limit" x="{_LEFT + 6}" y="{above:.4g}">limit {escape(format_rate(limit))}</text>'
+    )
+
+
+def _drawn(series: Series, x: Axis, y: Axis) -> str:
+    places = [(x.at(size), y.at(estimate.value)) for size, estimate in series.points]
+    line = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in places)
+    marker = _MARKERS[series.colour % SERIES_COLOURS]
+    marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)
+    bars = "".join(_bar(x.at(size), estimate, y) for size, estimate in series.points)
+    drawn_bars = f'<path class="bar" d="{bars}"/>' if bars else ""
+    style = f"s{series.colour % SERIES_COLOURS}" + (" alone" if series.alone else "")
+    return f'<g class="{style}"><path class="line" d="{line}"/>{drawn_bars}<path class="mark" d="{marks}"/></g>'
+
+
+def _bar(px: float, estimate: Estimate, y: Axis) -> str:
+    """A vertical bar with caps, where it is long enough to be seen."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    low, high = y.at(estimate.low), y.at(estimate.high)
+    if abs(low - high) < _SEEN:
+        return ""
+    return f"M{px - 4:.1f} {low:.1f}h8m-4 0V{high:.1f}m-4 0h8"

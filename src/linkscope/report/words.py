@@ -1,0 +1,109 @@
+"""Names for people: parameters, sets of places, sets of paths."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from linkscope.report.curves import Method, Path, natural
+from linkscope.units import format_fraction, time_unit
+
+_MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
+_BOTH_WAYS = {"true": "both ways", "false": "one way"}  # `bidirectional` is a field of every point (docs/run-file.md)
+
+
+def param_text(name: str, value: str) -> str:
+    """'peer on', 'both ways'."""
+    return _BOTH_WAYS.get(value, value) if name == "bidirectional" else f"{name} {value}"
+
+
+def params_text(params: Iterable[tuple[str, str]]) -> str:
+    """'both ways, peer on'."""
+    return ", ".join(param_text(name, value) for name, value in params)
+
+
+def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
+    """The parameters that have more than one value (or are absent from some) among the methods, with the values."""
+    listed = list(methods)
+    names = {name for method in listed for name, _ in method.params}
+    values = {name: {dict(method.params).get(name, "") for method in listed} for name in names}
+    return {name: found for name, found in sorted(values.items()) if len(found) > 1}
+
+
+def places_text(places: Iterable[str]) -> str:
+    """'gpu:0-3', 'numa:0,1': places of one kind together, three or more in a row as a range."""
+    kinds: dict[str, list[int]] = {}
+    others: list[str] = []
+    for place in sorted(set(places), key=natural):
+        match = re.fullmatch(r"(.*:)(\d+)", place)
+        if match:
+            kinds.setdefault(match[1], []).append(int(match[2]))
+        else:
+            others.append(place)
+    return ", ".join([kind + _numbers(numbers) for kind, numbers in kinds.items()] + others)
+
+
+def paths_text(paths: Sequence[Path]) -> str:
+    """Every path named, as shortly as can be: 'gpu:0-3 -> gpu:0-3' is each to each other."""
+    if all(path.src == path.dst for path in paths):
+        return f"within {places_text(path.src for path in paths)}"
+    targets: dict[str, set[str]] = {}
+    for path in paths:
+        targets.setdefault(path.src, set()).add(path.dst)
+    missing = _missing(targets)
+    if missing is not None:
+        but = f" but {'; '.join(map(str, missing))}" if missing else ""
+        return f"{places_text(targets)} -> {places_text(targets)}{but}"
+    if _every_pair_once(paths):
+        return f"every pair of {places_text(set().union(targets, *targets.values()))}"
+    sources: dict[frozenset[str], list[str]] = {}
+    for src, reached in targets.items():
+        sources.setdefault(frozenset(reached), []).append(src)
+    parts = [f"{places_text(srcs)} -> {places_text(dsts)}" for dsts, srcs in sources.items()]
+    return "; ".join(sorted(parts, key=natural))
+
+
+def count_text(count: int, noun: str) -> str:
+    """'1 point', '2 points'."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def range_s(seconds: tuple[float, float] | None) -> str:
+    """'2.2 us', '2.2-8.4 us'; from the lowest to the highest of a line."""
+    if seconds is None:
+        return ""
+    unit, size = time_unit(seconds[1])
+    low, high = (f"{end / size:.2g}" if end / size < 10 else f"{end / size:.3g}" for end in seconds)
+    return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
+
+
+def range_share(share: tuple[float, float] | None) -> str:
+    """'88 %', '15-18 %'."""
+    if share is None:
+        return ""
+    low, high = (format_fraction(end) for end in share)
+    return low if low == high else f"{low.removesuffix(' %')}-{high}"
+
+
+def _missing(targets: dict[str, set[str]]) -> list[Path] | None:
+    """The paths that "each to each other" has and these have not; None where it is no good description of them."""
+    everyone = set().union(targets, *targets.values())
+    if any(src in reached for src, reached in targets.items()):
+        return None
+    missing = [Path(src, dst) for src in everyone for dst in everyone - targets.get(src, set()) - {src}]
+    few = len(missing) <= (_MOST_MISSING if len(everyone) > 3 else 0) and set(targets) == everyone
+    return sorted(missing) if few else None
+
+
+def _every_pair_once(paths: Sequence[Path]) -> bool:
+    everyone = {place for path in paths for place in (path.src, path.dst)}
+    pairs = {frozenset((path.src, path.dst)) for path in paths}
+    return len(everyone) > 2 and len(pairs) == len(paths) == len(everyone) * (len(everyone) - 1) / 2
+
+
+def _numbers(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)

@@ -1,0 +1,8 @@
+"""A plan in, points out: workers, rounds, resume, watchdog."""
+
+from linkscope.run.session import benchmark_table, go_on, measure, plan_of
+from linkscope.run.supervisor import Outcome
+from linkscope.run.target import Target
+from linkscope.run.worker import worker_command
+
+__all__ = ["Outcome", "Target", "benchmark_table", "go_on", "measure", "plan_of", "worker_command"]

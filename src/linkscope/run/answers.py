@@ -1,0 +1,61 @@
+"""The worker's answers (docs/worker.md), decoded."""
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+
+class FlowFacts(msgspec.Struct):
+    """One flow of a prepared program."""
+
+    actor: int
+    src: str
+    dst: str
+    src_memory: str
+    dst_memory: str
+    bytes: int
+    role: Literal["measured", "background"]
+
+
+class Prepared(msgspec.Struct):
+    """The answer to `prepare`."""
+
+    supported: bool
+    reason: str = ""
+    actors: int = 0
+    flows: list[FlowFacts] = []
+    slices: int = 1
+    program: str = ""
+
+
+class Verdict(msgspec.Struct):
+    """What comparing the destination gave."""
+
+    ok: bool
+    checked_bytes: int
+    wrong_bytes: int
+    first_wrong: str
+
+
+class Trace(msgspec.Struct):
+    """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor."""
+
+    samples: int
+    batches: int
+    actors: int
+    timing: str
+    notes: dict[str, Any] = {}
+    verdict: Verdict | None = None
+    stamps: Any = ()  # array("d"), which msgspec has no type for
+
+    def seconds(self, sample: int, batch: int, actor: int) -> float:
+        """How long that actor's loop took."""
+        at = 2 * ((sample * self.batches + batch) * self.actors + actor)
+        return float(self.stamps[at + 1] - self.stamps[at])
+
+    def span(self) -> float:
+        """Seconds from the first entry to the last exit, summed over samples and batches."""
+        step = 2 * self.actors
+        blocks = (self.stamps[at : at + step] for at in range(0, len(self.stamps), step))
+        return math.fsum(max(block[1::2]) - min(block[0::2]) for block in blocks)

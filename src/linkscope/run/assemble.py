@@ -1,0 +1,188 @@
+"""From the rounds of one point to its record: medians, interval, rate, the checks that it passes or not."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from linkscope.plan import Plan, footprint, precision_target
+from linkscope.plan.facts import MachineFacts
+from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S
+from linkscope.runfile import Flow, Point, PointId, Round, Spread
+from linkscope.stats import bimodal, median, median_interval, variance_split
+
+Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
+LIMIT_MARGIN = 0.01
+
+
+class Assembler:
+    """Makes the points of one run."""
+
+    def __init__(self, plan: Plan, machine: MachineFacts, limit: Limit) -> None:
+        self._plan = plan
+        self._machine = machine
+        self._limit = limit
+
+    def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
+        """The point that the rounds give. `stopped`: why there are no more rounds although more were wanted."""
+        point = self.empty(id)
+        kept = [round for round in rounds if "throttled" not in round.guards] or list(rounds)
+        if not kept:
+            return point
+        _fill(point, kept, rounds)
+        point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
+        self._judge(point, len(kept), stopped)
+        self._check_limit(point)
+        return point
+
+    def failed(self, id: str, rounds: Sequence[Round], reason: str, *, verified: bool | None = None) -> Point:
+        """A point that failed: its samples are kept, but it has no value."""
+        point = self.point(id, rounds)
+        point.status, point.reason, point.verified = "failed", reason, verified
+        _drop_values(point)
+        return point
+
+    def without_value(self, id: str, status: Any, reason: str) -> Point:
+        """A point that was not measured: `unsupported` or `skipped`."""
+        point = self.empty(id)
+        point.status, point.reason = status, reason
+        return point
+
+    def empty(self, id: str) -> Point:
+        """The record of an id before anything was measured."""
+        what = PointId.parse(id)
+        limit = self._limit(what)
+        return Point(
+            id=id, status="skipped", reason="it was not measured", benchmark=what.benchmark, engine=what.engine,
+            src=what.src, dst=what.dst, src_memory=what.src_memory, dst_memory=what.dst_memory, bytes=what.bytes,
+            bidirectional=what.bidirectional, params=dict(what.params),
+            precision_target=precision_target(self._plan, what.bytes),
+            limit_gbps=limit[0] if limit else None, limit_source=limit[1] if limit else None,
+            footprint_bytes=footprint(what, self._machine), guards={},
+        )  # fmt: skip
+
+    def _judge(self, point: Point, rounds: int, stopped: str | None) -> None:
+        """Sets status and reason from the intervals of the measured flows."""
+        point.status, point.reason = "ok", None
+        if not all(flow.median_s is not None and flow.median_s > 0 for flow in point.flows):
+            point.status, point.reason = (
+                "failed",
+                "it is too short for the clock: no time was left over the empty batch",
+            )
+            _drop_values(point)
+            return
+        widths = [_half_width(flow) for flow in point.flows if flow.role == "measured"]
+        known = [width for width in widths if width is not None]
+        if len(known) < len(widths):
+            point.status = "missed_precision"
+            point.reason = f"{rounds} of {self._plan.rounds} rounds: fewer than six give no interval"
+        elif max(known) > point.precision_target:
+            point.status = "missed_precision"
+            point.reason = (
+                f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
+            )
+        if stopped and (point.status == "missed_precision" or rounds < self._plan.rounds):
+            point.status = "missed_precision"
+            point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
+            point.guards["stopped"] = stopped
+
+    def _check_limit(self, point: Point) -> None:
+        """A rate above what the hardware allows is a wrong measurement, whatever its spread."""
+        if point.limit_gbps is None:
+            return
+        for flow in point.flows:
+            if flow.gbps is not None and flow.gbps > point.limit_gbps * (1 + LIMIT_MARGIN):
+                point.guards["above_limit"] = flow.gbps
+                point.status = "failed"
+                point.reason = (
+                    f"faster than the hardware allows: {flow.gbps:.4g} GB/s, where the limit is "
+                    f"{point.limit_gbps:.4g} GB/s ({point.limit_source})"
+                )
+        if point.status == "failed":
+            _drop_values(point)
+
+
+def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
+    first = kept[0]
+    point.flows = [_flow(kept, index) for index in range(len(first.flows))]
+    main = point.flows[0]
+    point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
+    rates = [flow.gbps for flow in point.flows if flow.role == "measured" and flow.gbps is not None]
+    point.total_gbps = sum(rates) if rates else None
+    interval = median_interval(main.round_medians_s)
+    point.ci_level = interval.level if interval else None
+    point.spread = _spread(main)
+    point.batch, point.timing = first.batch, first.timing
+    point.overhead_s = median([round.overhead_s for round in kept if round.overhead_s is not None] or [0.0])
+    checks = [round.verified for round in kept]
+    point.verified = all(checks) if None not in checks else None
+    point.guards = _guards(kept, rounds)
+    point.device_s = float(f"{sum(round.device_s for round in rounds):.9g}")
+
+
+def _flow(rounds: Sequence[Round], index: int) -> Flow:
+    facts = rounds[0].flows[index]
+    samples = [round.flows[index].samples_s for round in rounds]
+    medians = [median(of_round) for of_round in samples]
+    value = median(medians)
+    interval = median_interval(medians)
+    return Flow(
+        src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory, bytes=facts.bytes,
+        role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value,
+        ci95_s=(interval.low, interval.high) if interval else None,
+        gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None,
+    )  # fmt: skip
+
+
+def _spread(flow: Flow) -> Spread | None:
+    """Spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
+
+    Rounds that each lie wholly on one side differ from each other, which is no mode of one process.
+    """
+    split = variance_split(flow.samples_s)
+    if split is None or not flow.median_s or flow.median_s <= 0:
+        return None
+    modes = bimodal([sample for samples in flow.samples_s for sample in samples])
+    if modes is not None:
+        border = sum(modes) / 2
+        straddling = sum(min(samples) < border < max(samples) for samples in flow.samples_s)
+        modes = modes if straddling >= 2 else None
+    return Spread(
+        within_rounds=float(f"{split.within**0.5 / flow.median_s:.4g}"),
+        between_rounds=float(f"{split.between**0.5 / flow.median_s:.4g}"),
+        modes_s=modes,
+    )
+
+
+def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
+    """What the rounds noted, the last word of each; throttled rounds with their samples, set apart."""
+    guards: dict[str, Any] = {}
+    for round in kept:
+        guards.update(round.guards)
+    apart = [round for round in rounds if round not in kept]
+    if apart:
+        guards["throttled_rounds"] = [
+            {
+                "round": round.round,
+                "reasons": round.guards["throttled"],
+                "samples_s": [flow.samples_s for flow in round.flows],
+            }
+            for round in apart
+        ]
+    return guards
+
+
+def _half_width(flow: Flow) -> float | None:
+    if flow.ci95_s is None or not flow.median_s or flow.median_s <= 0:
+        return None
+    return (flow.ci95_s[1] - flow.ci95_s[0]) / 2 / flow.median_s
+
+
+def _resolution(round: Round, point: Point) -> float:
+    """One clock tick, spread over a batch, as a fraction of the value."""
+    tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
+    return tick / min(round.batch) / point.median_s if point.median_s and point.median_s > 0 else 0.0
+
+
+def _drop_values(point: Point) -> None:
+    point.median_s = point.ci95_s = point.gbps = point.total_gbps = point.ci_level = point.spread = None
+    for flow in point.flows:
+        flow.median_s = flow.ci95_s = flow.gbps = None

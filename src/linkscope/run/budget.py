@@ -1,0 +1,32 @@
+"""How much time may still be spent: wall time on a machine, modelled time on a model (so that runs repeat)."""
+
+import time
+
+from linkscope.units import format_seconds
+
+
+class Budget:
+    """`total_s` None: no limit. `spent_s` is what earlier sessions of a resumed run used."""
+
+    def __init__(self, total_s: float | None, *, modelled: bool, spent_s: float = 0.0) -> None:
+        self.total_s = total_s
+        self._modelled = modelled
+        self._spent_s = spent_s
+        self._started = time.monotonic()
+
+    def add(self, device_s: float) -> None:
+        """Counts modelled time; wall time counts itself."""
+        if self._modelled:
+            self._spent_s += device_s
+
+    def spent(self) -> float:
+        """Seconds used so far."""
+        return self._spent_s + (0.0 if self._modelled else time.monotonic() - self._started)
+
+    def allows(self, cost_s: float, share: float = 1.0) -> bool:
+        """Whether something of that cost still fits into this share of the budget."""
+        return self.total_s is None or self.spent() + cost_s <= self.total_s * share
+
+    def reason(self) -> str:
+        """Why something was left out, for people."""
+        return f"the budget of {format_seconds(self.total_s or 0.0)} left no time"

@@ -1,0 +1,37 @@
+"""Ctrl-C and SIGTERM as a flag that is looked at between requests, so that no record is torn and no worker left."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopFlag:
+    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Call it to look."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: dict[int, Any] = {}
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def ask(self) -> None:
+        """What the signals do."""
+        self._asked = True
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        self.ask()
+
+    def __enter__(self) -> "StopFlag":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._caught) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,139 @@
+"""The state of the GPUs while something is measured: clocks, throttle reasons, PCIe link, errors, from NVML.
+
+A thread of its own looks twice a second. Without NVML there is nothing to see, and nothing is claimed.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+_EVERY_S = 0.5
+# nvmlClocksEventReason*: those that say the GPU is slower than asked for (methods.md 3.3).
+BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One look at one GPU. Clocks in MHz, temperature in degrees Celsius."""
+
+    time: float
+    gpu: str
+    sm_mhz: int
+    memory_mhz: int
+    temperature: int
+    reasons: int
+    pcie: tuple[int, int]
+    replays: int
+
+
+class Monitor(Protocol):
+    """Tells what the GPUs were like between two times of time.monotonic()."""
+
+    def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
+        """Guards of a block that began at `since` and ends now, for the GPUs among `places`."""
+
+    def stop(self) -> None:
+        """Ends the thread."""
+
+
+class NoMonitor:
+    """Where there is nothing to look at: a model, or a machine without NVML."""
+
+    def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
+        return {}
+
+    def stop(self) -> None: ...
+
+
+class NvmlMonitor:
+    """Looks at every GPU twice a second. Raises where NVML is not there."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml = pynvml
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        handles.sort(key=lambda handle: str(pynvml.nvmlDeviceGetPciInfo(handle).busId))
+        self._handles = {f"gpu:{index}": handle for index, handle in enumerate(handles)}
+        self._states: dict[str, list[State]] = {gpu: [] for gpu in self._handles}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="nvml", daemon=True)
+        self._look()
+        self._thread.start()
+
+    def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
+        guards: dict[str, Any] = {}
+        bad: set[str] = set()
+        for gpu in sorted(set(places) & self._states.keys()):
+            seen = self._seen(gpu, since)
+            if seen:
+                guards[gpu] = _summary(seen)
+                bad.update(guards[gpu].get("throttled", []))
+        if bad:
+            guards["throttled"] = sorted(bad)
+        return guards
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(2.0)
+
+    def _seen(self, gpu: str, since: float) -> list[State]:
+        """The looks since then, or the last one before where the block was shorter than the pause between looks."""
+        states = self._states[gpu]
+        return [state for state in states[-600:] if state.time >= since] or states[-1:]
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_EVERY_S):
+            self._look()
+
+    def _look(self) -> None:
+        for gpu, handle in self._handles.items():
+            state = self._state(gpu, handle)
+            if state is not None:
+                self._states[gpu] = [*self._states[gpu][-1200:], state]
+
+    def _state(self, gpu: str, handle: Any) -> State | None:
+        nvml = self._nvml
+        try:
+            return State(
+                time.monotonic(), gpu,
+                nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+                nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+                nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+                nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+                (nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle), nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+                nvml.nvmlDeviceGetPcieReplayCounter(handle),
+            )  # fmt: skip
+        except nvml.NVMLError:
+            return None  # hidden in a virtual machine, or the GPU fell off the bus: the worker finds that out itself
+
+
+def monitor_for(modelled: bool) -> Monitor:
+    """NVML where this machine has it."""
+    if modelled:
+        return NoMonitor()
+    try:
+        return NvmlMonitor()
+    except Exception:  # any failure of an optional library is its absence; `doctor` says why
+        return NoMonitor()
+
+
+def _summary(seen: Sequence[State]) -> dict[str, Any]:
+    clocks = [state.sm_mhz for state in seen]
+    summary: dict[str, Any] = {
+        "sm_mhz": [min(clocks), max(clocks)],
+        "memory_mhz": seen[-1].memory_mhz,
+        "temperature": max(state.temperature for state in seen),
+        "pcie": "gen{} x{}".format(*min(state.pcie for state in seen)),
+        "pcie_replays": seen[-1].replays - seen[0].replays,
+    }
+    reasons = 0
+    for state in seen:
+        reasons |= state.reasons
+    bad = [name for bit, name in BAD_REASONS.items() if reasons & bit]
+    if bad:
+        summary["throttled"] = bad
+    return summary

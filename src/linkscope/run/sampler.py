@@ -1,0 +1,235 @@
+"""One point in one round: calibrate the batch, sample until the median is steady, verify.
+
+design.md, "How a number is made": the cost of one operation in a batch is the slope (T(2L) - T(L)) / L; one operation
+alone is T(1) - T(0).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from linkscope.plan import Plan, case_of, precision_target
+from linkscope.plan.facts import MachineFacts
+from linkscope.run.answers import FlowFacts, Trace
+from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
+from linkscope.runfile import PointId, Round, RoundFlow
+from linkscope.runfile.schema import Timing
+from linkscope.stats import mad, median, slope, steady
+
+EVENT_TICK_S = 32e-9  # steps of GPU event stamps (anchors.md)
+HOST_TICK_S = 100e-9
+LEAST_BATCH_S = 50e-6
+LEAST_TICKS = 200
+MOST_COUNT = 256
+MOST_SAMPLES = 15
+LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
+_SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
+_EVEN = 0.02  # flows whose ends differ by less than this ended together
+
+
+class Unsupported(Exception):
+    """The platform says that it cannot run this, and why."""
+
+
+class WrongData(Exception):
+    """The destination does not hold what the source held."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to measure: a point, the number of its round, and its first round, whose batch is used again."""
+
+    point: PointId
+    round: int
+    first: Round | None = None
+
+
+class Sampler:
+    """Measures points on one worker. `plan` gives the precision, `machine` the caches."""
+
+    def __init__(self, worker: Worker, plan: Plan, machine: MachineFacts) -> None:
+        self._worker = worker
+        self._plan = plan
+        self._machine = machine
+
+    def measure(self, task: Task) -> Round:
+        """Raises Unsupported, WrongData, RequestFailed, or what the worker raises."""
+        case = case_of(task.point, self._machine)
+        limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / _SLOWEST_RATE
+        prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit)
+        if not prepared.supported:
+            raise Unsupported(prepared.reason)
+        return _Round(self._worker, self._plan, task, prepared.flows, prepared.actors).measure()
+
+
+class _Round:
+    """The state of one point-round while it is measured."""
+
+    def __init__(self, worker: Worker, plan: Plan, task: Task, flows: list[FlowFacts], actors: int) -> None:
+        self._worker = worker
+        self._plan = plan
+        self._task = task
+        self._flows = flows
+        self._actors = actors
+        self._single = task.point.param("mode") == "single"
+        self._each = [_first_guess(task)] * actors  # seconds an operation
+        self._busy_s = 0.0
+        self._tick = EVENT_TICK_S
+        self._last: Trace | None = None
+
+    def measure(self) -> Round:
+        batch = self._batch()
+        shorter = [0] * self._actors if self._single else batch
+        longer = batch if self._single else [2 * count for count in batch]
+        counts = [longer[actor] - shorter[actor] for actor in range(self._actors)]
+        samples: list[list[float]] = [[] for _ in range(self._actors)]
+        once: list[float] = []
+        overlap = 1.0
+        while True:
+            more = self._samples_wanted(samples, counts)
+            trace = self._run(more or 1, [shorter, longer], verify=more == 0)
+            for sample in range(trace.samples):
+                ends = [trace.seconds(sample, 1, actor) for actor in range(self._actors)]
+                overlap = min(overlap, min(ends) / max(ends)) if max(ends) > 0 else overlap
+                for actor in range(self._actors):
+                    line = slope(trace.seconds(sample, 0, actor), ends[actor], shorter[actor], longer[actor])
+                    samples[actor].append(_rounded(line.each_s))
+                    if actor == 0:
+                        once.append(line.once_s)
+            self._each = [max(median(of), 0.0) for of in samples]
+            if more == 0:
+                return self._record(batch, samples, once, overlap)
+
+    def _batch(self) -> list[int]:
+        if self._single:
+            return [1] * self._actors
+        return self._task.first.batch if self._task.first else self._calibrate()
+
+    def _record(self, batch: list[int], samples: list[list[float]], once: list[float], overlap: float) -> Round:
+        trace = self._last
+        assert trace is not None
+        if trace.verdict is not None and not trace.verdict.ok:
+            raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
+        guards: dict[str, Any] = dict(trace.notes)
+        if self._actors > 1:
+            guards["joint_overlap"] = round(overlap, 4)
+        once_s = _rounded(median(once))
+        if not self._single and self._bent(once_s, mad(once), batch[0]):
+            guards["nonlinear"] = f"a batch of no operation would take {once_s:.3g} s"
+        return Round(
+            id=str(self._task.point),
+            round=self._task.round,
+            flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
+            batch=batch,
+            overhead_s=once_s,
+            timing=_timing(trace.timing),
+            verified=None if trace.verdict is None else True,
+            guards=guards,
+            device_s=_rounded(self._busy_s),
+        )
+
+    def _bent(self, once_s: float, spread_s: float, count: int) -> bool:
+        """Whether time does not grow in a straight line with the batch: the line misses the origin by too much."""
+        batch_s = self._each[0] * count
+        below = 2 * self._tick + 0.02 * batch_s + 3 * spread_s
+        return once_s < -below or once_s > max(100e-6, 0.2 * batch_s) + 3 * spread_s
+
+    def _samples_wanted(self, samples: list[list[float]], counts: list[int]) -> int:
+        """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
+        taken, longest = len(samples[0]), max(self._each)
+        if taken == 0:
+            if self._single or longest * max(counts) * 3 < LONG_S:
+                return 6 if self._single else 4
+            return 1 if longest >= VERY_LONG_S else 2
+        if longest >= VERY_LONG_S or taken + 1 >= MOST_SAMPLES:
+            return 0
+        resolution = self._tick / min(counts)
+        steady_all = all(steady(of, precision_target(self._plan, self._task.point.bytes), resolution) for of in samples)
+        return 0 if steady_all else min(4, MOST_SAMPLES - 1 - taken)
+
+    def _calibrate(self) -> list[int]:
+        """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
+        one = [1] * self._actors
+        self._each = self._seconds(self._run(1, [one], verify=False), 0)
+        if max(self._each) < LONG_S:
+            few = 4 if max(self._each) < LONG_S / 10 else 1
+            self._each = self._slopes([few] * self._actors)
+        batch = balanced(self._each, max(LEAST_BATCH_S, LEAST_TICKS * self._tick))
+        for _ in range(3 if self._actors > 1 else 0):
+            self._each = self._slopes(batch)
+            before, batch = batch, balanced(self._each, max(LEAST_BATCH_S, LEAST_TICKS * self._tick))
+            if batch == before:
+                break
+        return batch
+
+    def _slopes(self, batch: list[int]) -> list[float]:
+        """Seconds an operation of every actor, from one sample of a batch and its double."""
+        trace = self._run(1, [batch, [2 * count for count in batch]], verify=False)
+        short, long = self._seconds(trace, 0), self._seconds(trace, 1)
+        return [max((long[a] - short[a]) / batch[a], self._tick / 8) for a in range(self._actors)]
+
+    def _seconds(self, trace: Trace, batch: int) -> list[float]:
+        return [trace.seconds(0, batch, actor) for actor in range(self._actors)]
+
+    def _run(self, samples: int, batches: list[list[int]], *, verify: bool) -> Trace:
+        longest = max(sum(batch[actor] for batch in batches) * self._each[actor] for actor in range(self._actors))
+        checking = 4 * self._task.point.bytes * 512 / _SLOWEST_RATE if verify else 0.0
+        limit = REQUEST_LIMIT_S + 20 * (samples * longest + min(checking, 2.0))
+        trace = self._worker.run(samples, batches, verify=verify, limit_s=limit)
+        if (trace.actors, trace.samples, trace.batches) != (self._actors, samples, len(batches)):
+            raise RequestFailed("failed", "the worker answered for other samples than it was asked for")
+        self._tick = HOST_TICK_S if trace.timing == "host" else EVENT_TICK_S
+        self._busy_s += trace.span()
+        self._last = trace
+        return trace
+
+
+def balanced(each_s: list[float], least_s: float) -> list[int]:
+    """Counts an actor, from the seconds that one operation of each takes, so that all end together.
+
+    Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
+    batches are tried as long as they stay short.
+    """
+    best, smallest = [1] * len(each_s), math.inf
+    for stretch in range(1, 9):
+        span = max(least_s, max(each_s)) * stretch
+        if stretch > 1 and span > 2 * VERY_LONG_S:
+            break
+        rounded = math.ceil if len(each_s) == 1 else round
+        counts = [min(max(rounded(span / each), 1), MOST_COUNT) for each in each_s]
+        ends = [count * each for count, each in zip(counts, each_s, strict=True)]
+        uneven = max(ends) / min(ends) - 1
+        if uneven < smallest:
+            best, smallest = counts, uneven
+        if uneven <= _EVEN:
+            break
+    return best
+
+
+def _first_guess(task: Task) -> float:
+    """Seconds an operation before this round measured any: as in the first round, else slower than any memory."""
+    if task.first is None:
+        return task.point.bytes / _SLOWEST_RATE
+    return max(median(flow.samples_s) for flow in task.first.flows)
+
+
+def _flow(facts: FlowFacts, samples: list[float]) -> RoundFlow:
+    return RoundFlow(
+        src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory,
+        bytes=facts.bytes, role=facts.role, samples_s=samples,
+    )  # fmt: skip
+
+
+def _timing(name: str) -> Timing:
+    """The file's word for how the worker timed: behind the gate everything is a difference of two batches."""
+    names: dict[str, Timing] = {
+        "gate": "gate+slope", "events": "events", "host": "host", "kernel_clock": "kernel_clock", "virtual": "virtual",
+    }  # fmt: skip
+    if name not in names:
+        raise RequestFailed("failed", f"the worker timed by '{name}', which this version does not know")
+    return names[name]
+
+
+def _rounded(seconds: float) -> float:
+    """Nine digits: far below any clock's tick, and half the length in a file."""
+    return float(f"{seconds:.9g}")

@@ -1,0 +1,106 @@
+"""One session of a run: a new run file, or an earlier one that goes on."""
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import linkscope
+from linkscope.errors import UserError
+from linkscope.plan import Benchmark, Plan
+from linkscope.run.interrupt import StopFlag
+from linkscope.run.monitor import monitor_for
+from linkscope.run.progress import Progress, Silent
+from linkscope.run.supervisor import Outcome, Supervisor
+from linkscope.run.target import Target
+from linkscope.run.worker import Worker, worker_command
+from linkscope.runfile import Header, Resume, Run, RunWriter
+
+
+def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
+    """The rows that the worker knows."""
+    worker = Worker(command or worker_command())
+    try:
+        return worker.benchmarks()
+    finally:
+        worker.kill()
+
+
+def measure(
+    target: Target,
+    plan: Plan,
+    path: Path,
+    *,
+    force: bool = False,
+    command: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Carries out a plan into a new run file."""
+    header = Header(
+        modelled=target.modelled,
+        machine=target.machine,
+        environment=target.environment,
+        plan=msgspec.to_builtins(plan),
+        tool=_tool(target, command),
+        started=_now(),
+    )
+    with RunWriter.create(path, header, force=force) as writer:
+        return _supervised(target, plan, writer, command, progress, None)
+
+
+def go_on(
+    target: Target,
+    run: Run,
+    *,
+    budget_s: float | None = None,
+    command: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's."""
+    plan = plan_of(run)
+    if budget_s is not None:
+        plan = msgspec.structs.replace(plan, budget_s=budget_s)
+    resume = Resume(started=_now(), tool=_tool(target, command), points_done=len(run.points))
+    with RunWriter.go_on(run, resume) as writer:
+        return _supervised(target, plan, writer, command, progress, run)
+
+
+def plan_of(run: Run) -> Plan:
+    """The plan in a run file."""
+    try:
+        return msgspec.convert(run.header.plan, Plan)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{run.path}: the plan in its first line is damaged ({error}): start a new run") from None
+
+
+def _supervised(
+    target: Target,
+    plan: Plan,
+    writer: RunWriter,
+    command: Sequence[str] | None,
+    progress: Progress | None,
+    earlier: Run | None,
+) -> Outcome:
+    with StopFlag() as stop_asked:
+        return Supervisor(
+            target, plan, writer, command=command or worker_command(), progress=progress or Silent(),
+            monitor=monitor_for(target.modelled), stop_asked=stop_asked, earlier=earlier,
+        ).carry_out()  # fmt: skip
+
+
+def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
+    """Version and, on hardware, what the worker was built with (a model's results do not depend on that)."""
+    tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__}
+    if not target.modelled:
+        worker = Worker(command or worker_command())
+        try:
+            tool["worker"] = worker.hello()
+        finally:
+            worker.kill()
+    return tool
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,232 @@
+"""Carries out a plan: rounds outermost, every record written as soon as it is known, whatever the workers do.
+
+Each round is a fresh worker (on a model a fresh session) and a new random order of the points.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
+from linkscope.plan import Plan, Work, in_order, next_work, rounds_wanted
+from linkscope.run.assemble import Assembler
+from linkscope.run.budget import Budget
+from linkscope.run.monitor import Monitor
+from linkscope.run.progress import Progress, WorkLeft
+from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
+from linkscope.run.states import INTERRUPTED, State, finished, states_of
+from linkscope.run.target import Target
+from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
+from linkscope.run.workers import CannotStart, Workers
+from linkscope.runfile import End, Point, Round, Run, RunWriter
+
+_CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    points: dict[str, Point]
+    complete: bool
+    wall_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """As the contract says."""
+        if not self.complete:
+            return STOPPED_EARLY
+        return SOMETHING_FAILED if any(point.status == "failed" for point in self.points.values()) else FINE
+
+
+class Supervisor:
+    """One run, from its plan to its end record."""
+
+    def __init__(
+        self,
+        target: Target,
+        plan: Plan,
+        writer: RunWriter,
+        *,
+        command: Sequence[str],
+        progress: Progress,
+        monitor: Monitor,
+        stop_asked: Callable[[], bool],
+        earlier: Run | None = None,
+    ) -> None:
+        self._target = target
+        self._plan = plan
+        self._writer = writer
+        self._progress = progress
+        self._monitor = monitor
+        self._stop_asked = stop_asked
+        self._workers = Workers(command, target.open_request, stop_asked)
+        self._assembler = Assembler(plan, target.facts, target.limit)
+        self._points = finished(earlier.points) if earlier else {}
+        self._states = states_of(plan, target.facts, earlier)
+        spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
+        self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
+        self._lost: set[str] = set()
+
+    def carry_out(self) -> Outcome:
+        """Measures until nothing is left to measure, the budget is spent, or somebody asks to stop."""
+        started = time.monotonic()
+        complete = True
+        try:
+            while work := next_work(self._plan, self._points):
+                self._take_up(work)
+        except Interrupted:
+            complete = False
+            self._save_unfinished()
+        except CannotStart as problem:
+            self._give_up(str(problem))
+        finally:
+            self._workers.drop()
+            self._progress.stop()
+            self._monitor.stop()
+        wall_s = round(time.monotonic() - started, 3)
+        counts: dict[str, int] = dict(sorted(Counter(point.status for point in self._points.values()).items()))
+        self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts))
+        return Outcome(self._points, complete, wall_s)
+
+    def _take_up(self, work: list[Work]) -> None:
+        """Takes every point of the list to its number of rounds, all points of one round before any of the next."""
+        wanted = {item.id: item.rounds for item in work}
+        for id in wanted:
+            self._points.pop(id, None)
+        for number in range(max(wanted.values())):
+            due = [id for id, rounds in wanted.items() if number < rounds and not self._states[id].has(number)]
+            if due:
+                self._one_round(number, due, wanted)
+        for id in wanted:
+            self._conclude(id)
+
+    def _one_round(self, number: int, due: list[str], wanted: dict[str, int]) -> None:
+        if not self._target.modelled:
+            self._workers.drop()
+        cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
+        again = []
+        for id in due if cheap_first else in_order(self._plan, due, number):
+            record = self._take(id, number)
+            if record is not None and "throttled" in record.guards:
+                again.append(id)
+            elif record is not None and number + 1 == wanted[id]:
+                self._conclude(id)
+            self._progress.tick(lambda: self._work_left(wanted))
+        for id in again:  # the GPU may have recovered by now; both records are kept
+            self._take(id, number)
+
+    def _take(self, id: str, number: int) -> Round | None:
+        """One point in one round, if it may still be measured."""
+        state = self._states[id]
+        if id in self._points or state.stopped:
+            return None
+        if self._stop_asked():
+            raise Interrupted
+        if lost := self._lost & state.places:
+            state.stopped = f"{', '.join(sorted(lost))} was lost: a worker that used it could not be killed"
+        elif not self._budget.allows(state.expected_s, share=1.0 if state.rounds else 1 / self._plan.rounds):
+            # First rounds get their share of the budget: few points with an interval are worth more than many without.
+            state.stopped = self._budget.reason()
+        if state.stopped:
+            return None
+        return self._attempt(state, id, number)
+
+    def _work_left(self, wanted: dict[str, int]) -> WorkLeft:
+        done_s = left_s = 0.0
+        points = 0
+        for id, rounds in wanted.items():
+            state = self._states[id]
+            done_s += state.expected_s * len(state.rounds)
+            if id not in self._points and not state.stopped and len(state.rounds) < rounds:
+                left_s += state.expected_s * (rounds - len(state.rounds))
+                points += 1
+        return WorkLeft(done_s, left_s, points)
+
+    def _attempt(self, state: State, id: str, number: int) -> Round | None:
+        """Measures, and writes the round, or the point where it can have no value."""
+        try:
+            record = self._measured(state, number)
+        except Unsupported as reason:
+            self._settle(self._assembler.without_value(id, "unsupported", str(reason)))
+        except WrongData as wrong:
+            self._settle(self._assembler.failed(id, state.rounds, f"wrong data: {wrong}", verified=False))
+        except (RequestFailed, WorkerGone) as failure:
+            self._settle(self._assembler.failed(id, state.rounds, str(failure)))
+        else:
+            state.rounds.append(record)
+            state.cost_s = record.device_s
+            self._budget.add(record.device_s)
+            self._writer.write(record)
+            return record
+        return None
+
+    def _measured(self, state: State, number: int) -> Round:
+        """A worker that dies early in a point may have died of something else: the point is tried once more."""
+        started = time.monotonic()
+        try:
+            return self._measured_once(state, number)
+        except WorkerGone as gone:
+            if gone.hung or time.monotonic() - started > _CHEAP_S:
+                raise
+        except RequestFailed as failure:
+            if failure.kind != "lost":
+                raise
+        return self._measured_once(state, number)
+
+    def _measured_once(self, state: State, number: int) -> Round:
+        sampler = Sampler(self._workers.get(), self._plan, self._target.facts)
+        since = time.monotonic()
+        try:
+            record = sampler.measure(Task(state.what, number, state.rounds[0] if state.rounds else None))
+        except WorkerGone as gone:
+            self._workers.forget()
+            if gone.abandoned:
+                self._lost |= {place for place in state.places if "gpu:" in place}
+            raise
+        except RequestFailed as failure:
+            if failure.kind == "lost":
+                self._workers.drop()
+            raise
+        if not self._target.modelled:
+            record.device_s = round(time.monotonic() - since, 6)
+            record.guards.update(self._monitor.guards(sorted(state.places), since))
+        return record
+
+    def _conclude(self, id: str) -> None:
+        """The point's record, unless it already has one or more rounds of it are wanted."""
+        state = self._states[id]
+        if id in self._points:
+            return
+        if not state.rounds:
+            self._settle(self._assembler.without_value(id, "skipped", state.stopped or "it was not measured"))
+            return
+        point = self._assembler.point(id, state.rounds, state.stopped)
+        wanted = rounds_wanted(self._plan, point)
+        if wanted <= len(point.flows[0].round_medians_s):
+            self._settle(point)
+        elif all(state.has(number) for number in range(wanted)):
+            self._settle(self._assembler.point(id, state.rounds, "its GPU was throttled in the other rounds"))
+        else:
+            self._points[id] = point
+
+    def _settle(self, point: Point) -> None:
+        self._points[point.id] = point
+        self._writer.write(point)
+
+    def _save_unfinished(self) -> None:
+        """After Ctrl-C: a record for every point that has a round, so that the file can be read as it is."""
+        for id, state in self._states.items():
+            if id not in self._points and state.rounds:
+                self._settle(self._assembler.point(id, state.rounds, INTERRUPTED))
+
+    def _give_up(self, problem: str) -> None:
+        """No worker starts any more: what has its base rounds keeps its value, the rest fails."""
+        for id, state in self._states.items():
+            if id in self._points:
+                continue
+            if len(state.rounds) >= self._plan.rounds:
+                self._settle(self._assembler.point(id, state.rounds, problem))
+            else:
+                self._settle(self._assembler.failed(id, state.rounds, problem))

@@ -1,0 +1,122 @@
+"""What is measured: this machine, or a model of one. All that differs between the two stands here."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import UserError
+from linkscope.plan import MachineFacts
+from linkscope.run.assemble import Limit
+from linkscope.runfile import PointId, Run
+
+if TYPE_CHECKING:
+    from linkscope.machine.model import Model
+    from linkscope.machine.model_paths import PathLimit
+
+
+@dataclass(frozen=True)
+class Target:
+    """`machine` and `environment` go into the run file; `open_request` opens a worker (docs/worker.md)."""
+
+    facts: MachineFacts
+    open_request: dict[str, Any]
+    limit: Limit
+    machine: dict[str, Any]
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether there is no hardware behind it."""
+        return self.facts.modelled
+
+
+def choose(name: str, seed: int) -> Target:
+    """`auto`, the name of a bundled model, or a machine file. Raises UserError where there is none of that name."""
+    if name == "auto":
+        return this_machine()
+    if name.endswith(".json"):
+        raise UserError(f"--machine {name}: a saved probe can be shown but not measured: measure on the machine itself")
+    from linkscope.machine.model import load
+
+    return modelled(load(name), seed)
+
+
+def machine_of(name: str) -> Any:
+    """What `linkscope machine` shows: this machine, a model, or a saved probe. All have to_json()."""
+    if name == "auto":
+        from linkscope.machine.probe import probe
+
+        return probe()
+    if name.endswith(".json"):
+        from linkscope.machine.probe import load_probe
+
+        return load_probe(name)
+    from linkscope.machine.model import load
+
+    return load(name)
+
+
+def target_of(run: Run) -> Target:
+    """The target for going on with a run: the model that is in the file, or this machine if it is the same one."""
+    if not run.modelled:
+        return same_machine(this_machine(), run)
+    import msgspec
+
+    from linkscope.machine.model import Model
+
+    try:
+        model = msgspec.convert(run.header.machine.get("model"), Model)
+        return modelled(model, int(run.header.plan["seed"]))
+    except (msgspec.ValidationError, KeyError, ValueError) as error:
+        raise UserError(f"{run.path}: the model in its first line is damaged ({error}): start a new run") from None
+
+
+def modelled(model: "Model", seed: int) -> Target:
+    """A model as a target; its noise depends on the seed."""
+    from linkscope.machine.model import places
+    from linkscope.machine.model_paths import limits
+
+    known = places(model)
+    everywhere = limits(model)
+    content = model.to_json()
+
+    def limit(point: PointId) -> tuple[float, str] | None:
+        found: PathLimit | None = everywhere.get((point.src, point.dst))
+        if point.param("peer") == "off" and point.src != point.dst:
+            from linkscope.machine.model_paths import limit_through_host
+
+            found = limit_through_host(model, point.src, point.dst)
+        return (found.gbps, found.derivation) if found else None
+
+    facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
+    machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
+    return Target(facts, {"platform": "sim", "machine": content, "seed": seed}, limit, machine)
+
+
+def this_machine() -> Target:
+    """The machine at hand."""
+    from linkscope.machine.environment import environment
+    from linkscope.machine.limits import limit as limit_of
+    from linkscope.machine.probe import probe
+
+    machine = probe()
+
+    def limit(point: PointId) -> tuple[float, str] | None:
+        found: tuple[float, str] | None = limit_of(machine, point)
+        return found
+
+    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes))
+    return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
+
+
+def same_machine(target: Target, run: Run) -> Target:
+    """The target for going on with `run`; refuses another machine than the one that it began on."""
+    theirs, ours = _identity(run.header.machine), _identity(target.machine)
+    if theirs != ours:
+        raise UserError(f"{run.path} was measured on another machine ({theirs}; here: {ours}): resume it there")
+    return target
+
+
+def _identity(machine: dict[str, Any]) -> str:
+    """What tells machines apart: the UUIDs of the GPUs, or the name where there are none."""
+    gpus = [str(gpu.get("uuid")) for gpu in machine.get("gpus", []) if isinstance(gpu, dict)]
+    return ", ".join(gpus) or str(machine.get("name", "a machine without a name"))

@@ -1,0 +1,234 @@
+"""The parent's end of the worker's pipe (docs/worker.md): one request, one answer, each within a deadline.
+
+A worker that misses its deadline is killed; one that cannot be killed (a hung driver holds it) is abandoned.
+"""
+
+import array
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.plan import Benchmark
+from linkscope.run.answers import Prepared, Trace
+
+KILL_WAIT_S = 5.0
+OPEN_LIMIT_S = 60.0
+REQUEST_LIMIT_S = 10.0
+_LOOK_EVERY_S = 0.2  # how long Ctrl-C may go unnoticed while a request is under way
+_LONGEST_LINE = 64 << 20
+
+
+class Interrupted(Exception):
+    """Somebody asked to stop (Ctrl-C, SIGTERM) while a request was under way."""
+
+
+class WorkerGone(Exception):
+    """The worker died or was killed; the message says how. `abandoned`: it could not even be killed."""
+
+    def __init__(self, message: str, *, hung: bool = False, abandoned: bool = False) -> None:
+        super().__init__(message)
+        self.hung = hung
+        self.abandoned = abandoned
+
+
+class RequestFailed(Exception):
+    """The worker answered that it could not do it. After `lost` it is of no more use."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Error(msgspec.Struct):
+    kind: str
+    message: str
+
+
+class _Head(msgspec.Struct):
+    ok: bool
+    doubles: int = 0
+    error: _Error | None = None
+
+
+class _Table(msgspec.Struct):
+    benchmarks: list[Benchmark]
+
+
+def worker_command() -> list[str]:
+    """The worker that was built with this package; LINKSCOPE_WORKER (a command line) goes before it, for tests."""
+    chosen = os.environ.get("LINKSCOPE_WORKER")
+    if chosen:
+        return shlex.split(chosen)
+    path = Path(__file__).parent.parent / "_native" / "linkscope-worker"
+    if not path.exists():
+        raise UserError(f"the worker is not built: {path} is missing; run `make build` or `pip install .`", NOT_HERE)
+    return [str(path)]
+
+
+class Worker:
+    """A running worker. Started by the main thread only: it dies with the thread that started it."""
+
+    def __init__(self, command: Sequence[str], stop_asked: Callable[[], bool] = lambda: False) -> None:
+        self._stop_asked = stop_asked
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, process_group=0
+            )
+        except OSError as error:
+            raise UserError(f"the worker {command[0]} cannot be started: {error.strerror}; build it again") from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input = self._process.stdin.fileno()
+        self._output = self._process.stdout.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+        self._buffer = bytearray()
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+        return self._process.pid
+
+    def hello(self) -> dict[str, Any]:
+        """Version, compiler and device code of the worker."""
+        answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "hello"}, REQUEST_LIMIT_S)[0])
+        return {key: value for key, value in answer.items() if key != "ok"}
+
+    def benchmarks(self) -> list[Benchmark]:
+        """The table of all benchmarks."""
+        line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)
+        return msgspec.json.decode(line, type=_Table).benchmarks
+
+    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Opens a platform; `request` is what docs/worker.md says, without `op`. Returns the answer."""
+        answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "open", **request}, OPEN_LIMIT_S)[0])
+        return answer
+
+    def prepare(self, case: dict[str, Any], key: str, limit_s: float = REQUEST_LIMIT_S) -> Prepared:
+        """Makes the program of a case ready to run."""
+        line, _ = self._ask({"op": "prepare", "case": case, "key": key}, limit_s)
+        return msgspec.json.decode(line, type=Prepared)
+
+    def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
+        """Times what was prepared: `batches` in turn, `samples` times."""
+        line, stamps = self._ask({"op": "run", "samples": samples, "batches": batches, "verify": verify}, limit_s)
+        trace = msgspec.json.decode(line, type=Trace)
+        trace.stamps = array.array("d", stamps)
+        if sys.byteorder == "big":
+            trace.stamps.byteswap()
+        if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
+            raise self._garbage(line)
+        return trace
+
+    def kill(self) -> bool:
+        """Ends the worker at once. False where it is still there five seconds later."""
+        self._process.kill()
+        try:
+            self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            return False
+        self._close_pipes()
+        return True
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            if pipe is not None:
+                pipe.close()
+
+    def _ask(self, request: dict[str, Any], limit_s: float) -> tuple[bytes, bytes]:
+        """Sends one request; returns the answer's line and the bytes of its doubles."""
+        deadline = time.monotonic() + limit_s
+        self._send(msgspec.json.encode(request) + b"\n")
+        line = self._take_line(deadline, limit_s)
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self._garbage(line) from None
+        if head.error is not None or not head.ok:
+            error = head.error or _Error("failed", "no reason given")
+            raise RequestFailed(error.kind, error.message)
+        return line, self._take(8 * head.doubles, deadline, limit_s)
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._input, view) :]
+        except (BrokenPipeError, OSError):
+            raise self._died() from None
+
+    def _take_line(self, deadline: float, limit_s: float) -> bytes:
+        start = 0
+        while (stop := self._buffer.find(b"\n", start)) < 0:
+            start = len(self._buffer)
+            if start > _LONGEST_LINE:
+                raise self._garbage(bytes(self._buffer[:200]))
+            self._fill(deadline, limit_s)
+        line = bytes(self._buffer[:stop])
+        del self._buffer[: stop + 1]
+        return line
+
+    def _take(self, count: int, deadline: float, limit_s: float) -> bytes:
+        while len(self._buffer) < count:
+            self._fill(deadline, limit_s)
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    def _fill(self, deadline: float, limit_s: float) -> None:
+        """Waits for more of the answer, looking up now and then whether somebody wants to stop."""
+        while not self._poll.poll(1000 * min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic()))):
+            if self._stop_asked():
+                raise Interrupted
+            if time.monotonic() >= deadline:
+                raise self._hung(limit_s)
+        data = os.read(self._output, 1 << 20)
+        if not data:
+            raise self._died()
+        self._buffer += data
+
+    def _hung(self, limit_s: float) -> WorkerGone:
+        if self.kill():
+            return WorkerGone(f"no answer within {limit_s:.3g} s; the worker was killed", hung=True)
+        text = f"no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
+        return WorkerGone(text, hung=True, abandoned=True)
+
+    def _garbage(self, line: bytes) -> WorkerGone:
+        self.kill()
+        shown = line[:80].decode(errors="replace")
+        return WorkerGone(f"the worker's answer makes no sense ({shown!r}); it was killed")
+
+    def _died(self) -> WorkerGone:
+        try:
+            status = self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return WorkerGone("the worker closed its pipe; it was killed")
+        how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
+        last = self._last_error()
+        self._close_pipes()
+        return WorkerGone(f"the worker {how}" + (f": {last}" if last else ""))
+
+    def _last_error(self) -> str:
+        """The last line that the worker wrote to standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

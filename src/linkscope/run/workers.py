@@ -1,0 +1,60 @@
+"""The one worker that is running: started when needed, opened, replaced."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+
+
+class CannotStart(Exception):
+    """No worker opens the machine any more."""
+
+
+class Workers:
+    """Hands out an opened worker. `open_request` is what it is opened with (docs/worker.md)."""
+
+    _TRIES = 3
+
+    def __init__(self, command: Sequence[str], open_request: dict[str, Any], stop_asked: Callable[[], bool]) -> None:
+        self._command = command
+        self._open_request = open_request
+        self._stop_asked = stop_asked
+        self._worker: Worker | None = None
+        self.start_s = 0.0  # what the last start took
+
+    def get(self) -> Worker:
+        """The worker at hand, or a new one. Raises CannotStart after three that did not open."""
+        if self._worker is None:
+            self._worker = self._start()
+        return self._worker
+
+    def drop(self) -> None:
+        """Ends the worker at hand, if there is one; the next is fresh."""
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            worker.kill()
+
+    def forget(self) -> None:
+        """The worker at hand is gone already, or cannot be killed."""
+        self._worker = None
+
+    def _start(self) -> Worker:
+        problem = ""
+        for _ in range(self._TRIES):
+            started = time.monotonic()
+            worker = Worker(self._command, self._stop_asked)
+            try:
+                worker.open(self._open_request)
+            except WorkerGone as gone:
+                problem = str(gone)
+            except RequestFailed as failure:
+                worker.kill()
+                problem = str(failure)
+            except BaseException:
+                worker.kill()
+                raise
+            else:
+                self.start_s = time.monotonic() - started
+                return worker
+        raise CannotStart(f"no worker can open the machine: {problem}")

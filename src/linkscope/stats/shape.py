@@ -1,0 +1,52 @@
+"""What a set of samples looks like: its width, whether its median is steady, whether it has two modes."""
+
+import math
+from collections.abc import Sequence
+
+from linkscope.stats.intervals import median
+
+_NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_MEDIAN_COST = 1.2533  # standard error of its median over that of its mean, sqrt(pi / 2)
+
+
+def mad(samples: Sequence[float], centre: float | None = None) -> float:
+    """Median absolute deviation from the median (or from `centre`), in the unit of the samples."""
+    middle = median(samples) if centre is None else centre
+    return median([abs(sample - middle) for sample in samples])
+
+
+def median_error(samples: Sequence[float]) -> float:
+    """Standard error of the median by the normal approximation: for planning only (methods.md 3.4)."""
+    return _MEDIAN_COST * _NORMAL * mad(samples) / math.sqrt(len(samples))
+
+
+def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> bool:
+    """Whether the median of one round is known well enough for the differences between rounds to decide.
+
+    True when its standard error is at most a quarter of what is asked of the whole interval, `relative` to the median
+    or `absolute` in the unit of the samples, whichever is larger. Half the distance of two samples stands for it; one
+    sample is never steady.
+    """
+    if len(samples) < 2:
+        return False
+    error = median_error(samples) if len(samples) > 2 else abs(samples[0] - samples[1]) / 2
+    return error <= max(relative * abs(median(samples)), absolute) / 4
+
+
+def bimodal(samples: Sequence[float], width: float = 5.0) -> tuple[float, float] | None:
+    """Both modes (medians of the two sides) where the largest gap in the middle 80 % is over `width` MADs; else None.
+
+    The deviation is that within the two sides, since two far modes would hide in a deviation taken over both. Fewer
+    than 20 samples show gaps by chance (one normal sample of 12 in 20), so nothing is claimed of them.
+    """
+    if len(samples) < 20:
+        return None
+    ordered = sorted(samples)
+    first, last = len(ordered) // 10, len(ordered) - 1 - len(ordered) // 10
+    gap, at = max((ordered[i + 1] - ordered[i], i + 1) for i in range(first, last))
+    low, high = ordered[:at], ordered[at:]
+    if min(len(low), len(high)) < 3:
+        return None
+    modes = median(low), median(high)
+    deviation = median([abs(x - modes[0]) for x in low] + [abs(x - modes[1]) for x in high])
+    return modes if gap > width * deviation and gap > 0 else None

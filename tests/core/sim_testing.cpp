@@ -1,0 +1,73 @@
+#include "sim_testing.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+
+namespace linkscope::testing {
+
+nlohmann::json bundled(const std::string& name) {
+  const auto file = std::filesystem::path{__FILE__}.parent_path() / "../../machines" / (name + ".toml");
+  const std::string script = "import json, sys, tomllib; json.dump(tomllib.load(sys.stdin.buffer), sys.stdout)";
+  const auto command = "python3 -c '" + script + "' < '" + file.string() + "'";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe{popen(command.c_str(), "r"), pclose};
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (const auto got = fread(buffer.data(), 1, buffer.size(), pipe.get())) text.append(buffer.data(), got);
+  if (text.empty()) throw std::runtime_error{"cannot read " + file.string()};
+  return nlohmann::json::parse(text);
+}
+
+nlohmann::json exact(nlohmann::json machine) {
+  machine.erase("noise");
+  machine["costs"]["event_tick_ns"] = 0;
+  return machine;
+}
+
+nlohmann::json toy() {
+  return nlohmann::json::parse(R"({
+    "machine": {"name": "toy"},
+    "numa": [{"places": ["numa:0", "numa:1"], "memory_gib": 64, "dram_gbps": 100, "memcpy_gbps": 5, "memcpy_remote_gbps": 4}],
+    "gpu": [{"at": {"numa:0": ["gpu:0"], "numa:1": ["gpu:1"]}, "memory_gib": 16, "copy_engines": 3,
+             "memory_gbps": 1000, "local_copy_gbps": 400}],
+    "link": [
+      {"name": "bus", "between": [["numa:0", "gpu:0"], ["numa:1", "gpu:1"]], "gbps": 12.5, "efficiency": 0.8, "latency_us": 0.5},
+      {"name": "smp", "between": [["numa:0", "numa:1"]], "gbps": 20, "efficiency": 1, "latency_us": 0.25},
+      {"name": "bridge", "between": [["gpu:0", "gpu:1"]], "gbps": 40, "efficiency": 1, "latency_us": 0.25}],
+    "peer": {"groups": [["gpu:0", "gpu:1"]]},
+    "costs": {"call_us": 2, "launch_us": 3, "sync_us": 4, "event_us": 1, "event_tick_ns": 0,
+              "host_stamp_us": 0, "cpu_copy_us": 0.1},
+    "copy": {"to_device_us": 2, "from_device_us": 3, "peer_us": 2.75, "local_us": 1,
+             "inline_kib": 1, "inline_us": 1, "inline_gbps": 1, "channel_us": 6},
+    "pageable": {"chunk_kib": 100, "slots": 3, "to_device_gbps": 4, "from_device_gbps": 5},
+    "staged_peer": {"chunk_kib": 100, "slots": 3, "chunk_us": 5}})");
+}
+
+Case copy_case(const std::string& benchmark, const std::string& src, const std::string& src_memory, const std::string& dst,
+               const std::string& dst_memory, u64 bytes, std::map<std::string, std::string> params) {
+  return {benchmark, parse_place(src), parse_place(dst), parse_mem_kind(src_memory), parse_mem_kind(dst_memory),
+          bytes,     4 * bytes,        std::move(params)};
+}
+
+double time_of(Platform& platform, const Program& program, u32 n, const std::string& key) {
+  const auto session = platform.prepare(program, key);
+  const auto trace = platform.run(*session, {1, {std::vector<u32>(program.actors.size(), n)}, false});
+  double first = trace.stamps[0].enter_s, last = trace.stamps[0].exit_s;
+  for (const auto& stamp : trace.stamps) {
+    first = std::min(first, stamp.enter_s);
+    last = std::max(last, stamp.exit_s);
+  }
+  return last - first;
+}
+
+double slope(Platform& platform, const Program& program, u32 n, const std::string& key) {
+  return (time_of(platform, program, 2 * n, key) - time_of(platform, program, n, key)) / n;
+}
+
+double single(Platform& platform, const Program& program, const std::string& key) {
+  return time_of(platform, program, 1, key) - time_of(platform, program, 0, key);
+}
+
+}  // namespace linkscope::testing

@@ -1,0 +1,211 @@
+// Copies on the small machine of sim_testing.hpp, against closed forms. All numbers are written here, in us and GB/s.
+#include "base/error.hpp"
+#include "doctest.h"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+
+constexpr u64 megabyte = 1'000'000;    // 100 us at 10 GB/s
+constexpr u64 ten_chunks = 10 * 102'400;  // of 100 KiB: 10.24 us each at 10 GB/s
+
+Program h2d(const std::string& memory, const std::string& gpu, u64 bytes, Params params = {}) {
+  return build_program(copy_case("h2d", "numa:0", memory, gpu, "device", bytes, std::move(params)));
+}
+Program d2h(const std::string& memory, u64 bytes, Params params = {}) {
+  return build_program(copy_case("d2h", "gpu:0", "device", "numa:0", memory, bytes, std::move(params)));
+}
+Program d2d(u64 bytes, Params params = {}) {
+  return build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", bytes, std::move(params)));
+}
+
+/// `count` programs' actors in one.
+Program together(const std::vector<Program>& programs) {
+  Program all = programs[0];
+  for (std::size_t i = 1; i < programs.size(); ++i) {
+    const auto shift = static_cast<u32>(all.regions.size());
+    all.regions.insert(all.regions.end(), programs[i].regions.begin(), programs[i].regions.end());
+    for (auto actor : programs[i].actors) {
+      for (auto& step : actor.loop) {
+        std::get<Move>(step).from.region += shift;
+        std::get<Move>(step).to.region += shift;
+      }
+      all.actors.push_back(actor);
+    }
+  }
+  return all;
+}
+
+void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
+void is_about(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(0.01)); }
+
+}  // namespace
+
+TEST_CASE("no copies: two events") {
+  const auto sim = make_sim(toy(), 1);
+  is(time_of(*sim, h2d("pinned", "gpu:0", 8), 0), 1);
+}
+
+TEST_CASE("a small copy to the GPU goes in the command itself: latency, setup, bytes at 1 GB/s, no change of channel") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, h2d("pinned", "gpu:0", 512)), 0.5 + 1 + 0.512);
+  is(single(*sim, h2d("pinned", "gpu:0", 512)), 0.5 + 1 + 0.512);
+}
+
+TEST_CASE("a larger copy: latency, setup, bytes; alone behind a kernel the change of channel too") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100);
+  is(single(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100 + 6);
+  is(single(*sim, h2d("pinned", "gpu:0", megabyte, {{"after", "wait"}})), 0.5 + 2 + 100);
+  is(slope(*sim, h2d("registered", "gpu:0", megabyte)), 0.5 + 2 + 100);
+  is(slope(*sim, h2d("pinned", "gpu:1", megabyte)), 0.75 + 2 + 100);  // one more link
+  is(slope(*sim, d2h("pinned", megabyte)), 0.5 + 3 + 100);
+  is(single(*sim, d2h("pinned", 8)), 0.5 + 3 + 0.0008 + 6);  // nothing goes inline from the GPU
+}
+
+TEST_CASE("copies within a GPU stay in the compute channel") {
+  const auto sim = make_sim(toy(), 1);
+  const auto program = build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", megabyte));
+  is(slope(*sim, program), 1 + 2.5);
+  is(single(*sim, program), 1 + 2.5);
+  auto machine = toy();
+  machine["gpu"][0]["memory_gbps"] = 500;  // read and written: 250
+  is(slope(*make_sim(machine, 1), program), 1 + 4);
+}
+
+TEST_CASE("both directions have engines of their own; what their links share, they share") {
+  const auto program = h2d("pinned", "gpu:0", 100 * megabyte, {{"bidirectional", "true"}});
+  is_about(slope(*make_sim(toy(), 1), program, 2), 10000);
+  auto machine = toy();
+  machine["link"][0]["both_ways_gbps"] = 15;
+  is_about(slope(*make_sim(machine, 1), program, 2), 200 * 1000 / 15.0);
+  machine = toy();
+  machine["gpu"][0]["copy_engines"] = 1;  // takes turns
+  is_about(slope(*make_sim(machine, 1), program, 2), 20000);
+}
+
+TEST_CASE("two streams into one GPU take turns at its one engine for that direction") {
+  const auto sim = make_sim(toy(), 1);
+  const auto program = together({h2d("pinned", "gpu:0", megabyte), h2d("pinned", "gpu:0", megabyte)});
+  is(slope(*sim, program), 2 * (0.5 + 2 + 100));
+}
+
+TEST_CASE("flows over one link share it; a shared uplink holds for all") {
+  auto machine = toy();
+  machine["link"][1]["gbps"] = 8;  // numa:0 -> numa:1
+  const auto remote = h2d("pinned", "gpu:1", 100 * megabyte), local = h2d("pinned", "gpu:0", 100 * megabyte);
+  is_about(slope(*make_sim(machine, 1), together({remote, local}), 2), 12500);  // 8 and 10 GB/s: the slower ends last
+
+  machine = toy();
+  machine["share"] = {{{"name", "root"}, {"links", {"bus numa:*->gpu:*"}}, {"gbps", 12}}};
+  is_about(slope(*make_sim(machine, 1), together({remote, local}), 2), 100000 / 6.0);
+}
+
+TEST_CASE("peers go directly; without peer access chunk by chunk through the host: fill + n * bottleneck") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, d2d(megabyte)), 0.25 + 2.75 + 25);
+  is(slope(*sim, d2d(megabyte, {{"initiator", "dst"}})), 0.25 + 2.75 + 25);
+  const double out = 0.5 + 5 + 10.24, in = 0.75 + 5 + 10.24;  // a chunk's stages; the second crosses one link more
+  is(single(*sim, d2d(ten_chunks, {{"peer", "off"}})), out + 10 * in);
+  is(slope(*sim, d2d(ten_chunks, {{"peer", "off"}})), out + 10 * in);
+  is(single(*sim, d2d(8, {{"peer", "off"}})), 0.5 + 5 + 0.75 + 5 + 2 * 0.0008);
+  auto machine = toy();
+  machine["staged_peer"]["slots"] = 1;  // no overlap
+  is(single(*make_sim(machine, 1), d2d(ten_chunks, {{"peer", "off"}})), 10 * (out + in));
+}
+
+TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, the last chunk's transfer the fill") {
+  const auto sim = make_sim(toy(), 1);
+  const double call = 2, thread = 2 + 25.6, transfer = 0.5 + 2 + 10.24;
+  is(single(*sim, h2d("pageable", "gpu:0", ten_chunks)), call + 10 * thread + transfer);
+  is(slope(*sim, h2d("pageable", "gpu:0", ten_chunks)), call + 10 * thread);  // the next call starts when the source is read
+  is(time_of(*sim, h2d("pageable", "gpu:0", ten_chunks), 0), 4);              // a synchronization with nothing to wait for
+}
+
+TEST_CASE("the pageable way from the GPU returns when the bytes are there") {
+  const auto sim = make_sim(toy(), 1);
+  const double call = 2, thread = 2 + 20.48, transfer = 0.5 + 3 + 10.24;
+  is(single(*sim, d2h("pageable", ten_chunks)), call + transfer + 10 * thread);
+  is(slope(*sim, d2h("pageable", ten_chunks)), call + transfer + 10 * thread);
+}
+
+TEST_CASE("a slow link makes the transfer the bottleneck of the pageable way") {
+  auto machine = toy();
+  machine["link"][0]["efficiency"] = 0.08;  // 1 GB/s: 102.4 us a chunk
+  is(single(*make_sim(machine, 1), h2d("pageable", "gpu:0", ten_chunks)), 2 + 2 + 25.6 + 10 * (0.5 + 2 + 102.4));
+}
+
+TEST_CASE("pageable copies both ways take turns at the driver's copying thread") {
+  const auto sim = make_sim(toy(), 1);
+  const auto both = h2d("pageable", "gpu:0", 10 * ten_chunks, {{"bidirectional", "true"}});
+  is_about(single(*sim, both), 100 * (25.6 + 20.48));
+}
+
+TEST_CASE("a CPU thread copies between host memories, slower across") {
+  const auto sim = make_sim(toy(), 1);
+  const auto program = [](const char* to, Params params = {}) {
+    return build_program(copy_case("h2h", "numa:0", "pageable", to, "pinned", megabyte, std::move(params)));
+  };
+  is(slope(*sim, program("numa:0")), 0.1 + 200);
+  is(slope(*sim, program("numa:1")), 0.1 + 250);
+  is(slope(*sim, program("numa:1", {{"initiator", "dst"}})), 0.1 + 250);
+  auto machine = toy();
+  machine["numa"][0]["memcpy_gbps"] = 80;  // read and written: the memory has 50 of each
+  is(slope(*make_sim(machine, 1), program("numa:0")), 0.1 + 20);
+}
+
+TEST_CASE("a stream on the host's clock waits for the calls") {
+  auto machine = toy();
+  machine["costs"]["call_us"] = 10;
+  auto program = h2d("pinned", "gpu:0", 512);
+  program.actors[0].clock = Clock::host;
+  const auto sim = make_sim(machine, 1);
+  is(slope(*sim, program), 10);
+  is(time_of(*sim, program, 1), 10 + 2.012 + 4);
+}
+
+TEST_CASE("what the links carried is what the program states") {
+  const auto sim = make_sim(toy(), 1);
+  const auto carried = [&](const Program& program, u32 n) {
+    const auto session = sim->prepare(program, "k#0");
+    const auto trace = sim->run(*session, {3, {std::vector<u32>(program.actors.size(), n)}, false});
+    std::map<std::string, u64> bytes;
+    for (const auto& link : trace.links) bytes[link.link] = link.bytes;
+    return bytes;
+  };
+  using Bytes = std::map<std::string, u64>;
+  const u64 all = 3 * ten_chunks;
+  CHECK(carried(h2d("pinned", "gpu:1", 4096), 5) == Bytes{{"smp numa:0->numa:1", 15 * 4096}, {"bus numa:1->gpu:1", 15 * 4096}});
+  CHECK(carried(h2d("pageable", "gpu:0", ten_chunks), 2) == Bytes{{"bus numa:0->gpu:0", 2 * all}});
+  CHECK(carried(d2d(4096, {{"bidirectional", "true"}}), 1) ==
+        Bytes{{"bridge gpu:0->gpu:1", 3 * 4096}, {"bridge gpu:1->gpu:0", 3 * 4096}});
+  CHECK(carried(d2d(ten_chunks, {{"peer", "off"}}), 1) ==
+        Bytes{{"bus gpu:0->numa:0", all}, {"smp numa:0->numa:1", all}, {"bus numa:1->gpu:1", all}});
+  CHECK(carried(h2d("pinned", "gpu:0", 4096), 0).empty());
+}
+
+TEST_CASE("the way is the shortest, then the widest, never through a GPU, unless the file says otherwise") {
+  const auto way = [](const nlohmann::json& machine) {
+    const auto sim = make_sim(machine, 1);
+    const auto session = sim->prepare(h2d("pinned", "gpu:1", 4096), "k#0");
+    return sim->run(*session, {1, {{1}}, false}).notes.at(0).second;
+  };
+  CHECK(way(toy()) == "smp numa:0->numa:1, bus numa:1->gpu:1");
+  auto machine = toy();
+  machine["link"].push_back(machine["link"][1]);
+  machine["link"][3]["name"] = "wide";
+  machine["link"][3]["gbps"] = 21;
+  CHECK(way(machine) == "wide numa:0->numa:1, bus numa:1->gpu:1");
+  machine["route"] = {{{"from", "numa:0"}, {"to", "gpu:1"}, {"via", {"gpu:0"}}}};
+  CHECK(way(machine) == "bus numa:0->gpu:0, bridge gpu:0->gpu:1");
+
+  machine = toy();  // a switch forwards
+  machine["switch"] = {{{"places", {"switch:0"}}}};
+  machine["link"][2]["between"] = nlohmann::json::parse(R"([["gpu:0", "switch:0"], ["gpu:1", "switch:0"]])");
+  const auto sim = make_sim(machine, 1);
+  is(slope(*sim, d2d(megabyte)), 2 * 0.25 + 2.75 + 25);
+}

@@ -1,0 +1,72 @@
+// Max-min fair rates and flows over time, against answers worked out by hand.
+#include "doctest.h"
+#include "platform/sim/fluid.hpp"
+
+using namespace linkscope::sim;
+
+namespace {
+
+std::vector<double> rates(std::vector<double> capacities, const std::vector<std::vector<Use>>& uses,
+                          std::vector<double> caps = {}) {
+  std::vector<Demand> demands;
+  for (std::size_t i = 0; i < uses.size(); ++i) demands.push_back({&uses[i], i < caps.size() ? caps[i] : never});
+  MaxMin{std::move(capacities)}.solve(demands);
+  std::vector<double> found;
+  for (const auto& demand : demands) found.push_back(demand.rate);
+  return found;
+}
+
+void check(const std::vector<double>& found, const std::vector<double>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]));
+}
+
+}  // namespace
+
+TEST_CASE("flows on one link share it equally") {
+  check(rates({12}, {{{0}}}), {12});
+  check(rates({12}, {{{0}}, {{0}}}), {6, 6});
+  check(rates({12}, {{{0}}, {{0}}, {{0}}}), {4, 4, 4});
+}
+
+TEST_CASE("a flow with a cap leaves the rest to the others") {
+  check(rates({12}, {{{0}}, {{0}}}, {2}), {2, 10});
+  check(rates({12}, {{{0}}, {{0}}, {{0}}}, {never, 3}), {4.5, 3, 4.5});
+  check(rates({12}, {{}, {{0}}}, {5}), {5, 12});  // a flow that crosses nothing has its cap
+}
+
+TEST_CASE("the long flow and the short ones (Bertsekas and Gallager, figure 6.11 with other numbers)") {
+  // Link 0 has 1, link 1 has 2. One flow crosses both, one crosses each: the first link makes 0.5 and 0.5, what is left
+  // of the second goes to its own flow.
+  check(rates({1, 2}, {{{0}, {1}}, {{0}}, {{1}}}), {0.5, 0.5, 1.5});
+  // Three links of 10, 4 and 8: two flows share the 4; the one on link 0 gets 8; on link 2 6 are left for its own.
+  check(rates({10, 4, 8}, {{{0}, {1}}, {{1}, {2}}, {{0}}, {{2}}}), {2, 2, 8, 6});
+}
+
+TEST_CASE("a weight counts a byte more than once") {
+  check(rates({12}, {{{0, 2}}}), {6});               // a copy within one memory
+  check(rates({12}, {{{0, 2}}, {{0, 1}}}), {4, 4});  // equal rates, 8 + 4
+}
+
+TEST_CASE("rates change when a flow ends") {
+  const Path path{{{0, 1}}, never, 0, {}};
+  Fluid fluid{{10}};
+  fluid.start(0, path, 100, never, 7);
+  CHECK(fluid.next_end() == doctest::Approx(10));
+  fluid.start(4, path, 30, never, 8);  // 60 left: both at 5
+  CHECK(fluid.next_end() == doctest::Approx(10));
+  CHECK(fluid.finish() == 8);
+  CHECK(fluid.next_end() == doctest::Approx(13));  // 30 left at 10
+  CHECK(fluid.finish() == 7);
+  CHECK(fluid.next_end() == never);
+}
+
+TEST_CASE("a flow's own cap holds from its start") {
+  const Path path{{{0, 1}}, 4, 0, {}};
+  Fluid fluid{{10}};
+  fluid.start(0, path, 8, never, 0);
+  CHECK(fluid.next_end() == doctest::Approx(2));
+  fluid.finish();
+  fluid.start(2, path, 8, 1, 0);
+  CHECK(fluid.next_end() == doctest::Approx(10));
+}

@@ -1,0 +1,146 @@
+// The bundled machines against the numbers that they were made from, written here and not read from their files.
+#include <algorithm>
+
+#include "doctest.h"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+
+struct Bench {
+  std::unique_ptr<Platform> sim;
+
+  explicit Bench(const std::string& name) : sim{make_sim(exact(bundled(name)), 1)} {}
+
+  using Text = const std::string&;
+
+  [[nodiscard]] double us(Text benchmark, Text src, Text dst, u64 bytes, Params params = {}) const {
+    return slope(*sim, program(benchmark, src, dst, bytes, std::move(params)), 8) * 1e6;
+  }
+  [[nodiscard]] double us_alone(Text benchmark, Text src, Text dst, u64 bytes, Params params = {}) const {
+    return single(*sim, program(benchmark, src, dst, bytes, std::move(params))) * 1e6;
+  }
+  /// Of all directions together, at 1 GiB.
+  [[nodiscard]] double gbps(Text benchmark, Text src, Text dst, Params params = {}) const {
+    const auto p = program(benchmark, src, dst, 1_GiB, std::move(params));
+    return static_cast<double>(p.actors.size()) * 1.073741824 / slope(*sim, p, 2);
+  }
+
+  static Program program(Text benchmark, Text src, Text dst, u64 bytes, Params params) {
+    const auto place = [](Text text) { return text.substr(0, text.find('.')); };
+    const auto memory = [](Text text) { return text.substr(text.find('.') + 1); };
+    return build_program(copy_case(benchmark, place(src), memory(src), place(dst), memory(dst), bytes, std::move(params)));
+  }
+};
+
+/// Rate of n copies at once, one a GPU, in GB/s together.
+double all_at_once(Platform& sim, bool in, bool out) {
+  Program all;
+  for (u32 gpu = 0; gpu < 4; ++gpu) {
+    const auto place = "gpu:" + std::to_string(gpu);
+    for (const bool inwards : {true, false}) {
+      if (!(inwards ? in : out)) continue;
+      const auto one = inwards ? Bench::program("h2d", "numa:0.pinned", place + ".device", 1_GiB, {})
+                               : Bench::program("d2h", place + ".device", "numa:0.pinned", 1_GiB, {});
+      const auto shift = static_cast<u32>(all.regions.size());
+      all.regions.insert(all.regions.end(), one.regions.begin(), one.regions.end());
+      auto actor = one.actors[0];
+      std::get<Move>(actor.loop[0]).from.region += shift;
+      std::get<Move>(actor.loop[0]).to.region += shift;
+      all.actors.push_back(actor);
+    }
+  }
+  return static_cast<double>(all.actors.size()) * 1.073741824 / slope(sim, all, 2);
+}
+
+void near(double found, double expected, double tolerance = 0.01) {
+  CHECK(found == doctest::Approx(expected).epsilon(tolerance));
+}
+
+}  // namespace
+
+TEST_CASE("ac922: local pinned copies reach 72 GB/s, remote ones 41 (CS-28, CS-29)") {
+  const Bench ac922{"ac922"};
+  near(ac922.gbps("h2d", "numa:0.pinned", "gpu:0.device"), 72);
+  near(ac922.gbps("d2h", "gpu:3.device", "numa:1.pinned"), 72);
+  near(ac922.gbps("h2d", "numa:0.pinned", "gpu:2.device"), 41);
+  near(ac922.gbps("d2h", "gpu:1.device", "numa:1.registered"), 41);
+}
+
+TEST_CASE("ac922: pageable below pageable to pinned below pinned (CS-30); both ways twice pinned, hardly more pageable (CS-31)") {
+  const Bench ac922{"ac922"};
+  const double pageable = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device");
+  const double host = ac922.gbps("h2h", "numa:0.pageable", "numa:0.pinned");
+  CHECK(pageable < host);
+  CHECK(host < 41);
+  CHECK(ac922.gbps("h2d", "numa:0.pageable", "gpu:2.device") < 41);
+  near(ac922.gbps("h2d", "numa:0.pinned", "gpu:0.device", {{"bidirectional", "true"}}), 144);
+  const double both = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device", {{"bidirectional", "true"}});
+  CHECK(both > pageable);
+  CHECK(both < 1.1 * pageable);
+}
+
+TEST_CASE("ac922: local peers gain from peer access (CS-33)") {
+  const Bench ac922{"ac922"};
+  near(ac922.gbps("d2d", "gpu:0.device", "gpu:1.device"), 72);
+  CHECK(ac922.gbps("d2d", "gpu:0.device", "gpu:1.device", {{"peer", "off"}}) < 0.7 * 72);
+  near(ac922.gbps("d2d", "gpu:0.device", "gpu:3.device"), 41);
+}
+
+TEST_CASE("h200x4: what one copy costs (anchors)") {
+  const Bench h200{"h200x4"};
+  const std::string host = "numa:0.pinned", gpu = "gpu:2.device";
+  near(h200.us("h2d", host, gpu, 8), 2.22);
+  near(h200.us("h2d", host, gpu, 256), 2.33, 0.015);
+  near(h200.us("h2d", host, gpu, 4_KiB), 2.49, 0.015);
+  near(h200.us("h2d", host, gpu, 64_KiB), 3.64);
+  near(h200.us("h2d", host, gpu, 1_MiB), 21.43);
+  near(h200.us("h2d", host, gpu, 16_MiB), 304.8);
+  near(h200.us_alone("h2d", host, gpu, 8), 2.2, 0.015);
+  near(h200.us_alone("h2d", host, gpu, 4_KiB), 8.4);
+  near(h200.us_alone("h2d", host, gpu, 1_MiB), 27.2);
+  near(h200.us_alone("h2d", host, gpu, 4_KiB, {{"after", "wait"}}), 2.5, 0.015);
+  near(h200.us("d2h", gpu, host, 8), 1.67, 0.015);
+  near(h200.us("d2h", gpu, host, 1_MiB), 20.49);
+  near(h200.us("local", gpu, gpu, 8), 1.6, 0.03);
+  near(h200.us("local", gpu, gpu, 16_MiB), 10.64, 0.07);
+  near(h200.us("d2d", "gpu:0.device", gpu, 8), 2.2);
+}
+
+TEST_CASE("h200x4: what large copies reach (anchors)") {
+  const Bench h200{"h200x4"};
+  const std::string host = "numa:0.pinned", gpu = "gpu:1.device", other = "gpu:3.device";
+  near(h200.gbps("h2d", host, gpu), 55.5);
+  near(h200.gbps("d2h", gpu, host), 55.4);
+  near(h200.gbps("h2d", host, gpu, {{"bidirectional", "true"}}), 101.3, 0.015);
+  near(h200.gbps("h2d", "numa:0.pageable", gpu), 9.1);
+  near(h200.gbps("d2h", gpu, "numa:0.pageable"), 18.1);
+  near(h200.gbps("h2h", "numa:0.pageable", host), 11.7);
+  near(h200.gbps("d2d", gpu, other), 395);
+  near(h200.gbps("d2d", gpu, other, {{"bidirectional", "true"}}), 782, 0.02);
+  near(h200.gbps("d2d", gpu, other, {{"peer", "off"}}), 38);
+  near(h200.gbps("d2d", gpu, other, {{"peer", "off"}, {"bidirectional", "true"}}), 53, 0.05);
+  near(h200.us("d2d", gpu, other, 8, {{"peer", "off"}}), 16.5, 0.1);
+  CHECK(all_at_once(*h200.sim, true, false) == doctest::Approx(181.9).epsilon(0.01));
+  CHECK(all_at_once(*h200.sim, false, true) == doctest::Approx(150.1).epsilon(0.01));
+  CHECK(all_at_once(*h200.sim, true, true) == doctest::Approx(188.2).epsilon(0.01));
+}
+
+TEST_CASE("under noise the median of rounds finds the same") {
+  for (const std::string name : {"h200x1", "h200x2", "h200x4", "ac922"}) {
+    const auto sim = make_sim(bundled(name), 2);
+    for (const u64 bytes : {16_MiB, 256_MiB}) {
+      const auto program = Bench::program("h2d", "numa:0.pinned", "gpu:0.device", bytes, {});
+      std::vector<double> rounds;
+      for (int round = 0; round < 7; ++round) rounds.push_back(slope(*sim, program, 2, "p#" + std::to_string(round)));
+      std::sort(rounds.begin(), rounds.end());
+      const double rate = name == "ac922" ? 72e9 : 55.5e9, setup = name == "ac922" ? 2.3e-6 : 2.45e-6;
+      CHECK(rounds[3] == doctest::Approx(setup + static_cast<double>(bytes) / rate).epsilon(0.01));
+    }
+  }
+}

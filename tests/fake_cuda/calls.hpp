@@ -1,0 +1,81 @@
+// The driver's functions as the fake implements them, by file. The table (table.cpp) checks each against the type that
+// cudaTypedefs.h gives its version.
+#pragma once
+#include <cuda.h>
+
+namespace fake {
+
+// device.cpp
+CUresult init(unsigned flags);
+CUresult driver_get_version(int* version);
+CUresult device_get_count(int* count);
+CUresult device_get(CUdevice* device, int ordinal);
+CUresult device_get_name(char* name, int length, CUdevice);
+CUresult device_get_uuid(CUuuid*, CUdevice);
+CUresult device_total_mem(size_t* bytes, CUdevice);
+CUresult device_get_attribute(int* value, CUdevice_attribute, CUdevice);
+CUresult device_get_pci_bus_id(char* id, int length, CUdevice);
+CUresult device_can_access_peer(int* can, CUdevice, CUdevice peer);
+CUresult device_get_p2p_attribute(int* value, CUdevice_P2PAttribute, CUdevice src, CUdevice dst);
+
+// context.cpp
+CUresult device_primary_ctx_retain(CUcontext*, CUdevice);
+CUresult device_primary_ctx_release(CUdevice);
+CUresult ctx_set_current(CUcontext);
+CUresult ctx_get_current(CUcontext*);
+CUresult ctx_get_device(CUdevice*);
+CUresult ctx_get_device_of(CUdevice*, CUcontext);
+CUresult ctx_enable_peer_access(CUcontext peer, unsigned flags);
+CUresult ctx_disable_peer_access(CUcontext peer);
+CUresult ctx_synchronize();
+CUresult ctx_synchronize_of(CUcontext);
+
+// memory.cpp
+CUresult mem_get_info(size_t* free, size_t* total);
+CUresult mem_alloc(CUdeviceptr*, size_t bytes);
+CUresult mem_free(CUdeviceptr);
+CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags);
+CUresult mem_free_host(void* address);
+CUresult mem_host_register(void* address, size_t bytes, unsigned flags);
+CUresult mem_host_unregister(void* address);
+CUresult mem_host_get_device_pointer(CUdeviceptr*, void* address, unsigned flags);
+
+// copies.cpp
+CUresult memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
+CUresult memcpy_htod_async(CUdeviceptr dst, const void* src, size_t bytes, CUstream);
+CUresult memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t bytes, CUstream);
+CUresult memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
+CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream);
+CUresult memcpy_htod(CUdeviceptr dst, const void* src, size_t bytes);
+CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes);
+CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream);
+
+// stream_calls.cpp
+CUresult stream_create(CUstream*, unsigned flags);
+CUresult stream_destroy(CUstream);
+CUresult stream_synchronize(CUstream);
+CUresult stream_query(CUstream);
+CUresult stream_wait_event(CUstream, CUevent, unsigned flags);
+CUresult stream_wait_value_32(CUstream, CUdeviceptr word, cuuint32_t value, unsigned flags);
+CUresult event_create(CUevent*, unsigned flags);
+CUresult event_destroy(CUevent);
+CUresult event_record(CUevent, CUstream);
+CUresult event_query(CUevent);
+CUresult event_synchronize(CUevent);
+CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent end);
+
+// module.cpp
+CUresult module_load_data(CUmodule*, const void* image);
+CUresult module_unload(CUmodule);
+CUresult module_get_function(CUfunction*, CUmodule, const char* name);
+CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                       unsigned shared_bytes, CUstream, void** parameters, void** extra);
+
+// errors.cpp
+CUresult get_error_name(CUresult, const char** name);
+CUresult get_error_string(CUresult, const char** text);
+
+// table.cpp
+CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags, CUdriverProcAddressQueryResult*);
+
+}  // namespace fake

@@ -1,0 +1,116 @@
+#include "context.hpp"
+
+#include <vector>
+
+#include "calls.hpp"
+#include "faults.hpp"
+#include "settings.hpp"
+#include "stream.hpp"
+
+namespace fake {
+namespace {
+
+thread_local CUcontext current_context = nullptr;
+
+/// One primary context a device; the object stays where it is when it is released, so that its handle can be recognized.
+std::vector<CUctx_st>& primaries() {
+  static auto* contexts = [] {
+    auto* made = new std::vector<CUctx_st>(settings().visible.size());
+    for (std::size_t i = 0; i < made->size(); ++i) (*made)[i].device = static_cast<CUdevice>(i);
+    return made;
+  }();
+  return *contexts;
+}
+
+bool unavailable(CUdevice device) {
+  if (settings().mode_gpu != never && settings().mode_gpu != static_cast<unsigned long long>(device)) return false;
+  return settings().mode == CU_COMPUTEMODE_PROHIBITED || settings().held_by_another;
+}
+
+}  // namespace
+
+std::recursive_mutex& world() {
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+CUcontext current() { return current_context; }
+
+bool is_context(CUcontext context) {
+  const std::lock_guard lock{world()};
+  for (auto& primary : primaries())
+    if (context == &primary) return primary.retained > 0;
+  return false;
+}
+
+bool peers(CUdevice a, CUdevice b) {
+  const std::lock_guard lock{world()};
+  auto &first = primaries()[static_cast<std::size_t>(a)], &second = primaries()[static_cast<std::size_t>(b)];
+  return first.peers.contains(&second) || second.peers.contains(&first);
+}
+
+CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
+  const std::lock_guard lock{world()};
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (unavailable(device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  auto& primary = primaries()[static_cast<std::size_t>(device)];
+  ++primary.retained;
+  *context = &primary;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_primary_ctx_release(CUdevice device) {
+  const std::lock_guard lock{world()};
+  if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  auto& primary = primaries()[static_cast<std::size_t>(device)];
+  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.retained > 0) return CUDA_SUCCESS;
+  primary.peers.clear();
+  for (auto& other : primaries()) other.peers.erase(&primary);
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_set_current(CUcontext context) {
+  if (context && !is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  current_context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_current(CUcontext* context) {
+  *context = current_context;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_device_of(CUdevice* device, CUcontext context) {
+  if (!context) context = current_context;
+  if (!is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult ctx_get_device(CUdevice* device) { return ctx_get_device_of(device, nullptr); }
+
+CUresult ctx_enable_peer_access(CUcontext peer, unsigned flags) {
+  const std::lock_guard lock{world()};
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_context(current_context) || !is_context(peer) || peer == current_context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (settings().no_peer) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  return current_context->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult ctx_disable_peer_access(CUcontext peer) {
+  const std::lock_guard lock{world()};
+  if (!is_context(current_context) || !is_context(peer)) return CUDA_ERROR_INVALID_CONTEXT;
+  return current_context->peers.erase(peer) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+CUresult ctx_synchronize_of(CUcontext context) {
+  if (!context) context = current_context;
+  if (!is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  drain(context);
+  return lost();
+}
+
+CUresult ctx_synchronize() { return ctx_synchronize_of(nullptr); }
+
+}  // namespace fake

@@ -1,0 +1,131 @@
+// Copies and fills: queued on a stream, made by its thread.
+#include <cstring>
+#include <functional>
+
+#include "calls.hpp"
+#include "context.hpp"
+#include "faults.hpp"
+#include "memory.hpp"
+#include "settings.hpp"
+#include "stream.hpp"
+
+namespace fake {
+namespace {
+
+unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
+
+/// One side of a copy. Host sides may be anything; device sides must be memory that the driver gave out.
+struct Side {
+  unsigned long long address;
+  bool host;
+  std::optional<Allocation> allocation;
+
+  Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
+  [[nodiscard]] bool wrong() const { return !host && !allocation; }
+  [[nodiscard]] bool pageable() const { return host && !allocation; }
+  [[nodiscard]] bool on_gpu() const { return allocation && allocation->kind == Allocation::Kind::device; }
+};
+
+struct Copy {
+  Side dst, src;
+  size_t bytes;
+  [[nodiscard]] bool between_gpus() const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device; }
+  [[nodiscard]] bool by_peer() const { return between_gpus() && peers(dst.allocation->device, src.allocation->device); }
+};
+
+void make(const Copy& copy, bool garbled) {
+  if (lost() != CUDA_SUCCESS) return;
+  auto* to = reinterpret_cast<unsigned char*>(copy.dst.address);
+  const bool wrong_byte = begin_copy();
+  if (garbled)
+    std::memset(to, 0xA5, copy.bytes);
+  else
+    std::memmove(to, reinterpret_cast<const void*>(copy.src.address), copy.bytes);
+  if (wrong_byte) to[copy.bytes / 2] ^= 1;
+  end_copy();
+}
+
+/// Without peer access the driver takes data through buffers of its own; when those are full, the caller waits.
+void wait_for_staging(CUstream_st& stream, size_t bytes) {
+  if (stream.staged_bytes != 0 && stream.staged_bytes + bytes > settings().staging_bytes) stream.wait();
+}
+
+CUresult queue(const Copy& copy, CUstream handle) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (copy.bytes == 0) return CUDA_SUCCESS;
+  if (copy.dst.wrong() || copy.src.wrong()) return CUDA_ERROR_INVALID_VALUE;
+  const bool by_peer = copy.by_peer(), staged = copy.between_gpus() && !by_peer;
+  if (staged) {
+    wait_for_staging(*stream, copy.bytes);
+    stream->staged_bytes += copy.bytes;
+  }
+  const auto number = stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, &at = *stream] {
+    make(copy, garbled);
+    if (staged) at.staged_bytes -= copy.bytes;
+  });
+  // The driver copies pageable memory on the host, when its turn has come: until then the caller waits.
+  if (!copy.dst.pageable() && !copy.src.pageable()) return CUDA_SUCCESS;
+  stream->wait(number);
+  return lost();
+}
+
+/// A synchronous copy; not counted by the faults, which are about what is measured.
+CUresult copy_now(const Copy& copy) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (copy.bytes == 0) return CUDA_SUCCESS;
+  if (copy.dst.wrong() || copy.src.wrong()) return CUDA_ERROR_INVALID_VALUE;
+  drain_blocking(current());
+  const auto stream = stream_of(nullptr);
+  stream->wait(stream->submit([copy] {
+    if (lost() == CUDA_SUCCESS)
+      std::memmove(reinterpret_cast<void*>(copy.dst.address), reinterpret_cast<const void*>(copy.src.address), copy.bytes);
+  }));
+  return lost();
+}
+
+}  // namespace
+
+CUresult memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  return queue({{dst, true, bytes}, {src, true, bytes}, bytes}, stream);
+}
+
+CUresult memcpy_htod_async(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream) {
+  return queue({{dst, false, bytes}, {address_of(src), true, bytes}, bytes}, stream);
+}
+
+CUresult memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  return queue({{address_of(dst), true, bytes}, {src, false, bytes}, bytes}, stream);
+}
+
+CUresult memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  return queue({{dst, false, bytes}, {src, false, bytes}, bytes}, stream);
+}
+
+CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream) {
+  if (!is_context(dst_context) || !is_context(src_context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return queue({{dst, false, bytes}, {src, false, bytes}, bytes}, stream);
+}
+
+CUresult memcpy_htod(CUdeviceptr dst, const void* src, size_t bytes) {
+  return copy_now({{dst, false, bytes}, {address_of(src), true, bytes}, bytes});
+}
+
+CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes) {
+  return copy_now({{address_of(dst), true, bytes}, {src, false, bytes}, bytes});
+}
+
+CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream handle) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (!find(dst, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  stream->submit([=] {
+    if (lost() == CUDA_SUCCESS) std::memset(reinterpret_cast<void*>(dst), value, bytes);
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fake

@@ -1,0 +1,43 @@
+#include "faults.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "settings.hpp"
+
+namespace fake {
+namespace {
+
+std::atomic<int> sticky{CUDA_SUCCESS};
+std::atomic<bool> is_initialized{false};
+std::atomic<unsigned long long> hang_calls{0}, copies_begun{0}, copies_made{0};
+
+}  // namespace
+
+CUresult enter(const char* symbol) {
+  if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
+    for (;;) pause();
+  return lost();
+}
+
+void lose(CUresult error) {
+  int none = CUDA_SUCCESS;
+  sticky.compare_exchange_strong(none, error);  // the first one stays
+}
+
+CUresult lost() { return static_cast<CUresult>(sticky.load()); }
+
+void set_initialized() { is_initialized = true; }
+bool initialized() { return is_initialized; }
+
+bool begin_copy() {
+  const auto number = ++copies_begun;
+  return number >= settings().corrupt_first && number <= settings().corrupt_last;
+}
+
+void end_copy() {
+  if (++copies_made >= settings().lost_after) lose(settings().lost_error);
+}
+
+}  // namespace fake

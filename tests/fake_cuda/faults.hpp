@@ -1,0 +1,23 @@
+// What goes wrong, and when: every call enters here, every copy is counted here.
+#pragma once
+#include <cuda.h>
+
+namespace fake {
+
+/// At the start of a call: counts it, hangs in it if that is wanted, and gives the error that sticks, if any.
+[[nodiscard]] CUresult enter(const char* symbol);
+
+/// From now on every call fails with this.
+void lose(CUresult error);
+/// CUDA_SUCCESS, or what every call fails with. Calls that wait return it: what broke meanwhile is their answer.
+[[nodiscard]] CUresult lost();
+
+void set_initialized();
+[[nodiscard]] bool initialized();
+
+/// Counts an asynchronous copy that is about to be made. True: it delivers one wrong byte.
+[[nodiscard]] bool begin_copy();
+/// The copy is made; the GPU may be lost now.
+void end_copy();
+
+}  // namespace fake

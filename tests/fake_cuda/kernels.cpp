@@ -1,0 +1,81 @@
+// Doubles of core/platform/cuda/kernels/*.cu, with the same names and parameters. A GPU's threads are a loop here, so
+// the shape of a launch has no effect.
+#include "kernels.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "faults.hpp"
+#include "memory.hpp"
+#include "program/pattern.hpp"
+
+namespace fake {
+namespace {
+
+using u64 = unsigned long long;
+
+CUresult gate(CUcontext context, volatile unsigned* word, u64 timeout_ns, unsigned* timed_out) {
+  if (!reachable(context, const_cast<unsigned*>(word), sizeof *word) || !reachable(context, timed_out, sizeof *timed_out))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto start = std::chrono::steady_clock::now();
+  while (*word == 0 && lost() == CUDA_SUCCESS) {
+    if (std::chrono::steady_clock::now() - start > std::chrono::nanoseconds{timeout_ns}) {
+      *static_cast<volatile unsigned*>(timed_out) = 1;
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      return CUDA_SUCCESS;
+    }
+    std::this_thread::yield();  // the host that should open the gate may need this core
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult fill(CUcontext context, u64* p, u64 words, u64 seed, u64 first_index) {
+  if (!reachable(context, p, words * sizeof *p)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < words; ++i) p[i] = linkscope_pattern_word(seed, first_index + i);
+  return CUDA_SUCCESS;
+}
+
+CUresult check(CUcontext context, const u64* p, u64 words, u64 seed, u64 first_index, u64* result) {
+  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  u64 wrong = 0, first = ~u64{0};
+  for (u64 i = 0; i < words; ++i) {
+    if (p[i] == linkscope_pattern_word(seed, first_index + i)) continue;
+    ++wrong;
+    first = std::min(first, i);
+  }
+  std::atomic_ref{result[0]} += wrong;
+  result[1] = std::min(result[1], first);
+  return CUDA_SUCCESS;
+}
+
+CUresult empty(CUcontext) { return CUDA_SUCCESS; }
+
+/// Reads the arguments by the types of the function's own parameters.
+template <class... A>
+Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
+  return [kernel](CUcontext context, void** parameters) -> Launch {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) -> Launch {
+      return [kernel, arguments = std::tuple<CUcontext, A...>{context, *static_cast<A*>(parameters[i])...}] { return std::apply(kernel, arguments); };
+    }(std::index_sequence_for<A...>{});
+  };
+}
+
+}  // namespace
+
+const Prepare* find_kernel(const std::string& name) {
+  static const auto* kernels = new std::map<std::string, Prepare>{
+      {"linkscope_gate", by_types(gate)},
+      {"linkscope_fill", by_types(fill)},
+      {"linkscope_check", by_types(check)},
+      {"linkscope_empty", by_types(empty)},
+  };
+  const auto found = kernels->find(name);
+  return found == kernels->end() ? nullptr : &found->second;
+}
+
+}  // namespace fake

@@ -1,0 +1,92 @@
+#include "settings.hpp"
+
+#include <tuple>
+
+#include "environment.hpp"
+#include "gpus.hpp"
+
+namespace fake {
+namespace {
+
+constexpr const char* visible_name = "CUDA_VISIBLE_DEVICES";
+
+/// The real driver's rule: ordinals or UUIDs; the first that is unknown hides itself and all after it.
+std::vector<int> visible_gpus(int count) {
+  std::vector<int> all;
+  for (int i = 0; i < count; ++i) all.push_back(i);
+  if (!std::getenv(visible_name)) return all;
+  std::vector<int> visible;
+  std::istringstream stream{text(visible_name)};
+  for (std::string item; std::getline(stream, item, ',');) {
+    int found = -1;
+    for (const int i : all)
+      if (item == std::to_string(i) || item == uuid_text(buses[static_cast<std::size_t>(i)])) found = i;
+    if (found < 0) break;
+    visible.push_back(found);
+  }
+  return visible;
+}
+
+void read_mode(Settings& s) {
+  constexpr const char* name = "FAKE_CUDA_MODE";
+  const auto [mode, gpu] = with_number(name, text(name, "default"), never);
+  s.mode_gpu = gpu;
+  s.held_by_another = mode == "exclusive";
+  if (mode == "exclusive" || mode == "exclusive-free")
+    s.mode = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+  else if (mode == "prohibited")
+    s.mode = CU_COMPUTEMODE_PROHIBITED;
+  else if (mode != "default")
+    refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
+}
+
+void read_corrupt(Settings& s) {
+  constexpr const char* name = "FAKE_CUDA_CORRUPT";
+  auto value = text(name);
+  if (value.empty()) return;
+  const bool onwards = value.back() == '+';
+  if (onwards) value.pop_back();
+  s.corrupt_first = to_number(name, value);
+  s.corrupt_last = onwards ? never : s.corrupt_first;
+}
+
+void read_lost(Settings& s) {
+  constexpr const char* name = "FAKE_CUDA_LOST_AFTER";
+  if (text(name).empty()) return;
+  const auto [after, error] = with_number(name, text(name), static_cast<unsigned long long>(s.lost_error));
+  s.lost_after = to_number(name, after);
+  s.lost_error = static_cast<CUresult>(error);
+}
+
+Settings read() {
+  Settings s;
+  s.version = static_cast<int>(number("FAKE_CUDA_VERSION", 13000));
+  if (s.version < 12000) refuse("FAKE_CUDA_VERSION", std::to_string(s.version), "12000 or more (the library in old/ plays an older one)");
+  const auto gpus = number("FAKE_CUDA_GPUS", 2);
+  if (gpus > most_gpus) refuse("FAKE_CUDA_GPUS", std::to_string(gpus), "a number up to 8");
+  s.visible = visible_gpus(static_cast<int>(gpus));
+  const auto capability = number("FAKE_CUDA_CAPABILITY", 90);
+  s.capability_major = static_cast<int>(capability / 10);
+  s.capability_minor = static_cast<int>(capability % 10);
+  s.missing = list("FAKE_CUDA_MISSING");
+  s.memory_bytes = number("FAKE_CUDA_MEMORY", h200_bytes);
+  s.init = static_cast<CUresult>(number("FAKE_CUDA_INIT", 0));
+  read_mode(s);
+  read_lost(s);
+  read_corrupt(s);
+  std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
+  s.no_peer = flag("FAKE_CUDA_NO_PEER");
+  s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
+  s.staging_bytes = number("FAKE_CUDA_STAGING", never);
+  s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
+  return s;
+}
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings* kept = new Settings{read()};  // never destroyed: stream threads outlive main
+  return *kept;
+}
+
+}  // namespace fake

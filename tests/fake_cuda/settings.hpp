@@ -1,0 +1,35 @@
+// How the fake driver behaves, from FAKE_CUDA_* (README.md has the table), read once.
+#pragma once
+#include <cuda.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+constexpr unsigned long long never = ~0ull;
+
+struct Settings {
+  int version = 13000;
+  std::vector<int> visible;  // ordinals into `buses`, after CUDA_VISIBLE_DEVICES
+  int capability_major = 9, capability_minor = 0;
+  std::set<std::string> missing;
+  unsigned long long memory_bytes = 0;
+  CUcomputemode mode = CU_COMPUTEMODE_DEFAULT;
+  bool held_by_another = false;         // exclusive mode, and another process has the GPU
+  unsigned long long mode_gpu = never;  // the mode holds for this ordinal only
+  CUresult init = CUDA_SUCCESS;
+  unsigned long long lost_after = never;
+  CUresult lost_error = CUDA_ERROR_ECC_UNCORRECTABLE;
+  std::string hang_symbol;
+  unsigned long long hang_after = 0;
+  unsigned long long corrupt_first = never, corrupt_last = 0;
+  bool no_peer = false, lying_peer = false;
+  unsigned long long staging_bytes = never;
+  bool launch_blocking = false;
+};
+
+const Settings& settings();
+
+}  // namespace fake

@@ -1,0 +1,97 @@
+#include "stream.hpp"
+
+#include <thread>
+
+void CUstream_st::start() {
+  std::thread{[self = shared_from_this()] { self->work(); }}.detach();
+}
+
+unsigned long long CUstream_st::submit(std::function<void()> operation) {
+  const std::lock_guard lock{mutex_};
+  queue_.push_back(std::move(operation));
+  changed_.notify_all();
+  return ++submitted_;
+}
+
+void CUstream_st::wait(unsigned long long number) {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return done_ >= number; });
+}
+
+void CUstream_st::wait() {
+  unsigned long long number = 0;
+  {
+    const std::lock_guard lock{mutex_};
+    number = submitted_;
+  }
+  wait(number);
+}
+
+bool CUstream_st::idle() {
+  const std::lock_guard lock{mutex_};
+  return done_ == submitted_;
+}
+
+void CUstream_st::close() {
+  const std::lock_guard lock{mutex_};
+  closing_ = true;
+  changed_.notify_all();
+}
+
+void CUstream_st::work() {
+  for (;;) {
+    std::function<void()> operation;
+    {
+      std::unique_lock lock{mutex_};
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      operation = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    operation();
+    const std::lock_guard lock{mutex_};
+    ++done_;
+    changed_.notify_all();
+  }
+}
+
+namespace fake {
+
+Live<CUstream_st>& streams() {
+  static auto* live = new Live<CUstream_st>;
+  return *live;
+}
+
+std::shared_ptr<CUstream_st> make_stream(CUcontext context, unsigned flags) {
+  auto stream = std::make_shared<CUstream_st>();
+  stream->context = context;
+  stream->flags = flags;
+  stream->start();
+  return stream;
+}
+
+std::shared_ptr<CUstream_st> stream_of(CUstream handle) {
+  if (handle && handle != CU_STREAM_LEGACY) return streams().find(handle);
+  const std::lock_guard lock{world()};
+  const CUcontext context = current();
+  if (!context) return nullptr;
+  if (!context->legacy_stream) {
+    context->legacy_stream = make_stream(context, CU_STREAM_DEFAULT);
+    streams().add(context->legacy_stream);
+  }
+  return context->legacy_stream;
+}
+
+void drain(CUcontext context) {
+  streams().each([&](CUstream_st& stream) {
+    if (!context || stream.context == context) stream.wait();
+  });
+}
+
+void drain_blocking(CUcontext context) {
+  streams().each([&](CUstream_st& stream) {
+    if (stream.context == context && (stream.flags & CU_STREAM_NON_BLOCKING) == 0) stream.wait();
+  });
+}
+
+}  // namespace fake

@@ -1,0 +1,64 @@
+// Streams: first in, first out, each with a thread of its own, so that what is queued is done behind the caller's back.
+#pragma once
+#include <cuda.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "context.hpp"
+
+struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  std::atomic<unsigned long long> staged_bytes{0};  // queued copies between GPUs that go through the host
+
+  void start();
+  /// Queues; gives the number to wait for.
+  unsigned long long submit(std::function<void()>);
+  void wait(unsigned long long number);
+  void wait();  // for everything queued so far
+  [[nodiscard]] bool idle();
+  /// The thread ends when the queue is empty; what is queued is still done, as in the real driver.
+  void close();
+
+ private:
+  void work();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  unsigned long long submitted_ = 0, done_ = 0;
+  bool closing_ = false;
+};
+
+struct CUevent_st {
+  struct Record {
+    std::atomic<bool> done{false};
+    long long ns = 0;
+  };
+  CUcontext context = nullptr;
+  bool timing = true;
+  std::mutex mutex;
+  std::shared_ptr<Record> latest;
+
+  [[nodiscard]] std::shared_ptr<Record> record() {
+    const std::lock_guard lock{mutex};
+    return latest;
+  }
+};
+
+namespace fake {
+
+Live<CUstream_st>& streams();
+[[nodiscard]] std::shared_ptr<CUstream_st> make_stream(CUcontext, unsigned flags);
+/// The stream behind a handle; null means the current context's legacy stream. Empty: no such stream.
+[[nodiscard]] std::shared_ptr<CUstream_st> stream_of(CUstream);
+/// Waits for all that is queued in a context; null: in every context.
+void drain(CUcontext);
+/// Waits for those streams of a context that the legacy stream waits for.
+void drain_blocking(CUcontext);
+
+}  // namespace fake

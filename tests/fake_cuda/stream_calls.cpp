@@ -1,0 +1,140 @@
+// Streams and events as the caller sees them.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "calls.hpp"
+#include "faults.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+
+namespace fake {
+namespace {
+
+Live<CUevent_st>& events() {
+  static auto* live = new Live<CUevent_st>;
+  return *live;
+}
+
+long long monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool satisfied(unsigned now, unsigned value, unsigned how) {
+  switch (how) {
+    case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<int>(now - value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ: return now == value;
+    case CU_STREAM_WAIT_VALUE_AND: return (now & value) != 0;
+    default: return ~(now | value) != 0;
+  }
+}
+
+}  // namespace
+
+CUresult stream_create(CUstream* stream, unsigned flags) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
+  auto made = make_stream(current(), flags);
+  *stream = made.get();
+  streams().add(std::move(made));
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_destroy(CUstream handle) {
+  const auto stream = streams().remove(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  stream->close();
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_synchronize(CUstream handle) {
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  stream->wait();
+  return lost();
+}
+
+CUresult stream_query(CUstream handle) {
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  return stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult stream_wait_event(CUstream handle, CUevent event_handle, unsigned flags) {
+  const auto stream = stream_of(handle);
+  const auto event = events().find(event_handle);
+  if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  // The record as it is now: a later one of the same event does not hold this stream.
+  if (const auto record = event->record()) stream->submit([record] { record->done.wait(false); });
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_wait_value_32(CUstream handle, CUdeviceptr word, cuuint32_t value, unsigned flags) {
+  constexpr unsigned how = 3;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~(how | CU_STREAM_WAIT_VALUE_FLUSH)) || word % sizeof value != 0 || !find(word, sizeof value)) return CUDA_ERROR_INVALID_VALUE;
+  stream->submit([=] {
+    const auto* now = reinterpret_cast<volatile unsigned*>(word);
+    while (!satisfied(*now, value, flags & how) && lost() == CUDA_SUCCESS) std::this_thread::yield();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUevent* handle, unsigned flags) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags & ~static_cast<unsigned>(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
+  auto event = std::make_shared<CUevent_st>();
+  event->context = current();
+  event->timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  *handle = event.get();
+  events().add(std::move(event));
+  return CUDA_SUCCESS;
+}
+
+CUresult event_destroy(CUevent event) { return events().remove(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+
+CUresult event_record(CUevent handle, CUstream stream_handle) {
+  const auto event = events().find(handle);
+  const auto stream = stream_of(stream_handle);
+  if (!event || !stream || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  auto record = std::make_shared<CUevent_st::Record>();
+  {
+    const std::lock_guard lock{event->mutex};
+    event->latest = record;
+  }
+  stream->submit([record] {
+    record->ns = monotonic_ns();
+    record->done = true;
+    record->done.notify_all();
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult event_query(CUevent handle) {
+  const auto event = events().find(handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  const auto record = event->record();
+  return !record || record->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult event_synchronize(CUevent handle) {
+  const auto event = events().find(handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto record = event->record()) record->done.wait(false);
+  return lost();
+}
+
+CUresult event_elapsed_time(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  const auto start = events().find(start_handle), end = events().find(end_handle);
+  if (!start || !end || !start->timing || !end->timing || start->context != end->context) return CUDA_ERROR_INVALID_HANDLE;
+  const auto from = start->record(), to = end->record();
+  if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from->done || !to->done) return CUDA_ERROR_NOT_READY;
+  *milliseconds = static_cast<float>(static_cast<double>(to->ns - from->ns) * 1e-6);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fake

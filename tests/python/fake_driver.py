@@ -1,0 +1,31 @@
+"""Where the fake driver is, and the environment that puts a program on it (tests/fake_cuda/README.md)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD = Path(os.environ.get("LINKSCOPE_TEST_BUILD", ROOT / "build" / "dev"))
+WORKER = Path(os.environ.get("LINKSCOPE_WORKER", ROOT / "src" / "linkscope" / "_native" / "linkscope-worker"))
+DEVICE_CODE = BUILD / "device_code"
+LIBRARIES = BUILD / "tests" / "fake_cuda"
+
+needs_fake = pytest.mark.skipif(
+    not (LIBRARIES / "driver" / "libcuda.so.1").is_file(),
+    reason=f"the fake driver is not built in {LIBRARIES}; 'make build-tests' builds it",
+)
+needs_worker = pytest.mark.skipif(
+    not WORKER.is_file(), reason=f"the worker is not built ({WORKER}); 'make build-tests' builds it"
+)
+
+
+def environment(library: str = "driver", **settings: str | int) -> dict[str, str]:
+    """`library` is a folder of the fake's build; `FAKE_` goes before each setting that begins with CUDA_ or NVML_."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FAKE_", "CUDA_", "NVTX_"))
+    }
+    kept["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(LIBRARIES / library), kept.get("LD_LIBRARY_PATH")]))
+    return kept | {f"FAKE_{name}": str(value) for name, value in settings.items()}

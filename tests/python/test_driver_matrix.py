@@ -1,0 +1,338 @@
+"""The real worker on the fake driver: whatever a driver does wrong becomes what docs/worker.md promises.
+
+Old, new, missing, lame, full, taken, lost, hung and lying drivers, through the pipe alone.
+"""
+
+import pytest
+
+from fake_driver import WORKER, environment, needs_fake, needs_worker
+from worker_pipe import NoAnswer, Pipe
+
+pytestmark = [needs_fake, needs_worker]
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def case(benchmark, src, dst, src_memory, dst_memory, size=64 * KIB, footprint=MIB, **params):
+    return {
+        "benchmark": benchmark, "engine": "cpu" if benchmark == "h2h" else "ce", "src": src, "dst": dst,
+        "src_memory": src_memory, "dst_memory": dst_memory, "bytes": size, "footprint_bytes": footprint,
+        "params": params,
+    }  # fmt: skip
+
+
+def h2d(memory="pinned", gpu=0, **more):
+    return case("h2d", "numa:0", f"gpu:{gpu}", memory, "device", **more)
+
+
+def d2h(memory="pinned", gpu=0, **more):
+    return case("d2h", f"gpu:{gpu}", "numa:0", "device", memory, **more)
+
+
+def d2d(**more):
+    return case("d2d", "gpu:0", "gpu:1", "device", "device", **more)
+
+
+def local(gpu=0, **more):
+    return case("local", f"gpu:{gpu}", f"gpu:{gpu}", "device", "device", **more)
+
+
+H2H = case("h2h", "numa:0", "numa:0", "pageable", "pinned")
+FAMILIES = {
+    "h2h": H2H,
+    "h2d pinned": h2d(),
+    "h2d registered": h2d("registered"),
+    "h2d pageable": h2d("pageable"),
+    "h2d both ways": h2d(bidirectional="true"),
+    "d2h pinned": d2h(),
+    "d2h pageable": d2h("pageable"),
+    "d2d peer": d2d(),
+    "d2d staged": d2d(peer="off"),
+    "d2d by the peer call": d2d(call="peer"),
+    "d2d by the destination": d2d(initiator="dst"),
+    "local": local(),
+    "after a wait": h2d(after="wait"),
+}
+
+
+@pytest.fixture
+def worker():
+    """Opens workers on a fake driver; they end with the test."""
+    pipes = []
+
+    def start(library="driver", extra=None, **settings):
+        pipes.append(Pipe(WORKER, environment(library, **settings) | (extra or {})))
+        return pipes[-1]
+
+    yield start
+    for pipe in pipes:
+        pipe.__exit__()
+
+
+def opened(worker, *arguments, **settings):
+    pipe = worker(*arguments, **settings)
+    answer = pipe.ask("open", platform="cuda")
+    assert answer["ok"], answer
+    return pipe, answer["driver"]
+
+
+def prepare(pipe, wanted):
+    return pipe.ask("prepare", case=wanted, key="point#0")
+
+
+def refusal(pipe, wanted):
+    """Why the worker does not support a case."""
+    answer = prepare(pipe, wanted)
+    assert answer["ok"] and not answer["supported"], answer
+    return answer["reason"]
+
+
+def failure(answer):
+    assert not answer["ok"], answer
+    return answer["error"]
+
+
+def run(pipe, wanted, verify=True):
+    """Prepares and runs; the run's answer."""
+    prepared = prepare(pipe, wanted)
+    assert prepared["ok"] and prepared["supported"], prepared
+    actors = prepared["actors"]
+    return pipe.ask("run", samples=2, batches=[[n] * actors for n in (0, 1, 8, 16)], verify=verify)
+
+
+def works(pipe, wanted):
+    answer = run(pipe, wanted)
+    assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
+    stamps = list(zip(answer["stamps"][::2], answer["stamps"][1::2], strict=True))
+    assert all(enter <= leave for enter, leave in stamps)
+    return answer
+
+
+# --- drivers that are well ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [12000, 12040, 12080, 13000])
+def test_every_family_runs_on_every_version(worker, version):
+    pipe, driver = opened(worker, CUDA_VERSION=version)
+    assert driver["driver_present"] and driver["version"] == version and driver["missing"] == []
+    timings = {name: works(pipe, wanted)["timing"] for name, wanted in FAMILIES.items()}
+    by_host = {"h2h", "h2d pageable", "d2h pageable"}
+    assert timings == {name: "host" if name in by_host else "gate" for name in FAMILIES}
+    assert pipe.ask("release")["ok"]
+
+
+def test_gpus_are_in_bus_order(worker):
+    _, driver = opened(worker, CUDA_GPUS=4)
+    assert [gpu["pci"][5:7] for gpu in driver["gpus"]] == ["1B", "43", "9B", "DB"]
+    assert driver["gpus"][0]["uuid"] == "GPU-fa4ec0da-0000-4200-8000-00000000001b"
+    assert len(driver["peers"]) == 12 and all(peer["access"] for peer in driver["peers"])
+
+
+def test_attributes_that_a_driver_does_not_know_are_absent(worker):
+    known = [set(opened(worker, CUDA_VERSION=v)[1]["gpus"][0]["attributes"]) for v in (12000, 13000)]
+    assert known[1] - known[0] == {
+        "HANDLE_TYPE_FABRIC_SUPPORTED", "HOST_NUMA_MEMORY_POOLS_SUPPORTED", "MULTICAST_SUPPORTED", "NUMA_ID",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("capability", [60, 70, 75, 80, 86, 89, 90, 100, 103, 120])
+def test_there_is_device_code_for_every_architecture(worker, capability):
+    pipe, _ = opened(worker, CUDA_CAPABILITY=capability)
+    works(pipe, h2d())
+
+
+def test_gpus_of_tomorrow_get_code_that_the_driver_compiles(worker):
+    pipe, _ = opened(worker, CUDA_CAPABILITY=140)
+    works(pipe, h2d())
+
+
+def test_gpus_of_long_ago_are_named_with_their_capability(worker):
+    pipe, _ = opened(worker, CUDA_CAPABILITY=35)
+    message = failure(prepare(pipe, h2d()))["message"]
+    assert "3.5" in message and "no device code" in message
+
+
+# --- drivers that are not there, or not usable --------------------------------------------------------------------
+
+UNUSABLE = {
+    "no driver": ({"library": "broken"}, ["no CUDA driver"]),
+    "too old": ({"library": "old"}, ["too old", "11.4", "12.0", "525", "update the driver"]),
+    "no device": ({"CUDA_INIT": 100}, ["CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"]),
+    "no GPUs": ({"CUDA_GPUS": 0}, ["CUDA_ERROR_NO_DEVICE"]),
+    "stub library": ({"CUDA_INIT": 34}, ["CUDA_ERROR_STUB_LIBRARY"]),
+    "mismatch": ({"CUDA_INIT": 803}, ["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"]),
+    "unknown error": ({"CUDA_INIT": 999}, ["CUDA_ERROR_UNKNOWN"]),
+    "an error without a name": ({"CUDA_INIT": 12345}, ["12345"]),
+    "a needed symbol missing": ({"CUDA_MISSING": "cuLaunchKernel"}, ["cuLaunchKernel"]),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_without_a_usable_driver_the_host_is_measured_and_the_rest_says_why(worker, name):
+    settings, words = UNUSABLE[name]
+    pipe, driver = opened(worker, **settings)
+    assert not driver["driver_present"] and driver["gpus"] == []
+    assert all(word in driver["why_not"] for word in words), driver["why_not"]
+    for family, wanted in FAMILIES.items():
+        if family != "h2h":
+            assert driver["why_not"] in refusal(pipe, wanted), family
+    works(pipe, H2H)
+
+
+def test_a_gpu_that_is_not_here_is_counted_out(worker):
+    pipe, _ = opened(worker)
+    assert "gpu:5 is not here" in refusal(pipe, h2d(gpu=5))
+    works(pipe, h2d())
+
+
+# --- drivers that lack something ----------------------------------------------------------------------------------
+
+PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
+NEEDED_BY = {
+    "cuMemHostRegister": {"h2d registered"},
+    "cuMemHostUnregister": {"h2d registered"},
+    "cuMemcpyPeerAsync": {"d2d by the peer call"},
+    "cuStreamWaitValue32": {"after a wait"},
+    "cuDeviceCanAccessPeer": PEER,
+    "cuCtxEnablePeerAccess": PEER,
+    "cuCtxDisablePeerAccess": PEER,
+    "cuDeviceGetP2PAttribute": set(),
+}
+
+
+@pytest.mark.parametrize("symbol", NEEDED_BY)
+def test_only_what_needs_a_missing_symbol_is_unsupported(worker, symbol):
+    pipe, driver = opened(worker, CUDA_MISSING=symbol)
+    assert driver["driver_present"] and driver["missing"] == [symbol]
+    for family, wanted in FAMILIES.items():
+        if family in NEEDED_BY[symbol]:
+            assert f"lacks {symbol}" in refusal(pipe, wanted), family
+        else:
+            works(pipe, wanted)
+
+
+def test_gpus_that_are_no_peers_copy_through_the_host(worker):
+    pipe, driver = opened(worker, CUDA_NO_PEER=1)
+    assert not any(peer["access"] for peer in driver["peers"])
+    assert "gpu:0 cannot access the memory of gpu:1" in refusal(pipe, d2d())
+    works(pipe, d2d(peer="off"))
+
+
+def test_copies_that_wait_for_staging_memory_are_timed_by_the_host(worker):
+    pipe, _ = opened(worker, CUDA_STAGING=256 * KIB)
+    answer = works(pipe, d2d(peer="off"))
+    assert answer["timing"] == "host" and "waits for the gate" in answer["notes"]["timing"]
+    assert works(pipe, d2d())["timing"] == "gate"
+
+
+def test_blocking_launches_are_timed_without_a_gate(worker):
+    pipe, _ = opened(worker, extra={"CUDA_LAUNCH_BLOCKING": "1"})
+    answer = works(pipe, h2d())
+    assert answer["timing"] == "events" and "CUDA_LAUNCH_BLOCKING" in answer["notes"]["timing"]
+
+
+# --- no room ------------------------------------------------------------------------------------------------------
+
+
+def test_memory_that_is_refused_is_said_and_the_worker_goes_on(worker):
+    pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
+    error = failure(prepare(pipe, local(size=32 * MIB, footprint=0)))
+    assert error["kind"] == "memory" and "CUDA_ERROR_OUT_OF_MEMORY" in error["message"]
+    works(pipe, H2H)
+
+
+def test_a_region_larger_than_the_gpu_is_refused_in_words(worker):
+    pipe, _ = opened(worker, CUDA_MEMORY=16 * MIB)
+    assert f"{32 * MIB} B do not fit gpu:0" in refusal(pipe, h2d(size=32 * MIB))
+
+
+# --- GPUs that somebody else has ----------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_another_process_holds_is_named_as_that(worker):
+    pipe, _ = opened(worker, CUDA_MODE="exclusive")
+    error = failure(prepare(pipe, h2d()))
+    assert error["kind"] == "failed"
+    assert all(word in error["message"] for word in ("gpu:0", "exclusive process", "another process holds it"))
+
+
+def test_a_free_gpu_in_exclusive_mode_is_used(worker):
+    pipe, _ = opened(worker, CUDA_MODE="exclusive-free")
+    works(pipe, h2d())
+
+
+def test_a_prohibited_gpu_is_unsupported(worker):
+    pipe, _ = opened(worker, CUDA_MODE="prohibited")
+    assert "gpu:0 is in compute mode 'prohibited'" in refusal(pipe, h2d())
+
+
+@pytest.mark.parametrize("mode", ["prohibited", "exclusive"])
+def test_the_other_gpus_and_the_host_are_still_measured(worker, mode):
+    pipe, _ = opened(worker, CUDA_MODE=f"{mode}:1")  # ordinal 1 is the first on the bus
+    works(pipe, h2d(gpu=1))
+    works(pipe, H2H)
+
+
+@pytest.mark.parametrize("mode", ["prohibited", "exclusive"])
+def test_the_host_is_measured_when_no_gpu_may_be_used(worker, mode):
+    pipe, _ = opened(worker, CUDA_MODE=mode)
+    works(pipe, H2H)
+
+
+# --- GPUs that break ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", ["", ":46", ":700", ":719", ":999"])
+def test_a_gpu_that_is_lost_in_mid_run_loses_the_worker_and_nothing_else(worker, error):
+    pipe, _ = opened(worker, CUDA_LOST_AFTER=f"12{error}")
+    lost = failure(run(pipe, h2d()))
+    assert lost["kind"] == "lost" and "CUDA_ERROR_" in lost["message"]
+    assert pipe.process.poll() is None  # it answers; that it is of no more use is the parent's to know
+    assert failure(prepare(pipe, h2d()))["kind"] == "lost"
+
+
+@pytest.mark.parametrize("symbol", ["cuStreamSynchronize", "cuMemcpyHtoDAsync", "cuEventRecord"])
+def test_a_call_that_never_returns_gets_no_answer_and_dies_when_killed(worker, symbol):
+    pipe, _ = opened(worker, CUDA_HANG=f"{symbol}:4")
+    with pytest.raises(NoAnswer):
+        prepared = pipe.ask("prepare", timeout_s=2, case=h2d(), key="point#0")
+        assert prepared["supported"]
+        pipe.ask("run", timeout_s=2, samples=2, batches=[[0], [1], [8]], verify=True)
+    assert pipe.process.poll() is None
+    pipe.process.kill()
+    assert pipe.process.wait(5) != 0
+
+
+@pytest.mark.parametrize("symbol", ["cuInit", "cuDevicePrimaryCtxRetain"])
+def test_a_driver_that_hangs_when_it_starts_gets_no_answer(worker, symbol):
+    pipe = worker(CUDA_HANG=symbol)
+    with pytest.raises(NoAnswer):
+        pipe.ask("open", timeout_s=2, platform="cuda")
+        pipe.ask("prepare", timeout_s=2, case=h2d(), key="point#0")
+
+
+# --- GPUs that lie ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "h2h"])
+def test_one_wrong_byte_is_found(worker, family):
+    # The last copy of a run: an earlier one may be overwritten when slices come round again.
+    pipe, _ = opened(worker, CUDA_CORRUPT="40+")
+    verdict = run(pipe, FAMILIES[family])["verdict"]
+    assert not verdict["ok"] and 0 < verdict["wrong_bytes"] < verdict["checked_bytes"]
+    assert " at byte " in verdict["first_wrong"]
+
+
+def test_one_wrong_byte_in_one_copy_is_found_and_gone_the_next_time(worker):
+    pipe, _ = opened(worker, CUDA_CORRUPT=60)
+    wanted = h2d(footprint=8 * MIB)  # more slices than copies: nothing is written twice
+    verdict = run(pipe, wanted)["verdict"]
+    assert (verdict["ok"], verdict["wrong_bytes"]) == (False, 8)  # words are compared
+    works(pipe, wanted)
+
+
+def test_peers_that_deliver_garbage_are_found_out(worker):
+    pipe, _ = opened(worker, CUDA_LYING_PEER=1)
+    for wanted in (d2d(), d2d(call="peer")):
+        assert not run(pipe, wanted)["verdict"]["ok"]
+    works(pipe, d2d(peer="off"))

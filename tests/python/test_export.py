@@ -1,0 +1,55 @@
+"""CSV: one row a flow of a point, every column documented and filled."""
+
+import csv
+import io
+from pathlib import Path
+
+from invented import point, run, small_run
+from linkscope.report.export import COLUMNS, to_csv, write_csv
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_one_row_a_flow() -> None:
+    made = small_run()
+    expected = sum(max(1, len(one.flows)) for one in made.points)
+    assert len(rows(to_csv(made))) == expected > len(made.points)
+
+
+def test_columns_are_documented_and_in_order() -> None:
+    header = to_csv(small_run()).splitlines()[0].split(",")
+    assert header == [name for name, _, _ in COLUMNS] and len(set(header)) == len(header)
+    assert all(about for _, about, _ in COLUMNS)
+
+
+def test_the_page_in_docs_lists_the_columns() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text()
+    listed = [line for line in text.splitlines() if line.startswith("| `")]
+    assert listed == [f"| `{name}` | {about} |" for name, about, _ in COLUMNS]
+
+
+def test_values_of_one_point() -> None:
+    id = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
+    first, second = rows(to_csv(run([point(id, 1e-6, limit_gbps=63.0)])))
+    assert (first["flow"], second["flow"]) == ("0", "1")
+    assert (first["src"], first["dst"]) == (second["dst"], second["src"]) == ("numa:0", "gpu:0")
+    assert (first["src_memory"], second["src_memory"]) == ("pinned", "device")
+    assert float(first["gbps"]) == 1.0 and float(first["total_gbps"]) == 2.0 and float(first["limit_gbps"]) == 63.0
+    assert (float(first["ci_low_s"]), float(first["ci_high_s"])) == (0.98e-6, 1.02e-6)
+    assert (first["mode"], first["params"], first["modelled"]) == ("batched", "bidirectional=true", "true")
+    assert (first["rounds"], first["samples"], first["verified"]) == ("6", "12", "true")
+
+
+def test_points_without_a_value_and_odd_names() -> None:
+    id = "h2d/ce/numa:0.pinned->disk:/a,%22b.device/8?mode=batched"
+    (row,) = rows(to_csv(run([point(id, status="failed", reason='it said "no",\nloudly')])))
+    assert row["dst"] == 'disk:/a,"b' and row["reason"] == 'it said "no",\nloudly'
+    assert row["median_s"] == row["gbps"] == row["ci_low_s"] == "" and row["rounds"] == "0"
+
+
+def test_an_empty_run_is_a_header() -> None:
+    stream = io.StringIO()
+    write_csv(run([]), stream)
+    assert stream.getvalue().count("\n") == 1

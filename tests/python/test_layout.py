@@ -1,0 +1,86 @@
+"""Imports go one way (design: Layout). Each place may use itself and what stands before it in its rule."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+CORE = {
+    "base": set(),
+    "program": {"base"},
+    "platform/host": {"base", "program"},
+    "platform/cuda": {"base", "program", "platform/host"},
+    "platform/sim": {"base", "program"},
+    "benchmarks": {"base", "program"},
+    "worker": {"base", "program", "platform/host", "platform/cuda", "platform/sim", "benchmarks"},
+}
+COMMON = {"errors", "units"}
+PYTHON = {
+    "errors": set(),
+    "units": {"errors"},
+    "machine": COMMON,
+    "runfile": COMMON,
+    "stats": COMMON,
+    "plan": COMMON | {"machine", "runfile", "stats"},
+    "run": COMMON | {"machine", "runfile", "stats", "plan"},
+    "report": COMMON | {"runfile", "stats"},
+    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "report"},
+}
+
+
+def layer(path: str) -> str:
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "platform" else parts[0]
+
+
+def core_includes() -> list[tuple[str, str]]:
+    found = []
+    for file in sorted((ROOT / "core").rglob("*.[hc]*")):
+        relative = file.relative_to(ROOT / "core").as_posix()
+        for include in re.findall(r'#include "([^"]+)"', file.read_text()):
+            found.append((relative, include))
+    return found
+
+
+def python_imports() -> list[tuple[str, str]]:
+    found = []
+    source = ROOT / "src" / "linkscope"
+    for file in sorted(source.rglob("*.py")):
+        relative = file.relative_to(source).as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                # `from linkscope import x` imports the module x; `from linkscope.a import b` uses a.
+                module = node.module or ""
+                names = [f"linkscope.{a.name}" for a in node.names] if module == "linkscope" else [module]
+            found += [(relative, name.split(".")[1]) for name in names if name.startswith("linkscope.")]
+    return found
+
+
+def test_core_includes_go_one_way() -> None:
+    wrong = [f"{file} includes {include}" for file, include in core_includes()
+             if layer(include) != layer(file) and layer(include) not in CORE[layer(file)]]
+    assert not wrong
+
+
+def test_python_imports_go_one_way() -> None:
+    def place(file: str) -> str:
+        return file.split("/")[0].removesuffix(".py")
+
+    wrong = [f"{file} imports {name}" for file, name in python_imports()
+             if place(file) in PYTHON and name != place(file) and name not in PYTHON[place(file)]]
+    assert not wrong
+
+
+@pytest.mark.parametrize("found, least", [(core_includes, 20), (python_imports, 20)])
+def test_the_rules_see_the_code(found, least) -> None:
+    assert len(found()) >= least
+
+
+def test_cuda_headers_stay_in_the_cuda_platform() -> None:
+    users = [file.relative_to(ROOT).as_posix() for file in (ROOT / "core").rglob("*.[hc]*")
+             if re.search(r"#include <cuda", file.read_text())]
+    assert users and all(user.startswith("core/platform/cuda/") for user in users)

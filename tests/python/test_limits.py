@@ -1,0 +1,167 @@
+"""Limits of paths, by arithmetic written here, and never below what was measured on such machines."""
+
+import pytest
+
+import machine_fakes as fakes
+from linkscope.errors import UserError
+from linkscope.machine import model as models
+from linkscope.machine.facts import Machine
+from linkscope.machine.limits import limit, path_limit
+from linkscope.machine.nvml_facts import NvmlReading, read_nvml
+from linkscope.machine.probe import probe
+from linkscope.machine.sysfs import Files
+
+
+@pytest.fixture
+def h200(monkeypatch):
+    def make(texts=None, driver=None, **settings) -> Machine:
+        texts = fakes.virtual_machine() if texts is None else texts
+        fakes.play(monkeypatch, fakes.FakeNvml(**settings))
+        return probe(driver or fakes.driver(), files=Files.replay(texts, fakes.lists_of(texts)), nvml=read_nvml())
+
+    return make
+
+
+def into(machine, **changes):
+    return limit(machine, "numa:0", "gpu:0", "pinned", "device", "ce", **changes)
+
+
+def out(machine, **changes):
+    return limit(machine, "gpu:0", "numa:0", "device", "pinned", "ce", **changes)
+
+
+def peer(machine, **changes):
+    return limit(machine, "gpu:0", "gpu:1", "device", "device", "ce", **changes)
+
+
+def test_pcie_5_with_the_payload_assumed(h200):
+    found = into(h200())
+    assert found.gbps == pytest.approx(32 * 16 / 8 * 128 / 130 * 256 / 276, abs=0.01)  # 58.45
+    assert "PCIe 5.0 x16" in found.source and "63.02" in found.source and "256 B (assumed" in found.source
+    assert out(h200()).gbps == pytest.approx(63.015 * 256 / 280, abs=0.01)  # 57.61
+
+
+@pytest.mark.parametrize(
+    ("generation", "raw"),
+    [(1, 4.0), (2, 8.0), (3, 15.754), (4, 31.508), (5, 63.015), (6, 118.0)],
+)
+def test_generations(generation, raw, h200):
+    machine = h200(answers={f"nvmlDeviceGet{which}PcieLinkGeneration": generation for which in ("Curr", "Max")})
+    header = 12 if generation == 6 else 20
+    assert into(machine).gbps == pytest.approx(raw * 256 / (256 + header), abs=0.01)
+
+
+def test_the_limit_is_that_of_the_link_in_order(h200):
+    machine = h200(answers={"nvmlDeviceGetCurrPcieLinkGeneration": 1, "nvmlDeviceGetCurrPcieLinkWidth": 8})
+    assert into(machine).gbps == into(h200()).gbps and "x16, now x8" in into(machine).source
+
+
+def test_a_payload_that_is_visible_counts(h200, tmp_path):
+    space = bytearray(256)
+    space[0x34], space[0x40], space[0x48] = 0x40, 0x10, 0x40  # 512 B
+    texts = {**fakes.two_nodes(), "/sys/bus/pci/devices/0000:1b:00.0/config": bytes(space).hex()}
+    found = into(h200(texts))
+    assert found.gbps == pytest.approx(63.015 * 512 / 532, abs=0.01) and "assumed" not in found.source
+
+
+def test_a_link_that_is_hidden_has_no_limit(h200):
+    names = ("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkGeneration")
+    machine = h200(refuse=dict.fromkeys(names, fakes.NOT_SUPPORTED))
+    assert into(machine).gbps is None and "not visible" in into(machine).source
+
+
+def test_nvlink(h200):
+    found = peer(h200())
+    assert found.gbps == pytest.approx(18 * 26.562, abs=0.01)  # 478.1
+    assert "NVLink 4.0, 18 links x 26.56 GB/s" in found.source and "through NVSwitch" in found.source
+    assert peer(h200(remote="gpu")).gbps == pytest.approx(6 * 26.562, abs=0.01)
+
+
+def test_without_peer_access_it_goes_through_the_host(h200):
+    machine = h200()
+    assert peer(machine, peer=False).gbps == out(machine).gbps and "staged" in peer(machine, peer=False).source
+    assert peer(h200(driver=fakes.driver(peer=False))).gbps == out(machine).gbps
+
+
+def test_peers_over_pcie(h200):
+    machine = h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})
+    assert peer(machine).gbps == out(machine).gbps and "directly over PCIe" in peer(machine).source
+
+
+def test_links_that_may_or_may_not_lead_there(h200):
+    machine = h200(remote="hidden", refuse={"nvmlDeviceGetP2PStatus": fakes.NOT_SUPPORTED})
+    assert peer(machine).gbps is None and "not visible" in peer(machine).source
+
+
+def test_within_a_device(h200):
+    found = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce")
+    assert found.gbps == pytest.approx(3201e6 * 2 * 6144 / 8 / 2 / 1e9, abs=0.01)  # 2458
+    both = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce", bidirectional=True)
+    assert both.gbps == pytest.approx(found.gbps / 2, abs=0.01) and "both flows" in both.source
+    driver = fakes.driver()
+    for gpu in driver["gpus"]:
+        gpu["attributes"] = {}
+    refuse = dict.fromkeys(("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMemoryBusWidth"), fakes.NOT_SUPPORTED)
+    assert limit(h200(driver=driver, refuse=refuse), "gpu:0", "gpu:0", "device", "device", "ce").gbps is None
+
+
+def test_links_are_full_duplex(h200):
+    assert into(h200(), bidirectional=True) == into(h200())
+
+
+def test_the_host_s_memory_is_not_known(h200):
+    found = limit(h200(), "numa:0", "numa:0", "pageable", "pinned", "cpu")
+    assert found.gbps is None and found.source == "DRAM bandwidth is not visible here"
+
+
+def test_links_to_the_cpu(h200):
+    machine = h200(remote="npu", links=3, answers={"nvmlDeviceGetNvLinkVersion": 2})
+    assert into(machine).gbps == pytest.approx(3 * 26.562, abs=0.01) and "to the CPU" in into(machine).source
+    texts = fakes.virtual_machine()
+    reading = read_nvml()
+    gpus = tuple(type(gpu)(pci=gpu.pci, c2c_links=10, c2c_mbps=45000.0) for gpu in reading.gpus)
+    grace = probe(None, files=Files.replay(texts, fakes.lists_of(texts)), nvml=NvmlReading(gpus=gpus))
+    assert into(grace).gbps == 450 and "chip-to-chip" in into(grace).source
+
+
+def test_disks_and_cards_have_no_limit_yet(h200):
+    assert limit(h200(), "disk:/data", "gpu:0", "file", "device", "file").gbps is None
+    assert limit(h200(), "nic:0", "gpu:0", "pinned", "device", "ce").gbps is None
+
+
+@pytest.mark.parametrize("ends", [("numa:1", "gpu:0"), ("gpu:0", "gpu:4"), ("gpu:9", "gpu:9")])
+def test_places_that_are_not_there(ends, h200):
+    with pytest.raises(UserError, match=r"is not here: 4x-nvidia-h200 has numa:0, gpu:0") as caught:
+        limit(h200(), *ends, "pinned", "device", "ce")
+    assert caught.value.exit_code == 3
+
+
+# reference/anchors.md: what was measured on four H200s
+@pytest.mark.parametrize(
+    ("src", "dst", "changes", "measured"),
+    [
+        ("numa:0", "gpu:0", {}, 55.5),
+        ("gpu:0", "numa:0", {}, 55.4),
+        ("numa:0", "gpu:0", {"bidirectional": True}, 51.3),
+        ("gpu:0", "gpu:1", {}, 396.0),
+        ("gpu:0", "gpu:1", {"bidirectional": True}, 392.0),
+        ("gpu:0", "gpu:1", {"peer": False}, 38.0),
+        ("gpu:0", "gpu:0", {}, 2093.0),
+    ],
+)
+def test_no_limit_is_below_what_was_measured(src, dst, changes, measured, h200):
+    for machine in (h200(), models.load("h200x4")):
+        assert path_limit(machine, src, dst, "pinned", "device", "ce", **changes).gbps > measured
+
+
+def test_limits_of_a_model():
+    ac922 = models.load("ac922")
+    assert path_limit(ac922, "numa:0", "gpu:0", "pinned", "device", "ce").gbps == 75
+    assert path_limit(ac922, "numa:0", "gpu:2", "pinned", "device", "ce").gbps == 64
+    local = path_limit(ac922, "gpu:0", "gpu:0", "device", "device", "ce")
+    assert path_limit(ac922, "gpu:0", "gpu:0", "device", "device", "ce", True).gbps == local.gbps / 2
+    h200x4 = models.load("h200x4")
+    assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce").gbps == 478
+    assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps == 63
+    with pytest.raises(UserError, match="gpu:8 is not here: ac922 has"):
+        path_limit(ac922, "gpu:8", "gpu:0", "device", "device", "ce")

@@ -1,0 +1,93 @@
+"""The monitor: what NVML says of the GPUs a point uses, in PCI order, and nothing where there is no NVML."""
+
+import sys
+import time
+import types
+
+import pytest
+
+from linkscope.run.monitor import NoMonitor, NvmlMonitor, monitor_for
+
+
+class FakeNvml(types.ModuleType):
+    """Two GPUs that NVML numbers against the order of their PCI buses."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.reasons = {"late": 0, "early": 0}
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return ("late", "early")[index]
+
+    def nvmlDeviceGetPciInfo(self, handle: str):
+        return types.SimpleNamespace(busId={"late": "00:2", "early": "00:1"}[handle])
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
+        return {1: 1980, 2: 3200}[kind]
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
+        return 40
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self.reasons[handle]
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
+        return 5
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
+        return 16
+
+    def nvmlDeviceGetPcieReplayCounter(self, handle: str) -> int:
+        if self.reasons[handle] == -1:
+            raise self.NVMLError
+        return 0
+
+
+@pytest.fixture
+def nvml(monkeypatch) -> FakeNvml:
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def test_guards_are_of_the_gpus_that_a_point_uses(nvml) -> None:
+    monitor = NvmlMonitor()
+    guards = monitor.guards(["numa:0", "gpu:0"], time.monotonic())
+    monitor.stop()
+    assert guards == {
+        "gpu:0": {"sm_mhz": [1980, 1980], "memory_mhz": 3200, "temperature": 40, "pcie": "gen5 x16", "pcie_replays": 0}
+    }
+
+
+@pytest.mark.parametrize(
+    "reasons, bad", [(0x4, []), (0x8, ["hw_slowdown"]), (0xE0, ["hw_power_brake", "hw_thermal", "sw_thermal"])]
+)
+def test_bad_throttle_reasons_are_named(nvml, reasons: int, bad: list[str]) -> None:
+    nvml.reasons["early"] = reasons
+    monitor = NvmlMonitor()
+    assert monitor.guards(["gpu:0"], 0.0).get("throttled", []) == bad
+    assert "throttled" not in monitor.guards(["gpu:1"], 0.0)
+    monitor.stop()
+
+
+def test_what_is_hidden_or_lost_is_not_claimed(nvml) -> None:
+    nvml.reasons["late"] = -1
+    monitor = NvmlMonitor()
+    assert monitor.guards(["gpu:1"], 0.0) == {}
+    monitor.stop()
+
+
+def test_models_and_machines_without_nvml_have_no_monitor(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert isinstance(monitor_for(False), NoMonitor) and isinstance(monitor_for(True), NoMonitor)
+    assert NoMonitor().guards(["gpu:0"], 0.0) == {}

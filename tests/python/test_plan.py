@@ -1,0 +1,186 @@
+"""Plans: which points a suite holds, in which order, and what comes next."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from fakes import facts, flow, plan, point, table
+from linkscope.errors import UserError
+from linkscope.plan import (
+    SUITES,
+    Benchmark,
+    MachineFacts,
+    Param,
+    Plan,
+    case_of,
+    footprint,
+    in_order,
+    make_plan,
+    next_work,
+    precision_target,
+    rounds_wanted,
+)
+from linkscope.runfile import PointId
+
+
+def ids(**wishes) -> list[PointId]:
+    return [PointId.parse(id) for id in plan(**wishes).points]
+
+
+def test_every_ordered_pair_peer_and_initiator_once() -> None:
+    points = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 1 << 20 and p.param("mode") == "batched"]
+    one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
+    both = {(p.src, p.dst) for p in points if p.bidirectional}
+    assert len(one_way) == 12 * 2 * 2
+    assert both == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
+    assert len(points) == len(one_way) + len(both) * 4
+
+
+def test_both_ways_has_one_point_a_pair_beyond_ten_gpus() -> None:
+    points = [p for p in ids(gpus=12, suite="quick") if p.benchmark == "d2d" and p.bidirectional]
+    assert len(points) == 12 * 11 // 2
+    assert all(int(p.src[4:]) < int(p.dst[4:]) for p in points)
+
+
+def test_initiator_is_one_where_the_places_are_one() -> None:
+    points = [p for p in ids() if p.benchmark == "h2h"]
+    assert points and {p.param("initiator") for p in points} == {"src"}
+
+
+def test_quick_is_part_of_standard_by_path_and_full_holds_both() -> None:
+    quick, standard, full = (set(plan(suite=suite).points) for suite in ("quick", "standard", "full"))
+    assert quick < standard < full
+    assert {p.bytes for p in ids(suite="full")} == {1 << n for n in range(3, 31)}
+
+
+def test_a_rule_that_needs_what_a_row_lacks_takes_nothing_of_it() -> None:
+    both = [p for p in ids(suite="quick") if p.bidirectional]
+    assert {p.benchmark for p in both} == {"h2d", "d2d"}
+
+
+def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
+    params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "")]
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params)
+    for suite, values in (("quick", {"cold"}), ("standard", {"cold"}), ("full", {"cold", "hot"})):
+        made = make_plan(facts(), [row], suite=suite)
+        assert {PointId.parse(id).param("cache") for id in made.points} == values
+
+
+def test_a_new_row_needs_no_code() -> None:
+    row = Benchmark(
+        "chase", "", "", "load_store", "gpu", "numa", "any", [("device", "mapped")], [],
+    )  # fmt: skip
+    made = make_plan(facts(), [*table(), row], only=["chase/*"])
+    assert "chase/load_store/gpu:1.device->numa:0.mapped/4096" in made.points
+
+
+def test_places_of_different_hosts_do_not_mix() -> None:
+    two = MachineFacts("two", True, ("host:0/numa:0", "host:0/gpu:0", "host:1/numa:0", "host:1/gpu:0"))
+    points = [PointId.parse(id) for id in make_plan(two, table()).points]
+    assert points and all(p.src[:6] == p.dst[:6] for p in points)
+
+
+def test_without_gpus_the_host_is_measured() -> None:
+    assert {p.benchmark for p in ids(gpus=0)} == {"h2h"}
+
+
+def test_only_selects_and_names_what_is_not_there() -> None:
+    assert all("gpu:1" in id for id in plan("*gpu:1*").points)
+    assert len(plan("d2h/*", "local/*").points) == len(plan("d2h/*").points) + len(plan("local/*").points)
+    exact = "h2d/ce/numa:0.pinned->gpu:0.device/12344?bidirectional=false&mode=batched"
+    assert plan(exact).points == [exact]
+
+
+@pytest.mark.parametrize(
+    "pattern, words, code",
+    [
+        ("*gpu:7*", "gpu:7 is not here", 3),
+        ("nonsense*", "matches no point", 2),
+        ("*/536870912*", "of --suite full", 2),
+        ("x2y/ce/numa:0.pinned->gpu:0.device/8?mode=batched", "no benchmark 'x2y'", 2),
+        ("d2h/ce/gpu:0.device->numa:0.pinned/7?mode=batched", "7 B is not a size", 2),
+        ("d2h/ce/gpu:0.device->numa:0.managed/8?mode=batched", "managed", 2),
+        ("d2h/ce/gpu:0.device->numa:0.pinned/8?mode=often", "not 'often'", 2),
+        ("d2h/ce/gpu:0.device->numa:0.pinned/8", "parameters mode", 2),
+        ("d2h/sm/gpu:0.device->numa:0.pinned/8?mode=batched", "engine ce", 2),
+        ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not here", 3),
+    ],
+)
+def test_only_that_fits_nothing(pattern: str, words: str, code: int) -> None:
+    with pytest.raises(UserError, match=words.replace("?", "[?]")) as caught:
+        plan(pattern)
+    assert caught.value.exit_code == code and pattern in str(caught.value)
+
+
+def test_unknown_suite_and_empty_machine() -> None:
+    with pytest.raises(UserError, match=f"there are {', '.join(SUITES)}"):
+        plan(suite="thorough")
+    with pytest.raises(UserError) as caught:
+        make_plan(MachineFacts("bare", True, ()), table())
+    assert caught.value.exit_code == 3
+
+
+def test_order_is_random_by_round_and_seed_and_keeps_peer_blocks() -> None:
+    made = plan(suite="quick", gpus=4, seed=3)
+    standard = plan("d2d/*", gpus=3)
+    first, second = in_order(made, made.points, 0), in_order(made, made.points, 1)
+    assert sorted(first) == sorted(second) == sorted(made.points)
+    assert first != second and first == in_order(made, reversed(made.points), 0)
+    assert first != in_order(msgspec.structs.replace(made, order_seed=4), made.points, 0)
+    peers = [PointId.parse(id).param("peer") for id in in_order(standard, standard.points, 0)]
+    assert sum(one != other for one, other in pairwise(peers)) == 1
+
+
+def test_a_plan_is_plain_data() -> None:
+    made = plan("d2h/*", precision=0.02, budget_s=10.0)
+    assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(made)), Plan) == made
+
+
+def test_next_asks_for_base_rounds_then_for_what_missed_cheap_first() -> None:
+    made = plan("d2h/*pinned/8?*", "d2h/*pinned/4096?mode=batched")
+    assert [work.rounds for work in next_work(made, {})] == [6] * len(made.points)
+    points = {id: point(id, flows=[flow([1.0] * 6)]) for id in made.points}
+    assert next_work(made, points) == []
+    dear, cheap = made.points[0], made.points[-1]
+    for id, cost in ((dear, 2.0), (cheap, 1.0)):
+        points[id] = point(id, status="missed_precision", flows=[flow([1.0] * 6)], device_s=cost)
+    assert [(work.id, work.rounds) for work in next_work(made, points)] == [(cheap, 9), (dear, 9)]
+
+
+@pytest.mark.parametrize(
+    "rounds, budget, wanted", [(6, None, 9), (7, None, 9), (9, None, 9), (9, 60.0, 12), (12, 60.0, 12)]
+)
+def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None:
+    made = plan("d2h/*", budget_s=budget)
+    missed = point(made.points[0], status="missed_precision", flows=[flow([1.0] * rounds)])
+    assert rounds_wanted(made, missed) == wanted
+    assert rounds_wanted(made, point(made.points[0], flows=[flow([1.0] * rounds)])) == rounds
+    missed.guards["stopped"] = "the budget"
+    assert rounds_wanted(made, missed) == rounds
+
+
+def test_precision_by_size_unless_asked_for() -> None:
+    default, asked = plan("d2h/*"), plan("d2h/*", precision=0.002)
+    assert [precision_target(default, size) for size in (8, (1 << 20) - 8, 1 << 20)] == [0.05, 0.05, 0.01]
+    assert precision_target(default, 8, resolution=0.1) == 0.2
+    assert precision_target(asked, 8, resolution=0.1) == 0.002
+
+
+@pytest.mark.parametrize(
+    "size, cache, expected",
+    [
+        (1 << 20, 10 << 20, 30 << 20),
+        (64 << 20, 10 << 20, 64 << 20),
+        (8, 10 << 20, 8 * 512),
+        (768 << 20, 1 << 30, 768 << 20),
+        (1 << 20, 1 << 30, 512 << 20),
+        (4 << 20, 1 << 30, 1 << 30),
+        (1 << 31, 1 << 20, 1 << 31),
+    ],
+)
+def test_footprint(size: int, cache: int, expected: int) -> None:
+    machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": cache, "gpu:0": 1})
+    what = PointId("h2d", "ce", "numa:0", "pinned", "gpu:0", "device", size, (("mode", "batched"),))
+    assert footprint(what, machine) == expected
+    assert case_of(what, machine)["footprint_bytes"] == expected

@@ -1,0 +1,91 @@
+"""From points to curves and rows, and the words for them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from invented import SIZES, point, small_run
+from linkscope.report.curves import Estimate, Path, alike, curves, natural, rate_of, total_of
+from linkscope.report.overview import overview
+from linkscope.report.words import paths_text, places_text, range_s, range_share
+
+H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional={}&mode={}"
+
+
+def test_points_become_curves_by_size() -> None:
+    modes = ("single", "batched")
+    points = [point(H2D.format(size, "false", mode), 1e-6) for size in reversed(SIZES) for mode in modes]
+    batched, single = curves(points)
+    assert [one.bytes for one in batched.points] == list(SIZES)
+    assert batched.batched and not single.batched and batched.method == single.method
+    assert batched.path == Path("numa:0", "gpu:0")
+
+
+def test_every_point_is_in_one_curve() -> None:
+    points = small_run().points
+    found = [one.id for curve in curves(points) for one in curve.points]
+    assert sorted(found) == sorted(one.id for one in points)
+
+
+def test_rates_are_times_turned_over() -> None:
+    one = point(H2D.format(1000, "false", "batched"), 1e-6)
+    rate = rate_of(one)
+    assert rate is not None and rate.low is not None and rate.high is not None
+    assert rate.value == 1.0 and abs(rate.low - 1 / 1.02) < 1e-9 and abs(rate.high - 1 / 0.98) < 1e-9
+    both = total_of(point(H2D.format(1000, "true", "batched"), 1e-6))
+    assert both is not None and both.value == 2.0 and both.low is not None and abs(both.low - 2 / 1.02) < 1e-9
+
+
+def test_best_and_half() -> None:
+    (curve,) = curves([point(H2D.format(size, "false", "batched"), 2e-6 + size / 50e9) for size in SIZES])
+    best = curve.best()
+    assert best is not None and best.bytes == SIZES[-1] and curve.half_rate_bytes() == 1 << 20
+
+
+def test_curves_without_values_or_bytes() -> None:
+    (empty,) = curves([point(H2D.format(8, "false", "batched"), status="failed")])
+    assert empty.best() is None and empty.half_rate_bytes() is None and empty.measured == []
+    (latency,) = curves([point(H2D.format(0, "false", "batched"), 2e-6)])
+    best = latency.best()
+    assert best is not None and best.gbps is None
+    (family,) = overview(latency.points)
+    assert family.rows[0].rate is None and family.rows[0].time is not None
+
+
+def test_overview_folds_what_makes_no_difference_and_keeps_the_slow_pair() -> None:
+    families = {str(found.family): found for found in overview(small_run().points)}
+    peers = families["d2d by ce, device -> device"]
+    assert peers.folded == ["initiator"]
+    assert [row.path_count for row in peers.rows] == [11, 1] and peers.rows[1].paths == "gpu:2 -> gpu:3"
+    pinned = families["h2d by ce, pinned -> device"]
+    assert [row.params for row in pinned.rows] == ["one way", "both ways"]
+    assert pinned.rows[0].paths == "numa:0 -> gpu:0,1" and pinned.rows[1].rate is not None
+    assert 99 < pinned.rows[1].rate.value < 101
+    assert pinned.rows[0].single_s is not None and pinned.rows[0].single_s[0] > 8e-6
+
+
+def test_sets_of_places_and_paths() -> None:
+    assert places_text(["gpu:10", "gpu:9", "gpu:0", "gpu:1", "gpu:2", "numa:0"]) == "gpu:0-2,9,10, numa:0"
+    gpus = [f"gpu:{number}" for number in range(4)]
+    everyone = [Path(src, dst) for src in gpus for dst in gpus if src != dst]
+    assert paths_text(everyone) == "gpu:0-3 -> gpu:0-3"
+    all_but = [path for path in everyone if path != Path("gpu:2", "gpu:3")]
+    assert paths_text(all_but) == "gpu:0-3 -> gpu:0-3 but gpu:2 -> gpu:3"
+    assert paths_text([Path("gpu:0", "gpu:1"), Path("gpu:1", "gpu:0")]) == "gpu:0,1 -> gpu:0,1"
+    assert paths_text([path for path in everyone if path.src < path.dst]) == "every pair of gpu:0-3"
+    assert paths_text([Path(gpu, gpu) for gpu in gpus]) == "within gpu:0-3"
+    assert paths_text([Path("numa:0", gpu) for gpu in gpus]) == "numa:0 -> gpu:0-3"
+    assert paths_text([Path("gpu:0", "gpu:1"), Path("gpu:2", "gpu:3")]) == "gpu:0 -> gpu:1; gpu:2 -> gpu:3"
+    assert range_s((2.2e-6, 8.4e-6)) == "2.2-8.4 us" and range_s(None) == ""
+    assert range_share((0.15, 0.18)) == "15-18 %" and range_share((0.88, 0.88)) == "88 %"
+
+
+def test_natural_order() -> None:
+    assert sorted(["gpu:10", "gpu:9", "gpu:1"], key=natural) == ["gpu:1", "gpu:9", "gpu:10"]
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(0, 0.5))
+def test_alike_is_symmetric(one: float, other: float, width: float) -> None:
+    first = Estimate(one, one * (1 - width), one * (1 + width))
+    second = Estimate(other, other * (1 - width), other * (1 + width))
+    assert alike(first, second, 0.02) == alike(second, first, 0.02)
+    assert alike(first, first, 0.0)

@@ -1,0 +1,127 @@
+"""The terminal summary and what it is made of: findings and problems."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from invented import SIZES, point, run, small_run
+from linkscope.report.findings import findings
+from linkscope.report.outcome import problems, run_text
+from linkscope.report.summary import summary
+from linkscope.runfile import Spread
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=false&mode=batched"
+
+
+def kinds(points) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for finding in findings(points):
+        found.setdefault(finding.kind, []).append(finding.text)
+    return found
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_golden_summary(width: int) -> None:
+    text = summary(small_run(), width=width, colour=False) + "\n"
+    golden = GOLDEN / f"summary-{width}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 300])
+def test_lines_of_the_table_fit(width: int) -> None:
+    for line in summary(small_run(), width=width, colour=False).splitlines():
+        assert len(line) <= max(60, min(width, 140)) or line.startswith("    "), line  # ids are never broken
+
+
+def test_colour_only_where_asked_for() -> None:
+    plain, coloured = (summary(small_run(), width=100, colour=colour) for colour in (False, True))
+    assert "\x1b" not in plain and "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    assert summary(small_run()) == plain  # under pytest standard output is no terminal
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    id = "local/ce/gpu:0.device->gpu:0.device/8?mode=%1b[31mred"
+    text = summary(
+        run([point(id, 1e-6), point(id.replace("/8", "/16"), status="failed", reason="a\x1b[2Jb")]), colour=False
+    )
+    assert "\x1b" not in text and "a?[2Jb" in text
+
+
+def test_modelled_is_said_first_and_only_of_models() -> None:
+    assert summary(run([]), colour=False).startswith("MODELLED")
+    assert "MODELLED" not in summary(run([], modelled=False), colour=False)
+
+
+def test_runs_of_no_point_one_point_and_only_failures() -> None:
+    assert "No point has a value" in summary(run([]), colour=False)
+    assert "55.4" in summary(run([point(H2D.format(1 << 20), (1 << 20) / 55.4e9)]), colour=False)
+    failed = [point(H2D.format(size), status="failed", reason="the driver said no") for size in SIZES]
+    text = summary(run(failed), colour=False)
+    assert "failed, 4 points: the driver said no" in text and "No point has a value" in text
+
+
+def test_points_without_an_interval_say_so() -> None:
+    assert "no interval" in summary(run([point(H2D.format(8), 1e-6, ci95_s=None)]), colour=False)
+
+
+def test_a_run_that_was_cut_off_says_so() -> None:
+    made = run([])
+    object.__setattr__(made, "end", None)
+    assert "has no end record" in run_text(made)
+
+
+def test_problems_are_grouped_by_reason() -> None:
+    found = problems(small_run().points)
+    assert [(one.status, len(one.ids)) for one in found] == [
+        ("failed", 2), ("unsupported", 1), ("skipped", 1), ("missed_precision", 1),
+    ]  # fmt: skip
+    assert found[0].reason == "wrong data: byte 3 of 16"
+    assert "widest +-2 %, asked was 1 %" in found[3].text()
+
+
+def test_findings_of_the_invented_run() -> None:
+    found = kinds(small_run().points)
+    assert list(found) == [
+        "slow path", "below half its limit", "spread between rounds", "two modes", "cost of being alone",
+    ]  # fmt: skip
+    (slow,) = found["slow path"]
+    assert "gpu:2 -> gpu:3" in slow and "48 % below the median of 12 paths" in slow
+    assert any("14 % of its limit" in text for text in found["below half its limit"])
+    assert (
+        "5 % between rounds" in found["spread between rounds"][0]
+        and "within a round" in found["spread between rounds"][0]
+    )
+    assert "6 us more alone" in found["cost of being alone"][0]
+
+
+def test_nothing_stands_out_where_all_is_alike() -> None:
+    ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
+    assert findings([point(id, 1.2e-3, limit_gbps=63.0) for id in ids]) == []
+
+
+def test_a_slow_half_is_no_outlier_and_other_limits_are_other_classes() -> None:
+    ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
+    halves = [point(id, 1e-3 if number < 4 else 2e-3, limit_gbps=90.0) for number, id in enumerate(ids)]
+    assert "slow path" not in kinds(halves)
+    limits = [point(id, 2e-3 if not n else 1e-3, limit_gbps=41.0 if not n else 90.0) for n, id in enumerate(ids)]
+    assert "slow path" not in kinds(limits)
+    assert "slow path" in kinds([point(id, 2e-3 if not n else 1e-3) for n, id in enumerate(ids)])
+
+
+def test_a_dip_and_a_throttled_gpu_stand_out() -> None:
+    rates = {8: 1e9, 4096: 30e9, 1 << 20: 20e9, 64 << 20: 55e9}
+    points = [point(H2D.format(size), size / rate) for size, rate in rates.items()]
+    assert "33 % slower at 1 MiB (20 GB/s) than at 4 KiB (30 GB/s)" in kinds(points)["dip"][0]
+    points[0].guards["throttled_rounds"] = [{"round": 0}]
+    assert "under 1 point" in kinds(points)["throttled"][0]
+
+
+def test_small_spread_between_rounds_is_not_told() -> None:
+    quiet = Spread(within_rounds=0.0001, between_rounds=0.005, modes_s=None)
+    assert "spread between rounds" not in kinds([point(H2D.format(8), 1e-6, spread=quiet)])

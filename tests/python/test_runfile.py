@@ -1,0 +1,155 @@
+"""Run files: round trips, torn and damaged files, one sentence for each that cannot be read."""
+
+import gzip
+import os
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes import flow, header, point, round_record
+from linkscope.errors import UserError
+from linkscope.runfile import End, PointId, Resume, RunWriter, read_run
+
+IDS = [f"h2d/ce/numa:0.pinned->gpu:0.device/{8 << n}?mode=batched" for n in range(3)]
+
+
+@pytest.fixture
+def run_path(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with RunWriter.create(path, header()) as writer:
+        for number, id in enumerate(IDS):
+            writer.write(round_record(id, 0))
+            writer.write(point(id, flows=[flow([1e-6 * (number + 1)] * 6)], ci95_s=(1e-6, 2e-6)))
+        writer.write(round_record("h2d/ce/numa:0.pinned->gpu:0.device/64?mode=batched", 0))
+        writer.write(End(wall_s=1.5, complete=True, counts={"ok": 3}))
+    return path
+
+
+def refused(path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_run(path)
+    message = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert str(path) in message and "\n" not in message
+    return message
+
+
+def test_round_trip(run_path) -> None:
+    run = read_run(run_path)
+    assert [found.id for found in run.points] == IDS
+    assert run.points[1].flows[0].round_medians_s == [2e-6] * 6
+    assert run.points[0].ci95_s == (1e-6, 2e-6)
+    assert run.modelled and run.warnings == [] and run.end is not None and run.end.complete
+    assert set(run.rounds) == {*IDS, "h2d/ce/numa:0.pinned->gpu:0.device/64?mode=batched"}
+
+
+def test_gzip_reads_the_same(run_path, tmp_path) -> None:
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(run_path.read_bytes()))
+    assert read_run(packed).points == read_run(run_path).points
+    half = tmp_path / "half.jsonl.gz"
+    half.write_bytes(packed.read_bytes()[: packed.stat().st_size * 3 // 4])
+    assert any("cut off" in warning for warning in read_run(half).warnings)
+    damaged = bytearray(packed.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    half.write_bytes(bytes(damaged))
+    assert "damaged" in refused(half)
+
+
+def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
+    whole = run_path.read_bytes()
+    first = whole.index(b"\n") + 1
+    torn = tmp_path / "torn.jsonl"
+    for cut in random.Random(2).sample(range(first, len(whole)), 60):
+        torn.write_bytes(whole[:cut])
+        run = read_run(torn)
+        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after a line's end
+        lines = whole[:cut].splitlines() if complete else whole[:cut].splitlines()[:-1]
+        assert len(run.warnings) == (0 if complete else 1)
+        assert len(run.points) == sum(b'"record":"point"' in line for line in lines)
+
+
+def test_torn_in_the_middle_is_refused(run_path) -> None:
+    lines = run_path.read_bytes().split(b"\n")
+    lines[2] = lines[2][:40]
+    run_path.write_bytes(b"\n".join(lines))
+    assert "line 3" in refused(run_path)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"", "is empty"),
+        (bytes(range(256)), "binary"),
+        (b"\xff\xfe\x80 no text\n", "not a linkscope run file"),
+        (b"hello\nworld\n", "not a linkscope run file"),
+        (b'{"record":"point"}\n', "not a run record"),
+        (b"[1, 2]\n", "not a run record"),
+        (b'{"record":"run","schema":2,"modelled":true}\n', "schema 2"),
+        (b'{"record":"run","schema":1,"modelled":tr', "torn in its first line"),
+        (b'{"record":"run","schema":1,"modelled":"perhaps"}\n{"record":"end"}\n', "line 1"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, content: bytes, words: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    assert words in refused(path)
+
+
+def test_missing_and_directory(tmp_path) -> None:
+    assert "there is no file" in refused(tmp_path / "none.jsonl")
+    assert "is a directory" in refused(tmp_path)
+
+
+def test_two_runs_in_one_file_are_refused(run_path) -> None:
+    run_path.write_bytes(run_path.read_bytes() * 2)
+    assert "second run" in refused(run_path)
+
+
+def test_writing_refuses_what_is_there_and_what_cannot_be(tmp_path, run_path) -> None:
+    for path, words in ((run_path, "exists"), (tmp_path, "directory"), (tmp_path / "no" / "a.jsonl", "cannot write")):
+        with pytest.raises(UserError, match=words):
+            RunWriter.create(path, header())
+    RunWriter.create(run_path, header(), force=True).close()
+    assert read_run(run_path).points == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 50])
+def test_going_on_cuts_the_torn_line(run_path, cut: int) -> None:
+    os.truncate(run_path, run_path.stat().st_size - cut)
+    before = read_run(run_path)
+    with RunWriter.go_on(before, Resume(started="later", tool={}, points_done=3)) as writer:
+        writer.write(point(IDS[0], status="failed", reason="again"))
+    run = read_run(run_path)
+    assert run.warnings == [] and len(run.resumes) == 1 and run.end is None
+    assert [found.id for found in run.points] == IDS and run.points[0].reason == "again"
+
+
+def test_going_on_in_a_compressed_file_is_refused(run_path, tmp_path) -> None:
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(run_path.read_bytes()))
+    with pytest.raises(UserError, match="gunzip"):
+        RunWriter.go_on(read_run(packed), Resume(started="later", tool={}, points_done=3))
+
+
+places = st.one_of(
+    st.sampled_from(["numa:0", "gpu:12", "host:1/gpu:0"]),
+    st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1).map(lambda path: f"disk:{path}"),
+)
+names = st.text("abcdefgh_", min_size=1, max_size=6)
+
+
+@given(names, places, places, st.integers(0, 1 << 40), st.dictionaries(names, st.text(min_size=1), max_size=3))
+def test_ids_parse_to_what_they_were_built_from(name, src, dst, size, params) -> None:
+    built = PointId(name, "ce", src, "pinned", dst, "device", size, tuple(sorted(params.items())))
+    assert PointId.parse(str(built)) == built
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h2d", "h2d/ce/numa:0->gpu:0/8", "h2d/ce/a.b->c.d/8?x", "h2d/ce/a.b->c.d/8?x=1&x=2"]
+)
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        PointId.parse(text)

@@ -1,0 +1,136 @@
+"""The sampler recovers planted costs, and leaves out what is not the operation's."""
+
+import pytest
+
+from fakes import FAKE_WORKER, H2D, facts, plan, target
+from linkscope.run.answers import Trace
+from linkscope.run.sampler import (
+    LEAST_BATCH_S,
+    MOST_COUNT,
+    MOST_SAMPLES,
+    Sampler,
+    Task,
+    Unsupported,
+    WrongData,
+    balanced,
+)
+from linkscope.run.worker import RequestFailed, Worker
+from linkscope.runfile import PointId, Round
+from linkscope.stats import median
+
+
+def sampled(size: int, mode: str = "batched", both: str = "false", first: Round | None = None, **behaviour) -> Round:
+    id = H2D.format(size, both, mode)
+    worker = Worker(FAKE_WORKER)
+    try:
+        worker.open(target(**behaviour).open_request)
+        return Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0, first))
+    finally:
+        worker.kill()
+
+
+def value(record: Round, flow: int = 0) -> float:
+    return median(record.flows[flow].samples_s)
+
+
+@pytest.mark.parametrize("size", [8, 4096, 1 << 20, 64 << 20, 1 << 30])
+def test_batched_cost_is_the_slope_alone(size: int) -> None:
+    record = sampled(size, each_s=2e-6, rate=50e9, start_s=1.25e-6)
+    each = 2e-6 + size / 50e9
+    assert value(record) == pytest.approx(each, rel=1e-6)
+    assert record.overhead_s == pytest.approx(1.25e-6, rel=1e-3)
+    assert record.batch[0] * each >= LEAST_BATCH_S and record.batch[0] <= MOST_COUNT
+    assert record.verified is True and record.guards == {}
+
+
+def test_one_alone_is_another_quantity() -> None:
+    record = sampled(4096, mode="single", each_s=2.4e-6, alone_s=6e-6, rate=50e9)
+    assert value(record) == pytest.approx(8.4e-6 + 4096 / 50e9, rel=1e-6)
+    assert record.overhead_s == pytest.approx(1.25e-6)
+    assert record.batch == [1]
+
+
+def test_batch_is_bounded_for_the_shortest() -> None:
+    assert sampled(8, each_s=1e-9, rate=1e15).batch == [MOST_COUNT]
+
+
+def test_a_later_round_takes_the_batch_of_the_first() -> None:
+    first = sampled(8, each_s=2e-6)
+    first.batch = [40]
+    assert sampled(8, first=first, each_s=1e-6).batch == [40]
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 20, 16 << 20, 256 << 20])
+def test_flows_that_run_together_end_together(size: int) -> None:
+    record = sampled(size, both="true", each_s=0.0, start_s=0.0, rates={"numa:0->gpu:0": 9e9, "gpu:0->numa:0": 18e9})
+    assert [flow.src for flow in record.flows] == ["numa:0", "gpu:0"]
+    assert value(record, 0) == pytest.approx(size / 9e9, rel=1e-6)
+    assert value(record, 1) == pytest.approx(size / 18e9, rel=1e-6)
+    assert record.guards["joint_overlap"] > 0.95
+
+
+@pytest.mark.parametrize(
+    "each, least", [([1e-6], 50e-6), ([3.3e-6, 1e-6], 50e-6), ([1e-3, 0.7e-3], 50e-6), ([1.0, 0.4], 50e-6)]
+)
+def test_balance(each: list[float], least: float) -> None:
+    counts = balanced(each, least)
+    ends = [count * one for count, one in zip(counts, each, strict=True)]
+    assert max(ends) >= least * 0.9
+    assert max(ends) / min(ends) < 1.3
+    assert all(1 <= count <= MOST_COUNT for count in counts)
+
+
+def test_long_operations_get_few_samples_and_short_ones_more() -> None:
+    assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
+    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 3
+    assert len(sampled(4096).flows[0].samples_s) == 5
+
+
+class Restless:
+    """A worker whose samples never agree."""
+
+    def __init__(self) -> None:
+        self.calls, self.verified = 0, 0
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            for batch in batches:
+                self.calls += 1
+                stamps += [0.0, batch[0] * 1e-5 * (1 + 0.5 * (self.calls % 3))]
+        self.verified += verify
+        return Trace(samples, len(batches), 1, "gate", stamps=stamps)
+
+    def prepare(self, case, key, limit_s):
+        from linkscope.run.answers import FlowFacts, Prepared
+
+        flow = FlowFacts(0, "numa:0", "gpu:0", "pinned", "device", case["bytes"], "measured")
+        return Prepared(True, actors=1, flows=[flow])
+
+
+def test_a_restless_round_ends_and_is_verified_once() -> None:
+    worker = Restless()
+    id = H2D.format(8, "false", "batched")
+    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert len(record.flows[0].samples_s) == MOST_SAMPLES
+    assert worker.verified == 1
+    assert record.timing == "gate+slope" and record.verified is None
+
+
+def test_faults_have_their_reason() -> None:
+    with pytest.raises(Unsupported, match="because the test says so"):
+        sampled(8, flawed={"unsupported": "*"})
+    with pytest.raises(WrongData, match="region 1"):
+        sampled(8, flawed={"wrong": "*"})
+    with pytest.raises(RequestFailed, match="memory"):
+        sampled(8, flawed={"memory": "*"})
+
+
+def test_a_curve_in_the_batch_is_noted() -> None:
+    class Bent(Restless):
+        def run(self, samples, batches, *, verify, limit_s):
+            stamps = [t for _ in range(samples) for batch in batches for t in (0.0, batch[0] ** 2 * 1e-6)]
+            return Trace(samples, len(batches), 1, "host", stamps=stamps)
+
+    id = H2D.format(8, "false", "batched")
+    assert "nonlinear" in Sampler(Bent(), plan(id), facts()).measure(Task(PointId.parse(id), 0)).guards

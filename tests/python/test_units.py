@@ -1,0 +1,120 @@
+"""Units: known texts, and what is formatted can be parsed back."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkscope.units import (
+    format_bytes,
+    format_fraction,
+    format_rate,
+    format_rate_interval,
+    format_seconds,
+    format_seconds_interval,
+    parse_bytes,
+    parse_duration,
+    parse_fraction,
+    time_unit,
+    with_interval,
+)
+
+
+@pytest.mark.parametrize(
+    "count, text",
+    [(0, "0 B"), (8, "8 B"), (1023, "1023 B"), (1024, "1 KiB"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB")],
+)
+def test_bytes(count: int, text: str) -> None:
+    assert format_bytes(count) == text and parse_bytes(text) == count
+
+
+@pytest.mark.parametrize(
+    "text, count",
+    [("64MiB", 64 << 20), ("64 MiB", 64 << 20), ("8", 8), ("1.5 KiB", 1536), ("8 B", 8), ("2gib", 2 << 30)],
+)
+def test_parse_bytes(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "8 MB", "1.3 B", "8 8", "nan", "0x10", "8 MiBs"])
+def test_what_is_no_size(text: str) -> None:
+    assert parse_bytes(text) is None
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0.0, "0 ns"), (5e-9, "5 ns"), (2.22e-6, "2.22 us"), (999.9999e-6, "1 ms"), (0.305, "305 ms"), (1.0, "1 s"),
+        (119.0, "119 s"), (120.0, "2 min"), (5400.0, "1.5 h"), (-2e-6, "-2 us"),
+    ],
+)  # fmt: skip
+def test_seconds(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize("text, seconds", [("120s", 120), ("2m", 120), ("2min", 120), ("90", 90), ("1.5h", 5400)])
+def test_parse_duration(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3s", "3 days", "1s2", "inf"])
+def test_what_is_no_duration(text: str) -> None:
+    assert parse_duration(text) is None
+
+
+@pytest.mark.parametrize("text, value", [("1%", 0.01), ("0.01", 0.01), (" 5 % ", 0.05), ("-3%", -0.03)])
+def test_parse_fraction(text: str, value: float) -> None:
+    assert parse_fraction(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "%", "fine", "1%%", "1 percent"])
+def test_what_is_no_fraction(text: str) -> None:
+    assert parse_fraction(text) is None
+
+
+@pytest.mark.parametrize("value, text", [(None, "-"), (0.88, "88 %"), (0.0123, "1.2 %"), (1.0, "100 %")])
+def test_fraction(value: float | None, text: str) -> None:
+    assert format_fraction(value) == text
+
+
+def test_rates_and_intervals() -> None:
+    assert format_rate(None) == "-" and format_rate(55.43) == "55.43 GB/s"
+    assert format_rate_interval(55.42, 55.31, 55.52) == "55.4 GB/s [55.3, 55.5]"
+    assert format_rate_interval(55.42, None, None) == "55.42 GB/s"
+    assert format_seconds_interval(2.221e-6, 2.21e-6, 2.25e-6) == "2.22 us [2.21, 2.25]"
+    assert with_interval(55.0, 55.0, 55.0) == ("55.000", "[55.000, 55.000]")
+    assert with_interval(0.0, 0.0, 0.0)[0] == "0.0000"
+
+
+@given(st.integers(0, 1 << 45).map(lambda count: 1 << count.bit_length()))
+def test_powers_of_two_come_back(count: int) -> None:
+    assert parse_bytes(format_bytes(count)) == count
+
+
+@given(st.integers(0, 1 << 50))
+def test_any_size_comes_back_roughly(count: int) -> None:
+    text = format_bytes(count)
+    value, unit = text.split(" ")
+    back = float(value) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}[unit]
+    assert math.isclose(back, count, rel_tol=1e-3)
+
+
+@given(st.floats(1e-9, 1e5))
+def test_durations_come_back(seconds: float) -> None:
+    back = parse_duration(format_seconds(seconds))
+    assert back is not None and math.isclose(back, seconds, rel_tol=6e-3)
+
+
+@given(st.floats(1e-9, 100))
+def test_times_are_shown_as_one_to_four_digits_before_the_point(seconds: float) -> None:
+    unit, size = time_unit(seconds)
+    assert unit == "ns" or 0.9999 <= seconds / size < 1000.1
+
+
+@given(st.floats(1e-3, 1e4), st.floats(0, 0.2), st.floats(0, 0.2))
+def test_a_value_stays_in_its_interval_when_rounded(value: float, below: float, above: float) -> None:
+    number, interval = with_interval(value, value * (1 - below), value * (1 + above))
+    low, high = map(float, re.findall(r"[\d.]+", interval))
+    assert low <= float(number) <= high
