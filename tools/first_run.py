@@ -10,8 +10,8 @@ def linkscope(*arguments: str) -> int:
 
 
 def has_gpu() -> bool:
-    from linkscope.machine.probe import probe_here
-    return bool(probe_here().gpus)
+    from linkscope.run.worker import driver_facts
+    return bool(driver_facts()["gpus"])
 
 
 def map_machine(machine: str, label: str) -> int:

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include "base/error.hpp"
 #include "platform/cuda/device_code.hpp"
@@ -44,14 +45,13 @@ class Worker {
 
  private:
   static Answer hello() {
-    Json archs = Json::array();
-    for (const auto& code : device_codes()) {
-      const auto arch = std::string{code.ptx ? "compute_" : "sm_"} + std::to_string(code.arch);
-      if (std::find(archs.begin(), archs.end(), arch) == archs.end()) archs.push_back(arch);
-    }
+    std::set<std::pair<int, std::string>> archs;  // several modules for each
+    for (const auto& code : device_codes()) archs.emplace(code.arch, (code.ptx ? "compute_" : "sm_") + std::to_string(code.arch));
+    Json names = Json::array();
+    for (const auto& [number, name] : archs) names.push_back(name);
     return {{{"version", LINKSCOPE_VERSION},
              {"compiler", std::string{"g++ "} + __VERSION__},
-             {"kernels", {{"compiler", device_code_compiler()}, {"hash", device_code_hash()}, {"archs", archs}}}},
+             {"kernels", {{"compiler", device_code_compiler()}, {"hash", device_code_hash()}, {"archs", names}}}},
             {}};
   }
 

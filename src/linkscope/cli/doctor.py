@@ -1,13 +1,10 @@
 """Say what about this machine will spoil a measurement or a workload, and what to do about it.
 
-Exit code 1 where something was found.
+Exit code 1 where something is bad, 0 where there are only warnings.
 """
 
 import argparse
 import json
-from dataclasses import asdict
-
-from linkscope.errors import FINE, SOMETHING_FAILED
 
 SUMMARY = "say what about this machine will spoil a measurement"
 
@@ -19,13 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope doctor`."""
-    from linkscope.machine.doctor import findings
-    from linkscope.machine.probe import probe
+    import msgspec
 
-    found = findings(probe())
+    from linkscope.machine.doctor import exit_code, findings
+    from linkscope.machine.environment import environment
+    from linkscope.machine.probe import probe
+    from linkscope.run.worker import driver_facts
+
+    found = findings(probe(driver_facts()), environment())
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in found], indent=1))
+        print(json.dumps(msgspec.to_builtins(found), indent=1))
     else:
         for finding in found:
             print(finding)
-    return SOMETHING_FAILED if found else FINE
+    return exit_code(found)

@@ -7,8 +7,6 @@ linkscope machine --machine node7.json  show a saved one; a name or a .toml file
 
 import argparse
 import json
-from pathlib import Path
-
 from linkscope.errors import FINE, UserError
 
 SUMMARY = "show what the machine is made of, and the limits of its paths"
@@ -23,23 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope machine`."""
-    from linkscope.run.target import machine_of
+    from linkscope.run.worker import driver_facts
 
-    machine = machine_of(arguments.machine)
     if arguments.save:
-        _save(Path(arguments.save), machine.to_json())
-    elif arguments.json:
-        print(json.dumps(machine.to_json(), indent=1))
-    else:
-        from linkscope.machine.describe import describe
+        if arguments.machine != "auto":
+            raise UserError(f"--save keeps a probe of this machine: leave out --machine {arguments.machine}")
+        from linkscope.machine.saved import read_machine, save
 
-        print(describe(machine))
+        save(arguments.save, read_machine(driver_facts()))
+        print(f"saved: {arguments.save}")
+        return FINE
+    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.machine.draw import draw
+
+    choice = resolve(arguments.machine, driver_facts() if arguments.machine == "auto" else None)
+    machine = choice.model if isinstance(choice, Modelled) else choice.machine
+    print(json.dumps(machine.to_json(), indent=1) if arguments.json else draw(machine))
     return FINE
-
-
-def _save(path: Path, content: object) -> None:
-    try:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--save {path}: cannot be written: {error.strerror}; choose another place") from None
-    print(f"saved: {path}")

@@ -33,26 +33,12 @@ def choose(name: str, seed: int) -> Target:
     """`auto`, the name of a bundled model, or a machine file. Raises UserError where there is none of that name."""
     if name == "auto":
         return this_machine()
-    if name.endswith(".json"):
+    from linkscope.machine.choose import Modelled, resolve
+
+    choice = resolve(name)
+    if not isinstance(choice, Modelled):
         raise UserError(f"--machine {name}: a saved probe can be shown but not measured: measure on the machine itself")
-    from linkscope.machine.model import load
-
-    return modelled(load(name), seed)
-
-
-def machine_of(name: str) -> Any:
-    """What `linkscope machine` shows: this machine, a model, or a saved probe. All have to_json()."""
-    if name == "auto":
-        from linkscope.machine.probe import probe
-
-        return probe()
-    if name.endswith(".json"):
-        from linkscope.machine.probe import load_probe
-
-        return load_probe(name)
-    from linkscope.machine.model import load
-
-    return load(name)
+    return modelled(choice.model, seed)
 
 
 def target_of(run: Run) -> Target:
@@ -97,12 +83,16 @@ def this_machine() -> Target:
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.probe import probe
+    from linkscope.run.worker import driver_facts
 
-    machine = probe()
+    machine = probe(driver_facts())
 
     def limit(point: PointId) -> tuple[float, str] | None:
-        found: tuple[float, str] | None = limit_of(machine, point)
-        return found
+        found = limit_of(
+            machine, point.src, point.dst, point.src_memory, point.dst_memory, point.engine, point.bidirectional,
+            peer={"on": True, "off": False}.get(point.param("peer")),
+        )  # fmt: skip
+        return (found.gbps, found.source) if found.gbps is not None else None
 
     facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes))
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())

@@ -76,6 +76,18 @@ def worker_command() -> list[str]:
     return [str(path)]
 
 
+def driver_facts() -> dict[str, Any]:
+    """What the CUDA driver says of itself and the GPUs, asked by a worker that ends with the question."""
+    worker = Worker(worker_command())
+    try:
+        facts: dict[str, Any] = worker.open({"platform": "cuda"})["driver"]
+        return facts
+    except (WorkerGone, RequestFailed) as problem:
+        return {"driver_present": False, "version": 0, "why_not": str(problem), "gpus": [], "peers": []}
+    finally:
+        worker.kill()
+
+
 class Worker:
     """A running worker. Started by the main thread only: it dies with the thread that started it."""
 

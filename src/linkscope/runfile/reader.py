@@ -49,9 +49,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     resumes: list[Resume] = []
     end: End | None = None
     number = 1
+    end_of_text = len(content.rstrip())
     while offset < len(content):
         stop = content.find(b"\n", offset)
-        last = stop < 0 or not content[stop:].strip()
+        last = stop < 0 or stop >= end_of_text
         line = content[offset:] if stop < 0 else content[offset:stop]
         number += 1
         try:
