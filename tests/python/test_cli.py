@@ -141,7 +141,7 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
         (["run", "--suit", "quick", "--bogus"], 2, "--bogus"),
         (["run", "--machine", "h200x99"], 3, "h200x99"),
         (["run", "--machine", "nowhere.toml"], 3, "nowhere.toml"),
-        (["run", "--machine", "probe.json"], 2, "probe.json"),
+        (["run", "--machine", "probe.json"], 3, "probe.json"),
         (["run", "--machine", "h200x4", "--suite", "thorough"], 2, "thorough"),
         (["run", "--machine", "h200x4", "--only", "*gpu:7*"], 3, "gpu:7"),
         (["run", "--machine", "h200x4", "--only", "x2y/*"], 2, "x2y/*"),

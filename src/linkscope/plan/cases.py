@@ -7,6 +7,7 @@ from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
 _CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
+_HOST_FOOTPRINT = 256 << 20  # CPU caches that are larger are flushed instead: the memory would take seconds to make
 _SLICES = 512  # the most that the worker rotates over
 _GUESSED_RATE = 5e9  # bytes a second
 _GUESSED_SETUP_S = 5e-3
@@ -14,9 +15,14 @@ _GUESSED_SETUP_S = 5e-3
 
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most."""
-    wanted = _CACHES * max(machine.cache_bytes.get(point.src, 0), machine.cache_bytes.get(point.dst, 0))
+    wanted = max(_wanted(machine, point.src), _wanted(machine, point.dst))
     size = max(point.bytes, 1)
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
+
+
+def _wanted(machine: MachineFacts, place: str) -> int:
+    wanted = _CACHES * machine.cache_bytes.get(place, 0)
+    return wanted if "gpu:" in place else min(wanted, _HOST_FOOTPRINT)
 
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
