@@ -21,7 +21,8 @@ HOST_TICK_S = 100e-9
 LEAST_BATCH_S = 50e-6
 # Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
-LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3
+LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
+SMALL_JOINT_BATCH_S = 200e-6
 MOST_BUSY_S = 0.25  # of sampling in one point-round: what is not steady by then is told by its interval
 STRETCH_S = 50e-3  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
@@ -169,8 +170,10 @@ class _Round:
 
     def _least_s(self) -> float:
         """How long a batch is at least."""
-        large = LARGE_BATCH_S if self._task.point.bytes >= LARGE_BYTES else LEAST_BATCH_S
-        return max(JOINT_BATCH_S if self._actors > 1 else large, LEAST_TICKS * self._tick)
+        alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
+        if self._task.point.bytes >= LARGE_BYTES:
+            alone, joint = LARGE_BATCH_S, JOINT_BATCH_S
+        return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick)
 
     def _slopes(self, batch: list[int]) -> list[float]:
         """Seconds an operation of every actor, from one sample of a batch and its double."""
@@ -206,7 +209,7 @@ def balanced(each_s: list[float], least_s: float) -> list[int]:
         if stretch > 1 and span > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
-        counts = [min(max(rounded(span / each), 1), MOST_COUNT) for each in each_s]
+        counts = [min(max(rounded(span / each), 1), MOST_COUNT // len(each_s)) for each in each_s]
         ends = [count * each for count, each in zip(counts, each_s, strict=True)]
         uneven = max(ends) / min(ends) - 1
         if uneven < smallest:
