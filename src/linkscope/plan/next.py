@@ -9,7 +9,6 @@ from linkscope.runfile import Point, PointId
 from linkscope.stats import more_rounds
 
 LEAST_ROUNDS = 6  # for an interval; who asks for fewer wants none
-_REACH = 2.0  # times its target: intervals wider than that are the machine's, not the number of rounds
 EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
 
 
@@ -35,18 +34,11 @@ def rounds_wanted(plan: Plan, point: Point) -> int:
     have = len(_rounds(point))
     if point.status != "missed_precision" or "stopped" in point.guards or have < plan.rounds:
         return have
-    if plan.rounds < LEAST_ROUNDS or not _within_reach(point):
+    if plan.rounds < LEAST_ROUNDS:
         return have
     most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS
     wanted = more_rounds(have)
     return wanted if wanted <= most else have
-
-
-def _within_reach(point: Point) -> bool:
-    """Whether a few rounds may bring it to its precision: they drop one round at each end of the interval, no more."""
-    if point.ci95_s is None or not point.median_s:
-        return False
-    return (point.ci95_s[1] - point.ci95_s[0]) / 2 <= _REACH * point.precision_target * point.median_s
 
 
 def in_order(plan: Plan, ids: Iterable[str], round_number: int) -> list[str]:

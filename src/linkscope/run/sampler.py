@@ -203,13 +203,14 @@ def balanced(each_s: list[float], least_s: float) -> list[int]:
     Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
     batches are tried as long as they stay short.
     """
-    best, smallest = [1] * len(each_s), math.inf
+    best, smallest, most = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s)
     for stretch in range(1, 9):
         span = max(least_s, max(each_s)) * stretch
         if stretch > 1 and span > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
-        counts = [min(max(rounded(span / each), 1), MOST_COUNT // len(each_s)) for each in each_s]
+        span = min(span, most * min(each_s))  # the fastest flow's queue is full: the others must not run on alone
+        counts = [min(max(rounded(span / each), 1), most) for each in each_s]
         ends = [count * each for count, each in zip(counts, each_s, strict=True)]
         uneven = max(ends) / min(ends) - 1
         if uneven < smallest:
