@@ -1,4 +1,4 @@
-"""The monitor: what NVML says of the GPUs a point uses, in PCI order, and nothing where there is no NVML."""
+"""The monitor: what NVML says of the GPUs a point uses, by PCI bus id, and nothing where there is no NVML."""
 
 import sys
 import time
@@ -6,11 +6,14 @@ import types
 
 import pytest
 
-from linkscope.run.monitor import NoMonitor, NvmlMonitor, monitor_for
+from linkscope.run.monitor import NoMonitor, NvmlMonitor, Tally, monitor_for
+
+
+GPUS = {"gpu:0": "0000:01:00.0", "gpu:1": "0000:02:00.0"}
 
 
 class FakeNvml(types.ModuleType):
-    """Two GPUs that NVML numbers against the order of their PCI buses."""
+    """Two GPUs, found by their bus ids."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -23,14 +26,8 @@ class FakeNvml(types.ModuleType):
 
     def nvmlInit(self) -> None: ...
 
-    def nvmlDeviceGetCount(self) -> int:
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
-        return ("late", "early")[index]
-
-    def nvmlDeviceGetPciInfo(self, handle: str):
-        return types.SimpleNamespace(busId={"late": "00:2", "early": "00:1"}[handle])
+    def nvmlDeviceGetHandleByPciBusId(self, pci: bytes) -> str:
+        return {b"0000:01:00.0": "early", b"0000:02:00.0": "late"}[pci]
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1980, 2: 3200}[kind]
@@ -61,7 +58,7 @@ def nvml(monkeypatch) -> FakeNvml:
 
 
 def test_guards_are_of_the_gpus_that_a_point_uses(nvml) -> None:
-    monitor = NvmlMonitor()
+    monitor = NvmlMonitor(GPUS)
     guards = monitor.guards(["numa:0", "gpu:0"], time.monotonic())
     monitor.stop()
     assert guards == {
@@ -74,7 +71,7 @@ def test_guards_are_of_the_gpus_that_a_point_uses(nvml) -> None:
 )
 def test_bad_throttle_reasons_are_named(nvml, reasons: int, bad: list[str]) -> None:
     nvml.reasons["early"] = reasons
-    monitor = NvmlMonitor()
+    monitor = NvmlMonitor(GPUS)
     assert monitor.guards(["gpu:0"], 0.0).get("throttled", []) == bad
     assert "throttled" not in monitor.guards(["gpu:1"], 0.0)
     monitor.stop()
@@ -82,12 +79,27 @@ def test_bad_throttle_reasons_are_named(nvml, reasons: int, bad: list[str]) -> N
 
 def test_what_is_hidden_or_lost_is_not_claimed(nvml) -> None:
     nvml.reasons["late"] = -1
-    monitor = NvmlMonitor()
+    monitor = NvmlMonitor(GPUS)
     assert monitor.guards(["gpu:1"], 0.0) == {}
     monitor.stop()
 
 
 def test_models_and_machines_without_nvml_have_no_monitor(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert isinstance(monitor_for(False), NoMonitor) and isinstance(monitor_for(True), NoMonitor)
+    assert isinstance(monitor_for(GPUS), NoMonitor) and isinstance(monitor_for({}), NoMonitor)
     assert NoMonitor().guards(["gpu:0"], 0.0) == {}
+
+
+def test_the_tally_tells_what_counters_gained(monkeypatch) -> None:
+    def state(pci: str, crc: int, replays: int | str) -> dict[str, object]:
+        return {"pci": pci, "nvlink_errors": {"crc_data": crc, "replay": 0}, "pcie_replays": replays}
+
+    now = [state("0000:01:00.0", 5, 1), state("0000:02:00.0", 7, "hidden")]
+    ticks = [{"total": 1000, "steal": 10}]
+    monkeypatch.setattr("linkscope.machine.gpu_state.gpu_states", lambda: now)
+    monkeypatch.setattr("linkscope.machine.environment.cpu_ticks", lambda: ticks[0])
+    tally = Tally(GPUS)
+    assert tally.gained() == {"cpu_steal": 0.0}
+    now[:] = [state("0000:01:00.0", 5, 3), state("0000:02:00.0", 19, "hidden")]
+    ticks[0] = {"total": 2000, "steal": 60}
+    assert tally.gained() == {"cpu_steal": 0.05, "gpu:0": {"pcie_replays": 2}, "gpu:1": {"nvlink_crc_data": 12}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from invented import SIZES, point, run, small_run
-from linkscope.report.findings import findings
+from linkscope.report.findings import findings, point_findings
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.summary import summary
 from linkscope.runfile import Spread
@@ -18,7 +18,7 @@ H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=false&mode=batched"
 
 def kinds(points) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for finding in findings(points):
+    for finding in point_findings(points):
         found.setdefault(finding.kind, []).append(finding.text)
     return found
 
@@ -102,7 +102,7 @@ def test_findings_of_the_invented_run() -> None:
 
 def test_nothing_stands_out_where_all_is_alike() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
-    assert findings([point(id, 1.2e-3, limit_gbps=63.0) for id in ids]) == []
+    assert point_findings([point(id, 1.2e-3, limit_gbps=63.0) for id in ids]) == []
 
 
 def test_a_slow_half_is_no_outlier_and_other_limits_are_other_classes() -> None:
@@ -125,3 +125,12 @@ def test_a_dip_and_a_throttled_gpu_stand_out() -> None:
 def test_small_spread_between_rounds_is_not_told() -> None:
     quiet = Spread(within_rounds=0.0001, between_rounds=0.005, modes_s=None)
     assert "spread between rounds" not in kinds([point(H2D.format(8), 1e-6, spread=quiet)])
+
+
+def test_counters_that_grew_during_the_run_stand_out() -> None:
+    made = small_run()
+    assert not [finding for finding in findings(made) if finding.kind in {"errors", "steal"}]
+    made.end.gained = {"cpu_steal": 0.03, "gpu:1": {"nvlink_crc_data": 12}}
+    texts = [finding.text for finding in findings(made)[:2]]
+    assert "gpu:1" in texts[0] and "12 nvlink_crc_data" in texts[0]
+    assert "3 %" in texts[1] and "hypervisor" in texts[1]

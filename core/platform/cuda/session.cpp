@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "platform/host/contents.hpp"
 #include "platform/host/flush.hpp"
+#include "platform/host/parallel.hpp"
 #include "platform/host/topology.hpp"
 
 namespace linkscope {
@@ -47,12 +48,16 @@ void Gate::open() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+void Gate::give_up() const {
+  words_[64] = 1;
+  open();
+}
+
 bool Gate::timed_out() const { return words_[64] != 0; }
 
 void Gate::queue(Device& device, CUstream stream, HeldBy held_by, Seconds timeout) const {
   CUdeviceptr word = address_, flag = address_ + 64 * sizeof(unsigned);
-  if (held_by == HeldBy::wait) {
-    // Without a time-out of its own: open() is called whatever happens on the host, and the parent watches the process.
+  if (held_by == HeldBy::wait) {  // has no time-out of its own: GateKeeper
     LINKSCOPE_CU(driver_, cuStreamWaitValue32, stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ);
     return;
   }
@@ -60,6 +65,18 @@ void Gate::queue(Device& device, CUstream stream, HeldBy held_by, Seconds timeou
   void* arguments[] = {&word, &nanoseconds, &flag};
   device.launch(device.function("gate", "linkscope_gate"), 1, 1, stream, arguments);
 }
+
+GateKeeper::GateKeeper(const Gate& gate, HeldBy held_by, Seconds timeout) : gate_{gate} {
+  gate_.close();
+  if (held_by != HeldBy::wait) return;
+  clock_ = std::jthread{[this, timeout](const std::stop_token& stop) {
+    std::unique_lock lock{guard_};
+    ended_.wait_for(lock, stop, timeout, [] { return false; });
+    if (!stop.stop_requested()) gate_.give_up();
+  }};
+}
+
+GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
@@ -97,6 +114,21 @@ void CudaSession::step(ActorState& state) {
   ++state.iteration;
 }
 
+namespace {
+
+/// Flushes the slices that the next `count` iterations touch, with the gaps between them.
+void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 count) {
+  const u64 first = iteration % span.slices, end = first + std::min<u64>(count, span.slices);
+  const auto flush = [&](u64 from, u64 to) {
+    const std::byte* start = buffer.host() + span.offset + from * span.stride;
+    parallel_ranges((to - from) * span.stride, 4096, [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
+  };
+  flush(first, std::min<u64>(end, span.slices));
+  if (end > span.slices) flush(0, end - span.slices);
+}
+
+}  // namespace
+
 void CudaSession::settle_caches(const std::vector<u32>& batch) {
   if (program.cache != CacheState::cold) return;
   static const u64 host_cache = last_level_cache_bytes();
@@ -109,9 +141,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
         const u64 footprint = span->slices * span->stride;
         if (on_host(buffer)) {
-          if (footprint >= 3 * host_cache) continue;
-          for (u64 i = 0; i < std::min<u64>(batch[a], span->slices); ++i)
-            flush_cpu_caches(buffer.host() + span->offset_at(actors[a].iteration + i), span->bytes);
+          if (footprint < 3 * host_cache) flush_slices(buffer, *span, actors[a].iteration, batch[a]);
         } else if (footprint < 3 * static_cast<u64>(buffer.device()->facts().attribute("L2_CACHE_SIZE", 0))) {
           gpus.insert(buffer.device());
         }
@@ -217,13 +247,8 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }  // namespace
 
 void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
-  gate.close();
-  struct Opener {  // whatever is thrown while queueing, what was queued must not wait for ever
-    const Gate& gate;
-    ~Opener() { gate.open(); }
-  };
   {
-    const Opener opener{gate};
+    const GateKeeper keeper{gate, session.program.held_by, gate_timeout(session, batch)};
     for (auto& state : session.actors) {
       state.device->use();
       gate.queue(*state.device, state.stream->get(), session.program.held_by, gate_timeout(session, batch));

@@ -1,7 +1,10 @@
 // A prepared program on the machine at hand, and the two ways of timing it.
 #pragma once
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "platform/cuda/buffers.hpp"
@@ -22,12 +25,30 @@ class Gate {
   /// Queues what waits for open() on a stream: a kernel that gives up after the time-out, or a wait of the stream.
   void queue(Device&, CUstream, HeldBy, Seconds timeout) const;
   void open() const;
+  /// Opens it, too late: timed_out() is true until the next close().
+  void give_up() const;
   [[nodiscard]] bool timed_out() const;
 
  private:
   const Driver& driver_;
   volatile unsigned* words_ = nullptr;
   CUdeviceptr address_ = 0;
+};
+
+/// Keeps the gate closed while it lives; whatever is thrown while queueing, what was queued does not wait for ever. The
+/// kernel at the gate has a time-out of its own; a stream that waits is let go by a thread.
+class GateKeeper {
+ public:
+  GateKeeper(const Gate&, HeldBy, Seconds timeout);
+  ~GateKeeper();
+  GateKeeper(const GateKeeper&) = delete;
+  GateKeeper& operator=(const GateKeeper&) = delete;
+
+ private:
+  const Gate& gate_;
+  std::mutex guard_;
+  std::condition_variable_any ended_;
+  std::jthread clock_;
 };
 
 /// An actor with what it needs to act.

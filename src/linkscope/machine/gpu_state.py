@@ -32,6 +32,15 @@ def reasons_of(bits: int) -> list[str]:
     return [name for bit, name in REASONS.items() if bits & bit]
 
 
+def error_counts(state: dict[str, Any]) -> dict[str, int]:
+    """The counters of one GPU that should not grow while something runs; hidden ones are left out."""
+    counts = {name: state.get(name) for name in ("ecc_uncorrected", "ecc_corrected", "pcie_replays")}
+    links = state.get("nvlink_errors")
+    if isinstance(links, dict):
+        counts |= {f"nvlink_{name}": count for name, count in links.items()}
+    return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
 def _read(nvml: Any) -> list[dict[str, Any]]:
     states = []
     for index in range(Ask(nvml)("count", "nvmlDeviceGetCount") or 0):

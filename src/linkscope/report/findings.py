@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from linkscope.report.curves import Curve, Family, Method, alike, curves, rate_of, share_of, total_of
 from linkscope.report.words import count_text, params_text
-from linkscope.runfile import Point
+from linkscope.runfile import End, Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
 SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
@@ -17,6 +17,7 @@ DIP = 0.15  # a larger size so much slower than a smaller one
 BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
+STEAL = 0.01  # share of CPU time
 SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
 
 
@@ -29,7 +30,12 @@ class Finding:
     ids: tuple[str, ...]
 
 
-def findings(points: Iterable[Point]) -> list[Finding]:
+def findings(run: Run) -> list[Finding]:
+    """All rules on the whole run, in the order in which they matter."""
+    return [*_errors(run.end), *point_findings(run.points)]
+
+
+def point_findings(points: Iterable[Point]) -> list[Finding]:
     """All rules on all points, in the order in which they matter."""
     listed = list(points)
     made = curves(listed)
@@ -129,6 +135,20 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
         text = f"{_point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
     return [_worst("two modes", told, "point") for told in groups.values()]
+
+
+def _errors(end: End | None) -> list[Finding]:
+    """What counters gained while the run was made: data that was sent again, memory that failed, CPUs taken away."""
+    gained = dict(end.gained) if end else {}
+    steal = gained.pop("cpu_steal", 0.0)
+    found = []
+    for gpu, counts in sorted(gained.items()):
+        told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        found.append(Finding("errors", f"{gpu} counted errors during the run ({told}): its rates may suffer", ()))
+    if steal > STEAL:
+        text = f"the hypervisor took {format_fraction(steal)} of the CPU time: what CPUs do may be slower than it is"
+        found.append(Finding("steal", text, ()))
+    return found
 
 
 def _throttled(points: Sequence[Point]) -> list[Finding]:

@@ -46,7 +46,7 @@ def page(run: Run) -> str:
         warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
         environment=list(_flat(run.header.environment)),
         machine=list(_flat(run.header.machine)),
-        findings=_by_kind(findings(run.points)),
+        findings=_by_kind(findings(run)),
         problems=problems(run.points),
         families=overview(run.points),
         panels=panels(run.points, modelled=run.modelled),

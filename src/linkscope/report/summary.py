@@ -104,7 +104,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _standing_out(run: Run, width: int) -> Iterable[_Line]:
-    found = findings(run.points)
+    found = findings(run)
     if not found:
         return
     yield _Line("")

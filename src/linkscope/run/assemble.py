@@ -1,5 +1,6 @@
 """From the rounds of one point to its record: medians, interval, rate, the checks that it passes or not."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,15 +87,16 @@ class Assembler:
 
     def _check_limit(self, point: Point) -> None:
         """A rate above what the hardware allows is a wrong measurement, whatever its spread."""
-        if point.limit_gbps is None:
-            return
+        what = PointId.parse(point.id)
         for flow in point.flows:
-            if flow.gbps is not None and flow.gbps > point.limit_gbps * (1 + LIMIT_MARGIN):
+            ends = {"src": flow.src, "dst": flow.dst, "src_memory": flow.src_memory, "dst_memory": flow.dst_memory}
+            limit = self._limit(dataclasses.replace(what, **ends))
+            if limit is not None and flow.gbps is not None and flow.gbps > limit[0] * (1 + LIMIT_MARGIN):
                 point.guards["above_limit"] = flow.gbps
                 point.status = "failed"
                 point.reason = (
-                    f"faster than the hardware allows: {flow.gbps:.4g} GB/s, where the limit is "
-                    f"{point.limit_gbps:.4g} GB/s ({point.limit_source})"
+                    f"faster than the hardware allows: {flow.gbps:.4g} GB/s from {flow.src} to {flow.dst}, where the "
+                    f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
                 )
         if point.status == "failed":
             _drop_values(point)

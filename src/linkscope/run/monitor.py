@@ -5,7 +5,7 @@ A thread of its own looks twice a second. Without NVML there is nothing to see, 
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,16 +48,15 @@ class NoMonitor:
 
 
 class NvmlMonitor:
-    """Looks at every GPU twice a second. Raises where NVML is not there."""
+    """Looks at every GPU twice a second. `gpus`: place -> PCI bus id. Raises where NVML is not there."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpus: Mapping[str, str]) -> None:
         import pynvml
 
         self._nvml = pynvml
         pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        handles.sort(key=lambda handle: str(pynvml.nvmlDeviceGetPciInfo(handle).busId))
-        self._handles = {f"gpu:{index}": handle for index, handle in enumerate(handles)}
+        # By bus id: CUDA_VISIBLE_DEVICES hides GPUs from CUDA and not from NVML, which counts on.
+        self._handles = {gpu: pynvml.nvmlDeviceGetHandleByPciBusId(pci.encode()) for gpu, pci in gpus.items()}
         self._states: dict[str, list[State]] = {gpu: [] for gpu in self._handles}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="nvml", daemon=True)
@@ -111,14 +110,52 @@ class NvmlMonitor:
             return None  # hidden in a virtual machine, or the GPU fell off the bus: the worker finds that out itself
 
 
-def monitor_for(modelled: bool) -> Monitor:
-    """NVML where this machine has it."""
-    if modelled:
+def monitor_for(gpus: Mapping[str, str]) -> Monitor:
+    """NVML where this machine has it. `gpus`: place -> PCI bus id; none of a model."""
+    if not gpus:
         return NoMonitor()
     try:
-        return NvmlMonitor()
+        return NvmlMonitor(gpus)
     except Exception:  # any failure of an optional library is its absence; `doctor` says why
         return NoMonitor()
+
+
+class Tally:
+    """What the error counters of the GPUs gained, and what share of CPU time a hypervisor took, since it was made."""
+
+    def __init__(self, gpus: Mapping[str, str]) -> None:
+        self._gpus = gpus
+        self._ticks, self._errors = self._read()
+
+    def gained(self) -> dict[str, Any]:
+        """`cpu_steal` as a fraction, and by GPU the counters that grew: `nvlink_crc_data`, `pcie_replays`, …"""
+        from linkscope.machine.environment import steal_share
+
+        gained: dict[str, Any] = {}
+        ticks, errors = self._read()
+        if self._ticks and ticks:
+            gained["cpu_steal"] = round(steal_share(self._ticks, ticks), 4)
+        for gpu, counts in errors.items():
+            before = self._errors.get(gpu, {})
+            grown = {name: count - before[name] for name, count in counts.items() if count > before.get(name, count)}
+            if grown:
+                gained[gpu] = grown
+        return gained
+
+    def _read(self) -> tuple[dict[str, int] | None, dict[str, dict[str, int]]]:
+        from linkscope.machine.environment import cpu_ticks
+        from linkscope.machine.gpu_state import error_counts, gpu_states
+
+        states = gpu_states() if self._gpus else []
+        by_pci = {state["pci"]: error_counts(state) for state in states if isinstance(state, dict)}
+        return cpu_ticks(), {gpu: by_pci.get(pci, {}) for gpu, pci in self._gpus.items()}
+
+
+class NoTally:
+    """Of a model: it counts nothing."""
+
+    def gained(self) -> dict[str, Any]:
+        return {}
 
 
 def _summary(seen: Sequence[State]) -> dict[str, Any]:

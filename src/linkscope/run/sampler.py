@@ -23,11 +23,11 @@ LEAST_BATCH_S = 50e-6
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
 SMALL_JOINT_BATCH_S = 200e-6
-MOST_BUSY_S = 0.25  # of sampling in one point-round: what is not steady by then is told by its interval
+MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 STRETCH_S = 50e-3  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
 MOST_COUNT = 256
-MOST_SAMPLES = 15
+MOST_SAMPLES = 9
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _EVEN = 0.02  # flows whose ends differ by less than this ended together

@@ -11,7 +11,7 @@ import linkscope
 from linkscope.errors import UserError
 from linkscope.plan import Benchmark, Plan
 from linkscope.run.interrupt import StopFlag
-from linkscope.run.monitor import monitor_for
+from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.target import Target
@@ -83,10 +83,12 @@ def _supervised(
     progress: Progress | None,
     earlier: Run | None,
 ) -> Outcome:
+    gpus = target.pci_of_gpus
     with StopFlag() as stop_asked:
         return Supervisor(
             target, plan, writer, command=command or worker_command(), progress=progress or Silent(),
-            monitor=monitor_for(target.modelled), stop_asked=stop_asked, earlier=earlier,
+            monitor=monitor_for(gpus), tally=NoTally() if target.modelled else Tally(gpus),
+            stop_asked=stop_asked, earlier=earlier,
         ).carry_out()  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
 from linkscope.plan import Plan, Work, in_order, next_work, rounds_wanted
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
-from linkscope.run.monitor import Monitor
+from linkscope.run.monitor import Monitor, NoTally, Tally
 from linkscope.run.progress import Progress, WorkLeft
 from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
 from linkscope.run.states import INTERRUPTED, State, finished, states_of
@@ -52,6 +52,7 @@ class Supervisor:
         command: Sequence[str],
         progress: Progress,
         monitor: Monitor,
+        tally: Tally | NoTally,
         stop_asked: Callable[[], bool],
         earlier: Run | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class Supervisor:
         self._writer = writer
         self._progress = progress
         self._monitor = monitor
+        self._tally = tally
         self._stop_asked = stop_asked
         self._workers = Workers(command, target.open_request, stop_asked)
         self._assembler = Assembler(plan, target.facts, target.limit)
@@ -87,7 +89,7 @@ class Supervisor:
             self._monitor.stop()
         wall_s = round(time.monotonic() - started, 3)
         counts: dict[str, int] = dict(sorted(Counter(point.status for point in self._points.values()).items()))
-        self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts))
+        self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts, gained=self._tally.gained()))
         return Outcome(self._points, complete, wall_s)
 
     def _take_up(self, work: list[Work]) -> None:

@@ -28,6 +28,12 @@ class Target:
         """Whether there is no hardware behind it."""
         return self.facts.modelled
 
+    @property
+    def pci_of_gpus(self) -> dict[str, str]:
+        """Place -> PCI bus id, of the GPUs whose bus id is known."""
+        gpus = () if self.modelled else self.machine.get("gpus", ())
+        return {f"gpu:{gpu['index']}": gpu["pci"] for gpu in gpus if gpu.get("pci")}
+
 
 def choose(name: str, seed: int) -> Target:
     """`auto`, the name of a bundled model, or a machine file. Raises UserError where there is none of that name."""

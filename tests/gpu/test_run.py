@@ -1,0 +1,76 @@
+"""Whole commands on the GPUs of this machine: true to the contract, verified, within what the hardware allows."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkscope.runfile import Point, Run, read_run
+
+ROOT = Path(__file__).parents[2]
+ON_GPU_0 = ("--only", "h2d/*gpu:0.*", "--only", "d2h/*gpu:0.*", "--only", "local/*gpu:0.*")
+
+
+def gpus() -> int:
+    try:
+        return len(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        return 0
+
+
+pytestmark = pytest.mark.skipif(gpus() == 0, reason="there is no NVIDIA GPU here")
+
+
+def measured(path: Path, *arguments: str, **variables: str) -> Run:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "linkscope", "run", "-o", str(path), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**environment, **variables})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_run(path)
+
+
+def value(run: Run, part: str) -> Point:
+    return next(point for point in run.points if part in point.id)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory) -> Run:
+    return measured(tmp_path_factory.mktemp("gpu") / "quick.jsonl", "--suite", "quick", *ON_GPU_0)
+
+
+def test_every_point_of_quick_is_measured_and_its_data_compared(quick) -> None:
+    assert quick.points and {point.status for point in quick.points} <= {"ok", "missed_precision"}
+    assert all(point.verified for point in quick.points)
+    assert quick.end is not None and quick.end.complete
+
+
+def test_large_pinned_copies_come_close_to_the_limit_and_pageable_ones_do_not(quick) -> None:
+    pinned = value(quick, f"pinned->gpu:0.device/{64 << 20}?after=kernel&bidirectional=false")
+    pageable = value(quick, f"pageable->gpu:0.device/{64 << 20}?after=kernel&bidirectional=false")
+    assert pinned.limit_gbps and 0.7 * pinned.limit_gbps < pinned.gbps <= pinned.limit_gbps
+    assert pageable.gbps < pinned.gbps and (pinned.timing, pageable.timing) == ("gate+slope", "host")
+
+
+def test_the_file_says_in_what_state_the_gpu_was(quick) -> None:
+    seen = value(quick, f"pinned->gpu:0.device/{64 << 20}").guards["gpu:0"]
+    assert seen["sm_mhz"][1] > 0 and seen["temperature"] > 0
+
+
+def test_a_copy_after_a_kernel_pays_for_the_change_of_channel(tmp_path) -> None:
+    run = measured(tmp_path / "a.jsonl", "--suite", "full", "--only", "h2d/*pinned->gpu:0.*/4096?*&b*=false&mode=single")
+    after = {point.params["after"]: point.median_s for point in run.points}
+    assert after["wait"] < after["kernel"]
+
+
+def test_launch_blocking_is_noticed_and_said(tmp_path) -> None:
+    only = ("--only", f"h2d/*pinned->gpu:0.*/{1 << 20}?*")
+    run = measured(tmp_path / "a.jsonl", "--suite", "quick", *only, CUDA_LAUNCH_BLOCKING="1")
+    assert {point.timing for point in run.points} == {"events"}
+    assert all("CUDA_LAUNCH_BLOCKING" in point.guards["timing"] for point in run.points)
+
+
+def test_without_visible_gpus_the_host_is_measured_alone(tmp_path) -> None:
+    run = measured(tmp_path / "a.jsonl", "--suite", "quick", CUDA_VISIBLE_DEVICES="")
+    assert run.points and {point.benchmark for point in run.points} == {"h2h"}
