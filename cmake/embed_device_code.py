@@ -62,7 +62,8 @@ class Nvrtc:
         """Machine code where arch is sm_NN, PTX where it is compute_NN."""
         program = ctypes.c_void_p()
         text = source.read_bytes()
-        self.check(self.lib.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None), "create")
+        name = source.name.encode()
+        self.check(self.lib.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None), "create")
         options = [f"--gpu-architecture={arch}", f"--include-path={include}", *OPTIONS]
         array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
@@ -100,13 +101,15 @@ def main() -> None:
             file.write_bytes(code)
             symbol = f"linkscope_code_{source.stem}_{name}"
             # .byte 0 ends PTX, which the driver reads as a C string.
-            blobs.append(f'asm(".section .rodata\\n.balign 64\\n{symbol}: .incbin \\"{file}\\"\\n{symbol}_end: .byte 0\\n.previous\\n");\n'
+            blobs.append(f'asm(".section .rodata\\n.balign 64\\n{symbol}: .incbin \\"{file}\\"\\n"\n'
+                         f'    "{symbol}_end: .byte 0\\n.previous\\n");\n'
                          f"extern \"C\" const unsigned char {symbol}[], {symbol}_end[];")
             rows.append(f'    {{"{source.stem}", {arch}, {is_ptx}, {symbol}, {symbol}_end}},')
     (args.out / "device_code.cpp").write_text(
         "// Written by cmake/embed_device_code.py\n"
         '#include "platform/cuda/device_code.hpp"\n\n' + "\n".join(blobs) +
-        "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n" + "\n".join(rows) + "\n};\n}  // namespace\n\n"
+        "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n" + "\n".join(rows) +
+        "\n};\n}  // namespace\n\n"
         "std::span<const DeviceCode> device_codes() { return codes; }\n"
         f'const char* device_code_compiler() {{ return "NVRTC {nvrtc.version()}"; }}\n'
         f'const char* device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'

@@ -52,7 +52,7 @@ def use_tree() -> None:
 
 
 def main() -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 (whatever `python3` is here runs this file)
         sys.exit(f"linkscope needs Python 3.11 or newer; this is {sys.version.split()[0]}")
     wanted = requirements(sys.argv[1:])
     # The interpreter is part of the mark: an environment made by another Python is made anew.
@@ -62,13 +62,15 @@ def main() -> None:
         return
     print("linkscope: preparing .venv (once; downloads about 150 MB)", flush=True)
     if mark in have:
-        pip = [str(PYTHON), "-m", "pip"] if (VENV / "bin" / "pip").exists() else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
+        own = (VENV / "bin" / "pip").exists()
+        pip = [str(PYTHON), "-m", "pip"] if own else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
         wanted = sorted(set(wanted) | (have - {mark}))
     else:
         pip = make_environment()
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if subprocess.run([*pip, "install", "--quiet", *wanted], env=environment).returncode != 0:
-        sys.exit("linkscope: the packages above could not be installed; is there a network, or a wheel folder (PIP_FIND_LINKS)?")
+        sys.exit("linkscope: the packages above could not be installed; "
+                 "is there a network, or a wheel folder (PIP_FIND_LINKS)?")
     use_tree()
     STAMP.write_text("\n".join([mark, *wanted]) + "\n")
 

@@ -1,4 +1,4 @@
-"""What `make run` does: maps this machine, and without a GPU also the bundled model h200x4, so that there is a GPU to see."""
+"""What `make run` does: maps this machine; without a GPU also the bundled model h200x4, so that there is one to see."""
 
 import datetime
 import subprocess

@@ -28,7 +28,8 @@ def main() -> int:
     python_status, python = run([sys.executable, "-m", "pytest", *sys.argv[1:]])
     python_summary = python.strip().splitlines()[-1] if python.strip() else ""
     passed = count(r"test cases:.*?\| *(\d+) passed", core) + count(r"(\d+) passed", python_summary)
-    failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0]) + count(r"(\d+) (?:failed|error)", python_summary)
+    failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0])
+    failed += count(r"(\d+) (?:failed|error)", python_summary)
     if (core_status or python_status) and failed == 0:
         failed = 1  # a crash, or nothing collected, is a failure although nobody counted it
     print(f"{passed} passed, {failed} failed")

@@ -59,7 +59,8 @@ def test_the_file_says_in_what_state_the_gpu_was(quick) -> None:
 
 
 def test_a_copy_after_a_kernel_pays_for_the_change_of_channel(tmp_path) -> None:
-    run = measured(tmp_path / "a.jsonl", "--suite", "full", "--only", "h2d/*pinned->gpu:0.*/4096?*&b*=false&mode=single")
+    only = ("--only", "h2d/*pinned->gpu:0.*/4096?*&b*=false&mode=single")
+    run = measured(tmp_path / "a.jsonl", "--suite", "full", *only)
     after = {point.params["after"]: point.median_s for point in run.points}
     assert after["wait"] < after["kernel"]
 

@@ -8,7 +8,6 @@ import pytest
 
 from linkscope.run.monitor import NoMonitor, NvmlMonitor, Tally, monitor_for
 
-
 GPUS = {"gpu:0": "0000:01:00.0", "gpu:1": "0000:02:00.0"}
 
 

@@ -7,6 +7,7 @@ linkscope machine --machine node7.json  show a saved one; a name or a .toml file
 
 import argparse
 import json
+
 from linkscope.errors import FINE, UserError
 
 SUMMARY = "show what the machine is made of, and the limits of its paths"

@@ -174,11 +174,11 @@ def _check_links(model: Model) -> None:
             if one == other:
                 raise Mistake(key, f"it joins {one} with itself", "name its two ends")
     names: list[str] = []
-    for link in paths.directed_links(model):
-        if link.name in names:
-            key = f"link[{model.link.index(link.link)}]"
-            raise Mistake(key, f"two links are called {link.name!r}", "give one of them another name")
-        names.append(link.name)
+    for directed in paths.directed_links(model):
+        if directed.name in names:
+            key = f"link[{model.link.index(directed.link)}]"
+            raise Mistake(key, f"two links are called {directed.name!r}", "give one of them another name")
+        names.append(directed.name)
     for index, share in enumerate(model.share):
         for glob in share.links:
             if not any(fnmatch.fnmatchcase(name, glob) for name in names):

@@ -30,13 +30,13 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Head(_Table):
+class Head(_Table, frozen=True):
     name: str
     title: str
     notes: str = ""
 
 
-class Numa(_Table):
+class Numa(_Table, frozen=True):
     """NUMA nodes that are alike. Memory rates count reads and writes together; memcpy is one thread's."""
 
     places: list[str]
@@ -48,7 +48,7 @@ class Numa(_Table):
     memcpy_remote_gbps: Quantity | None = None
 
 
-class Gpu(_Table):
+class Gpu(_Table, frozen=True):
     """GPUs that are alike; `at` names them by the NUMA node they are near to."""
 
     title: str
@@ -64,12 +64,12 @@ class Gpu(_Table):
         return [gpu for gpus in self.at.values() for gpu in gpus]
 
 
-class Switch(_Table):
+class Switch(_Table, frozen=True):
     places: list[str]
     title: str = ""
 
 
-class Link(_Table, kw_only=True):
+class Link(_Table, frozen=True, kw_only=True):
     """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
     copies get of it; `both_ways_gbps` what both directions get together, where that is less than twice one."""
 
@@ -84,7 +84,7 @@ class Link(_Table, kw_only=True):
     both_ways_gbps: Quantity | None = None
 
 
-class Share(_Table):
+class Share(_Table, frozen=True):
     """What several directed links ("pcie numa:0->gpu:1", globs allowed) have in common."""
 
     name: str
@@ -92,7 +92,7 @@ class Share(_Table):
     gbps: Quantity
 
 
-class Route(_Table):
+class Route(_Table, frozen=True):
     """A way other than the one of fewest hops, then the widest."""
 
     start: str = msgspec.field(name="from")
@@ -100,7 +100,7 @@ class Route(_Table):
     via: list[str] = msgspec.field(default_factory=list)
 
 
-class Peer(_Table):
+class Peer(_Table, frozen=True):
     """Groups of GPUs that may reach each other directly."""
 
     groups: list[list[str]]
@@ -109,7 +109,7 @@ class Peer(_Table):
     why: str = ""
 
 
-class Costs(_Table):
+class Costs(_Table, frozen=True):
     call_us: Quantity
     launch_us: Quantity
     sync_us: Quantity
@@ -119,7 +119,7 @@ class Costs(_Table):
     cpu_copy_us: Quantity
 
 
-class Copy(_Table):
+class Copy(_Table, frozen=True):
     to_device_us: Quantity
     from_device_us: Quantity
     peer_us: Quantity
@@ -130,20 +130,20 @@ class Copy(_Table):
     channel_us: Quantity
 
 
-class Pageable(_Table):
+class Pageable(_Table, frozen=True):
     chunk_kib: Quantity
     slots: Quantity
     to_device_gbps: Quantity
     from_device_gbps: Quantity
 
 
-class StagedPeer(_Table):
+class StagedPeer(_Table, frozen=True):
     chunk_kib: Quantity
     slots: Quantity
     chunk_us: Quantity
 
 
-class Spread(_Table):
+class Spread(_Table, frozen=True):
     """Sigmas of log-normal factors of one level of noise."""
 
     origin: From = msgspec.field(name="from")
@@ -156,13 +156,13 @@ class Spread(_Table):
     host: float = 0.0
 
 
-class Noise(_Table):
+class Noise(_Table, frozen=True):
     machine: Spread | None = None
     round: Spread | None = None
     sample: Spread | None = None
 
 
-class Fault(_Table):
+class Fault(_Table, frozen=True):
     """What goes wrong where `match`, a glob, fits a point's id and round ("ID#ROUND")."""
 
     kind: Literal["corrupt", "hang", "die"]
@@ -170,7 +170,7 @@ class Fault(_Table):
     after_samples: int = 0
 
 
-class Model(_Table, kw_only=True):
+class Model(_Table, frozen=True, kw_only=True):
     machine: Head
     numa: list[Numa]
     gpu: list[Gpu] = msgspec.field(default_factory=list)

@@ -89,8 +89,11 @@ class Assembler:
         """A rate above what the hardware allows is a wrong measurement, whatever its spread."""
         what = PointId.parse(point.id)
         for flow in point.flows:
-            ends = {"src": flow.src, "dst": flow.dst, "src_memory": flow.src_memory, "dst_memory": flow.dst_memory}
-            limit = self._limit(dataclasses.replace(what, **ends))
+            limit = self._limit(
+                dataclasses.replace(
+                    what, src=flow.src, dst=flow.dst, src_memory=flow.src_memory, dst_memory=flow.dst_memory
+                )
+            )
             if limit is not None and flow.gbps is not None and flow.gbps > limit[0] * (1 + LIMIT_MARGIN):
                 point.guards["above_limit"] = flow.gbps
                 point.status = "failed"

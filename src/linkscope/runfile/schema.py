@@ -118,8 +118,8 @@ class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
 class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
     """The last line of a run that ended by itself; `complete` is false where it was stopped.
 
-    `gained`: what the error counters of the GPUs gained meanwhile, by place, and `cpu_steal`, the share of CPU time that
-    a hypervisor took.
+    `gained`: what the error counters of the GPUs gained meanwhile, by place, and `cpu_steal`, the share of CPU time
+    that a hypervisor took.
     """
 
     wall_s: float
