@@ -184,6 +184,16 @@ def test_limits_are_raw_and_say_why() -> None:
     assert len(limits) == 16
 
 
+def test_without_peer_access_the_limit_is_that_of_the_better_host() -> None:
+    """Whose stream a copy is queued on says through whose memory it goes; no limit is below what either allows."""
+    table = GOOD[GOOD.index("[[numa]]") : GOOD.index("[[gpu]]")]
+    fast = table.replace('"numa:0", "numa:1"', '"numa:0"')
+    slow = table.replace('"numa:0", "numa:1"', '"numa:1"').replace("v = 100", "v = 5")
+    machine = model.parse(GOOD.replace(table, fast + slow), "small")
+    assert model.limit_through_host(machine, "gpu:1", "gpu:0").gbps == 10
+    assert model.limit_through_host(machine, "gpu:0", "gpu:1").gbps == 12
+
+
 def test_limits_of_bundled_machines() -> None:
     ac922 = model.limits(model.load("ac922"))
     assert ac922["numa:0", "gpu:1"].gbps == 75

@@ -68,10 +68,10 @@ struct SimSession final : Session {
 
 class Sim final : public Platform {
  public:
-  Sim(Machine machine, u64 seed)
-      : machine_{vary(std::move(machine), seed)},
+  Sim(const Machine& machine, u64 seed)
+      : machine_{vary(machine, seed)},
         seed_{seed},
-        routes_{machine_},
+        routes_{machine},  // as the file has it: equal ways must not part over a seed's noise
         servers_{machine_},
         compiler_{machine_, routes_, servers_} {}
 

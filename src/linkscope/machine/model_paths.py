@@ -95,11 +95,24 @@ def limits(model: Model) -> dict[tuple[str, str], PathLimit]:
     return {(src, dst): _limit(model, ways[src, dst], src, dst) for src in everyone for dst in everyone}
 
 
-def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
-    """Between two GPUs without peer access: the narrower of the ways into and out of the host's memory."""
+def through_host(model: Model, src: str, dst: str) -> dict[str, tuple[list[DirectedLink], list[DirectedLink]]]:
+    """Between two GPUs without peer access: the ways into and out of the host's memory, by the NUMA node it is on.
+
+    That is the node near the GPU on whose stream the copy is queued, the source or the destination.
+    """
     ways = routes(model)
-    host = places(model).gpu_numa[src]
-    return min((_limit(model, ways[pair], *pair) for pair in ((src, host), (host, dst))), key=lambda limit: limit.gbps)
+    near = places(model).gpu_numa
+    return {host: (ways[src, host], ways[host, dst]) for host in (near[src], near[dst])}
+
+
+def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
+    """Between two GPUs without peer access: the narrower of both ways, by the host's memory that allows more."""
+
+    def narrower(host: str, into: list[DirectedLink], out: list[DirectedLink]) -> PathLimit:
+        return min(_limit(model, into, src, host), _limit(model, out, host, dst), key=lambda limit: limit.gbps)
+
+    through = [narrower(host, *both) for host, both in through_host(model, src, dst).items()]
+    return max(through, key=lambda limit: limit.gbps)
 
 
 def _limit(model: Model, way: list[DirectedLink], src: str, dst: str) -> PathLimit:
