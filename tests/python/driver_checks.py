@@ -155,7 +155,7 @@ def symbols_have_versions(driver: Driver, gpu: Gpu) -> None:
 def buses_are_upper_case(driver: Driver, gpu: Gpu) -> None:
     text = ctypes.create_string_buffer(32)
     driver.ok("cuDeviceGetPCIBusId", text, c_int(32), c_int(0))
-    assert len(text.value) == 12 and text.value == text.value.upper() and text.value.endswith(b":00.0"), text.value
+    assert len(text.value) == 12 and text.value == text.value.upper() and text.value[-2:-1] == b".", text.value
 
 
 def calls_need_a_context(driver: Driver, gpu: Gpu) -> None:
@@ -204,19 +204,20 @@ def streams_wait_for_values(driver: Driver, gpu: Gpu) -> None:
 
 
 def only_pageable_copies_block(driver: Driver, gpu: Gpu) -> None:
-    gate, stream, device = Gate(gpu), gpu.stream(), gpu.memory(MIB)
-    pageable, registered, pinned = (c_char * (4 * MIB))(), (c_char * (4 * MIB))(), gpu.pinned(MIB)
+    large = 64 * MIB  # less fits into the driver's staging buffers, and then a copy to the GPU need not wait for it
+    gate, stream, device = Gate(gpu), gpu.stream(), gpu.memory(large)
+    pageable, registered, pinned = (c_char * large)(), (c_char * (4 * MIB))(), gpu.pinned(MIB)
     driver.ok("cuMemHostRegister", registered, c_size_t(4 * MIB), c_uint(PORTABLE_AND_MAPPED))
 
-    def behind_gate(name: str, *arguments: object) -> float:
+    def behind_gate(name: str, *arguments: object, count: int = MIB) -> float:
         gate.close()
         gate.close_on(stream, 0.2)
-        took = seconds(lambda: driver.ok(name, *arguments, c_size_t(MIB), stream))
+        took = seconds(lambda: driver.ok(name, *arguments, c_size_t(count), stream))
         driver.ok("cuStreamSynchronize", stream)
         return took
 
     behind_gate("cuMemcpyHtoDAsync", device, pageable)  # the first one makes the driver's staging buffers
-    assert behind_gate("cuMemcpyHtoDAsync", device, pageable) > 0.15
+    assert behind_gate("cuMemcpyHtoDAsync", device, pageable, count=large) > 0.15
     assert behind_gate("cuMemcpyDtoHAsync", pageable, device) > 0.15
     for host in (registered, pinned):
         assert behind_gate("cuMemcpyHtoDAsync", device, host) < 0.1

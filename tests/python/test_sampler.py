@@ -134,3 +134,19 @@ def test_a_curve_in_the_batch_is_noted() -> None:
 
     id = H2D.format(8, "false", "batched")
     assert "nonlinear" in Sampler(Bent(), plan(id), facts()).measure(Task(PointId.parse(id), 0)).guards
+
+
+@pytest.mark.parametrize("cheap", [0, 60, 100])
+def test_copies_that_are_cheaper_at_first_are_left_out_of_the_cost_in_a_batch(cheap: int) -> None:
+    class Kinked(Restless):
+        """As device to host on H200: the first copies of a batch cost 1.6 us, those that follow 2.0 us."""
+
+        def run(self, samples, batches, *, verify, limit_s):
+            ends = [1e-6 * (1.6 * min(batch[0], cheap) + 2.0 * max(batch[0] - cheap, 0)) for batch in batches]
+            stamps = [t for _ in range(samples) for end in ends for t in (0.0, end)]
+            return Trace(samples, len(batches), 1, "gate", stamps=stamps)
+
+    id = H2D.format(8, "false", "batched")
+    record = Sampler(Kinked(), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert value(record) == pytest.approx(2e-6, rel=1e-6)
+    assert "nonlinear" not in record.guards

@@ -14,11 +14,15 @@ from linkscope.run.answers import FlowFacts, Trace
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
-from linkscope.stats import mad, median, slope, steady
+from linkscope.stats import median, median_error, slope, steady
 
 EVENT_TICK_S = 32e-9  # steps of GPU event stamps (anchors.md)
 HOST_TICK_S = 100e-9
 LEAST_BATCH_S = 50e-6
+# The first copies of a batch may cost less than those that follow (H200, device to host, up to 64 KiB: the first 60 by
+# a fifth, docs/alone.md), and the cost in a batch is that of those that follow.
+LEAST_COUNT, LEAST_COUNT_S = 64, 1e-3
+STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
 # Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
@@ -82,6 +86,7 @@ class _Round:
         self._busy_s = 0.0
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
+        self._bent = ""  # how the cost of an operation changes with the batch, where it does
 
     def measure(self) -> Round:
         batch = self._batch()
@@ -119,26 +124,19 @@ class _Round:
         guards: dict[str, Any] = dict(trace.notes)
         if self._actors > 1:
             guards["joint_overlap"] = round(overlap, 4)
-        once_s = _rounded(median(once))
-        if not self._single and self._bent(once_s, mad(once), batch[0]):
-            guards["nonlinear"] = f"a batch of no operation would take {once_s:.3g} s"
+        if self._bent:
+            guards["nonlinear"] = self._bent
         return Round(
             id=str(self._task.point),
             round=self._task.round,
             flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
             batch=batch,
-            overhead_s=once_s,
+            overhead_s=_rounded(median(once)),
             timing=_timing(trace.timing),
             verified=None if trace.verdict is None else True,
             guards=guards,
             device_s=_rounded(self._busy_s),
         )
-
-    def _bent(self, once_s: float, spread_s: float, count: int) -> bool:
-        """Whether time does not grow in a straight line with the batch: the line misses the origin by too much."""
-        batch_s = self._each[0] * count
-        below = 2 * self._tick + 0.02 * batch_s + 3 * spread_s
-        return once_s < -below or once_s > max(100e-6, 0.2 * batch_s) + 3 * spread_s
 
     def _samples_wanted(self, samples: list[list[float]], counts: list[int]) -> int:
         """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
@@ -166,14 +164,47 @@ class _Round:
             before, batch = batch, balanced(self._each, self._least_s())
             if batch == before:
                 break
+        return self._straightened(batch)
+
+    def _straightened(self, batch: list[int]) -> list[int]:
+        """Doubles the batch until its slope is that of its double; tells where it never is."""
+        while 4 * sum(batch) <= 2 * MOST_COUNT and 7 * max(self._ends(batch)) <= STRAIGHT_S:
+            batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
+            trace = self._run(5, batches, verify=False)
+            short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
+            if all(self._alike(*pair, min(batch)) for pair in zip(short, long, strict=True)):
+                self._bent = ""
+                return batch
+            before, after = median(short[0]), median(long[0])
+            self._bent = f"{before:.3g} s an operation from a batch of {batch[0]} to {2 * batch[0]}, then {after:.3g} s"
+            batch = batches[1]
         return batch
+
+    def _alike(self, short: list[float], long: list[float], count: int) -> bool:
+        noise = 3 * (median_error(short) + median_error(long)) + 2 * self._tick / count
+        return abs(median(long) - median(short)) <= STRAIGHT * median(short) + noise
+
+    def _all_slopes(self, trace: Trace, at: int, batches: list[list[int]]) -> list[list[float]]:
+        """Seconds an operation of every actor in every sample, between the batches `at` and the one after it."""
+        more = [batches[at + 1][actor] - batches[at][actor] for actor in range(self._actors)]
+        return [
+            [
+                (trace.seconds(sample, at + 1, actor) - trace.seconds(sample, at, actor)) / more[actor]
+                for sample in range(trace.samples)
+            ]
+            for actor in range(self._actors)
+        ]
+
+    def _ends(self, batch: list[int]) -> list[float]:
+        return [count * each for count, each in zip(batch, self._each, strict=True)]
 
     def _least_s(self) -> float:
         """How long a batch is at least."""
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = LARGE_BATCH_S, JOINT_BATCH_S
-        return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick)
+        enough = min(LEAST_COUNT * max(self._each), LEAST_COUNT_S)
+        return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick, enough)
 
     def _slopes(self, batch: list[int]) -> list[float]:
         """Seconds an operation of every actor, from one sample of a batch and its double."""

@@ -1,0 +1,72 @@
+"""docs/machine-file.md names every key that a machine file may have, and no other; its example is a machine."""
+
+import pathlib
+import re
+import types
+import typing
+from typing import Any
+
+import msgspec
+import pytest
+
+from linkscope.machine import model
+from linkscope.machine.model_types import Model, Quantity
+
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "machine-file.md").read_text()
+
+
+def table_of(kind: Any) -> Any:
+    """The struct that a key's type speaks of, alone, in a list or perhaps missing; otherwise the type itself."""
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+    return table_of(parts[0]) if typing.get_origin(kind) in (list, typing.Union, types.UnionType) else kind
+
+
+def tables() -> dict[str, Any]:
+    """Every table of a machine file by its header, and the constants."""
+    found: dict[str, Any] = {"Constants": Quantity}
+    for field in msgspec.structs.fields(Model):
+        kind, name = table_of(field.type), field.encode_name
+        if name == "noise":
+            found |= {f"[noise.{level.encode_name}]": table_of(level.type) for level in msgspec.structs.fields(kind)}
+        else:
+            found[f"[[{name}]]" if typing.get_origin(field.type) is list else f"[{name}]"] = kind
+    return found
+
+
+def sections() -> dict[str, dict[str, list[str]]]:
+    """By header: the rows of keys, each with its other columns."""
+    found = {}
+    for part in re.split(r"^## ", PAGE, flags=re.M)[1:]:
+        title, _, text = part.partition("\n")
+        rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| .+ \|$", text, flags=re.M)
+        found |= {header.strip("`"): {key: rest for key, *rest in rows} for header in title.split(", ")}
+    return found
+
+
+@pytest.mark.parametrize("header", tables())
+def test_the_page_has_every_key_with_its_default(header: str) -> None:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(tables()[header])}
+    rows = sections()[header]
+    assert list(rows) == list(fields)
+    for name, (unit, default) in rows.items():
+        assert (default == "needed") == fields[name].required, name
+        assert ("**C**" in unit) == (table_of(fields[name].type) is Quantity), name
+        if default.startswith("`"):
+            assert default in (f'`{fields[name].default}`', '`""`', "`[]`", "`0`"), name
+
+
+def test_every_section_is_a_table_of_the_file() -> None:
+    assert set(sections()) - set(tables()) == {"Units", "Example"}
+
+
+def test_every_provenance_is_there() -> None:
+    origin = next(field for field in msgspec.structs.fields(Quantity) if field.encode_name == "from")
+    for choice in typing.get_args(origin.type):
+        assert re.search(rf"^\| `{choice}` \| .*\|$", PAGE, flags=re.M)
+
+
+def test_the_example_is_a_machine() -> None:
+    example = PAGE.partition("```toml\n")[2].partition("```")[0]
+    machine = model.parse(example, "docs/machine-file.md")
+    assert model.places(machine).gpus == ("gpu:0",)
+    assert model.limits(machine)["numa:0", "gpu:0"].gbps == 31.5

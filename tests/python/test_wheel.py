@@ -1,0 +1,40 @@
+"""`pip install .`: the wheel holds the worker and the machines, is good for every Python, and works where it is put."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    command += ["--config-settings", f"build-dir={folder / 'build'}", str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def test_it_holds_the_worker_and_every_machine(wheel) -> None:
+    assert "-py3-none-" in wheel.name
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert "linkscope/_native/linkscope-worker" in names
+    machines = {f"linkscope/_native/machines/{path.name}" for path in (ROOT / "machines").glob("*.toml")}
+    assert machines and machines <= names
+
+
+def test_it_works_where_it_is_put(wheel, tmp_path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(tmp_path)]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    run = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "quick", "--only", "h2d/*pinned*"]
+    done = subprocess.run([*run, "-o", "a.jsonl"], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "a.jsonl").stat().st_size > 0
