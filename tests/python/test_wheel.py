@@ -34,7 +34,8 @@ def test_it_works_where_it_is_put(wheel, tmp_path) -> None:
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*command, str(wheel)], check=True, capture_output=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    run = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "quick", "--only", "h2d/*pinned*"]
-    done = subprocess.run([*run, "-o", "a.jsonl"], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    run = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "quick"]
+    run += ["--only", "h2d/*pinned*", "-o", "a.jsonl"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "a.jsonl").stat().st_size > 0
