@@ -29,12 +29,22 @@ def ids(**wishes) -> list[PointId]:
 
 
 def test_every_ordered_pair_peer_and_initiator_once() -> None:
-    points = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 1 << 20 and p.param("mode") == "batched"]
+    everything = [p for p in ids(gpus=4, suite="full") if p.benchmark == "d2d" and p.bytes == 1 << 20]
+    points = [p for p in everything if p.param("mode") == "batched" and p.param("call", "memcpy") == "memcpy"]
+    points = [p for p in points if p.param("after", "kernel") == "kernel"]
     one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
     both = {(p.src, p.dst) for p in points if p.bidirectional}
     assert len(one_way) == 12 * 2 * 2
     assert both == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
     assert len(points) == len(one_way) + len(both) * 4
+
+
+def test_standard_has_every_pair_both_initiators_and_the_staged_way() -> None:
+    points = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 1 << 20 and p.param("mode") == "batched"]
+    one_way = {(p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
+    assert one_way == {("on", "src"), ("on", "dst"), ("off", "src")}
+    assert {p.param("peer") for p in points if p.bidirectional} == {"on", "off"}
+    assert len(points) == 12 * 3 + 6 * 2
 
 
 def test_both_ways_has_one_point_a_pair_beyond_ten_gpus() -> None:

@@ -129,8 +129,9 @@ def test_small_spread_between_rounds_is_not_told() -> None:
 
 def test_counters_that_grew_during_the_run_stand_out() -> None:
     made = small_run()
-    assert not [finding for finding in findings(made) if finding.kind in {"errors", "steal"}]
-    made.end.gained = {"cpu_steal": 0.03, "gpu:1": {"nvlink_crc_data": 12}}
-    texts = [finding.text for finding in findings(made)[:2]]
-    assert "gpu:1" in texts[0] and "12 nvlink_crc_data" in texts[0]
-    assert "3 %" in texts[1] and "hypervisor" in texts[1]
+    assert not [finding for finding in findings(made) if finding.kind in {"errors", "repeats", "steal"}]
+    made.end.gained = {"cpu_steal": 0.03, "gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
+    lost, repeated, steal = [finding.text for finding in findings(made)[:3]]
+    assert "(gpu:0 1 ecc_uncorrected)" in lost
+    assert "(gpu:0 2 pcie_replays; gpu:1 4 pcie_replays)" in repeated
+    assert "3 %" in steal and "hypervisor" in steal

@@ -141,7 +141,14 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
         const u64 footprint = span->slices * span->stride;
         if (on_host(buffer)) {
-          if (footprint < 3 * host_cache) flush_slices(buffer, *span, actors[a].iteration, batch[a]);
+          if (footprint >= 3 * host_cache) continue;
+          // What only a copy engine reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
+          const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
+          if (span == &move.from && !by_cpu) {
+            if (flushed_.insert(span->region).second) flush_slices(buffer, *span, 0, span->slices);
+          } else {
+            flush_slices(buffer, *span, actors[a].iteration, batch[a]);
+          }
         } else if (footprint < 3 * static_cast<u64>(buffer.device()->facts().attribute("L2_CACHE_SIZE", 0))) {
           gpus.insert(buffer.device());
         }

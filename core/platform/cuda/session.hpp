@@ -86,6 +86,7 @@ struct CudaSession final : Session {
   [[nodiscard]] Verdict verify() const;
 
  private:
+  std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
   void compare_slices(const Move&, u64 seed, u64 slices, Verdict&) const;
 };
 

@@ -46,6 +46,8 @@ def _rule(*sizes: int, **params: tuple[str, ...]) -> Rule:
 
 
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
+_BOTH_WAYS = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+_STAGED = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 _ALONE = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 
 SUITES: dict[str, Suite] = {
@@ -60,8 +62,12 @@ SUITES: dict[str, Suite] = {
             "standard",
             "a curve of every path by every method, batched and single: the map of a machine in minutes",
             (
-                _rule(*_CURVE, initiator=EACH, peer=EACH, bidirectional=EACH),
-                _rule(*_ALONE, mode=("single",), initiator=EACH, peer=EACH, after=EACH),
+                _rule(*_CURVE, initiator=EACH),
+                _rule(*_BOTH_WAYS, bidirectional=("true",)),
+                _rule(*_STAGED, peer=("off",)),
+                _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
+                _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
+                _rule(*_ALONE, mode=("single",), peer=("off",)),
             ),
         ),
         Suite(

@@ -142,13 +142,25 @@ def _errors(end: End | None) -> list[Finding]:
     gained = dict(end.gained) if end else {}
     steal = gained.pop("cpu_steal", 0.0)
     found = []
-    for gpu, counts in sorted(gained.items()):
-        told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        found.append(Finding("errors", f"{gpu} counted errors during the run ({told}): its rates may suffer", ()))
+    for kind, meaning, belongs in (
+        ("errors", "data or links were lost: look at the GPUs before trusting this run", _lost_something),
+        ("repeats", "links sent data again; a few are normal, many cost rate", lambda name: not _lost_something(name)),
+    ):
+        told = [
+            f"{gpu} {', '.join(f'{count} {name}' for name, count in sorted(counts.items()) if belongs(name))}"
+            for gpu, counts in sorted(gained.items())
+            if any(map(belongs, counts))
+        ]
+        if told:
+            found.append(Finding(kind, f"{meaning} ({'; '.join(told)})", ()))
     if steal > STEAL:
         text = f"the hypervisor took {format_fraction(steal)} of the CPU time: what CPUs do may be slower than it is"
         found.append(Finding("steal", text, ()))
     return found
+
+
+def _lost_something(counter: str) -> bool:
+    return counter in {"ecc_uncorrected", "nvlink_recovery"}
 
 
 def _throttled(points: Sequence[Point]) -> list[Finding]:

@@ -21,17 +21,18 @@ HOST_TICK_S = 100e-9
 LEAST_BATCH_S = 50e-6
 # The first copies of a batch may cost less than those that follow (H200, device to host, up to 64 KiB: the first 60 by
 # a fifth, docs/alone.md), and the cost in a batch is that of those that follow.
-LEAST_COUNT, LEAST_COUNT_S = 64, 1e-3
+LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
 # Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
 SMALL_JOINT_BATCH_S = 200e-6
+JOINT_COUNT = 4
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 STRETCH_S = 50e-3  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
 MOST_COUNT = 256
-MOST_SAMPLES = 9
+MOST_SAMPLES = 7
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
@@ -143,13 +144,13 @@ class _Round:
         taken, longest = len(samples[0]), max(self._each)
         if taken == 0:
             if self._single or longest * max(counts) * 3 < LONG_S:
-                return 6 if self._single else 4
+                return 6 if self._single else 3
             return 1 if longest >= VERY_LONG_S else 2
         if longest >= VERY_LONG_S or taken + 1 >= MOST_SAMPLES or self._busy_s >= MOST_BUSY_S:
             return 0
         resolution = self._tick / min(counts)
         steady_all = all(steady(of, precision_target(self._plan, self._task.point.bytes), resolution) for of in samples)
-        return 0 if steady_all else min(4, MOST_SAMPLES - 1 - taken)
+        return 0 if steady_all else min(2, MOST_SAMPLES - 1 - taken)
 
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
@@ -170,7 +171,7 @@ class _Round:
         """Doubles the batch until its slope is that of its double; tells where it never is."""
         while 4 * sum(batch) <= 2 * MOST_COUNT and 7 * max(self._ends(batch)) <= STRAIGHT_S:
             batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
-            trace = self._run(5, batches, verify=False)
+            trace = self._run(3, batches, verify=False)
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             if all(self._alike(*pair, min(batch)) for pair in zip(short, long, strict=True)):
                 self._bent = ""
@@ -203,7 +204,10 @@ class _Round:
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = LARGE_BATCH_S, JOINT_BATCH_S
-        enough = min(LEAST_COUNT * max(self._each), LEAST_COUNT_S)
+        longest = max(self._each)
+        enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
+        if self._actors > 1:  # who gets how much of what is shared evens out over a few operations
+            joint = max(joint, min(JOINT_COUNT * longest, STRETCH_S))
         return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick, enough)
 
     def _slopes(self, batch: list[int]) -> list[float]:
@@ -234,9 +238,9 @@ def balanced(each_s: list[float], least_s: float) -> list[int]:
     Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
     batches are tried as long as they stay short.
     """
-    best, smallest, most = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s)
+    best, smallest, most, slowest = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s), max(each_s)
     for stretch in range(1, 9):
-        span = max(least_s, max(each_s)) * stretch
+        span = math.ceil(least_s / slowest) * slowest * stretch
         if stretch > 1 and span > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
