@@ -77,7 +77,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   void make_actors(CudaSession&);
   void choose_timing(CudaSession&);
   void warm_up(CudaSession&);
-  void rehearse(CudaSession&, const Order&);
+  Timing timing_of(CudaSession&, const Order&);
 
   Driver driver_;
   DriverFacts facts_;
@@ -296,16 +296,22 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   if (!gate_) gate_ = std::make_unique<Gate>(driver_, *session.actors.front().device);
 }
 
-/// Queues the largest batch once behind the gate: a rehearsal that also finds out whether the host gets stuck in it.
-/// Staged copies without peer access do, from some number of bytes in flight on.
-void CudaPlatformImpl::rehearse(CudaSession& session, const Order& order) {
+/// How to time this order: by the host's clock where queueing its largest batch behind a closed gate holds the host up.
+/// Staged copies without peer access do so from some number of bytes in flight on. Found out by doing it once, which is
+/// a rehearsal as well.
+Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
+  if (session.timing != Timing::gate) return session.timing;
   const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
   const auto largest = std::max_element(order.batches.begin(), order.batches.end(), [&](const auto& a, const auto& b) { return total(a) < total(b); });
-  if (session.timing != Timing::gate || largest == order.batches.end() || total(*largest) <= session.rehearsed) return;
-  session.rehearsed = total(*largest);
-  if (!blocks_behind_gate(session, *gate_, *largest)) return;
-  session.timing = Timing::host;
-  session.notes.emplace_back("timing", "queueing " + std::to_string(session.rehearsed) + " copies waits for the gate");
+  if (largest == order.batches.end()) return Timing::gate;
+  const u32 count = total(*largest);
+  if (count > session.rehearsed && count < session.blocks_from) {
+    if (blocks_behind_gate(session, *gate_, *largest))
+      session.blocks_from = count;
+    else
+      session.rehearsed = count;
+  }
+  return count < session.blocks_from ? Timing::gate : Timing::host;
 }
 
 std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const std::string&) {
@@ -327,19 +333,19 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   auto& session = static_cast<CudaSession&>(base);
   if (session.verified) session.start_afresh();
-  rehearse(session, order);
+  const Timing timing = timing_of(session, order);
   Trace trace;
   trace.samples = order.samples;
   trace.batches = static_cast<u32>(order.batches.size());
   trace.actors = static_cast<u32>(session.actors.size());
   trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
-  trace.timing = session.timing == Timing::gate ? "gate" : session.timing == Timing::events ? "events" : "host";
+  trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   for (u32 sample = 0; sample < order.samples; ++sample)
     for (u32 b = 0; b < trace.batches; ++b) {
       const auto& batch = order.batches[b];
       session.settle_caches(batch);
       Stamp* stamps = &trace.at(sample, b, 0);
-      switch (session.timing) {
+      switch (timing) {
         case Timing::gate: sample_gated(session, *gate_, batch, stamps); break;
         case Timing::events: sample_events(session, batch, stamps); break;
         case Timing::host: sample_host(session, batch, stamps); break;
@@ -350,6 +356,8 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
     session.verified = true;
   }
   trace.notes = session.notes;
+  if (timing != session.timing)
+    trace.notes.emplace_back("timing", "queueing " + std::to_string(session.blocks_from) + " copies waits for the gate");
   return trace;
 }
 

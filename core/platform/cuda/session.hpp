@@ -1,6 +1,7 @@
 // A prepared program on the machine at hand, and the two ways of timing it.
 #pragma once
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -72,6 +73,7 @@ struct CudaSession final : Session {
   Timing timing = Timing::gate;
   std::string why_timing;
   u32 rehearsed = 0;  // copies of the largest batch that was queued behind the gate without the host getting stuck
+  u32 blocks_from = std::numeric_limits<u32>::max();  // and of the smallest one that was not
   Seconds expected_loop{0};  // one iteration of everybody's loop, measured once, ungated
   bool verified = false;  // destinations hold data that has been compared: start afresh before the next sample
   std::vector<std::pair<std::string, std::string>> notes;

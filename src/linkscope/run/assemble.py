@@ -162,6 +162,9 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     guards: dict[str, Any] = {}
     for round in kept:
         guards.update(round.guards)
+    timings = sorted({round.timing for round in kept})
+    if len(timings) > 1:
+        guards["timings"] = timings
     apart = [round for round in rounds if round not in kept]
     if apart:
         guards["throttled_rounds"] = [

@@ -171,7 +171,10 @@ class _Round:
         """Doubles the batch until its slope is that of its double; tells where it never is."""
         while 4 * sum(batch) <= 2 * MOST_COUNT and 7 * max(self._ends(batch)) <= STRAIGHT_S:
             batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
+            timing = self._last.timing if self._last else ""
             trace = self._run(3, batches, verify=False)
+            if trace.timing != timing:
+                return batch  # four times the batch does not fit behind the gate: the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             if all(self._alike(*pair, min(batch)) for pair in zip(short, long, strict=True)):
                 self._bent = ""
