@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import FAKE_WORKER, H2D, facts, plan, target
-from linkscope.run.answers import Trace
+from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.sampler import (
     LEAST_BATCH_S,
     MOST_COUNT,
@@ -102,8 +102,6 @@ class Restless:
         return Trace(samples, len(batches), 1, "gate", stamps=stamps)
 
     def prepare(self, case, key, limit_s):
-        from linkscope.run.answers import FlowFacts, Prepared
-
         flow = FlowFacts(0, "numa:0", "gpu:0", "pinned", "device", case["bytes"], "measured")
         return Prepared(True, actors=1, flows=[flow])
 
@@ -150,3 +148,20 @@ def test_copies_that_are_cheaper_at_first_are_left_out_of_the_cost_in_a_batch(ch
     record = Sampler(Kinked(), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert value(record) == pytest.approx(2e-6, rel=1e-6)
     assert "nonlinear" not in record.guards
+
+
+def test_flows_that_are_served_one_after_the_other_keep_equal_batches() -> None:
+    class Serial(Restless):
+        def run(self, samples, batches, *, verify, limit_s):
+            one = [t for first, second in batches for t in (0.0, first * 2e-3, 0.0, (first + second) * 2e-3)]
+            return Trace(samples, len(batches), 2, "host", stamps=one * samples)
+
+        def prepare(self, case, key, limit_s):
+            prepared = super().prepare(case, key, limit_s)
+            back = FlowFacts(1, "gpu:0", "numa:0", "device", "pinned", case["bytes"], "measured")
+            return Prepared(True, actors=2, flows=[*prepared.flows, back])
+
+    id = H2D.format(64 << 20, "true", "batched")
+    record = Sampler(Serial(), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert record.batch[0] == record.batch[1]
+    assert record.guards["joint_overlap"] == 0.5

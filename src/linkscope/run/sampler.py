@@ -26,8 +26,10 @@ STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are 
 # Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
+HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 1.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
 JOINT_COUNT = 4
+TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.95, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 STRETCH_S = 50e-3  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
@@ -159,13 +161,32 @@ class _Round:
         if max(self._each) < LONG_S:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._each = self._slopes([few] * self._actors)
-        batch = balanced(self._each, self._least_s())
-        for _ in range(3 if self._actors > 1 else 0):
-            self._each = self._slopes(batch)
-            before, batch = batch, balanced(self._each, self._least_s())
-            if batch == before:
-                break
-        return self._straightened(batch)
+        if self._actors > 1:
+            return self._straightened(self._ending_together())
+        return self._straightened(balanced(self._each, self._least_s()))
+
+    def _ending_together(self) -> list[int]:
+        """The batch with which all flows end at nearly the same time; equal counts where those do.
+
+        Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing ends
+        together: where the driver serves one flow after the other, balancing by slopes would run away.
+        """
+        least = self._least_s()
+        batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
+        tried: dict[tuple[int, ...], float] = {}
+        while tuple(batch) not in tried and len(tried) < MOST_TRIES:
+            longer = [2 * count for count in batch]
+            trace = self._run(1 if 3 * max(self._ends(batch)) > LONG_S else 3, [batch, longer], verify=False)
+            slopes = self._all_slopes(trace, 0, [batch, longer])
+            self._each = [max(median(of), self._tick / 8) for of in slopes]
+            samples = range(trace.samples)
+            ends = [median([trace.seconds(sample, 1, actor) for sample in samples]) for actor in range(self._actors)]
+            tried[tuple(batch)] = min(ends) / max(ends)
+            if tried[tuple(batch)] >= TOGETHER:
+                return batch
+            batch = balanced(self._each, least)
+        best = max(tried, key=lambda counts: tried[counts])
+        return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
     def _straightened(self, batch: list[int]) -> list[int]:
         """Doubles the batch until its slope is that of its double; tells where it never is."""
@@ -206,7 +227,7 @@ class _Round:
         """How long a batch is at least."""
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
-            alone, joint = LARGE_BATCH_S, JOINT_BATCH_S
+            alone, joint = HUGE_BATCH_S if self._task.point.bytes >= HUGE_BYTES else LARGE_BATCH_S, JOINT_BATCH_S
         longest = max(self._each)
         enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
         if self._actors > 1:  # who gets how much of what is shared evens out over a few operations
