@@ -8,12 +8,13 @@ import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan.enumerate import points_of
-from linkscope.plan.facts import MachineFacts
+from linkscope.plan.facts import MachineFacts, kind_of
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
 
 LARGE = 1 << 20
+_LARGEST = 1 << 60
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
@@ -92,23 +93,28 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         point = PointId.parse(pattern)
     except ValueError:
         return None
-    problem = _misfit(point, table)
+    row = next((row for row in table if row.name == point.benchmark), None)
+    if row is None:
+        names = ", ".join(row.name for row in table)
+        raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
+    problem = _misfit(point, row)
     if problem:
         raise UserError(f"--only {pattern}: {problem}; `linkscope list` shows what there is")
     _check_places(pattern, machine)
     return point
 
 
-def _misfit(point: PointId, table: Sequence[Benchmark]) -> str | None:
-    row = next((row for row in table if row.name == point.benchmark), None)
-    if row is None:
-        return f"there is no benchmark '{point.benchmark}'; there are {', '.join(row.name for row in table)}"
+def _misfit(point: PointId, row: Benchmark) -> str | None:
+    if (kind_of(point.src), kind_of(point.dst)) != (row.src, row.dst):
+        return f"{row.name} goes from {row.src}:N to {row.dst}:N"
+    if row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
+        return f"{row.name} is between two places" if point.src == point.dst else f"{row.name} is within one place"
     if row.engine != point.engine:
         return f"{row.name} has the engine {row.engine}, not {point.engine}"
     if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
         return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
-    if point.bytes <= 0 or point.bytes % 8:
-        return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B"
+    if not 0 < point.bytes <= _LARGEST or point.bytes % 8:
+        return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
     if dict(point.params).keys() != {param.name for param in row.params}:
         return f"{row.name} takes the parameters {', '.join(param.name for param in row.params)}, each of them"
     for param in row.params:
@@ -130,9 +136,10 @@ def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[
     elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)
     if elsewhere:
         return UserError(
-            f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full"
+            f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full", NOT_HERE
         )
     example = next((str(point) for point in points_of(suite, machine, table)), "h2d/*")
     return UserError(
-        f"--only {pattern} matches no point on {machine.name}; an id is like {example}: put * around a part of one"
+        f"--only {pattern} matches no point on {machine.name}; an id is like {example}: put * around a part of one",
+        NOT_HERE,
     )
