@@ -10,6 +10,7 @@ import pytest
 
 from fakes import FAKE_WORKER, H2D, header
 from linkscope.cli.main import VERBS, main
+from linkscope.machine.model import bundled
 from linkscope.runfile import RunWriter, read_run
 
 POINT = H2D.format(4096, "false", "batched")
@@ -118,6 +119,9 @@ def test_resume_of_what_is_complete_does_nothing(capsys) -> None:
     before = Path("a.jsonl").read_bytes()
     assert main(["run", "--resume", "a.jsonl"]) == 0
     assert "is complete" in capsys.readouterr().err and Path("a.jsonl").read_bytes() == before
+    assert main(["run", "--resume", "a.jsonl", "--json", "--report", "a.html"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"ok": 1} and "<html" in Path("a.html").read_text()
+    assert Path("a.jsonl").read_bytes() == before
 
 
 def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
@@ -144,7 +148,12 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
         (["run", "--machine", "probe.json"], 3, "probe.json"),
         (["run", "--machine", "h200x4", "--suite", "thorough"], 2, "thorough"),
         (["run", "--machine", "h200x4", "--only", "*gpu:7*"], 3, "gpu:7"),
-        (["run", "--machine", "h200x4", "--only", "x2y/*"], 2, "x2y/*"),
+        (["run", "--machine", "h200x4", "--only", "x2y/*"], 3, "x2y/*"),
+        (["run", "--machine", ""], 2, "--machine is given without a value"),
+        (["run", "--machine", "h200x4", "--only", "d2h/*", "--only", ""], 2, "--only is given without a value"),
+        (["run", "--seed", "9" * 30], 2, "to 9223372036854775807"),
+        (["run", "--rounds", "1001"], 2, "--rounds 1001"),
+        (["run", "--budget", "1e400s"], 2, "1e400s"),
         (["run", "--machine", "h200x4", "--precision", "-3%"], 2, "-3%"),
         (["run", "--machine", "h200x4", "--precision=-3%"], 2, "-3%"),
         (["run", "--precision", "fine"], 2, "fine"),
@@ -155,6 +164,14 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
         (["run", "--seed", "x"], 2, "--seed x"),
         (["run", "--machine", "h200x4", "-o", "no/such/a.jsonl"], 2, "no/such/a.jsonl"),
         (["run", "--machine", "h200x4", "-o", "."], 2, "directory"),
+        (["run", "--machine", "h200x4", "-o", "x" * 300], 2, "too long"),
+        (["run", "--machine", "h200x4", "--report", "x" * 300], 2, "too long"),
+        (["run", "--machine", "h200x4", "--report", "there.jsonl"], 2, "there.jsonl: that is a run file"),
+        (["run", "--machine", "h200x4", "--report", "a.html", "-o", "a.html"], 2, "a.html: that is a run file"),
+        (["report", "there.jsonl", "-o", "there.jsonl"], 2, "there.jsonl: that is a run file"),
+        (["export", "there.jsonl", "-o", "./there.jsonl"], 2, "there.jsonl: that is a run file"),
+        (["report", "there.jsonl", "-o", "/dev/full"], 2, "/dev/full"),
+        (["export", "there.jsonl", "-o", "no/a.csv"], 2, "no/a.csv"),
         (["run", "--machine", "h200x4", "-o", "a.jsonl.gz"], 2, "a.jsonl.gz"),
         (["run", "--machine", "h200x4", "-o", "there.jsonl"], 2, "there.jsonl"),
         (["run", "--machine", "h200x4", "--report", "no/such/a.html"], 2, "no/such/a.html"),
@@ -162,6 +179,8 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
         (["run", "--resume", "empty.jsonl"], 2, "is empty"),
         (["run", "--resume", "there.jsonl"], 2, "damaged"),
         (["run", "--resume", "there.jsonl", "--suite", "quick"], 2, "--suite"),
+        (["run", "--resume", "there.jsonl", "--plan-only"], 2, "--plan-only"),
+        (["run", "--resume", ""], 2, "--resume is given without a value"),
         (["export", "binary.jsonl"], 2, "binary"),
         (["export", "."], 2, "directory"),
         (["report", "none.jsonl"], 2, "none.jsonl"),
@@ -181,10 +200,104 @@ def test_a_bad_command_gets_one_sentence(capsys, words: list[str], code: int, na
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
+# A good line of machines/ac922.toml, what stands there instead, and what the sentence must hold: key path and cure.
+MACHINE_FILES = {
+    "unknown key": ("lanes = 3\n", "lines = 3\n", ["bad.toml:31: link[0].lines", "did you mean 'lanes'"]),
+    "link to nowhere": (
+        '["gpu:2", "gpu:3"],',
+        '["gpu:2", "gpu:9"],',
+        ["link[0].between[5]", "no gpu:9", "gpu:0, gpu:1"],
+    ),
+    "negative rate": ("{ v = 64,", "{ v = -64,", ["bad.toml:49: link[1].gbps", "-64 is not above 0", "write what"]),
+    "no unit": ("latency_us = { v = 0.5", "latency = { v = 0.5", ["link[0].latency", "did you mean 'latency_us'"]),
+    "no TOML": ("[machine]\n", "[machine\n", ["not TOML", "line 5", "docs/machine-file.md"]),
+    "no machine": ("[machine]\n", "[something]\n", ["no table [machine]", "docs/machine-file.md"]),
+}
+
+
+@pytest.mark.parametrize("what", MACHINE_FILES)
+@pytest.mark.parametrize("verb", ["run", "machine"])
+def test_a_bad_machine_file_is_named_with_key_and_cure(capsys, verb: str, what: str) -> None:
+    good, bad, parts = MACHINE_FILES[what]
+    text = bundled()["ac922"].read_text()
+    assert good in text
+    Path("bad.toml").write_text(text.replace(good, bad, 1))
+    assert main([verb, "--machine", "bad.toml"]) == 2
+    message = said(capsys)
+    assert message.startswith("linkscope: bad.toml:") and all(part in message for part in parts)
+    assert list(Path().iterdir()) == [Path("bad.toml")]
+
+
+@pytest.mark.parametrize("path", ["bad.toml", "folder.toml", "folder/"])
+def test_what_is_no_machine_file_at_all(capsys, path: str) -> None:
+    Path("bad.toml").write_bytes(b"\xff\xfe\0")
+    Path("folder.toml").mkdir()
+    Path("folder").mkdir()
+    assert main(["run", "--machine", path]) == 2
+    message = said(capsys)
+    assert path.rstrip("/") in message and "name a .toml file" in message
+
+
+# What happened to a run file, from its lines, and what the sentence must hold.
+RUN_FILES = {
+    "torn in the middle": (lambda lines: [*lines[:4], lines[4][:60], *lines[5:]], "line 5: the line is damaged"),
+    "of another schema": (lambda lines: [lines[0].replace(b'"schema":1', b'"schema":7'), *lines[1:]], "schema 7"),
+    "binary": (lambda lines: [bytes(range(256))], "it is binary"),
+    "empty": (lambda lines: [], "is empty"),
+    "something else": (lambda lines: [b'{"a": 1}'], "its first line is not a run record"),
+    "a plan of no points": (lambda lines: [lines[0].replace(b'["h2d/ce', b'["h2d ce')], "the plan in its first line"),
+    "a seed of nothing": (lambda lines: [lines[0].replace(b'"seed":1', b'"seed":null')], "first line is damaged"),
+}
+
+
+@pytest.mark.parametrize("what", RUN_FILES)
+def test_a_bad_run_file_is_refused_by_every_command_that_reads_it(capsys, what: str) -> None:
+    damage, words = RUN_FILES[what]
+    main(["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json"])
+    lines = Path("a.jsonl").read_bytes().splitlines()
+    Path("a.jsonl").write_bytes(b"\n".join(damage(lines)))
+    before = Path("a.jsonl").read_bytes()
+    assert before.splitlines() != lines
+    capsys.readouterr()
+    readers = [["run", "--resume", "a.jsonl"], ["report", "a.jsonl"], ["export", "a.jsonl"]]
+    for command in readers[:1] if what.startswith("a ") else readers:
+        assert main(command) == 2
+        message = said(capsys)
+        assert "a.jsonl" in message and words in message
+        assert Path("a.jsonl").read_bytes() == before and list(Path().iterdir()) == [Path("a.jsonl")]
+
+
+def test_a_size_beyond_the_memory_is_unsupported_and_says_whose(capsys, monkeypatch) -> None:
+    monkeypatch.delenv("LINKSCOPE_WORKER")
+    for bytes, place in ((1 << 37, None), (3 << 37, "gpu:0"), (1 << 40, "numa:0")):
+        id = f"h2d/ce/numa:0.pinned->gpu:0.device/{bytes}?after=kernel&bidirectional=false&mode=batched"
+        assert main(["run", "--machine", "h200x4", "--only", id, "--rounds", "1", "-o", "a.jsonl", "--force"]) == 0
+        found = read_run("a.jsonl").points[0]
+        if place:
+            assert found.status == "unsupported" and f"{place} has " in found.reason and str(bytes) in found.reason
+            assert found.reason.split(";")[0] in capsys.readouterr().out.replace("\n  ", " ")
+        else:
+            assert found.median_s is not None
+
+
 def test_an_output_that_cannot_be_written_is_found_before_a_worker_starts(capsys, monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.supervisor.Supervisor.carry_out", lambda self: pytest.fail("it measured"))
     assert main(["run", "--machine", "h200x4", "-o", "no/a.jsonl"]) == 2
     assert main(["run", "--machine", "h200x4", "-o", "/dev/full"]) == 2
+
+
+def test_a_report_that_cannot_be_written_in_the_end_loses_nothing(capsys) -> None:
+    command = ["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json", "--report", "/dev/full"]
+    assert main(command) == 2
+    assert "/dev/full" in said(capsys) and read_run("a.jsonl").end.complete
+
+
+def test_output_that_nobody_can_take_gets_a_sentence() -> None:
+    for words in (["list"], ["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "linkscope", *words], stdout=full, stderr=-1, text=True)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr
+    assert read_run("a.jsonl").end.complete
 
 
 def test_a_worker_that_is_not_there(capsys, monkeypatch) -> None:

@@ -339,7 +339,7 @@ def test_missing_tables() -> None:
 
 def test_not_toml() -> None:
     assert "small.toml: not TOML" in refusal("[machine\n")
-    assert "machine: it is missing" in refusal("")
+    assert "no table [machine]" in refusal("") and "docs/machine-file.md" in refusal("")
 
 
 def test_unknown_machines() -> None:

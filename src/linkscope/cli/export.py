@@ -32,6 +32,9 @@ def main(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         print(text, end="")
         return FINE
+    from linkscope.cli.report import check_target
+
+    check_target(Path(arguments.output), "-o", runs=[run.path])
     try:
         Path(arguments.output).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -24,7 +24,7 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope machine`."""
     from linkscope.run.worker import driver_facts
 
-    if arguments.save:
+    if arguments.save is not None:
         if arguments.machine != "auto":
             raise UserError(f"--save keeps a probe of this machine: leave out --machine {arguments.machine}")
         from linkscope.machine.saved import read_machine, save

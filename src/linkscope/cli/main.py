@@ -4,6 +4,7 @@ Verbs are imported when they are asked for: `--help` must not wait for what only
 """
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
@@ -30,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The `linkscope` command. Returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _carry_out(words)
+        status = _carry_out(words)
+        sys.stdout.flush()  # here, where a full disk can still be said
+        return status
     except UserError as mistake:
         print(f"linkscope: {mistake}", file=sys.stderr)
         return mistake.exit_code
@@ -38,8 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("linkscope: stopped", file=sys.stderr)
         return STOPPED_EARLY
     except BrokenPipeError:  # `linkscope list | head`: nobody reads on, and Python must not complain about it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FINE
+    except OSError as error:
+        _drop_output()
+        what = error.filename or "the output cannot be written"
+        print(f"linkscope: {what}: {error.strerror or error}; give it another place", file=sys.stderr)
+        return WRONG_USAGE
+
+
+def _drop_output() -> None:
+    with contextlib.suppress(OSError):  # a stream of a test has no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _carry_out(words: list[str]) -> int:

@@ -12,6 +12,7 @@ Ctrl-C saves what was measured (exit code 4). Exit code 1: a point failed.
 import argparse
 import datetime
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope run`."""
     budget_s = _budget(arguments.budget)
+    _check_given(arguments)
     if arguments.report:
-        _check_writable(Path(arguments.report))
+        _check_report(arguments)
     if arguments.resume:
         return _resume(arguments, budget_s)
     plan, target = _plan(arguments, budget_s)
@@ -65,15 +67,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
-    given = [
-        name
-        for name in ("machine", "suite", "only", "precision", "rounds", "seed", "output")
-        if getattr(arguments, name)
-    ]
-    if given or arguments.force:
-        extra = given[0] if given else "force"
-        raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
-    from linkscope.run import go_on
+    fixed = ("machine", "suite", "only", "precision", "rounds", "seed", "plan_only", "output", "force")
+    for name in fixed:
+        if getattr(arguments, name):
+            extra = name.replace("_", "-")
+            raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
+    from linkscope.run import Outcome, go_on
     from linkscope.run.progress import progress_for
     from linkscope.run.target import target_of
     from linkscope.runfile import read_run
@@ -82,15 +81,15 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     _warn(run)
     if run.end is not None and run.end.complete:
         print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
-        return FINE
+        return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.end.wall_s))
     outcome = go_on(target_of(run), run, budget_s=budget_s, progress=progress_for())
     return _finish(arguments, run.path, outcome)
 
 
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
     precision = _precision(arguments.precision)
-    rounds = _whole("--rounds", arguments.rounds or "6", least=1)
-    seed = _whole("--seed", arguments.seed or "1", least=0)
+    rounds = _whole("--rounds", arguments.rounds or "6", least=1, most=1000)
+    seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     from linkscope.plan import make_plan
     from linkscope.run import benchmark_table
     from linkscope.run.target import choose
@@ -127,9 +126,9 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
     else:
         _print_summary(path)
     if arguments.report:
-        from linkscope.report.html import render
+        from linkscope.cli.report import write_page
 
-        Path(arguments.report).write_text(render(path), encoding="utf-8")
+        write_page(path, Path(arguments.report), "--report")
     if not arguments.json:
         print(f"run file: {path} ({format_bytes(path.stat().st_size)})")
         if arguments.report:
@@ -154,18 +153,30 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
     return Path(f"linkscope-{target.facts.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl")
 
 
-def _check_writable(path: Path) -> None:
-    """Finds out before measuring whether a file can be written; leaves no trace."""
-    existed = path.exists()
+def _check_given(arguments: argparse.Namespace) -> None:
+    """`--machine "$MACHINE"` with an empty variable must not measure another machine than the one that was meant."""
+    for name in ("machine", "suite", "only", "rounds", "seed", "output", "report", "resume"):
+        value = getattr(arguments, name)
+        if value == "" or (name == "only" and "" in (value or ())):
+            raise UserError(f"--{name} is given without a value: give it one, or leave it out")
+
+
+def _check_report(arguments: argparse.Namespace) -> None:
+    """Finds out before measuring whether the report can be written; leaves no trace."""
+    from linkscope.cli.report import check_target
+
+    path = Path(arguments.report)
+    check_target(path, "--report", runs=[Path(run) for run in (arguments.output, arguments.resume) if run])
     try:
+        existed = path.exists()
         with open(path, "ab"):
             pass
+        if not existed:
+            path.unlink()
     except OSError as error:
         raise UserError(
             f"cannot write the report to {path}: {error.strerror}; choose another place with --report"
         ) from None
-    if not existed:
-        path.unlink()
 
 
 def _precision(text: str | None) -> float | None:
@@ -181,14 +192,14 @@ def _budget(text: str | None) -> float | None:
     if text is None:
         return None
     value = parse_duration(text)
-    if value is None or value <= 0:
+    if value is None or not 0 < value < math.inf:
         raise UserError(f"--budget {text}: a budget is a time, like 120s, 2min or 1h")
     return value
 
 
-def _whole(option: str, text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise UserError(f"{option} {text}: it is a whole number, {least} or more")
+def _whole(option: str, text: str, *, least: int, most: int) -> int:
+    if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
+        raise UserError(f"{option} {text}: it is a whole number from {least} to {most}")
     return int(text)
 
 

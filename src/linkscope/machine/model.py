@@ -12,6 +12,8 @@ from linkscope.machine.model_types import Model, Places, places
 
 __all__ = ["Model", "PathLimit", "Places", "bundled", "limit_through_host", "limits", "load", "parse", "places"]
 
+_CURE = "docs/machine-file.md says what one holds"
+
 
 def load(name_or_path: str) -> Model:
     """A bundled machine by name, or a file by its path (anything with a slash or ending in .toml)."""
@@ -28,10 +30,11 @@ def load(name_or_path: str) -> Model:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such machine file", NOT_HERE) from None
+        cure = "check the path, or take one of `linkscope list machines`"
+        raise UserError(f"{path}: there is no such machine file; {cure}", NOT_HERE) from None
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not text"
-        raise UserError(f"{path}: cannot be read as a machine file: {reason}") from None
+        raise UserError(f"{path}: cannot be read as a machine file: {reason}; name a .toml file") from None
     return parse(text, str(path))
 
 
@@ -48,7 +51,9 @@ def parse(text: str, name: str) -> Model:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise UserError(f"{name}: not TOML: {problem}") from None
+        raise UserError(f"{name}: not TOML: {problem}; {_CURE}") from None
+    if "machine" not in content:
+        raise UserError(f"{name}: this is no machine file: it has no table [machine]; {_CURE}")
     try:
         try:
             model = msgspec.convert(content, Model)

@@ -16,7 +16,7 @@ from linkscope.run.progress import Progress, Silent
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.target import Target
 from linkscope.run.worker import Worker, worker_command
-from linkscope.runfile import Header, Resume, Run, RunWriter
+from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
@@ -70,8 +70,11 @@ def go_on(
 def plan_of(run: Run) -> Plan:
     """The plan in a run file."""
     try:
-        return msgspec.convert(run.header.plan, Plan)
-    except msgspec.ValidationError as error:
+        plan = msgspec.convert(run.header.plan, Plan)
+        for id in plan.points:
+            PointId.parse(id)
+        return plan
+    except (msgspec.ValidationError, ValueError) as error:
         raise UserError(f"{run.path}: the plan in its first line is damaged ({error}): start a new run") from None
 
 

@@ -58,7 +58,7 @@ def target_of(run: Run) -> Target:
     try:
         model = msgspec.convert(run.header.machine.get("model"), Model)
         return modelled(model, int(run.header.plan["seed"]))
-    except (msgspec.ValidationError, KeyError, ValueError) as error:
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{run.path}: the model in its first line is damaged ({error}): start a new run") from None
 
 

@@ -28,9 +28,9 @@ class RunWriter:
     def create(cls, path: str | os.PathLike[str], header: Header, *, force: bool = False) -> "RunWriter":
         """Starts a new file. Refuses one that exists unless `force`, with one sentence."""
         where = Path(path)
-        if where.is_dir():
-            raise UserError(f"cannot write to {where}: it is a directory; name a file in it")
         try:
+            if where.is_dir():
+                raise UserError(f"cannot write to {where}: it is a directory; name a file in it")
             file = open(where, "wb" if force else "xb", buffering=0)  # noqa: SIM115  closed by close()
         except FileExistsError:
             raise UserError(
