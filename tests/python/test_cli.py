@@ -306,6 +306,15 @@ def test_a_worker_that_is_not_there(capsys, monkeypatch) -> None:
     assert "/nowhere/worker" in said(capsys)
 
 
+@pytest.mark.parametrize("command", ["false", "cat", "sh -c 'kill -9 $$'"])
+def test_a_worker_that_does_not_work(capsys, monkeypatch, command: str) -> None:
+    monkeypatch.setenv("LINKSCOPE_WORKER", command)
+    for words in (["list"], ["run", "--machine", "h200x4", "-o", "a.jsonl"]):
+        assert main(words) == 2
+        assert "does not work as linkscope's worker" in said(capsys)
+    assert not Path("a.jsonl").exists()
+
+
 def test_list_has_what_the_contract_says(capsys) -> None:
     for what in ([], ["suites"], ["machines"]):
         assert main(["list", *what, "--json"]) == 0

@@ -1,7 +1,8 @@
 """One session of a run: a new run file, or an earlier one that goes on."""
 
+import contextlib
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,14 @@ from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.target import Target
-from linkscope.run.worker import Worker, worker_command
+from linkscope.run.worker import RequestFailed, Worker, WorkerGone, worker_command
 from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
     """The rows that the worker knows."""
-    worker = Worker(command or worker_command())
-    try:
+    with _one_question(command) as worker:
         return worker.benchmarks()
-    finally:
-        worker.kill()
 
 
 def measure(
@@ -99,12 +97,22 @@ def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
     """Version and, on hardware, what the worker was built with (a model's results do not depend on that)."""
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__}
     if not target.modelled:
-        worker = Worker(command or worker_command())
-        try:
+        with _one_question(command) as worker:
             tool["worker"] = worker.hello()
-        finally:
-            worker.kill()
     return tool
+
+
+@contextlib.contextmanager
+def _one_question(command: Sequence[str] | None) -> Iterator[Worker]:
+    """A worker that ends with the answer."""
+    chosen = command or worker_command()
+    worker = Worker(chosen)
+    try:
+        yield worker
+    except (WorkerGone, RequestFailed) as problem:
+        raise UserError(f"{chosen[0]} does not work as linkscope's worker: {problem}; build it again") from None
+    finally:
+        worker.kill()
 
 
 def _now() -> str:

@@ -1,0 +1,161 @@
+"""`kill -9` of the command or of its worker at 50 random moments of real runs on a model: nothing recorded is lost.
+
+The moments are counted in records, so that they cover the run on a computer of any speed; where between two records
+the signal comes is left to chance. A run is killed and resumed again and again until it ends.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from linkscope.errors import UserError
+from linkscope.runfile import Point, Run, read_run
+
+WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
+KILLS = 25  # of the command, and as many of workers
+AT_ONCE = 5  # kills on the way through one run, about
+PLAN = ["--machine", "ac922", "--suite", "standard", "--seed", "7", "--only", "d2h/*gpu:1*numa:0*"]
+PLAN += ["--only", "d2d/*gpu:0.device->gpu:2*peer=off"]
+
+pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not built")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The same run without any interruption."""
+
+    run: Run
+    records: int
+
+    @property
+    def points(self) -> dict[str, Point]:
+        return {point.id: point for point in self.run.points}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
+    assert command("run", *PLAN, "-o", str(path)).wait(60) == 0
+    assert len(read_run(path).points) > 40
+    return Whole(read_run(path), records(path))
+
+
+def command(*words: str, **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "linkscope", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
+
+
+def records(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_for(process: subprocess.Popen, path: Path, wanted: int) -> None:
+    """Until the file has so many records, or the process ended."""
+    while process.poll() is None and records(path) < wanted:
+        time.sleep(0.001)
+
+
+def measured(run: Run) -> list[tuple[str, int]]:
+    return [(id, one.round) for id, rounds in run.rounds.items() for one in rounds]
+
+
+def the_same(run: Run, whole: Whole) -> None:
+    """Every point, every value, no round twice."""
+    assert run.end is not None and run.end.complete and run.warnings == []
+    assert {point.id: point for point in run.points} == whole.points
+    assert sorted(measured(run)) == sorted(measured(whole.run))
+
+
+def moments(chance: random.Random, whole: Whole) -> Iterator[int]:
+    """How many records there are when the signal is sent: AT_ONCE of a run's, in order; 0 is while it starts."""
+    yield from sorted(chance.sample(range(whole.records), AT_ONCE))
+
+
+def test_the_command_killed_loses_at_most_the_point_under_way(tmp_path: Path, whole: Whole) -> None:
+    chance, killed, run_number = random.Random(11), 0, 0
+    while killed < KILLS:
+        run_number += 1
+        path, log = tmp_path / f"{run_number}.jsonl", tmp_path / f"{run_number}.log"
+        worker = f"sh -c 'tee -a {log} | {WORKER}'"  # keeps what was asked of the workers of all sessions
+        kills_of_run = 0
+        for moment in moments(chance, whole):
+            process = start_or_resume(path, worker)
+            wait_for(process, path, moment)
+            time.sleep(chance.uniform(0, 0.003))
+            before = records(path)
+            process.kill()
+            if process.wait() == -signal.SIGKILL:
+                kills_of_run += 1
+            readable(path, before)
+        assert start_or_resume(path, worker).wait(60) == 0
+        the_same(read_run(path), whole)
+        asked = log.read_bytes().count(b'"op":"prepare"')
+        assert len(measured(whole.run)) <= asked <= len(measured(whole.run)) + kills_of_run
+        killed += kills_of_run
+    assert run_number < 4 * KILLS / AT_ONCE
+
+
+def start_or_resume(path: Path, worker: str) -> subprocess.Popen:
+    """A run that was killed before its first record was whole starts again, as the message then says."""
+    try:
+        read_run(path)
+    except UserError:
+        return command("run", *PLAN, "-o", str(path), "--force", LINKSCOPE_WORKER=worker)
+    return command("run", "--resume", str(path), LINKSCOPE_WORKER=worker)
+
+
+def readable(path: Path, least: int) -> None:
+    """What was written before the signal is there, and only a last line may be torn."""
+    if least:
+        run = read_run(path)
+        assert len(run.warnings) <= 1
+        assert 1 + len(run.points) + len(measured(run)) + len(run.resumes) >= least - (run.end is not None)
+
+
+def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
+    chance, killed, run_number = random.Random(13), 0, 0
+    while killed < KILLS:
+        run_number += 1
+        path = tmp_path / f"{run_number}.jsonl"
+        process = command("run", *PLAN, "-o", str(path))
+        kills_of_run = again = 0
+        for moment in moments(chance, whole):
+            wait_for(process, path, max(moment, again))
+            time.sleep(chance.uniform(0, 0.003))
+            kills_of_run += sum(killed_now(child) for child in children(process.pid)) if records(path) else 0
+            again = records(path) + 2  # a point that loses two workers has failed
+        assert process.wait(60) == 0
+        the_same(read_run(path), whole)
+        killed += kills_of_run
+    assert run_number < 4 * KILLS / AT_ONCE
+
+
+def children(parent: int) -> list[int]:
+    """The processes that this one started and that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, of = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(of) == parent and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def killed_now(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
