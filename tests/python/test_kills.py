@@ -19,6 +19,7 @@ import pytest
 
 from linkscope.errors import UserError
 from linkscope.runfile import Point, Run, read_run
+from processes import children
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
 KILLS = 25  # of the command, and as many of workers
@@ -141,17 +142,6 @@ def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
         the_same(read_run(path), whole)
         killed += kills_of_run
     assert run_number < 4 * KILLS / AT_ONCE
-
-
-def children(parent: int) -> list[int]:
-    """The processes that this one started and that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, of = stat.read_text().rpartition(")")[2].split()[:2]
-            if int(of) == parent and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
 
 
 def killed_now(pid: int) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from linkscope.errors import UserError
+from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import MachineFacts
 from linkscope.run.assemble import Limit
 from linkscope.runfile import PointId, Run
@@ -108,7 +108,8 @@ def same_machine(target: Target, run: Run) -> Target:
     """The target for going on with `run`; refuses another machine than the one that it began on."""
     theirs, ours = _identity(run.header.machine), _identity(target.machine)
     if theirs != ours:
-        raise UserError(f"{run.path} was measured on another machine ({theirs}; here: {ours}): resume it there")
+        what = f"{run.path} was measured on another machine ({theirs}; here: {ours})"
+        raise UserError(f"{what}: resume it there", NOT_HERE)
     return target
 
 

@@ -1,0 +1,231 @@
+"""Whole commands on modelled machines: one seed is one file, Ctrl-C, budgets, progress, resuming what cannot be."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakes import H2D, header, measured, plan, target
+from linkscope.cli.main import main
+from linkscope.plan import make_plan
+from linkscope.run import benchmark_table, measure, progress
+from linkscope.run.progress import Bar, Lines, WorkLeft, progress_for
+from linkscope.run.target import choose
+from linkscope.runfile import End, RunWriter, read_run
+from processes import children
+
+WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
+SOME = ["h2d/*numa:0.*gpu:3*", "d2d/*gpu:0.device->gpu:3*", "h2h/*", "local/*gpu:2*"]
+
+pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not built")
+
+
+def run_command(path: Path, *words: str, only: list[str] = SOME, suite: str = "quick") -> list[str]:
+    globs = [word for glob in only for word in ("--only", glob)]
+    return ["run", "--machine", "ac922", "--suite", suite, *globs, "-o", str(path), "--json", *words]
+
+
+def timeless(path: Path) -> list[dict]:
+    """The records without what may differ between two runs of one seed."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    del records[0]["started"], records[-1]["wall_s"]
+    return records
+
+
+# One seed
+
+
+def test_one_seed_is_one_file_and_another_seed_another(tmp_path: Path, capsys) -> None:
+    a, b, c = (tmp_path / f"{name}.jsonl" for name in "abc")
+    for path, seed in ((a, "5"), (b, "5"), (c, "6")):
+        assert main(run_command(path, "--seed", seed)) == 0
+    assert timeless(a) == timeless(b)
+    assert list(map(list, timeless(a))) == list(map(list, timeless(b)))  # the order of the fields too
+    other = {point.id: point.median_s for point in read_run(c).points}
+    assert all(point.median_s != other[point.id] for point in read_run(a).points)
+
+
+def test_another_order_of_the_points_changes_no_value(tmp_path: Path, capsys) -> None:
+    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    assert main(run_command(a, "--seed", "5")) == 0
+    machine = choose("ac922", 5)
+    ordered = make_plan(machine.facts, benchmark_table(), suite="quick", only=SOME, seed=5, order_seed=99)
+    assert measure(machine, ordered, b).exit_code == 0
+    one, other = timeless(a), timeless(b)
+    assert [one[0]["plan"].pop("order_seed"), other[0]["plan"].pop("order_seed")] == [5, 99]
+    assert one[0] == other[0] and one[-1] == other[-1]
+    assert one != other  # the order is another one
+    assert sorted(map(json.dumps, one)) == sorted(map(json.dumps, other))
+
+
+# Ctrl-C
+
+
+def interrupted(path: Path, times: int, number: int = signal.SIGINT) -> subprocess.CompletedProcess:
+    """A run that gets the signal as from a terminal, in its whole process group, when it has 60 records."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "linkscope", *(run_command(path, only=["d2d/*gpu:0*"], suite="standard")[:-1])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 60):
+        time.sleep(0.002)
+    workers = children(process.pid)
+    for _ in range(times):
+        os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=60)
+    assert workers and not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_ctrl_c_saves_what_was_measured_and_says_how_to_go_on(tmp_path: Path, times: int) -> None:
+    path = tmp_path / "a.jsonl"
+    done = interrupted(path, times)
+    assert done.returncode == 4
+    assert f"stopped early; go on with: linkscope run --resume {path}\n" in done.stdout
+    assert "Traceback" not in done.stderr and "linkscope:" not in done.stderr
+    run = read_run(path)
+    assert run.warnings == [] and run.end is not None and not run.end.complete
+    assert {point.id for point in run.points} == set(run.rounds) and len(run.points) < len(run.header.plan["points"])
+
+
+def test_what_ctrl_c_stopped_ends_as_if_it_had_not(tmp_path: Path, capsys) -> None:
+    path, whole = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
+    interrupted(path, 1)
+    assert main(["run", "--resume", str(path), "--json"]) == 0
+    assert main(run_command(whole, only=["d2d/*gpu:0*"], suite="standard")) == 0
+    assert {point.id: point for point in read_run(path).points} == {point.id: point for point in read_run(whole).points}
+    assert read_run(path).end.complete
+
+
+# Budgets
+
+
+def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys) -> None:
+    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    assert main(run_command(whole)) == 0
+    total = sum(one.device_s for rounds in read_run(whole).rounds.values() for one in rounds)
+    assert main(run_command(part, "--budget", f"{total / 3:.6f}s")) == 0
+    run = read_run(part)
+    spent = sum(one.device_s for rounds in run.rounds.values() for one in rounds)
+    assert total / 10 < spent <= total / 3 and run.end.complete
+    assert [point.id for point in run.points if point.status == "ok"]
+    assert {point.id for point in run.points} == {point.id for point in read_run(whole).points}
+    short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]
+    assert short and all("budget" in point.reason for point in short)
+
+
+def test_on_hardware_a_budget_is_wall_time(tmp_path: Path, monkeypatch) -> None:
+    """Each record costs a second here; what one more would cost is known from its last time."""
+    path = tmp_path / "a.jsonl"
+    monkeypatch.setattr("linkscope.run.budget.time", Clock(lambda: float(path.read_bytes().count(b"\n"))))
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: NoMonitor())
+    wanted = [H2D.format(8 << n, "false", "batched") for n in range(10)]
+    assert measured(target(modelled=False), plan(*wanted, budget_s=40.0), path).exit_code == 0
+    run = read_run(path)
+    taken = sum(len(rounds) for rounds in run.rounds.values())
+    assert 20 <= taken <= 40 and len(run.points) == 10
+    short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]
+    assert short and all("budget of 40 s" in point.reason for point in short)
+
+
+class Clock:
+    """Stands in for the module `time`."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.monotonic = monotonic
+
+
+class NoMonitor:
+    def guards(self, places: list[str], since: float) -> dict:
+        return {}
+
+    def stop(self) -> None: ...
+
+
+# Progress
+
+
+def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", Clock(lambda: now[0]))
+    stream = io.StringIO()
+    lines = progress_for(stream)
+    assert isinstance(lines, Lines)
+    for second in range(0, 31, 2):
+        now[0] = float(second)
+        lines.tick(lambda: WorkLeft(done_s=now[0], left_s=40 - now[0], points=20 - int(now[0] / 2)))
+    assert stream.getvalue().splitlines() == [
+        " 25%, 15 points unfinished, about 30 s left",
+        " 50%, 10 points unfinished, about 20 s left",
+        " 75%, 5 points unfinished, about 10 s left",
+    ]
+
+
+def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    bar = progress_for(stream)
+    assert isinstance(bar, Bar)
+    bar.tick(lambda: WorkLeft(done_s=1.0, left_s=3.0, points=7))
+    assert "25%" in stream.getvalue() and "7 points unfinished" in stream.getvalue()
+    bar.stop()
+    assert stream.getvalue().rstrip().endswith("\x1b[2K")  # the line is erased
+
+
+def test_the_work_left_falls_to_nothing(tmp_path: Path) -> None:
+    told: list[WorkLeft] = []
+
+    class Told:
+        def tick(self, left: Callable[[], WorkLeft]) -> None:
+            told.append(left())
+
+        def stop(self) -> None: ...
+
+    machine = choose("h200x4", 1)
+    made = make_plan(machine.facts, benchmark_table(), suite="quick", only=["h2d/*gpu:1*"])
+    measure(machine, made, tmp_path / "a.jsonl", progress=Told())
+    base = told[: 6 * len(made.points)]
+    assert [work.share for work in base] == sorted(work.share for work in base)
+    assert base[0].points == len(made.points) and base[-1].points == 0 and base[-1].share == pytest.approx(1.0)
+
+
+# Resuming what cannot be
+
+
+def test_a_run_of_another_machine_is_resumed_there(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "a.jsonl"
+    elsewhere = header()
+    elsewhere.modelled = False
+    elsewhere.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
+    elsewhere.plan = {"seed": 1}
+    RunWriter.create(path, elsewhere).close()
+    before = path.read_bytes()
+    assert main(["run", "--resume", str(path)]) == 3
+    message = capsys.readouterr().err
+    assert "measured on another machine (GPU-of-another-node; here: " in message and "resume it there" in message
+    assert message.count("\n") == 1 and path.read_bytes() == before
+
+
+def test_a_finished_run_keeps_its_exit_code(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "a.jsonl"
+    assert measured(target(flawed={"wrong": "*"}), plan(H2D.format(8, "false", "batched")), path).exit_code == 1
+    before = path.read_bytes()
+    assert isinstance(read_run(path).end, End)
+    assert main(["run", "--resume", str(path), "--json"]) == 1
+    assert "is complete" in capsys.readouterr().err and path.read_bytes() == before
