@@ -50,7 +50,8 @@ def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
 
 def print_spread(pairs: list[tuple[Point, Point]]) -> None:
     large = [pair for pair in pairs if pair[0].bytes >= LARGE and pair[0].params.get("mode") == "batched"]
-    print("| family, 16 MiB and above, in a batch | points | GB/s | spread of round medians: middle, largest |\n|---|---|---|---|")
+    print("| family, 16 MiB and above, in a batch | points | GB/s | spread of round medians: middle, largest |")
+    print("|---|---|---|---|")
     for ways in (False, True):
         for name, members in grouped([pair for pair in large if pair[0].bidirectional == ways]):
             points = [one for one, _ in members]

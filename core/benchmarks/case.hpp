@@ -13,6 +13,7 @@ namespace linkscope {
 
 struct Case {
   std::string benchmark;
+  Engine engine = Engine::ce;
   Place src, dst;
   MemKind src_memory = MemKind::pageable, dst_memory = MemKind::pageable;
   u64 bytes = 0;
@@ -34,7 +35,7 @@ struct Param {
   std::string_view help;
 };
 
-/// A row of the table: what `list`, the planner and the docs need to know, and how to build the program.
+/// A row of the table, found by name and engine: what `list`, the planner and the docs need to know, and how to build the program.
 struct Benchmark {
   std::string_view name, summary, source;
   Engine engine;

@@ -26,7 +26,7 @@ Program empty_program(const Case& c) {
   return program;
 }
 
-void add_copy(Program& program, const Case& c, const Copy& copy, Engine engine, Actor actor) {
+void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const u64 stride = slice_stride(c.bytes);
   const u32 slices = slice_count(c.bytes, c.footprint_bytes);
   const auto region = static_cast<u32>(program.regions.size());
@@ -34,7 +34,13 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Engine engine, 
   program.regions.push_back({copy.dst, copy.dst_memory, stride * slices, Content::poison});
   const Span from{region, 0, c.bytes, stride, slices};
   const Span to{region + 1, 0, c.bytes, stride, slices};
-  actor.loop.push_back(Move{from, to, engine, c.param("call", "memcpy") == "peer"});
+  Shape shape;
+  if (c.engine == Engine::sm || c.engine == Engine::tma) {
+    const auto blocks = c.param("blocks", "all");
+    shape.blocks = blocks == "all" ? 0 : static_cast<u32>(std::stoul(blocks));
+    shape.threads = static_cast<u32>(std::stoul(c.param("threads", "32")));
+  }
+  actor.loop.push_back(Move{from, to, c.engine, c.param("call", "memcpy") == "peer", shape});
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
   program.actors.push_back(std::move(actor));
 }

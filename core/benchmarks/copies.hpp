@@ -14,8 +14,9 @@ struct Copy {
 /// A program without actors, in the state that the case's parameters ask for.
 [[nodiscard]] Program empty_program(const Case&);
 
-/// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock.
-void add_copy(Program&, const Case&, const Copy&, Engine, Actor actor);
+/// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock; the case the
+/// engine, and the shape of the launch where a kernel copies.
+void add_copy(Program&, const Case&, const Copy&, Actor actor);
 
 /// The parameters that all copies by copy engine have, ready for a row: mode, then what precedes the copy in its stream.
 [[nodiscard]] Param mode_param();
@@ -24,6 +25,9 @@ void add_copy(Program&, const Case&, const Copy&, Engine, Actor actor);
 /// How many distinct slices a batch rotates over, and how far apart they lie.
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
 [[nodiscard]] u64 slice_stride(u64 bytes);
+
+/// Copies by a GPU's own threads, a row a pair of kinds of places and engine.
+[[nodiscard]] std::vector<Benchmark> kernel_copies();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

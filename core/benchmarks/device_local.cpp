@@ -6,7 +6,7 @@ namespace {
 
 Program build(const Case& c) {
   Program program = empty_program(c);
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::ce, {c.src, ActorKind::stream, Clock::event, {}, 0, {}, {}});
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, {c.src, ActorKind::stream, Clock::event, {}, 0, {}, {}});
   return program;
 }
 

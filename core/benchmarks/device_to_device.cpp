@@ -12,9 +12,9 @@ Program build(const Case& c) {
   };
   Program program = empty_program(c);
   program.peer = c.param("peer", "on") == "on";
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::ce, stream(c.src, c.dst));
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.src, c.dst));
   if (c.param("bidirectional", "false") == "true")
-    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, Engine::ce, stream(c.dst, c.src));
+    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, c.src));
   return program;
 }
 

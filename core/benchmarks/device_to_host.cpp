@@ -7,7 +7,7 @@ namespace {
 Program build(const Case& c) {
   Program program = empty_program(c);
   Actor stream{c.src, ActorKind::stream, Clock::event, c.dst, 0, {}, {}};
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::ce, std::move(stream));
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(stream));
   return program;
 }
 

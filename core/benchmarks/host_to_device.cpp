@@ -9,9 +9,9 @@ Actor stream(const Place& gpu, const Place& numa) { return {gpu, ActorKind::stre
 
 Program build(const Case& c) {
   Program program = empty_program(c);
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::ce, stream(c.dst, c.src));
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.dst, c.src));
   if (c.param("bidirectional", "false") == "true")
-    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, Engine::ce, stream(c.dst, c.src));
+    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, c.src));
   return program;
 }
 

@@ -8,7 +8,7 @@ namespace {
 Program build(const Case& c) {
   Program program;
   Actor thread{c.param("initiator", "src") == "src" ? c.src : c.dst, ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, Engine::cpu, std::move(thread));
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(thread));
   return program;
 }
 

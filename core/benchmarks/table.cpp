@@ -10,7 +10,11 @@ namespace {
 
 const std::vector<Benchmark>& table() {
   // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
-  static const std::vector<Benchmark> rows{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
+  static const std::vector<Benchmark> rows = [] {
+    std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
+    for (auto& row : kernel_copies()) all.push_back(std::move(row));
+    return all;
+  }();
   return rows;
 }
 
@@ -25,12 +29,14 @@ std::string joined(const Range& range, Text text) {
   return all;
 }
 
-const Benchmark& find(const std::string& name) {
+const Benchmark& find(const Case& c) {
   const auto& rows = table();
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Benchmark& b) { return b.name == name; });
-  if (row == rows.end())
-    throw Error{ErrorKind::usage,
-                "there is no benchmark '" + name + "'; there are " + joined(rows, [](const Benchmark& b) { return b.name; })};
+  const auto named = [&](const Benchmark& b) { return b.name == c.benchmark; };
+  if (std::none_of(rows.begin(), rows.end(), named))
+    throw Error{ErrorKind::usage, "there is no benchmark '" + c.benchmark + "'; there are " +
+                                      joined(rows, [](const Benchmark& b) { return std::string{b.name} + " by " + to_string(b.engine); })};
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Benchmark& b) { return named(b) && b.engine == c.engine; });
+  if (row == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
   return *row;
 }
 
@@ -57,7 +63,7 @@ void check(const Benchmark& row, const Case& c) {
 std::span<const Benchmark> benchmarks() { return table(); }
 
 Program build_program(const Case& c) {
-  const auto& row = find(c.benchmark);
+  const auto& row = find(c);
   check(row, c);
   Program program = row.build(c);
   validate(program);

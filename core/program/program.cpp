@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
                                     "device",   "vmm",    "pool",       "hugepage", "file"};
-constexpr std::array engine_names{"ce", "batch", "graph", "cpu", "prefetch", "file"};
+constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
 
@@ -28,19 +28,39 @@ std::string span_text(const Span& span) {
   return out.str();
 }
 
+template <class Enum, class Names>
+Enum parse(std::string_view text, const Names& names, const char* what) {
+  std::string known;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (text == names[i]) return static_cast<Enum>(i);
+    known += std::string{i ? ", " : ""} + names[i];
+  }
+  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not " + what + "; there are " + known};
+}
+
+std::string shape_text(const Shape& shape) {
+  if (shape.threads == 0) return "";
+  std::ostringstream out;
+  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "all") << ", " << shape.threads << ">";
+  return out.str();
+}
+
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
-                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : ""); },
+                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << shape_text(m.shape); },
                  [&](const Kernel& k) {
-                   out << "kernel " << k.name << " <" << k.blocks << ", " << k.threads << ">";
+                   out << "kernel " << k.name << shape_text(k.shape);
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
                    for (const auto& a : k.traffic)
                      out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width;
                  },
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
-                 [&](const Call& c) { out << "call " << c.api << (c.span ? " " + span_text(*c.span) : ""); },
+                 [&](const Call& c) {
+                   out << "call " << c.api;
+                   if (c.span) out << " " << span_text(*c.span);
+                 },
              },
              step);
   return out.str();
@@ -86,14 +106,8 @@ const char* to_string(Engine engine) { return engine_names[static_cast<std::size
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
 
-MemKind parse_mem_kind(std::string_view text) {
-  std::string known;
-  for (std::size_t i = 0; i < mem_kind_names.size(); ++i) {
-    if (text == mem_kind_names[i]) return static_cast<MemKind>(i);
-    known += std::string{i ? ", " : ""} + mem_kind_names[i];
-  }
-  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not a memory kind; there are " + known};
-}
+MemKind parse_mem_kind(std::string_view text) { return parse<MemKind>(text, mem_kind_names, "a memory kind"); }
+Engine parse_engine(std::string_view text) { return parse<Engine>(text, engine_names, "an engine"); }
 
 std::string to_text(const Program& program) {
   std::ostringstream out;

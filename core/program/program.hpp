@@ -12,7 +12,7 @@
 namespace linkscope {
 
 enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file };
-enum class Engine : u8 { ce, batch, graph, cpu, prefetch, file };
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, file };
 enum class ActorKind : u8 { stream, cpu_thread };
 enum class Clock : u8 { event, host, kernel };
 enum class CacheState : u8 { cold, hot };
@@ -46,12 +46,18 @@ struct Span {
   [[nodiscard]] u64 offset_at(u64 iteration) const { return offset + (iteration % slices) * stride; }
 };
 
+/// How a kernel is launched. No blocks: as many as the GPU holds at once. No threads: it is no kernel.
+struct Shape {
+  u32 blocks = 0, threads = 0;
+};
+
 /// A transfer: `engine` moves `from.bytes` from one span to the other.
 struct Move {
   Span from, to;
   Engine engine = Engine::ce;
   // Between GPUs: by the call that names both contexts (cuMemcpyPeerAsync) and not by the one for any two addresses.
   bool peer_call = false;
+  Shape shape{};  // where the actor's GPU copies by its threads (sm, tma)
 };
 
 /// One side of the traffic that a kernel states: what it reads or writes, and how.
@@ -66,7 +72,7 @@ struct Access {
 /// which each needs the one before.
 struct Kernel {
   std::string name;
-  u32 blocks = 1, threads = 32;
+  Shape shape{1, 32};
   u32 dependent_steps = 0;
   std::vector<Access> traffic;
 };
@@ -130,6 +136,7 @@ struct Program {
 [[nodiscard]] const char* to_string(Clock);
 /// Throws Error{usage} that lists what there is.
 [[nodiscard]] MemKind parse_mem_kind(std::string_view);
+[[nodiscard]] Engine parse_engine(std::string_view);
 
 /// The program in words, one line a step: for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);

@@ -27,6 +27,7 @@ u32 slices_of(const Program& program) {
 Case parse_case(const Json& json) {
   Case c;
   c.benchmark = json.at("benchmark").get<std::string>();
+  c.engine = parse_engine(json.at("engine").get_ref<const std::string&>());
   c.src = parse_place(json.at("src").get_ref<const std::string&>());
   c.dst = parse_place(json.at("dst").get_ref<const std::string&>());
   c.src_memory = parse_mem_kind(json.at("src_memory").get_ref<const std::string&>());

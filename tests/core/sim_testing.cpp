@@ -47,7 +47,7 @@ nlohmann::json toy() {
 
 Case copy_case(const std::string& benchmark, const std::string& src, const std::string& src_memory, const std::string& dst,
                const std::string& dst_memory, u64 bytes, std::map<std::string, std::string> params) {
-  return {benchmark, parse_place(src), parse_place(dst), parse_mem_kind(src_memory), parse_mem_kind(dst_memory),
+  return {benchmark, benchmark == "h2h" ? Engine::cpu : Engine::ce, parse_place(src), parse_place(dst), parse_mem_kind(src_memory), parse_mem_kind(dst_memory),
           bytes,     4 * bytes,        std::move(params)};
 }
 

@@ -15,6 +15,7 @@ namespace {
 Case default_case(const Benchmark& row) {
   Case c;
   c.benchmark = row.name;
+  c.engine = row.engine;
   c.src = {row.src, 0, 0, {}};
   c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
@@ -44,10 +45,10 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         }
 }
 
-TEST_CASE("names of rows are unique and each has a source and values to choose from") {
-  std::set<std::string_view> names;
+TEST_CASE("rows are one of their name and engine, and each has a source and values to choose from") {
+  std::set<std::pair<std::string_view, Engine>> names;
   for (const auto& row : benchmarks()) {
-    CHECK(names.insert(row.name).second);
+    CHECK(names.insert({row.name, row.engine}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK(param.values.size() >= 2);
   }
@@ -90,7 +91,8 @@ TEST_CASE("a case that does not fit its row is refused with what would") {
     change(c);
     CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains(words), Error);
   };
-  refused([](Case& c) { c.benchmark = "d3d"; }, "there is no benchmark 'd3d'; there are h2h, h2d");
+  refused([](Case& c) { c.benchmark = "d3d"; }, "there is no benchmark 'd3d'; there are h2h by cpu, h2d by ce");
+  refused([](Case& c) { c.engine = Engine::cpu; }, "d2d is not there by cpu");
   refused([](Case& c) { c.dst = c.src; }, "source and destination are different places");
   refused([](Case& c) { c.src = numa(0); }, "it goes from gpu to gpu");
   refused([](Case& c) { c.bytes = 12; }, "sizes are multiples of 8 B");
@@ -98,4 +100,22 @@ TEST_CASE("a case that does not fit its row is refused with what would") {
   refused([](Case& c) { c.src_memory = MemKind::managed; }, "it does not go from managed to device memory");
   refused([](Case& c) { c.params["colour"] = "red"; }, "it has no parameter 'colour'; it has mode");
   refused([](Case& c) { c.params["peer"] = "perhaps"; }, "peer is on, off, not 'perhaps'");
+}
+
+TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape that the case asks for") {
+  for (const auto& row : kernel_copies()) {
+    auto c = default_case(row);
+    c.params["blocks"] = "16";
+    CAPTURE(row.name);
+    const auto program = build_program(c);
+    const auto& move = std::get<Move>(program.actors[0].loop[0]);
+    CHECK(move.engine == row.engine);
+    CHECK(move.shape.blocks == 16);
+    CHECK(move.shape.threads == (row.engine == Engine::sm ? 512 : 32));
+    CHECK(program.actors[0].place == (c.src.kind == PlaceKind::gpu ? c.src : c.dst));
+    CHECK(program.peer == (row.name == "d2d"));
+    if (row.name != "d2d") continue;
+    c.params["initiator"] = "dst";
+    CHECK(build_program(c).actors[0].place == c.dst);
+  }
 }

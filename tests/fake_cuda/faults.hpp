@@ -15,7 +15,7 @@ void lose(CUresult error);
 void set_initialized();
 [[nodiscard]] bool initialized();
 
-/// Counts an asynchronous copy that is about to be made. True: it delivers one wrong byte.
+/// Counts a copy, by an engine or a kernel, that is about to be made. True: it delivers one wrong byte.
 [[nodiscard]] bool begin_copy();
 /// The copy is made; the GPU may be lost now.
 void end_copy();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <thread>
 #include <tuple>
@@ -53,6 +54,15 @@ CUresult check(CUcontext context, const u64* p, u64 words, u64 seed, u64 first_i
   return CUDA_SUCCESS;
 }
 
+CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
+  if (!reachable(context, to, bytes) || !reachable(context, from, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const bool wrong_byte = begin_copy();
+  std::memcpy(to, from, bytes);
+  if (wrong_byte) to[bytes / 2] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
 CUresult empty(CUcontext) { return CUDA_SUCCESS; }
 
 /// Reads the arguments by the types of the function's own parameters.
@@ -72,6 +82,8 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_gate", by_types(gate)},
       {"linkscope_fill", by_types(fill)},
       {"linkscope_check", by_types(check)},
+      {"linkscope_copy", by_types(copy)},
+      {"linkscope_copy_tma", by_types(copy)},
       {"linkscope_empty", by_types(empty)},
   };
   const auto found = kernels->find(name);

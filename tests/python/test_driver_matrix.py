@@ -52,6 +52,18 @@ FAMILIES = {
     "d2d by the destination": d2d(initiator="dst"),
     "local": local(),
     "after a wait": h2d(after="wait"),
+    **{
+        f"{name} by {engine}": wanted | {"engine": engine}
+        for engine in ("sm", "tma")
+        for name, wanted in {
+            "h2d": h2d(blocks="8"),
+            "h2d both ways": h2d(bidirectional="true"),
+            "d2h registered": d2h("registered"),
+            "d2d push": d2d(size=24),
+            "d2d pull": d2d(initiator="dst"),
+            "local": local(),
+        }.items()
+    },
 }
 
 
@@ -188,9 +200,11 @@ def test_a_gpu_that_is_not_here_is_counted_out(worker):
 # --- drivers that lack something ----------------------------------------------------------------------------------
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
+PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
+REGISTERED = {"h2d registered", "d2h registered by sm", "d2h registered by tma"}
 NEEDED_BY = {
-    "cuMemHostRegister": {"h2d registered"},
-    "cuMemHostUnregister": {"h2d registered"},
+    "cuMemHostRegister": REGISTERED,
+    "cuMemHostUnregister": REGISTERED,
     "cuMemcpyPeerAsync": {"d2d by the peer call"},
     "cuStreamWaitValue32": {"after a wait"},
     "cuDeviceCanAccessPeer": PEER,
@@ -336,3 +350,9 @@ def test_peers_that_deliver_garbage_are_found_out(worker):
     for wanted in (d2d(), d2d(call="peer")):
         assert not run(pipe, wanted)["verdict"]["ok"]
     works(pipe, d2d(peer="off"))
+
+
+def test_bulk_copies_need_the_gpus_that_have_them(worker):
+    pipe, _ = opened(worker, CUDA_CAPABILITY=80)
+    assert "compute capability 9.0" in refusal(pipe, h2d() | {"engine": "tma"})
+    works(pipe, h2d() | {"engine": "sm"})

@@ -116,7 +116,7 @@ def test_only_selects_and_names_what_is_not_there() -> None:
         ("d2h/ce/gpu:0.device->numa:0.managed/8?mode=batched", "managed", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8?mode=often", "not 'often'", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8", "parameters mode", 2),
-        ("d2h/sm/gpu:0.device->numa:0.pinned/8?mode=batched", "engine ce", 2),
+        ("d2h/sm/gpu:0.device->numa:0.pinned/8?mode=batched", "no engine sm; it has ce", 3),
         ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not here", 3),
     ],
 )

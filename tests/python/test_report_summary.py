@@ -130,7 +130,8 @@ def test_small_spread_between_rounds_is_not_told() -> None:
 def test_counters_that_grew_during_the_run_stand_out() -> None:
     made = small_run()
     assert not [finding for finding in findings(made) if finding.kind in {"errors", "repeats", "steal"}]
-    made.end.gained = {"cpu_steal": 0.03, "gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
+    gained = {"gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
+    made.end.gained = {"cpu_steal": 0.03, **gained}
     lost, repeated, steal = [finding.text for finding in findings(made)[:3]]
     assert "(gpu:0 1 ecc_uncorrected)" in lost
     assert "(gpu:0 2 pcie_replays; gpu:1 4 pcie_replays)" in repeated

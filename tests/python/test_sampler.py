@@ -175,7 +175,7 @@ def test_flows_that_are_served_one_after_the_other_keep_equal_batches() -> None:
 
 
 def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> None:
-    """As staged copies on an H200, queued by two threads: with 4 and 13 in a batch both end together, for that reason."""
+    """As staged copies on an H200, from two threads: with 4 and 13 in a batch both end together, for that reason."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         waits = first < second and first + second > 20

@@ -267,23 +267,6 @@ def in_session(leader: int) -> list[int]:
     return found
 
 
-def test_workers_killed_at_random_moments_cost_nothing(tmp_path) -> None:
-    whole, path = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
-    measured(target(noise=0.02), plan(suite="quick"), whole)
-    process = start(path, noise=0.02)
-    wait_for(process, path, 1)
-    chance, killed = random.Random(6), 0
-    while process.poll() is None and killed < 5:
-        time.sleep(chance.uniform(0.05, 0.15))
-        for pid in in_session(process.pid):
-            if pid != process.pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-    assert process.wait(60) == 0 and killed
-    assert results(path) == results(whole)
-
-
 def test_a_killed_parent_leaves_no_worker(tmp_path) -> None:
     process = start(tmp_path / "a.jsonl", flawed={"hang": "*#1"})
     wait_for(process, tmp_path / "a.jsonl", 20)

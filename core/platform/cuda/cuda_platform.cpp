@@ -67,6 +67,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_place(const Place&) const;
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
   [[nodiscard]] static std::set<u32> gpus_of(const Program&);
   Device& device(u32 index);
@@ -132,12 +133,24 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   for (const auto& step : actor.loop) {
     const auto* move = std::get_if<Move>(&step);
     if (!move) return "only copies can be run here yet";
-    const Engine wanted = actor.kind == ActorKind::stream ? Engine::ce : Engine::cpu;
-    if (move->engine != wanted) return std::string{to_string(move->engine)} + " copies cannot be run here yet";
+    const bool by_gpu = move->engine == Engine::ce || move->engine == Engine::sm || move->engine == Engine::tma;
+    if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
+      return std::string{to_string(move->engine)} + " copies cannot be run here yet";
+    if (auto why = why_no_kernel(program, actor, *move); !why.empty()) return why;
     const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
     if (move->peer_call && from != to)
       if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
   }
+  return "";
+}
+
+std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor& actor, const Move& move) const {
+  if (move.engine != Engine::sm && move.engine != Engine::tma) return "";
+  const auto& gpu = facts_.gpus[actor.place.index];
+  if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
+    return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
+  for (const u32 region : {move.from.region, move.to.region})
+    if (program.regions[region].kind == MemKind::pageable) return "a GPU's threads do not reach pageable memory by its CPU address here";
   return "";
 }
 

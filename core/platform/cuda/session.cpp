@@ -91,6 +91,22 @@ void CudaSession::start_afresh() {
   verified = false;
 }
 
+namespace {
+
+void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdeviceptr from, CUstream stream) {
+  const bool bulk = move.engine == Engine::tma;
+  // "All": every SM full of threads, or of the pieces that a bulk copy keeps in its shared memory.
+  constexpr unsigned threads_of_sm = 2048, bulk_blocks_of_sm = 4;
+  const auto sms = static_cast<unsigned>(device.facts().attribute("MULTIPROCESSOR_COUNT", 1));
+  const unsigned all = sms * (bulk ? bulk_blocks_of_sm : std::max(1u, threads_of_sm / move.shape.threads));
+  u64 bytes = move.from.bytes;
+  void* arguments[] = {&to, &from, &bytes};
+  device.launch(device.function("copy", bulk ? "linkscope_copy_tma" : "linkscope_copy"), move.shape.blocks ? move.shape.blocks : all, move.shape.threads,
+                stream, arguments);
+}
+
+}  // namespace
+
 void CudaSession::step(ActorState& state) {
   for (const auto& step : state.actor->loop) {
     const auto& move = std::get<Move>(step);  // supports() refused everything else
@@ -101,7 +117,9 @@ void CudaSession::step(ActorState& state) {
       continue;
     }
     const CUstream stream = state.stream->get();
-    if (on_host(from))
+    if (move.engine != Engine::ce)
+      copy_by_kernel(*state.device, move, to.address() + to_offset, from.address() + from_offset, stream);
+    else if (on_host(from))
       LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, to.address() + to_offset, from.host() + from_offset, bytes, stream);
     else if (on_host(to))
       LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, to.host() + to_offset, from.address() + from_offset, bytes, stream);

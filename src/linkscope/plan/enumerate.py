@@ -41,7 +41,7 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
     """Every combination of the values that row and rule share; none where the rule needs what the row lacks."""
-    if not rule.needs() <= {param.name for param in row.params}:
+    if not rule.takes(row.engine) or not rule.needs() <= {param.name for param in row.params}:
         return
     choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
     for chosen in itertools.product(*choices):

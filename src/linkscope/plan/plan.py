@@ -93,10 +93,14 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         point = PointId.parse(pattern)
     except ValueError:
         return None
-    row = next((row for row in table if row.name == point.benchmark), None)
-    if row is None:
-        names = ", ".join(row.name for row in table)
+    named = {row.engine: row for row in table if row.name == point.benchmark}
+    if not named:
+        names = ", ".join(dict.fromkeys(row.name for row in table))
         raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
+    row = named.get(point.engine)
+    if row is None:
+        engines = ", ".join(named)
+        raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
     problem = _misfit(point, row)
     if problem:
         raise UserError(f"--only {pattern}: {problem}; `linkscope list` shows what there is")
@@ -109,8 +113,6 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         return f"{row.name} goes from {row.src}:N to {row.dst}:N"
     if row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
         return f"{row.name} is between two places" if point.src == point.dst else f"{row.name} is within one place"
-    if row.engine != point.engine:
-        return f"{row.name} has the engine {row.engine}, not {point.engine}"
     if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
         return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
     if not 0 < point.bytes <= _LARGEST or point.bytes % 8:

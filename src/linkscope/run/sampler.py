@@ -168,8 +168,8 @@ class _Round:
     def _ending_together(self) -> list[int]:
         """The batch with which all flows end at nearly the same time; equal counts where those do.
 
-        Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing ends
-        together: where the driver serves one flow after the other, balancing by slopes would run away.
+        Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing
+        ends together: where the driver serves one flow after the other, balancing by slopes would run away.
         """
         least = self._least_s()
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
@@ -180,7 +180,7 @@ class _Round:
             slopes = self._all_slopes(trace, 0, [batch, longer])
             self._each = [max(median(of), self._tick / 8) for of in slopes]
             short, long = (self._median_ends(trace, at) for at in (0, 1))
-            # A flow that waits for the other to finish ends with it, too; but then its time does not grow with its batch.
+            # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
             tried[tuple(batch)] = min(long) / max(long) * straight
             if tried[tuple(batch)] >= TOGETHER:

@@ -1,0 +1,75 @@
+// nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10): explicit copies by the threads of a GPU, which reads host memory
+// or another GPU's (pull) or writes it (push), by loads and stores of 16 bytes or by bulk copies of the tensor memory
+// accelerator. No copy engine takes part.
+#include <utility>
+
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+/// Whose threads copy, where one end is not a GPU or both are the same.
+Place copying_gpu(const Case& c) {
+  if (c.src.kind != PlaceKind::gpu) return c.dst;
+  if (c.dst.kind != PlaceKind::gpu) return c.src;
+  return c.param("initiator", "src") == "src" ? c.src : c.dst;
+}
+
+Actor stream_of(const Case& c) {
+  Actor stream{copying_gpu(c), ActorKind::stream, Clock::event, {}, 0, {}, {}};
+  for (const Place& end : {c.src, c.dst})
+    if (end.kind == PlaceKind::numa) stream.cpu = end;
+  return stream;
+}
+
+Program build(const Case& c) {
+  Program program;
+  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream_of(c));
+  if (c.param("bidirectional", "false") == "true") {
+    Case back = c;
+    std::swap(back.src, back.dst);
+    std::swap(back.src_memory, back.dst_memory);
+    add_copy(program, back, {back.src, back.dst, back.src_memory, back.dst_memory}, stream_of(back));
+  }
+  return program;
+}
+
+std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways) {
+  std::vector<Param> all{mode_param(),
+                         {"blocks", {"all", "1", "2", "4", "8", "16", "32", "64", "128"}, "thread blocks; all: as many as the GPU holds at once"}};
+  if (engine == Engine::sm) all.push_back({"threads", {"512", "256", "1024"}, "threads in a block"});
+  if (two_gpus) all.push_back({"initiator", {"src", "dst"}, "whose threads copy: the source writes (push) or the destination reads (pull)"});
+  if (both_ways) all.push_back({"bidirectional", {"false", "true"}, "with the opposite copy at the same time"});
+  return all;
+}
+
+}  // namespace
+
+std::vector<Benchmark> kernel_copies() {
+  const std::pair pinned{MemKind::pinned, MemKind::device}, registered{MemKind::registered, MemKind::device};
+  const std::pair to_pinned{MemKind::device, MemKind::pinned}, to_registered{MemKind::device, MemKind::registered};
+  const std::pair within{MemKind::device, MemKind::device};
+  using enum PlaceKind;
+  std::vector<Benchmark> rows;
+  for (const Engine engine : {Engine::sm, Engine::tma}) {
+    const bool sm = engine == Engine::sm;
+    const auto* source = sm ? "nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10)" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
+    const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
+      rows.push_back({name, summary, source, engine, src, dst, relation, memories,
+                      params(engine, relation == Relation::different, src != dst || relation == Relation::different), build});
+    };
+    using Memories = std::vector<std::pair<MemKind, MemKind>>;
+    add("h2d", sm ? "GPU threads read host memory into their GPU's" : "bulk copies of a GPU's threads read host memory into their GPU's", numa, gpu,
+        Relation::any, Memories{pinned, registered});
+    add("d2h", sm ? "GPU threads write their GPU's memory to the host's" : "bulk copies of a GPU's threads write their GPU's memory to the host's", gpu, numa,
+        Relation::any, Memories{to_pinned, to_registered});
+    add("d2d", sm ? "GPU threads copy between two GPUs, push or pull" : "bulk copies of a GPU's threads between two GPUs, push or pull", gpu, gpu,
+        Relation::different, Memories{within});
+    add("local", sm ? "GPU threads copy within their GPU's memory" : "bulk copies of a GPU's threads within its memory", gpu, gpu, Relation::same,
+        Memories{within});
+  }
+  return rows;
+}
+
+}  // namespace linkscope

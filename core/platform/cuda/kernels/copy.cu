@@ -1,0 +1,85 @@
+// Copies by a GPU's own threads: 16 bytes a load, four loads in flight a thread, neighbours side by side. Both ends are
+// aligned to 16 bytes; a last 8 bytes are one thread's.
+typedef unsigned long long u64;
+
+static __device__ __forceinline__ uint4 load(const uint4* at) {
+  uint4 v;
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+  return v;
+}
+
+static __device__ __forceinline__ void store(uint4* at, const uint4& v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+static __device__ __forceinline__ void copy_tail(char* to, const char* from, u64 bytes) {
+  if (bytes % 16 && blockIdx.x == 0 && threadIdx.x == 0)
+    *reinterpret_cast<u64*>(to + bytes - 8) = *reinterpret_cast<const u64*>(from + bytes - 8);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, const char* from, u64 bytes) {
+  constexpr unsigned in_flight = 4;
+  const u64 vectors = bytes / 16, tile = u64{blockDim.x} * in_flight;
+  const uint4* source = reinterpret_cast<const uint4*>(from);
+  uint4* target = reinterpret_cast<uint4*>(to);
+  for (u64 first = blockIdx.x * tile; first < vectors; first += gridDim.x * tile) {
+    const u64 mine = first + threadIdx.x;
+    uint4 held[in_flight];
+    if (first + tile <= vectors) {
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) held[k] = load(source + mine + k * blockDim.x);
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) store(target + mine + k * blockDim.x, held[k]);
+    } else {
+      for (u64 i = mine; i < vectors; i += blockDim.x) store(target + i, load(source + i));
+    }
+  }
+  copy_tail(to, from, bytes);
+}
+
+// The same by the tensor memory accelerator: one thread a block sends 16 KiB pieces through shared memory, two pieces
+// being fetched while one is written. Compute capability 9.0 and later; empty below, and never launched there.
+extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
+#if __CUDA_ARCH__ >= 900
+  constexpr unsigned piece = 16384, stages = 3;
+  __shared__ alignas(128) char held[stages][piece - 128];  // static shared memory ends at 48 KiB, with the barriers in it
+  __shared__ alignas(8) u64 arrived[stages];
+  constexpr unsigned size = piece - 128;
+  const u64 whole = bytes / 16 * 16, pieces = (whole + size - 1) / size;
+  const u64 mine = pieces > blockIdx.x ? (pieces - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  if (threadIdx.x == 0) {
+    const auto shared = [](const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); };
+    const auto offset = [&](u64 i) { return (blockIdx.x + i * gridDim.x) * size; };
+    const auto length = [&](u64 i) { return static_cast<unsigned>(whole - offset(i) < size ? whole - offset(i) : size); };
+    const auto fetch = [&](u64 i) {
+      const unsigned stage = i % stages, barrier = shared(&arrived[stage]);
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(length(i)) : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared(held[stage])),
+                   "l"(from + offset(i)), "r"(length(i)), "r"(barrier)
+                   : "memory");
+    };
+    for (unsigned stage = 0; stage < stages; ++stage) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(&arrived[stage])) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (u64 i = 0; i < stages - 1 && i < mine; ++i) fetch(i);
+    for (u64 i = 0; i < mine; ++i) {
+      // The piece after next goes where the one before this was: once that one's store has read it.
+      if (i + stages - 1 < mine) {
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        fetch(i + stages - 1);
+      }
+      const unsigned stage = i % stages, parity = i / stages % 2;
+      unsigned done = 0;
+      while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(shared(&arrived[stage])), "r"(parity)
+                     : "memory");
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + offset(i)), "r"(shared(held[stage])), "r"(length(i))
+                   : "memory");
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+  copy_tail(to, from, bytes);
+#endif
+}
