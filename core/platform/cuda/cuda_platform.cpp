@@ -281,8 +281,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
 void CudaPlatformImpl::warm_up(CudaSession& session) {
   std::vector<u32> once(session.actors.size(), 1);
   std::vector<Stamp> stamps(session.actors.size());
-  for (auto& state : session.actors)
-    if (state.device) (void)state.device->function("gate", "linkscope_gate");
+  session.load_code();
   sample_host(session, once, stamps.data());
   for (const auto& stamp : stamps) session.expected_loop = std::max(session.expected_loop, Seconds{stamp.exit_s - stamp.enter_s});
 }

@@ -93,6 +93,10 @@ void CudaSession::start_afresh() {
 
 namespace {
 
+CUfunction copy_kernel(Device& device, Engine engine) {
+  return device.function("copy", engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
+}
+
 void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdeviceptr from, CUstream stream) {
   const bool bulk = move.engine == Engine::tma;
   // "All": every SM full of threads, or of the pieces that a bulk copy keeps in its shared memory.
@@ -101,11 +105,19 @@ void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdevicept
   const unsigned all = sms * (bulk ? bulk_blocks_of_sm : std::max(1u, threads_of_sm / move.shape.threads));
   u64 bytes = move.from.bytes;
   void* arguments[] = {&to, &from, &bytes};
-  device.launch(device.function("copy", bulk ? "linkscope_copy_tma" : "linkscope_copy"), move.shape.blocks ? move.shape.blocks : all, move.shape.threads,
-                stream, arguments);
+  device.launch(copy_kernel(device, move.engine), move.shape.blocks ? move.shape.blocks : all, move.shape.threads, stream, arguments);
 }
 
 }  // namespace
+
+void CudaSession::load_code() const {
+  for (const auto& state : actors) {
+    if (!state.device) continue;
+    (void)state.device->function("gate", "linkscope_gate");
+    for (const auto& step : state.actor->loop)
+      if (const auto& move = std::get<Move>(step); move.engine != Engine::ce) (void)copy_kernel(*state.device, move.engine);
+  }
+}
 
 void CudaSession::step(ActorState& state) {
   for (const auto& step : state.actor->loop) {

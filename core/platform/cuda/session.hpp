@@ -81,6 +81,8 @@ struct CudaSession final : Session {
   void poison_destinations() const;
   /// Poisons again and begins at the first slice, so that the next comparison sees only what was written since.
   void start_afresh();
+  /// Loads every kernel that the loops launch: later, host threads of several actors would load at the same time.
+  void load_code() const;
   /// Queues (streams) or does (CPU threads) one iteration of an actor's loop.
   void step(ActorState&);
   /// Brings caches into the state that the program asks for.
