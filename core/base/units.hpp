@@ -1,7 +1,8 @@
-// Integer widths and byte literals used everywhere.
+// Integer widths, byte literals and bytes in words, used everywhere.
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace linkscope {
 
@@ -18,5 +19,8 @@ constexpr u64 operator""_GiB(unsigned long long n) { return n << 30; }
 constexpr Seconds operator""_us(long double n) { return Seconds{static_cast<double>(n) * 1e-6}; }
 constexpr Seconds operator""_us(unsigned long long n) { return Seconds{static_cast<double>(n) * 1e-6}; }
 }  // namespace literals
+
+/// Bytes for people: "12 B", "1.5 KiB", "139.8 GiB".
+[[nodiscard]] std::string bytes_text(u64 bytes);
 
 }  // namespace linkscope

@@ -119,3 +119,11 @@ TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape 
     CHECK(build_program(c).actors[0].place == c.dst);
   }
 }
+
+TEST_CASE("bytes are told in the largest unit that they fill") {
+  CHECK(bytes_text(0) == "0 B");
+  CHECK(bytes_text(1023) == "1023 B");
+  CHECK(bytes_text(1536) == "1.5 KiB");
+  CHECK(bytes_text(32_MiB) == "32 MiB");
+  CHECK(bytes_text(150'323'855'360) == "140 GiB");
+}

@@ -47,7 +47,7 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   CHECK(refusal(toy(), h2d(8)).empty());
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:0", "pinned", "gpu:5", "device", 8))), "no gpu:5"));
   CHECK(holds(refusal(toy(), build_program(copy_case("h2d", "numa:4", "pinned", "gpu:0", "device", 8))), "no numa:4"));
-  CHECK(holds(refusal(toy(), h2d(8_GiB)), "gpu:0 has 17179869184 B of memory"));  // four slices of 8 GiB
+  CHECK(holds(refusal(toy(), h2d(8_GiB)), "gpu:0 has 16 GiB of memory"));  // four slices of 8 GiB
 
   auto program = h2d(8);
   program.regions[0].kind = MemKind::managed;

@@ -12,6 +12,7 @@ from fakes import FAKE_WORKER, H2D, header
 from linkscope.cli.main import VERBS, main
 from linkscope.machine.model import bundled
 from linkscope.runfile import RunWriter, read_run
+from linkscope.units import format_bytes
 
 POINT = H2D.format(4096, "false", "batched")
 
@@ -274,7 +275,7 @@ def test_a_size_beyond_the_memory_is_unsupported_and_says_whose(capsys, monkeypa
         assert main(["run", "--machine", "h200x4", "--only", id, "--rounds", "1", "-o", "a.jsonl", "--force"]) == 0
         found = read_run("a.jsonl").points[0]
         if place:
-            assert found.status == "unsupported" and f"{place} has " in found.reason and str(bytes) in found.reason
+            assert found.status == "unsupported" and f"{place} has " in found.reason and format_bytes(bytes) in found.reason
             assert found.reason.split(";")[0] in capsys.readouterr().out.replace("\n  ", " ")
         else:
             assert found.median_s is not None

@@ -257,7 +257,7 @@ def test_memory_that_is_refused_is_said_and_the_worker_goes_on(worker):
 
 def test_a_region_larger_than_the_gpu_is_refused_in_words(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=16 * MIB)
-    assert f"{32 * MIB} B do not fit gpu:0" in refusal(pipe, h2d(size=32 * MIB))
+    assert "32 MiB do not fit gpu:0" in refusal(pipe, h2d(size=32 * MIB))
 
 
 # --- GPUs that somebody else has ----------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
     case MemKind::device: {
       const auto& gpu = facts_.gpus[region.at.index];
       if (region.bytes > gpu.memory_bytes)
-        return std::to_string(region.bytes) + " B do not fit " + to_string(region.at) + ", which has " + std::to_string(gpu.memory_bytes);
+        return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " + bytes_text(gpu.memory_bytes);
       constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
       if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
         return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";

@@ -49,7 +49,7 @@ NodePolicy::~NodePolicy() {
 HostPages::HostPages(u32 node, u64 bytes) : bytes_{bytes} {
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED)
-    throw Error{ErrorKind::memory, "no " + std::to_string(bytes) + " B of host memory on numa:" + std::to_string(node) + ": " + std::strerror(errno)};
+    throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory on numa:" + std::to_string(node) + ": " + std::strerror(errno)};
   data_ = static_cast<std::byte*>(start);
   // Plain pages: transparent huge pages come and go with the machine's luck; huge pages are a memory kind of their own.
   madvise(start, bytes, MADV_NOHUGEPAGE);

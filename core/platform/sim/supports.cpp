@@ -22,8 +22,7 @@ Support Compiler::supports(const Program& program) const {
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
     if (wanted[region.at] > memory)
-      return Support::no(place + " has " + std::to_string(memory) + " B of memory; the program wants " +
-                         std::to_string(wanted[region.at]) + " B there");
+      return Support::no(place + " has " + bytes_text(memory) + " of memory; the program wants " + bytes_text(wanted[region.at]) + " there");
   }
   for (const auto& actor : program.actors) {
     for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
