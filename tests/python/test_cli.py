@@ -275,7 +275,8 @@ def test_a_size_beyond_the_memory_is_unsupported_and_says_whose(capsys, monkeypa
         assert main(["run", "--machine", "h200x4", "--only", id, "--rounds", "1", "-o", "a.jsonl", "--force"]) == 0
         found = read_run("a.jsonl").points[0]
         if place:
-            assert found.status == "unsupported" and f"{place} has " in found.reason and format_bytes(bytes) in found.reason
+            assert found.status == "unsupported"
+            assert f"{place} has " in found.reason and format_bytes(bytes) in found.reason
             assert found.reason.split(";")[0] in capsys.readouterr().out.replace("\n  ", " ")
         else:
             assert found.median_s is not None
