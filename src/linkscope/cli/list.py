@@ -26,9 +26,10 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return FINE
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        print(f"{row['name']:<{width}}  {row['summary']}" + (f"  [{row['source']}]" if row["source"] else ""))
+    names = [row["name"] + (f" by {row['engine']}" if "engine" in row else "") for row in rows]
+    width = max(map(len, names))
+    for name, row in zip(names, rows, strict=True):
+        print(f"{name:<{width}}  {row['summary']}" + (f"  [{row['source']}]" if row["source"] != "linkscope" else ""))
         for param in row.get("params", []):
             print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}")
     return FINE
