@@ -9,6 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from linkscope.report.findings import Finding, findings
+from linkscope.report.head import doubts, tiles
+from linkscope.report.heat import Heat, heat_svg, heats
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, overview
 from linkscope.report.panels import DRAWN_AS_ONE, panels
@@ -46,16 +48,25 @@ def page(run: Run) -> str:
         warnings=[*run.warnings, *_warnings(run.header.environment), *_warnings(run.header.machine)],
         environment=list(_flat(run.header.environment)),
         machine=list(_flat(run.header.machine)),
+        tiles=tiles(run),
+        doubts=doubts(run),
+        heat=_by_direction(heats(run.points)),
+        heat_svg=lambda heat: heat_svg(heat, run.modelled),
         findings=_by_kind(findings(run)),
         problems=problems(run.points),
         families=overview(run.points),
         panels=panels(run.points, modelled=run.modelled),
         alike=f"{ALIKE:.0%}",
         drawn_as_one=f"{DRAWN_AS_ONE:.0%}",
-        css=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        js=Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
+        css=Markup(template_text("figure.css") + template_text("report.css")),
+        js=Markup(template_text("report.js")),
     )
     return text
+
+
+def template_text(name: str) -> str:
+    """A file of the templates as it is."""
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
@@ -63,6 +74,14 @@ def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
     for finding in found:
         kinds.setdefault(finding.kind, []).append(finding)
     return list(kinds.items())
+
+
+def _by_direction(found: list[Heat]) -> list[tuple[str, list[Heat]]]:
+    """The maps of each family, so that a page does not open with dozens of them."""
+    families: dict[str, list[Heat]] = {}
+    for heat in found:
+        families.setdefault(heat.family, []).append(heat)
+    return list(families.items())
 
 
 def _rate(estimate: Any) -> str:

@@ -2,10 +2,11 @@
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Estimate, Family, Method, alike, curves, share_of, time_of, total_of
+from linkscope.report.curves import MODE, Curve, Estimate, Family, Method, alike, curves, share_of, time_of, total_of
 from linkscope.report.words import params_text, paths_text, varying
 from linkscope.runfile import Point
 
@@ -37,6 +38,7 @@ class FamilyRows:
     family: Family
     rows: list[Row]
     folded: list[str]
+    usual: str = ""  # values that a row has where its `params` do not say otherwise
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,23 @@ def _family_rows(family: Family, of_family: Sequence[Curve]) -> FamilyRows:
     for best in _fold(bests, folded):
         by_method.setdefault(best.curve.method.without(folded), []).append(best)
     shown = varying(by_method)
+    usual = [pair for pair in _usual(of_family) if pair[0] in shown]
     rows = [
-        _row(cluster, params_text(pair for pair in method.params if pair[0] in shown))
+        _row(cluster, params_text(pair for pair in method.params if pair[0] in shown and pair not in usual))
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    return FamilyRows(family, rows, folded)
+    return FamilyRows(family, rows, folded, params_text(usual))
+
+
+def _usual(of_family: Sequence[Curve]) -> list[tuple[str, str]]:
+    """The value that most points have, of every parameter but `bidirectional`, which is always told."""
+    counts = Counter(pair for curve in of_family for point in curve.points for pair in point.params.items())
+    best: dict[str, tuple[int, str]] = {}
+    for (name, value), count in counts.items():
+        if name not in (MODE, "bidirectional"):
+            best[name] = max(best.get(name, (0, "")), (count, value))
+    return [(name, value) for name, (_, value) in sorted(best.items())]
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:

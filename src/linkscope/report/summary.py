@@ -71,7 +71,9 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
     yield from _wrapped(note, width)
     yield _Line(_joined(_HEADS, widths, shown), _HEAD)
     for family, table in zip(families, tables, strict=True):
-        folded = f"   (hardly any difference: {', '.join(family.folded)})" if family.folded else ""
+        told = [f"hardly any difference: {', '.join(family.folded)}"] if family.folded else []
+        told += [f"if nothing else is said: {family.usual}"] if family.usual else []
+        folded = f"   ({'; '.join(told)})" if told else ""
         yield _Line(textwrap.shorten(_plain(f"{family.family}{folded}"), width), _HEAD)
         for row, cells in zip(family.rows, table, strict=True):
             yield from _row_lines(row, cells, widths, shown)

@@ -1,0 +1,196 @@
+"""The head of the page: what most people come for, in a few tiles, and what to distrust."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import Curve, Estimate, Path, alike, curves, measured_flows, rate_of, share_of
+from linkscope.report.findings import findings
+from linkscope.report.outcome import STATUS_WORDS, half_width
+from linkscope.report.words import count_text
+from linkscope.runfile import Point, Run
+from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
+
+SAME = 0.02  # pairs that differ by less are not told apart
+_GRAVE = {"errors", "repeats", "steal"}  # kinds of findings that say that the whole run may be off
+_NOTED = (  # guards that say that a value is not what it seems
+    ("throttled_rounds", "were measured while a GPU was throttled"),
+    ("above_limit", "are faster than the limit that is known of the hardware"),
+    ("nonlinear", "cost more or less in longer batches, and never settled"),
+    ("timings", "were timed in different ways in different rounds"),
+)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A question's answer: `value` large, `lines` below it, and where to read on."""
+
+    label: str
+    value: str
+    lines: tuple[str, ...]
+    link: str
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Something to distrust, with the ids that it is about; none where it is about the whole run."""
+
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+def tiles(run: Run) -> list[Tile]:
+    """Four to six tiles; a direction that was not measured has none."""
+    made = [curve for curve in curves(run.points) if curve.batched]
+    shown = [
+        _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
+        _direction("GPU to host", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("gpu", "numa")),
+        _direction("GPU to GPU", made, _is_pair),
+        _direction("Within a GPU", made, lambda path: path.src == path.dst and _kind(path.src) == "gpu"),
+        _slowest_pair(made),
+        _doubtful(run),
+    ]
+    return [tile for tile in shown if tile is not None]
+
+
+def doubts(run: Run) -> list[Doubt]:
+    """What to distrust, the gravest first."""
+    found = [Doubt("the run was stopped early: points are missing")] if run.end and not run.end.complete else []
+    found += [Doubt("the run has no end record: it was cut off, or still goes on")] if run.end is None else []
+    found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in _GRAVE]
+    found += [_of_status(run.points, "failed")] + [
+        Doubt(f"{count_text(len(ids), 'point')} {words}", ids) for guard, words in _NOTED if (ids := _with(run, guard))
+    ]
+    found += [_missed(run.points), _of_status(run.points, "skipped")]
+    return [doubt for doubt in found if doubt.text]
+
+
+def doubtful_ids(run: Run) -> set[str]:
+    """Every point that is named in a doubt."""
+    return {id for doubt in doubts(run) for id in doubt.ids}
+
+
+def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]) -> Tile | None:
+    """The best one-way rate, what it is of its limit, the size that reaches half of it, and the slowest memory."""
+    bests = [(curve, best) for curve, best in _one_way(made) if wanted(curve.path)]
+    if not bests:
+        return None
+    curve, best = max(bests, key=lambda pair: _rate(pair[1]))
+    lines = [_of_limit(best), f"{curve.path}, {_memories(best)}, at {format_bytes(best.bytes)}"]
+    half = curve.half_rate_bytes()
+    lines += [f"half of it from {format_bytes(half)}"] if half is not None else []
+    return Tile(label, _rate_text(best), (*filter(None, lines), *_slowest_memory(bests, best)), "#best")
+
+
+def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> list[str]:
+    """'pageable: 10.9 GB/s, 19 % of limit', where some kind of memory is slower than the best."""
+    by_memory: dict[str, Point] = {}
+    for _, point in bests:
+        key = _memories(point)
+        if key not in by_memory or _rate(point) > _rate(by_memory[key]):
+            by_memory[key] = point
+    memories, slowest = min(by_memory.items(), key=lambda item: _rate(item[1]))
+    if memories == _memories(best) or _alike(slowest, best):
+        return []
+    share = share_of(slowest)
+    kind = slowest.dst_memory if slowest.src_memory == best.src_memory else slowest.src_memory
+    return [f"{kind}: {format_rate(slowest.gbps)}" + (f", {format_fraction(share)} of limit" if share else "")]
+
+
+def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
+    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ."""
+    best_of: dict[Path, Point] = {}
+    for curve, best in _one_way(made):
+        if _is_pair(curve.path) and (curve.path not in best_of or _rate(best) > _rate(best_of[curve.path])):
+            best_of[curve.path] = best
+    if len(best_of) < 2:
+        return None
+    path, slowest = min(best_of.items(), key=lambda item: _rate(item[1]))
+    _, fastest = max(best_of.items(), key=lambda item: _rate(item[1]))
+    less = 1 - _rate(slowest) / _rate(fastest)
+    told = f"{format_fraction(less)} below the fastest of {len(best_of)} pairs"
+    if less < SAME or _alike(slowest, fastest):
+        told = f"all {len(best_of)} pairs lie within {format_fraction(less)}"
+    lines = (f"{_rate_text(slowest)} at {format_bytes(slowest.bytes)}", _of_limit(slowest), told)
+    return Tile("Slowest GPU pair", str(path), tuple(filter(None, lines)), "#heat")
+
+
+def _doubtful(run: Run) -> Tile:
+    ids = doubtful_ids(run)
+    lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
+    grave = [finding for finding in findings(run) if finding.kind in _GRAVE]
+    return Tile(
+        "Points to distrust",
+        f"{len(ids)} of {len(run.points)}",
+        lines + (("and counters that grew",) if grave else ()),
+        "#problems",
+    )
+
+
+def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
+    listed = list(points)
+    counted = [(STATUS_WORDS[name], name) for name in ("failed", "missed_precision", "skipped", "unsupported")]
+    return [(words, n) for words, name in counted if (n := sum(point.status == name for point in listed))]
+
+
+def _of_status(points: Sequence[Point], status: str) -> Doubt:
+    ids = tuple(point.id for point in points if point.status == status)
+    return Doubt(f"{count_text(len(ids), 'point')} {STATUS_WORDS[status]}" if ids else "", ids)
+
+
+def _missed(points: Sequence[Point]) -> Doubt:
+    """How many missed the precision that was asked for, and how many of them by far."""
+    missed = [point for point in points if point.status == "missed_precision"]
+    wide = [(width, point) for point in missed if (width := half_width(point)) is not None]
+    if not missed:
+        return Doubt("")
+    text = f"{count_text(len(missed), 'point')} missed precision: a wider interval than was asked for, or none"
+    if wide:
+        width, widest = max(wide, key=lambda pair: pair[0])
+        far = sum(one > 5 * point.precision_target for one, point in wide)
+        text += f"; {far} of them by more than five times" if far else ""
+        text += f"; the widest is +-{format_fraction(width)} ({widest.id})"
+    ids = [point.id for _, point in sorted(wide, key=lambda pair: -pair[0])]
+    return Doubt(text, tuple(dict.fromkeys([*ids, *(point.id for point in missed)])))
+
+
+def _with(run: Run, guard: str) -> tuple[str, ...]:
+    return tuple(point.id for point in run.points if guard in point.guards)
+
+
+def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
+    bests = ((curve, curve.best()) for curve in made)
+    return [(curve, best) for curve, best in bests if best and best.gbps is not None and len(measured_flows(best)) < 2]
+
+
+def _kind(place: str) -> str:
+    return place.partition(":")[0]
+
+
+def _is_pair(path: Path) -> bool:
+    return path.src != path.dst and _kind(path.src) == _kind(path.dst) == "gpu"
+
+
+def _memories(point: Point) -> str:
+    return f"{point.src_memory} -> {point.dst_memory}"
+
+
+def _rate(point: Point) -> float:
+    return point.gbps or 0.0
+
+
+def _estimate(point: Point) -> Estimate:
+    return rate_of(point) or Estimate(0.0)
+
+
+def _alike(one: Point, other: Point) -> bool:
+    return alike(_estimate(one), _estimate(other), 0.0)
+
+
+def _rate_text(point: Point) -> str:
+    rate = _estimate(point)
+    return format_rate_interval(rate.value, rate.low, rate.high)
+
+
+def _of_limit(point: Point) -> str:
+    share = share_of(point)
+    return f"{format_fraction(share)} of its limit, {format_rate(point.limit_gbps)}" if share is not None else ""

@@ -1,0 +1,87 @@
+"""The head of the page and the heat maps: the answers that people come for, held against an invented run."""
+
+import re
+
+from invented import SIZES, point, run, small_run
+from linkscope.report.head import doubtful_ids, doubts, tiles
+from linkscope.report.heat import heat_svg, heats, step
+from linkscope.report.html import page
+from linkscope.runfile import End
+
+H2D = "h2d/ce/numa:0.{}->gpu:0.device/{}?bidirectional={}&mode=batched"
+
+
+def by_label(made) -> dict:
+    return {tile.label: tile for tile in tiles(made)}
+
+
+def test_tiles_answer_with_number_share_and_size() -> None:
+    found = by_label(small_run())
+    assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to distrust"] or len(found) <= 6
+    host = found["Host to GPU"]
+    assert re.match(r"55\.\d+ GB/s \[", host.value) and "89 % of its limit, 63 GB/s" in host.lines
+    assert "half of it from 1 MiB" in host.lines and "pageable: 9.000 GB/s" not in host.lines
+    assert any(re.match(r"pageable: (9|8\.99\d) GB/s, 14 % of limit", line) for line in host.lines)
+
+
+def test_the_slowest_pair_is_named_only_as_far_as_it_is_slower() -> None:
+    slow = by_label(small_run())["Slowest GPU pair"]
+    assert slow.value == "gpu:2 -> gpu:3" and "48 % below the fastest of 12 pairs" in slow.lines
+    same = [point(f"d2d/ce/gpu:{a}.device->gpu:{1 - a}.device/1048576?mode=batched", 1e-5) for a in (0, 1)]
+    assert any("all 2 pairs lie within" in line for line in by_label(run(same))["Slowest GPU pair"].lines)
+
+
+def test_both_ways_is_never_the_best_one_way_rate() -> None:
+    made = [
+        point(H2D.format("pinned", SIZES[-1], "false"), 0.002),
+        point(H2D.format("pinned", SIZES[-1], "true"), 0.001),
+    ]
+    assert by_label(run(made))["Host to GPU"].value.startswith("33.")
+
+
+def test_what_to_distrust_is_counted_and_linked() -> None:
+    made = small_run()
+    assert by_label(made)["Points to distrust"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
+    text = " ".join(doubt.text for doubt in doubts(made))
+    assert "2 points failed" in text and "1 point missed precision" in text and "1 point not measured" in text
+    odd = run([point(H2D.format("pinned", 8, "false"), 1e-6, guards={"throttled_rounds": [{}], "above_limit": 70.0})])
+    assert [len(doubt.ids) for doubt in doubts(odd)] == [1, 1]
+
+
+def test_a_run_without_doubt_and_one_with_counters_that_grew() -> None:
+    assert doubts(run([point(H2D.format("pinned", 8, "false"), 1e-6)])) == []
+    made = small_run()
+    grown = End(wall_s=1.0, complete=False, counts={}, gained={"gpu:0": {"ecc_uncorrected": 1}})
+    object.__setattr__(made, "end", grown)
+    assert "stopped early" in doubts(made)[0].text and "1 ecc_uncorrected" in doubts(made)[1].text
+
+
+def test_heat_maps_have_every_path_of_a_method() -> None:
+    (pairs,) = [heat for heat in heats(small_run().points) if heat.family.startswith("d2d") and "src" in heat.method]
+    assert pairs.rows == pairs.columns == ("gpu:0", "gpu:1", "gpu:2", "gpu:3") and len(pairs.cells) == 12
+    slow, fast = pairs.cells["gpu:2", "gpu:3"], pairs.cells["gpu:0", "gpu:1"]
+    assert (slow.number, slow.below) == ("199", "42 %") and fast.below == "81 %" and step(slow.share) < step(fast.share)
+    picture = heat_svg(pairs, True)
+    assert picture.count('class="cell ') == 12 and picture.count('class="none"') == 4 and "MODELLED" in picture
+    assert "MODELLED" not in heat_svg(pairs, False)
+
+
+def test_heat_maps_of_small_operations_compare_one_size() -> None:
+    (alone,) = [heat for heat in heats(small_run().points) if heat.what == "time of one small operation"]
+    assert "one operation of 8 B alone" in alone.colour and set(alone.cells) == {
+        ("numa:0", "gpu:0"),
+        ("numa:0", "gpu:1"),
+    }
+
+
+def test_without_limits_the_best_path_is_the_measure_and_one_path_is_no_map() -> None:
+    ids = [f"d2d/ce/gpu:0.device->gpu:{gpu}.device/1048576?mode=batched" for gpu in (1, 2)]
+    (heat,) = heats([point(ids[0], 1e-5), point(ids[1], 2e-5)])
+    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and "share of the best" in heat.colour
+    assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
+
+
+def test_usual_values_are_told_once_a_family() -> None:
+    text = page(small_run())
+    assert 'href="#problems"' in text and "Heat maps" in text and "As a table" in text
+    assert step(0.0) == 0 and step(1.0) == step(1.4) == 6
