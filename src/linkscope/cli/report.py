@@ -1,25 +1,49 @@
 """Make a page of a run file: one HTML file that loads nothing from elsewhere.
 
 linkscope report run.jsonl -o run.html
+linkscope report run.jsonl --markdown run.md                      for a pull request
+linkscope report run.jsonl --list-figures                         the names of all pictures
+linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
 
 import argparse
+import contextlib
+import difflib
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
-from linkscope.errors import FINE, UserError
+from linkscope.errors import FINE, NOT_HERE, UserError
 
 SUMMARY = "make a page of a run file"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_PNG_WAIT_S = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `report`."""
-    parser.add_argument("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
-    parser.add_argument("-o", "--output", metavar="FILE.html", help="default: the run file's name with .html")
+    parser.add_argument("run", metavar="RUN.jsonl", nargs="+", help="the run file (.jsonl or .jsonl.gz)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: the run file's name with .html")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--markdown", metavar="FILE.md", help="write best rates, findings and doubts as Markdown instead")
+    what.add_argument("--figure", metavar="NAME", help="write one picture instead, to -o FILE.svg or FILE.png")
+    what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope report`."""
-    source = Path(arguments.run)
+    if len(arguments.run) > 1:
+        raise UserError(f"a report is of one run, and {len(arguments.run)} were given; make one of each")
+    source = Path(arguments.run[0])
+    if arguments.list_figures:
+        return _list_figures(source)
+    if arguments.markdown:
+        if arguments.output:
+            raise UserError("--markdown FILE.md and -o FILE are two places; give one of them")
+        return _write_markdown(source, Path(arguments.markdown))
+    if arguments.figure:
+        return _write_figure(source, arguments.figure, arguments.output)
     target = Path(arguments.output) if arguments.output else source.with_name(source.name.split(".jsonl")[0] + ".html")
     write_page(source, target, "-o")
     print(f"report: {target}")
@@ -31,19 +55,89 @@ def write_page(run: Path, target: Path, option: str) -> None:
     from linkscope.report.html import render
 
     check_target(target, option, runs=[run])
-    page = render(run)
-    try:
-        target.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{option} {target}: cannot be written: {error.strerror}; choose another place, {run} is safe"
-        ) from None
+    _write(target, render(run), option, run)
 
 
 def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
     """What was measured must not be lost to something that was made of it."""
     if target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs):
         raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
+
+
+def _list_figures(source: Path) -> int:
+    from linkscope.report.figures import figures
+    from linkscope.runfile import read_run
+
+    for name in figures(read_run(source)):
+        print(name)
+    return FINE
+
+
+def _write_markdown(source: Path, target: Path) -> int:
+    from linkscope.report.markdown import to_markdown
+    from linkscope.runfile import read_run
+
+    check_target(target, "--markdown", runs=[source])
+    _write(target, to_markdown(read_run(source)), "--markdown", source)
+    print(f"report: {target}")
+    return FINE
+
+
+def _write_figure(source: Path, name: str, output: str | None) -> int:
+    from linkscope.report.figures import figures, standalone
+    from linkscope.runfile import read_run
+
+    if output is None or Path(output).suffix not in (".svg", ".png"):
+        raise UserError("--figure needs -o FILE.svg or -o FILE.png")
+    target = Path(output)
+    check_target(target, "-o", runs=[source])
+    known = figures(read_run(source))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise UserError(f"--figure {name}: this run has no such picture{hint}; `--list-figures` names all", NOT_HERE)
+    svg = standalone(known[name]())
+    if target.suffix == ".svg":
+        _write(target, svg, "-o", source)
+    else:
+        _write_png(target, svg)
+    print(f"figure: {target}")
+    return FINE
+
+
+def _write_png(target: Path, svg: str) -> None:
+    """By a browser, in a window of the picture's size."""
+    from linkscope.report.figures import size_of
+
+    browser = next((found for one in _BROWSERS if (found := shutil.which(one))), None)
+    if browser is None:
+        raise UserError("PNG needs Chromium or Chrome, and neither is here; write -o FILE.svg instead", NOT_HERE)
+    width, height = size_of(svg)
+    with tempfile.TemporaryDirectory() as folder:
+        page, made = Path(folder, "figure.html"), Path(folder, "figure.png")
+        page.write_text(f'<!DOCTYPE html><body style="margin:0">{svg}', encoding="utf-8")
+        command = [
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            "--force-device-scale-factor=2", f"--user-data-dir={folder}/profile", f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
+            page.as_uri(),
+        ]  # fmt: skip
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # told below: there is no picture
+            subprocess.run(command, capture_output=True, timeout=_PNG_WAIT_S, check=False)
+        if not made.exists():
+            raise UserError(f"{browser} made no picture; write -o FILE.svg instead", NOT_HERE)
+        try:
+            shutil.copyfile(made, target)
+        except OSError as error:
+            raise UserError(f"-o {target}: cannot be written: {error.strerror}; choose another place") from None
+
+
+def _write(target: Path, text: str, option: str, run: Path) -> None:
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"{option} {target}: cannot be written: {error.strerror}; choose another place, {run} is safe"
+        ) from None
 
 
 def _same(one: Path, other: Path) -> bool:

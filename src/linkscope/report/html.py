@@ -1,6 +1,7 @@
 """The page of a run: one HTML file that loads nothing from elsewhere and works without JavaScript."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from linkscope.report.heat import Heat, heat_svg, heats
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, overview
 from linkscope.report.panels import DRAWN_AS_ONE, panels
+from linkscope.report.picture import machine_svg, wires
 from linkscope.report.words import range_s, range_share
 from linkscope.runfile import Run, read_run
-from linkscope.units import format_bytes, format_rate_interval, format_seconds_interval
+from linkscope.units import format_bytes, format_fraction, format_rate_interval, format_seconds_interval
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -37,7 +39,7 @@ def page(run: Run) -> str:
     )
     environment.filters |= {
         "bytes": format_bytes, "rate": _rate, "time": _time, "range_s": range_s, "range_share": range_share,
-        "svg": Markup,
+        "svg": Markup, "share": format_fraction,
     }  # fmt: skip
     text: str = environment.get_template("page.html").render(
         run=run,
@@ -50,6 +52,9 @@ def page(run: Run) -> str:
         machine=list(_flat(run.header.machine)),
         tiles=tiles(run),
         doubts=doubts(run),
+        file=_file_name(run),
+        wires=wires(run),
+        machine_svg=machine_svg(wires(run), run.modelled),
         heat=_by_direction(heats(run.points)),
         heat_svg=lambda heat: heat_svg(heat, run.modelled),
         findings=_by_kind(findings(run)),
@@ -67,6 +72,12 @@ def page(run: Run) -> str:
 def template_text(name: str) -> str:
     """A file of the templates as it is."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _file_name(run: Run) -> str:
+    """What a download is called: the run file's name; a modelled run says so here too."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", run.path.name.split(".jsonl")[0]) or "run"
+    return f"MODELLED-{plain}" if run.modelled else plain
 
 
 def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:

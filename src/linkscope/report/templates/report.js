@@ -1,4 +1,5 @@
-// All of the page works without this: it only filters the paths, opens several at once, and opens them for printing.
+// All of the page works without this: it only filters the paths, opens several at once, opens all for printing, and
+// makes downloads.
 "use strict";
 const panels = [...document.querySelectorAll("details.panel")];
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
@@ -12,4 +13,45 @@ document.getElementById("filter").addEventListener("input", (event) => {
     panel.hidden = !words.every((word) => name.includes(word));
   });
 });
-addEventListener("beforeprint", () => open(panels, true));
+addEventListener("beforeprint", () => open([...document.querySelectorAll("main details")], true));
+
+// Downloads are made of the tables: the numbers are not in the page a second time.
+const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
+  ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, "GB/s": 1, "%": 0.01 };
+const plain = (number) => Number(number.toPrecision(12));
+const parts = (text) => { // '2.22 us [2.21, 2.25]' as [2.22e-6, 2.21e-6, 2.25e-6]
+  const found = text.match(/^([\d.e+-]+) (\S+)(?: \[([\d.e+-]+), ([\d.e+-]+)\])?$/);
+  return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : plain(found[at] * units[found[2]]))) : [null, null, null];
+};
+const names = { Size: "bytes", "Time [interval]": "time_s", "Rate [interval]": "gbps", "Total [interval]": "total_gbps",
+  "Of limit": "of_limit", "Within a round": "within_rounds", "Between rounds": "between_rounds" };
+const whole = new Set(["bytes", "of_limit", "within_rounds", "between_rounds"]);
+const columns = ["path", "method", "bytes", "mode", "time_s", "time_s_low", "time_s_high", "gbps", "gbps_low", "gbps_high",
+  "total_gbps", "total_gbps_low", "total_gbps_high", "of_limit", "within_rounds", "between_rounds", "rounds", "status", "modelled"];
+const numbers = () => panels.flatMap((panel) => [...panel.querySelectorAll(".numbers table")].flatMap((table) => {
+  const heads = [...table.tHead.rows[0].cells].map((cell) => names[cell.textContent] || cell.textContent.toLowerCase());
+  return [...table.tBodies[0].rows].map((row) => {
+    const made = Object.fromEntries(columns.map((name) => [name, null]));
+    made.path = panel.querySelector("h3").textContent;
+    made.method = table.caption.textContent;
+    made.modelled = document.querySelector(".banner") !== null;
+    [...row.cells].forEach((cell, index) => {
+      const name = heads[index], text = cell.textContent, [value, low, high] = parts(text);
+      if (whole.has(name)) made[name] = value;
+      else if (name + "_low" in made) Object.assign(made, { [name]: value, [name + "_low"]: low, [name + "_high"]: high });
+      else made[name] = name === "rounds" ? (text ? Number(text) : null) : text;
+    });
+    return made;
+  });
+}));
+const quoted = (value) => (value === null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+const asCsv = (rows) => [columns, ...rows.map((row) => columns.map((name) => quoted(row[name])))].join("\n") + "\n";
+const save = (button, type, text) => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = button.dataset.name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+};
+document.getElementById("csv").addEventListener("click", (event) => save(event.target, "text/csv", asCsv(numbers())));
+document.getElementById("json").addEventListener("click", (event) => save(event.target, "application/json", JSON.stringify(numbers())));

@@ -1,0 +1,61 @@
+"""Single pictures of a run as files: SVG that carries its own style and colours, for any program."""
+
+import re
+from collections.abc import Callable
+
+from linkscope.report.heat import heat_svg, heats
+from linkscope.report.html import template_text
+from linkscope.report.panels import panels
+from linkscope.report.picture import machine_svg, wires
+from linkscope.runfile import Run
+
+
+def figures(run: Run) -> dict[str, Callable[[], str]]:
+    """Names, and what draws each."""
+    found: dict[str, Callable[[], str]] = {}
+    links = wires(run)
+    if links:
+        found["machine"] = lambda: machine_svg(links, run.modelled)
+    for heat in heats(run.points):
+        found[_name(f"heat {heat.title}", found)] = lambda heat=heat: heat_svg(heat, run.modelled)  # type: ignore[misc]
+    for panel in panels(run.points, modelled=run.modelled):
+        for what, svg in (("rate", panel.rate_svg), ("time", panel.time_svg)):
+            if svg:
+                found[_name(f"{what} {panel.path}", found)] = lambda svg=svg: svg  # type: ignore[misc]
+    return found
+
+
+def standalone(svg: str) -> str:
+    """A picture of the page as a file of its own, on a light ground, with every colour written out."""
+    css = _plain_colours(template_text("figure.css"))
+    width, height = (float(one) for one in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())  # type: ignore[union-attr]
+    opened = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
+    if ' width="' not in opened.partition(">")[0]:
+        opened = opened.replace("<svg ", f'<svg width="{width:g}" height="{height:g}" ', 1)
+    start = opened.index(">") + 1
+    ground = '<rect width="100%" height="100%" fill="#f5f6f8"/>'
+    return f"{opened[:start]}<style>{css}</style>{ground}{opened[start:]}\n"
+
+
+def size_of(svg: str) -> tuple[int, int]:
+    """Width and height in pixels of a standalone picture."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert found is not None  # every picture of ours has one
+    return round(float(found[1])), round(float(found[2]))
+
+
+def _plain_colours(css: str) -> str:
+    """Without custom properties, which many programs do not know: the values of the light theme."""
+    root, _, rest = css.partition("@media (prefers-color-scheme: dark)")
+    colours = dict(re.findall(r"(--[\w-]+):\s*([^;]+);", root))
+    rules = rest[rest.index("\n}\n") + 3 :]
+    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)
+
+
+def _name(text: str, taken: dict[str, Callable[[], str]]) -> str:
+    """A name for the command line: small letters, numbers and hyphens."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("->", " to ")).strip("-")
+    name, number = plain, 2
+    while name in taken:
+        name, number = f"{plain}-{number}", number + 1
+    return name

@@ -1,0 +1,246 @@
+"""The machine drawn: NUMA nodes, GPUs, switches and the links between them, each with what was reached of its limit.
+
+It reads the machine of a run file as plain values: what was probed, or the machine file of a model.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import escape
+
+from linkscope.report.curves import measured_flows, natural
+from linkscope.runfile import Point, Run
+from linkscope.units import format_fraction
+
+_BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
+_LEVEL = 46  # between the lines of two pairs
+_UP = 120  # from one row of boxes to the next
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A link between two places; `there` and `back` are the best GB/s that went over it in each direction."""
+
+    one: str
+    other: str
+    kind: str
+    limit: float | None
+    there: float | None
+    back: float | None
+
+    def share(self) -> float | None:
+        """What the faster direction reached of the limit."""
+        best = max(self.there or 0.0, self.back or 0.0)
+        return best / self.limit if self.limit and best else None
+
+    def text(self) -> str:
+        """'55.6 / 55.4 of 58.4 GB/s'."""
+        reached = " / ".join("-" if one is None else f"{one:.3g}" for one in (self.there, self.back))
+        return f"{reached} of {self.limit:.4g}" if self.limit else reached
+
+
+def wires(run: Run) -> list[Wire]:
+    """Every link that is known of the machine; none where the run file tells of none."""
+    machine = run.header.machine
+    model = machine.get("model")
+    try:
+        return _of_model(model, run.points) if isinstance(model, dict) else _of_probed(machine, run.points)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []  # a machine that is told in another way has no drawing; its facts are still in the table
+
+
+def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
+    """The links of the machine file; what went over them is told by the routes of the points."""
+    reached: dict[str, float] = {}
+    for point in _one_way(points):
+        for hop in str(point.guards.get("route a0", "")).split(", "):
+            ends = hop.partition(" ")[2]
+            reached[ends] = max(reached.get(ends, 0.0), point.gbps or 0.0)
+    return [
+        Wire(
+            one, other, f"{link['kind']} x{link['lanes']}" if link.get("lanes", 1) > 1 else str(link["kind"]),
+            float(link["gbps"]["v"]), reached.get(f"{one}->{other}"), reached.get(f"{other}->{one}"),
+        )
+        for link in model["link"]
+        for one, other in link["between"]
+    ]  # fmt: skip
+
+
+def _of_probed(machine: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
+    """Links to the host, to switches and to other GPUs, as far as they can be seen."""
+    best = _best(points)
+    nodes = [f"numa:{node['index']}" for node in machine.get("numa", [])]
+    found: list[Wire] = []
+    for gpu in machine.get("gpus", []):
+        place = f"gpu:{gpu['index']}"
+        node = f"numa:{gpu.get('numa') or 0}"
+        if node in nodes:
+            found.append(_wire(node, place, _host_link(gpu), best))
+        if any(link.get("remote") == "switch" and link.get("active") for link in gpu.get("nvlinks", [])):
+            found.append(_switch_wire(place, gpu, best))
+        links = [link.get("remote_gpu") for link in gpu.get("nvlinks", []) if link.get("active")]
+        for other in sorted({one for one in links if one is not None and one > gpu["index"]}):
+            found.append(_wire(place, f"gpu:{other}", f"NVLink x{links.count(other)}", best))
+    found += [_wire(one, other, "CPU to CPU", best) for one, other in itertools.pairwise(nodes)]
+    return found
+
+
+def _host_link(gpu: dict[str, Any]) -> str:
+    pcie = gpu.get("pcie") or {}
+    if gpu.get("c2c_gbps"):
+        return "chip to chip"
+    generation, width = pcie.get("max_generation"), pcie.get("width") or pcie.get("max_width")
+    return f"PCIe {generation}.0 x{width}" if generation and width else "host link"
+
+
+def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Point]) -> Wire:
+    """From a GPU into the switch and back: the best of what it sent to any GPU, and of what it got."""
+    limit = gpu.get("nvlink_gbps")
+    count = sum(bool(link.get("active")) for link in gpu["nvlinks"])
+    sent = [p.gbps for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
+    got = [p.gbps for (src, dst), p in best.items() if dst == place != src and src.startswith("gpu:") and p.gbps]
+    return Wire(place, "NVSwitch", f"NVLink x{count}", limit, max(sent, default=None), max(got, default=None))
+
+
+def _wire(one: str, other: str, kind: str, best: dict[tuple[str, str], Point]) -> Wire:
+    there, back = best.get((one, other)), best.get((other, one))
+    limits = [point.limit_gbps for point in (there, back) if point is not None and point.limit_gbps]
+    return Wire(one, other, kind, max(limits, default=None), there.gbps if there else None, back.gbps if back else None)
+
+
+def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
+    found: dict[tuple[str, str], Point] = {}
+    for point in _one_way(points):
+        key = (point.src, point.dst)
+        if key not in found or (point.gbps or 0.0) > (found[key].gbps or 0.0):
+            found[key] = point
+    return found
+
+
+def _one_way(points: Iterable[Point]) -> list[Point]:
+    return [point for point in points if point.gbps is not None and len(measured_flows(point)) < 2]
+
+
+def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
+    """Hosts above, GPUs below, switches under them; empty where no link is known."""
+    if not found:
+        return ""
+    x, row = _layout(found)
+    across = [wire for wire in found if row[wire.one] == row[wire.other]]
+    levels = _levels(across, x, row)
+    hosts_up = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 0), default=0)
+    gpus_down = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 1), default=0)
+    tops: dict[int, float] = {0: 12 + hosts_up, 1: 12 + hosts_up + _UP, 2: 12 + hosts_up + 2 * _UP + gpus_down}
+    width = max(x.values()) + _STEP / 2 + _LEFT
+    height = tops[max(row.values())] + _BOX_H + 12 + (gpus_down if max(row.values()) == 1 else 0)
+    name = ("MODELLED: " if modelled else "") + "the machine and what its links reached"
+    parts = [
+        f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
+        f'role="img" aria-label="{name}"><title>{name}</title>'
+    ]
+    for index, wire in enumerate(across):
+        parts.append(_across(wire, x, tops, row, levels[index], index))
+    for wire in found:
+        if row[wire.one] != row[wire.other]:
+            parts.append(_down(wire, x, tops, row))
+    parts += [_box(place, x[place], tops[row[place]]) for place in x]
+    if modelled:
+        size, middle, centre = min(84.0, width / 6), width / 2, height / 2
+        parts.append(
+            f'<text class="modelled" style="font-size:{size:.3g}px" x="{middle:g}" y="{centre:g}" '
+            f'transform="rotate(-12 {middle:g} {centre:g})">MODELLED</text>'
+        )
+    return "".join(parts) + "</svg>"
+
+
+def _layout(found: Sequence[Wire]) -> tuple[dict[str, float], dict[str, int]]:
+    """GPUs side by side, those of one host together; hosts and switches over and under the middle of theirs."""
+    places = sorted({place for wire in found for place in (wire.one, wire.other)}, key=natural)
+    row = {place: {"gpu": 1, "numa": 0}.get(place.partition(":")[0], 2) for place in places}
+    near = {gpu: _host_of(gpu, found, row) for gpu in places if row[gpu] == 1}
+    gpus = sorted(near, key=lambda gpu: (natural(near[gpu]), natural(gpu)))
+    x = {gpu: _LEFT + _STEP * (index + 0.5) for index, gpu in enumerate(gpus)}
+    for level in (0, 2):
+        taken: set[float] = set()
+        for place in (one for one in places if row[one] == level):
+            below = [x[gpu] for gpu in gpus if near[gpu] == place or (level == 2 and _touch(found, gpu, place))]
+            at = sum(below) / len(below) if below else _LEFT + _STEP / 2
+            while any(abs(at - other) < _STEP for other in taken):
+                at += _STEP
+            taken.add(at)
+            x[place] = at
+    return x, row
+
+
+def _host_of(gpu: str, found: Sequence[Wire], row: dict[str, int]) -> str:
+    hosts = [_other(wire, gpu) for wire in found if gpu in (wire.one, wire.other)]
+    return min((host for host in hosts if row[host] == 0), key=natural, default="")
+
+
+def _other(wire: Wire, place: str) -> str:
+    return wire.other if wire.one == place else wire.one
+
+
+def _touch(found: Sequence[Wire], one: str, other: str) -> bool:
+    return any({wire.one, wire.other} == {one, other} for wire in found)
+
+
+def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) -> list[int]:
+    """Lines of a row share a level only where they do not lie over each other; short ones come first."""
+    order = sorted(range(len(across)), key=lambda i: abs(x[across[i].one] - x[across[i].other]))
+    used: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    found = [0] * len(across)
+    for i in order:
+        low, high = sorted((x[across[i].one], x[across[i].other]))
+        free = (
+            level
+            for level in itertools.count()
+            if all(high <= a or low >= b for a, b in used.get((row[across[i].one], level), []))
+        )
+        found[i] = next(free)
+        used.setdefault((row[across[i].one], found[i]), []).append((low, high))
+    return found
+
+
+def _down(wire: Wire, x: dict[str, float], tops: dict[int, float], row: dict[str, int]) -> str:
+    """From a box to one in another row; its text stands beside the GPU's end, where lines lie apart."""
+    upper, lower = (wire.one, wire.other) if row[wire.one] < row[wire.other] else (wire.other, wire.one)
+    start, stop = tops[row[upper]] + _BOX_H, tops[row[lower]]
+    to_switch = row[lower] == 2
+    gpu = upper if to_switch else lower
+    text_y = start + 34 if to_switch else stop - 46
+    straight = f"M{x[gpu]:g} {start if to_switch else stop:g}V{text_y + 30 if to_switch else text_y - 18:g}"
+    end = f"L{x[lower if to_switch else upper]:g} {stop if to_switch else start:g}"
+    return _link(straight + end, wire, x[gpu], text_y)
+
+
+def _across(
+    wire: Wire, x: dict[str, float], tops: dict[int, float], row: dict[str, int], level: int, index: int
+) -> str:
+    up = row[wire.one] == 0
+    edge = tops[row[wire.one]] + (0 if up else _BOX_H)
+    y = edge - _LEVEL * (level + 0.9) if up else edge + _LEVEL * level + 14
+    left, right = sorted((x[wire.one], x[wire.other]))
+    shift = (index % 5 - 2) * 12
+    return _link(
+        f"M{left + 34 + shift:g} {edge:g}V{y:g}H{right - 34 + shift:g}V{edge:g}", wire, (left + right) / 2, y + 16
+    )
+
+
+def _link(path: str, wire: Wire, x: float, y: float) -> str:
+    share = wire.share()
+    kind = wire.kind + (f", {format_fraction(share)}" if share is not None else "")
+    return (
+        f'<path class="wire" d="{path}"/><rect class="under" x="{x - 74:g}" y="{y - 14:g}" width="148" height="31"/>'
+        f'<text class="size" x="{x:g}" y="{y - 2:g}">{escape(kind)}</text>'
+        f'<text class="size reached" x="{x:g}" y="{y + 13:g}">{escape(wire.text())}</text>'
+    )
+
+
+def _box(place: str, x: float, y: float) -> str:
+    return (
+        f'<rect class="box" x="{x - _BOX_W / 2:g}" y="{y:g}" width="{_BOX_W}" height="{_BOX_H}" rx="6"/>'
+        f'<text class="size place" x="{x:g}" y="{y + 25:g}">{escape(place)}</text>'
+    )

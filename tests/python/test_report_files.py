@@ -1,0 +1,130 @@
+"""What `report` writes besides the page: the drawing of the machine, Markdown, single pictures."""
+
+import re
+import shutil
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from invented import point, run, small_run
+from linkscope.cli.main import main
+from linkscope.report.figures import figures, standalone
+from linkscope.report.html import page
+from linkscope.report.markdown import to_markdown
+from linkscope.report.picture import machine_svg, wires
+from linkscope.runfile import RunWriter
+
+EVIL = "<script>alert(1)</script>|`x`"
+LINK = {"active": True, "remote": "switch", "remote_gpu": None}
+PROBED = {
+    "numa": [{"index": 0}],
+    "gpus": [{"index": n, "numa": None, "pcie": {"max_generation": 5, "width": 16}, "nvlinks": [LINK] * 18,
+              "nvlink_gbps": 478.1} for n in range(4)],
+}  # fmt: skip
+MODEL = {
+    "link": [
+        {"kind": "nvlink", "lanes": 3, "gbps": {"v": 75.0}, "between": [["numa:0", "gpu:0"], ["gpu:0", "gpu:1"]]},
+        {"kind": "smp", "gbps": {"v": 64.0}, "between": [["numa:0", "numa:1"]]},
+    ]
+}
+
+
+def written(tmp_path, made) -> str:
+    path = tmp_path / "made.jsonl"
+    with RunWriter.create(path, made.header) as writer:
+        for one in made.points:
+            writer.write(one)
+    return str(path)
+
+
+def test_links_of_a_probed_machine_have_what_they_reached() -> None:
+    found = {(wire.one, wire.other): wire for wire in wires(run(small_run().points, **PROBED))}
+    host, nvlink = found["numa:0", "gpu:0"], found["gpu:2", "NVSwitch"]
+    assert len(found) == 8 and host.kind == "PCIe 5.0 x16" and host.limit == 63.0 and host.back is None
+    assert 55 < host.there < 56 and host.share() == pytest.approx(host.there / 63.0)
+    assert nvlink.kind == "NVLink x18" and nvlink.limit == 478.1 and 380 < nvlink.there < 390
+
+
+def test_links_of_a_model_count_every_way_over_them() -> None:
+    id = "h2d/ce/numa:1.pinned->gpu:0.device/1048576?mode=batched"
+    hops = "smp numa:1->numa:0, nvlink numa:0->gpu:0"
+    found = wires(run([point(id, 1e6 / 40e9, guards={"route a0": hops})], model=MODEL))
+    reached = {(wire.one, wire.other): (wire.there, wire.back) for wire in found}
+    assert reached["numa:0", "gpu:0"][0] == reached["numa:0", "numa:1"][1] == pytest.approx(41.94, abs=0.01)
+    assert reached["gpu:0", "gpu:1"] == (None, None)
+
+
+@pytest.mark.parametrize("facts", [{}, {"model": {}}, {"model": 3}, {"gpus": [7]}, {"gpus": None}, {"numa": [{}]}])
+def test_a_machine_told_in_another_way_is_not_drawn(facts) -> None:
+    made = run(small_run().points, **facts)
+    assert wires(made) == [] and machine_svg([], False) == "" and "The machine and its links" not in page(made)
+
+
+def test_texts_of_the_drawing_do_not_lie_over_each_other() -> None:
+    for facts in (PROBED, {"model": MODEL}):
+        picture = machine_svg(wires(run(small_run().points, **facts)), True)
+        boxes = [tuple(map(float, box)) for box in re.findall(r'class="under" x="([\d.]+)" y="([\d.]+)"', picture)]
+        assert boxes and all(
+            abs(a[0] - b[0]) >= 148 or abs(a[1] - b[1]) >= 30 for i, a in enumerate(boxes) for b in boxes[:i]
+        )
+
+
+def test_markdown_has_rates_findings_and_doubts_and_no_markup_of_others() -> None:
+    text = to_markdown(small_run())
+    assert "## MODELLED: invented" in text and "**MODELLED**" in text
+    assert "| d2d by ce, device -> device |" in text and "gpu:2 -> gpu:3" in text and "2 points failed" in text
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")}
+    assert widths == {11}
+    evil = to_markdown(run([point("h2d/ce/a.b->c.d/8?mode=batched", 1e-6, src=EVIL)], name=EVIL))
+    assert "<script" not in evil and "`x`" not in evil.replace("\\`", "")
+    assert "No point has a value" in to_markdown(run([], modelled=False)) and "MODELLED" not in to_markdown(
+        run([], modelled=False)
+    )
+
+
+def test_every_figure_is_a_file_of_its_own() -> None:
+    found = figures(run(small_run().points, **PROBED))
+    assert "machine" in found and "rate-numa-0-to-gpu-0" in found and len(set(found)) == len(found)
+    for draw in found.values():
+        text = standalone(draw())
+        assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in text and "MODELLED" in text and 'width="' in text.partition(">")[0]
+
+
+def test_the_command_writes_them(tmp_path, capsys) -> None:
+    source = written(tmp_path, small_run())
+    assert main(["report", source, "--list-figures"]) == 0
+    name = capsys.readouterr().out.split()[0]
+    assert main(["report", source, "--figure", name, "-o", str(tmp_path / "x.svg")]) == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<svg")
+    assert main(["report", source, "--markdown", str(tmp_path / "x.md")]) == 0
+    assert "Best rates" in (tmp_path / "x.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--figure", "no-such-thing", "-o", "x.svg"], 3, "no such picture"),
+        (["--figure", "machine"], 2, "-o FILE.svg"),
+        (["--figure", "machine", "-o", "x.pdf"], 2, "-o FILE.svg"),
+        (["--markdown", "a.md", "-o", "b.md"], 2, "two places"),
+        (["--markdown", "a.jsonl"], 2, "run file"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch, options, code, told) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", written(tmp_path, small_run()), *options]) == code
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1
+
+
+def test_two_runs_where_one_is_meant(capsys) -> None:
+    assert main(["report", "a.jsonl", "b.jsonl"]) == 2
+    assert "one run, and 2 were given" in capsys.readouterr().err
+
+
+def test_png_without_a_browser(tmp_path, capsys, monkeypatch) -> None:
+    source = written(tmp_path, small_run())
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3
+    assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
