@@ -118,7 +118,8 @@ def _write_png(target: Path, svg: str) -> None:
         page.write_text(f'<!DOCTYPE html><body style="margin:0">{svg}', encoding="utf-8")
         command = [
             browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            "--force-device-scale-factor=2", f"--user-data-dir={folder}/profile", f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
+            "--force-device-scale-factor=2", f"--user-data-dir={folder}/profile",
+            f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
             page.as_uri(),
         ]  # fmt: skip
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # told below: there is no picture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from linkscope.report.findings import Finding, findings
 from linkscope.report.head import doubts, tiles
@@ -39,7 +39,7 @@ def page(run: Run) -> str:
     )
     environment.filters |= {
         "bytes": format_bytes, "rate": _rate, "time": _time, "range_s": range_s, "range_share": range_share,
-        "svg": Markup, "share": format_fraction,
+        "svg": Markup, "share": format_fraction, "arrows": _arrows,
     }  # fmt: skip
     text: str = environment.get_template("page.html").render(
         run=run,
@@ -78,6 +78,11 @@ def _file_name(run: Run) -> str:
     """What a download is called: the run file's name; a modelled run says so here too."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", run.path.name.split(".jsonl")[0]) or "run"
     return f"MODELLED-{plain}" if run.modelled else plain
+
+
+def _arrows(text: str) -> Markup:
+    """Escaped, and no line ends within an arrow."""
+    return Markup(str(escape(text)).replace("-&gt;", '<span class="arrow">-&gt;</span>'))
 
 
 def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:

@@ -1,0 +1,152 @@
+"""The page in headless Chromium: nothing asked for elsewhere, no error, every chart drawn, with and without scripts."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from invented import SIZES, point, run, small_run
+from linkscope.report.html import page
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+
+EVIL = "<script>document.title='taken'</script>"
+WATCH = """<script>
+const errors = []; addEventListener("error", (event) => errors.push(String(event.message || event.target.src)), true);
+addEventListener("securitypolicyviolation", (event) => errors.push(event.blockedURI));
+for (const name of ["error", "warn"]) console[name] = (...words) => errors.push(words.join(" "));
+const made = []; URL.createObjectURL = (blob) => { made.push(blob); return "#"; };
+</script>"""
+ASK = """<script>
+(async () => {
+  const ready = performance.now();
+  const few = document.querySelectorAll("td").length < 20000; // laying out more takes a minute
+  if (few) document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  document.getElementById("csv").click(); document.getElementById("json").click();
+  const charts = [...document.querySelectorAll("svg.chart")];
+  const found = {
+    errors, ready, title: document.title,
+    requests: performance.getEntriesByType("resource").map((entry) => entry.name),
+    charts: charts.length,
+    empty: charts.filter((one) => !one.querySelector(".line, .cell, .wire")
+      || (few && one.getBoundingClientRect().width < 50)).length,
+    unmarked: charts.filter((one) => !one.textContent.includes("MODELLED")).length,
+    csv: await made[0].text(), json: JSON.parse(await made[1].text()),
+  };
+  const out = document.createElement("pre");
+  out.id = "answer"; out.textContent = encodeURIComponent(JSON.stringify(found));
+  document.body.append(out);
+})();
+</script>"""
+NARROW = """<!DOCTYPE html><body style="margin:0"><iframe id="f" style="width:390px;height:3000px;border:0"></iframe>
+<script>
+const frame = document.getElementById("f"); frame.srcdoc = %s;
+frame.onload = () => {
+  const inside = frame.contentDocument;
+  inside.querySelectorAll("details").forEach((one) => { one.open = true; });
+  const wide = [...inside.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > 391
+    && !one.closest(".scroll") && one.getClientRects().length);
+  const found = { scroll: inside.documentElement.scrollWidth, wide: wide.map((one) => one.outerHTML.slice(0, 80)) };
+  const out = document.createElement("pre");
+  out.id = "answer"; out.textContent = encodeURIComponent(JSON.stringify(found));
+  document.body.append(out);
+};
+</script>"""
+
+
+def dom(tmp_path, text: str, *options: str) -> str:
+    file = tmp_path / "page.html"
+    file.write_text(text, encoding="utf-8")
+    command = [
+        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile",
+        "--window-size=1280,900", "--virtual-time-budget=10000", *options, "--dump-dom", file.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def answer(tmp_path, text: str) -> dict:
+    from urllib.parse import unquote
+
+    found = re.search(r'<pre id="answer">(.*?)</pre>', dom(tmp_path, text), flags=re.S)
+    assert found, "the page did not come to its end"
+    return json.loads(unquote(found[1]))
+
+
+def watched(made) -> str:
+    text = page(made)
+    return text.replace("<head>", "<head>" + WATCH, 1).replace("</body>", ASK + "</body>", 1)
+
+
+def cases() -> dict[str, list]:
+    id = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=false&mode=batched"
+    return {
+        "small": small_run().points,
+        "one": [point(id.format(4096), 1e-6)],
+        "none worked": [point(id.format(size), status="failed", reason=EVIL) for size in SIZES],
+        "evil": [point(id.format(size), 1e-6 * size, src=EVIL, params={EVIL: EVIL}) for size in SIZES],
+        "empty": [],
+    }
+
+
+@pytest.mark.parametrize("name", cases())
+def test_nothing_from_elsewhere_no_error_every_chart_drawn(tmp_path, name) -> None:
+    points = cases()[name]
+    found = answer(tmp_path, watched(run(points, name=EVIL)))
+    assert found["errors"] == [] and found["requests"] == [] and found["empty"] == found["unmarked"] == 0
+    assert "taken" not in found["title"].replace(EVIL, "") and found["title"] != "taken"
+    assert (found["charts"] > 0) == (name in ("small", "one", "evil"))
+    assert len(found["json"]) == len(points) == len(found["csv"].splitlines()) - 1
+
+
+def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
+    made = small_run()
+    found = answer(tmp_path, watched(made))["json"]
+    rows = [
+        row
+        for row in found
+        if row["path"] == "numa:0 -> gpu:0" and row["bytes"] == 64 << 20 and "pinned" in row["method"]
+    ]
+    (row,) = [row for row in rows if row["mode"] == "batched" and "one way" in row["method"]]
+    (real,) = [p for p in made.points if p.id.startswith("h2d/ce/numa:0.pinned->gpu:0") and p.bytes == 64 << 20
+               and p.params == {"bidirectional": "false", "mode": "batched"}]  # fmt: skip
+    assert row["time_s"] == pytest.approx(real.median_s, rel=1e-3) and row["gbps"] == pytest.approx(real.gbps, rel=1e-3)
+    assert row["gbps_low"] < row["gbps"] < row["gbps_high"] and row["of_limit"] == 0.89 and row["rounds"] == 6
+    assert row["modelled"] is True and row["status"] == "ok"
+
+
+def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
+    forbid = '<head><meta http-equiv="Content-Security-Policy" content="script-src \'none\'">'
+    text = dom(tmp_path, page(small_run()).replace("<head>", forbid, 1))
+    for told in ("Slowest GPU pair", "Points to distrust", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
+        assert told in text
+    assert text.count("<tr><td>") == len(small_run().points)
+    assert '<p class="tools" hidden' in text  # buttons that would do nothing are not shown
+
+
+def test_nothing_is_wider_than_a_phone(tmp_path) -> None:
+    text = page(small_run()).replace("</script>", "<\\/script>")
+    found = answer(
+        tmp_path, NARROW % json.dumps(text).replace("<\\\\/script>", "<\\/script>").replace("<script>", "<scr\\ipt>")
+    )
+    assert found["scroll"] <= 390 and found["wide"] == []
+
+
+def many(count: int) -> list:
+    id = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?blocks={}&mode=batched"
+    made = (point(id.format(gpu, 1 << size, blocks), 1e-6 * (1 + blocks) + (1 << size) / 5e10, limit_gbps=63.0)
+            for blocks in range(1000) for gpu in range(8) for size in range(3, 31))  # fmt: skip
+    return [one for one, _ in zip(made, range(count), strict=False)]
+
+
+@pytest.mark.parametrize(("count", "most"), [(20_000, 6e6), (50_000, 15e6)])
+def test_large_runs_stay_small_and_open(tmp_path, count, most) -> None:
+    text = watched(run(many(count)))
+    assert len(text.encode()) < most
+    found = answer(tmp_path, text)
+    print(f"{count} points: {len(text) / 1e6:.1f} MB, ready after {found['ready'] / 1e3:.2f} s")
+    assert found["errors"] == [] and found["empty"] == 0 and len(found["json"]) == count
