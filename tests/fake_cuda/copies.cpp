@@ -36,12 +36,13 @@ struct Copy {
 void make(const Copy& copy, bool garbled) {
   if (lost() != CUDA_SUCCESS) return;
   auto* to = reinterpret_cast<unsigned char*>(copy.dst.address);
-  const bool wrong_byte = begin_copy();
+  const auto delivers = begin_copy();
   if (garbled)
     std::memset(to, 0xA5, copy.bytes);
-  else
+  else if (delivers != Delivers::nothing)
     std::memmove(to, reinterpret_cast<const void*>(copy.src.address), copy.bytes);
-  if (wrong_byte) to[copy.bytes / 2] ^= 1;
+  if (delivers == Delivers::one_byte_more) to[copy.bytes] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[copy.bytes / 2] ^= 1;
   end_copy();
 }
 

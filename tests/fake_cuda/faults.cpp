@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "settings.hpp"
 
@@ -18,6 +20,7 @@ std::atomic<unsigned long long> hang_calls{0}, copies_begun{0}, copies_made{0};
 CUresult enter(const char* symbol) {
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
     for (;;) pause();
+  if (settings().slow_symbol == symbol) std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
   return lost();
 }
 
@@ -31,9 +34,12 @@ CUresult lost() { return static_cast<CUresult>(sticky.load()); }
 void set_initialized() { is_initialized = true; }
 bool initialized() { return is_initialized; }
 
-bool begin_copy() {
+Delivers begin_copy() {
   const auto number = ++copies_begun;
-  return number >= settings().corrupt_first && number <= settings().corrupt_last;
+  if (settings().copy_us) std::this_thread::sleep_for(std::chrono::microseconds{settings().copy_us});
+  if (number >= settings().overrun_first && number <= settings().overrun_last) return Delivers::one_byte_more;
+  if (number >= settings().skip_first && number <= settings().skip_last) return Delivers::nothing;
+  return number >= settings().corrupt_first && number <= settings().corrupt_last ? Delivers::one_wrong_byte : Delivers::all;
 }
 
 void end_copy() {

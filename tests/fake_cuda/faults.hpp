@@ -4,7 +4,7 @@
 
 namespace fake {
 
-/// At the start of a call: counts it, hangs in it if that is wanted, and gives the error that sticks, if any.
+/// At the start of a call: counts it, hangs or dawdles in it if that is wanted, and gives the error that sticks, if any.
 [[nodiscard]] CUresult enter(const char* symbol);
 
 /// From now on every call fails with this.
@@ -15,8 +15,9 @@ void lose(CUresult error);
 void set_initialized();
 [[nodiscard]] bool initialized();
 
-/// Counts a copy, by an engine or a kernel, that is about to be made. True: it delivers one wrong byte.
-[[nodiscard]] bool begin_copy();
+enum class Delivers { all, one_wrong_byte, one_byte_more, nothing };
+/// Counts a copy, by an engine or a kernel, that is about to be made, and takes the time that each takes at least.
+[[nodiscard]] Delivers begin_copy();
 /// The copy is made; the GPU may be lost now.
 void end_copy();
 

@@ -56,9 +56,10 @@ CUresult check(CUcontext context, const u64* p, u64 words, u64 seed, u64 first_i
 
 CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   if (!reachable(context, to, bytes) || !reachable(context, from, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  const bool wrong_byte = begin_copy();
-  std::memcpy(to, from, bytes);
-  if (wrong_byte) to[bytes / 2] ^= 1;
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing) std::memcpy(to, from, bytes);
+  if (delivers == Delivers::one_byte_more) to[bytes] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[bytes / 2] ^= 1;
   end_copy();
   return CUDA_SUCCESS;
 }

@@ -40,14 +40,14 @@ void read_mode(Settings& s) {
     refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
 }
 
-void read_corrupt(Settings& s) {
-  constexpr const char* name = "FAKE_CUDA_CORRUPT";
+/// "n" or "n+": one copy, or all from one on.
+void read_copies(const char* name, unsigned long long& first, unsigned long long& last) {
   auto value = text(name);
   if (value.empty()) return;
   const bool onwards = value.back() == '+';
   if (onwards) value.pop_back();
-  s.corrupt_first = to_number(name, value);
-  s.corrupt_last = onwards ? never : s.corrupt_first;
+  first = to_number(name, value);
+  last = onwards ? never : first;
 }
 
 void read_lost(Settings& s) {
@@ -73,7 +73,11 @@ Settings read() {
   s.init = static_cast<CUresult>(number("FAKE_CUDA_INIT", 0));
   read_mode(s);
   read_lost(s);
-  read_corrupt(s);
+  read_copies("FAKE_CUDA_CORRUPT", s.corrupt_first, s.corrupt_last);
+  read_copies("FAKE_CUDA_SKIP", s.skip_first, s.skip_last);
+  read_copies("FAKE_CUDA_OVERRUN", s.overrun_first, s.overrun_last);
+  std::tie(s.slow_symbol, s.slow_us) = with_number("FAKE_CUDA_SLOW", text("FAKE_CUDA_SLOW"), 0);
+  s.copy_us = number("FAKE_CUDA_COPY_US", 0);
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
   s.no_peer = flag("FAKE_CUDA_NO_PEER");
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");

@@ -25,6 +25,10 @@ struct Settings {
   std::string hang_symbol;
   unsigned long long hang_after = 0;
   unsigned long long corrupt_first = never, corrupt_last = 0;
+  unsigned long long skip_first = never, skip_last = 0;
+  unsigned long long overrun_first = never, overrun_last = 0;
+  std::string slow_symbol;
+  unsigned long long slow_us = 0, copy_us = 0;
   bool no_peer = false, lying_peer = false;
   unsigned long long staging_bytes = never;
   bool launch_blocking = false;

@@ -88,7 +88,6 @@ void CudaSession::poison_destinations() const {
 void CudaSession::start_afresh() {
   poison_destinations();
   for (auto& state : actors) state.iteration = 0;
-  verified = false;
 }
 
 namespace {
@@ -263,6 +262,25 @@ void drain(CudaSession& session) {
   }
 }
 
+/// Leaves nothing in flight, also where queueing failed: what comes next may write where that still writes.
+struct Drained {
+  CudaSession& session;
+  ~Drained() {
+    try {
+      drain(session);
+    } catch (const Error&) {  // whoever failed tells; of success the caller makes sure again
+    }
+  }
+};
+
+void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, HeldBy held_by, Seconds timeout) {
+  for (auto& state : session.actors) {
+    state.device->use();
+    gate.queue(*state.device, state.stream->get(), held_by, timeout);
+  }
+  queue_loops(session, batch);
+}
+
 /// Event times count from the first actor's entry on the same GPU: events of different GPUs share no clock.
 void read_events(CudaSession& session, Stamp* stamps) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -284,18 +302,15 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }  // namespace
 
 void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
+  const Seconds timeout = gate_timeout(session, batch);
   {
-    const GateKeeper keeper{gate, session.program.held_by, gate_timeout(session, batch)};
-    for (auto& state : session.actors) {
-      state.device->use();
-      gate.queue(*state.device, state.stream->get(), session.program.held_by, gate_timeout(session, batch));
-    }
-    queue_loops(session, batch);
+    const Drained drained{session};
+    const GateKeeper keeper{gate, session.program.held_by, timeout};
+    queue_behind(session, gate, batch, session.program.held_by, timeout);
   }
   drain(session);
   if (gate.timed_out())
-    throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
-                                        std::to_string(gate_timeout(session, batch).count()) + " s"};
+    throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(timeout.count()) + " s"};
   read_events(session, stamps);
 }
 
@@ -336,16 +351,13 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
 
 bool blocks_behind_gate(CudaSession& session, const Gate& gate, const std::vector<u32>& batch) {
   constexpr Seconds patience{0.02};
-  gate.close();
-  for (auto& state : session.actors) {
-    state.device->use();
-    gate.queue(*state.device, state.stream->get(), HeldBy::kernel, patience);
+  bool blocked = false;
+  {
+    const Drained drained{session};
+    const GateKeeper keeper{gate, HeldBy::kernel, patience};
+    queue_behind(session, gate, batch, HeldBy::kernel, patience);
+    blocked = gate.timed_out();  // nobody opened the gate: if a kernel gave up, the host was held for that long
   }
-  queue_loops(session, batch);
-  // Nobody opened the gate: if a kernel gave up, the host was held for that long. A slow but unblocked host would also
-  // look blocked, which costs the gate's precision and never the truth.
-  const bool blocked = gate.timed_out();
-  gate.open();
   drain(session);
   return blocked;
 }

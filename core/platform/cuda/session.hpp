@@ -1,7 +1,6 @@
 // A prepared program on the machine at hand, and the two ways of timing it.
 #pragma once
 #include <condition_variable>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -40,7 +39,7 @@ class Gate {
 /// kernel at the gate has a time-out of its own; a stream that waits is let go by a thread.
 class GateKeeper {
  public:
-  GateKeeper(const Gate&, HeldBy, Seconds timeout);
+  GateKeeper(const Gate&, HeldBy, Seconds timeout);  // a kernel's own time-out is given where it is queued
   ~GateKeeper();
   GateKeeper(const GateKeeper&) = delete;
   GateKeeper& operator=(const GateKeeper&) = delete;
@@ -72,10 +71,8 @@ struct CudaSession final : Session {
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;
-  u32 rehearsed = 0;  // copies of the largest batch that was queued behind the gate without the host getting stuck
-  u32 blocks_from = std::numeric_limits<u32>::max();  // and of the smallest one that was not
+  std::vector<std::vector<u32>> rehearsed, blocking;  // batches queued behind the gate without and with the host getting stuck
   Seconds expected_loop{0};  // one iteration of everybody's loop, measured once, ungated
-  bool verified = false;  // destinations hold data that has been compared: start afresh before the next sample
   std::vector<std::pair<std::string, std::string>> notes;
 
   void poison_destinations() const;

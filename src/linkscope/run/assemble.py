@@ -6,7 +6,7 @@ from typing import Any
 
 from linkscope.plan import Plan, footprint, precision_target
 from linkscope.plan.facts import MachineFacts
-from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S
+from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
 from linkscope.stats import bimodal, median, median_interval, variance_split
 
@@ -25,12 +25,17 @@ class Assembler:
     def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
         """The point that the rounds give. `stopped`: why there are no more rounds although more were wanted."""
         point = self.empty(id)
-        kept = [round for round in rounds if "throttled" not in round.guards] or list(rounds)
+        kept = [round for round in rounds if "throttled" not in round.guards]
+        throttled = bool(rounds) and not kept
+        if throttled:
+            kept = list({round.round: round for round in rounds}.values())  # each was taken again: the later one
         if not kept:
             return point
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
         self._judge(point, len(kept), stopped)
+        if throttled and point.status == "ok":
+            point.status, point.reason = "missed_precision", "its GPU was throttled in every round"
         self._check_limit(point)
         return point
 
@@ -80,6 +85,10 @@ class Assembler:
             point.reason = (
                 f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
             )
+        overlap = point.guards.get("joint_overlap", 1.0)
+        if overlap < NEARLY_TOGETHER:
+            point.status, point.total_gbps = "missed_precision", None
+            point.reason = f"the flows ran together for only {overlap:.0%} of the time that the longer one took"
         if stopped and (point.status == "missed_precision" or rounds < self._plan.rounds):
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
@@ -162,6 +171,9 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     guards: dict[str, Any] = {}
     for round in kept:
         guards.update(round.guards)
+    overlaps = [round.guards["joint_overlap"] for round in kept if "joint_overlap" in round.guards]
+    if overlaps:
+        guards["joint_overlap"] = min(overlaps)
     timings = sorted({round.timing for round in kept})
     if len(timings) > 1:
         guards["timings"] = timings

@@ -203,11 +203,12 @@ class _Round:
             if trace.timing != timing:
                 return batch  # four times the batch does not fit behind the gate: the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
-            if all(self._alike(*pair, min(batch)) for pair in zip(short, long, strict=True)):
+            bent = [a for a in range(self._actors) if not self._alike(short[a], long[a], min(batch))]
+            if not bent:
                 self._bent = ""
                 return batch
-            before, after = median(short[0]), median(long[0])
-            self._bent = f"{before:.3g} s an operation from a batch of {batch[0]} to {2 * batch[0]}, then {after:.3g} s"
+            before, after, count = median(short[bent[0]]), median(long[bent[0]]), batch[bent[0]]
+            self._bent = f"{before:.3g} s an operation from a batch of {count} to {2 * count}, then {after:.3g} s"
             batch = batches[1]
         return batch
 

@@ -1,0 +1,110 @@
+// From which side copies are driven, what each flow is, whose noise is whose, and what has to fit together.
+#include <doctest.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+/// 4 KiB by the row, with every parameter at its default.
+Case default_case(const Benchmark& row) {
+  Case c;
+  c.benchmark = row.name;
+  c.engine = row.engine;
+  c.src = {row.src, 0, 0, {}};
+  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
+  std::tie(c.src_memory, c.dst_memory) = row.memories.front();
+  c.bytes = 4_KiB;
+  c.footprint_bytes = 1_MiB;
+  for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("each direction is driven from the side and by the CPU that its case names") {
+  auto c = default_case(device_to_device);
+  c.params["bidirectional"] = "true";
+  for (const bool by_source : {true, false}) {
+    c.params["initiator"] = by_source ? "src" : "dst";
+    const auto program = build_program(c);
+    REQUIRE(program.actors.size() == 2);
+    CHECK(program.actors[0].place == (by_source ? c.src : c.dst));
+    CHECK(program.actors[1].place == (by_source ? c.dst : c.src));
+  }
+  c.params["peer"] = "off";
+  CHECK_FALSE(build_program(c).peer);
+
+  c = default_case(host_to_host);
+  c.dst.index = 1;
+  CHECK(build_program(c).actors[0].place == c.src);
+  c.params["initiator"] = "dst";
+  CHECK(build_program(c).actors[0].place == c.dst);
+
+  c = default_case(host_to_device);
+  c.src.index = 1;
+  c.params["bidirectional"] = "true";
+  for (const auto& actor : build_program(c).actors) CHECK(actor.cpu == c.src);
+  c = default_case(device_to_host);
+  c.dst.index = 1;
+  CHECK(build_program(c).actors[0].cpu == c.dst);
+}
+
+TEST_CASE("every flow is a measured one of the bytes of its case, from where its data come to where they go") {
+  auto c = default_case(host_to_device);
+  c.params["bidirectional"] = "true";
+  const auto program = build_program(c);
+  for (const auto& flow : program.flows) {
+    const auto& move = std::get<Move>(program.actors[flow.actor].loop[0]);
+    CHECK(flow.measured);
+    CHECK(flow.bytes == c.bytes);
+    CHECK(move.from.bytes == c.bytes);
+    CHECK(program.regions[move.from.region].at == flow.src);
+    CHECK(program.regions[move.to.region].at == flow.dst);
+    CHECK(program.regions[move.from.region].kind == flow.src_memory);
+    CHECK(program.regions[move.to.region].kind == flow.dst_memory);
+    CHECK(program.regions[move.to.region].content == Content::poison);
+  }
+}
+
+TEST_CASE("flows that run together have each their own noise, and CPU threads that of the host") {
+  auto machine = toy();
+  machine["costs"]["event_us"] = 0;
+  const auto both = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 1_MiB, {{"bidirectional", "true"}}));
+  const auto h2h = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 1_MiB));
+  for (const char* level : {"round", "sample"}) {
+    machine["noise"] = {{level, {{"rate", 0.05}}}};
+    const auto sim = make_sim(machine, 1);
+    const auto session = sim->prepare(both, "k#0");
+    auto plain = machine;
+    plain.erase("noise");
+    const auto quiet = make_sim(plain, 1);
+    const auto exact = quiet->run(*quiet->prepare(both, "k#0"), {1, {{2, 2}}, false});
+    const auto trace = sim->run(*session, {1, {{2, 2}}, false});
+    const auto factor = [&](u32 a) {
+      return (trace.at(0, 0, a).exit_s - trace.at(0, 0, a).enter_s) / (exact.at(0, 0, a).exit_s - exact.at(0, 0, a).enter_s);
+    };
+    CAPTURE(level);
+    CHECK(std::abs(factor(0) - factor(1)) > 0.003);
+    CHECK(time_of(*sim, h2h, 1) == time_of(*make_sim(toy(), 1), h2h, 1));  // links are not in its way
+  }
+  machine["noise"] = {{"round", {{"host", 0.05}}}};
+  CHECK(time_of(*make_sim(machine, 1), h2h, 1) != time_of(*make_sim(toy(), 1), h2h, 1));
+  const auto pageable = build_program(copy_case("h2d", "numa:0", "pageable", "gpu:0", "device", 1_MiB));
+  machine["noise"] = {{"machine", {{"host", 0.05}}}};
+  CHECK(time_of(*make_sim(machine, 1), pageable, 1) != time_of(*make_sim(toy(), 1), pageable, 1));
+  machine["noise"] = {{"machine", {{"rate", 0.05}}}};
+  CHECK(time_of(*make_sim(machine, 1), both, 1) != time_of(*make_sim(toy(), 1), both, 1));
+}
+
+TEST_CASE("the regions at one place have to fit together") {
+  const auto why = make_sim(toy(), 1)->supports(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 5_GiB / 2)));
+  CHECK(why.why_not.find("the program wants 20 GiB there") != std::string::npos);  // twice four slices; half of it fits
+}

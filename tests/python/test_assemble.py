@@ -1,0 +1,129 @@
+"""What a point says of its rounds: no flow's width, limit, check or clock is lost on the way to the record."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fakes import H2D, facts, plan
+from linkscope.run.assemble import Assembler
+from linkscope.run.sampler import EVENT_TICK_S
+from linkscope.run.target import modelled, this_machine
+from linkscope.runfile import PointId, Round, RoundFlow
+
+BOTH = H2D.format(1 << 20, "true", "batched")
+ONE = H2D.format(8, "false", "batched")
+
+
+def round_of(number: int, *samples: list[float], roles: tuple[str, ...] = ("measured",) * 2, **fields: Any) -> Round:
+    """One round of as many flows as there are lists of samples; the second goes back."""
+    ends = [("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "device", "pinned")]
+    size = 1 << 20 if len(samples) > 1 else 8
+    flows = [RoundFlow(*ends[at], size, roles[at], list(of)) for at, of in enumerate(samples)]  # type: ignore[arg-type]
+    made = {"batch": [64] * len(samples), "overhead_s": 1e-6, "timing": "gate+slope", "verified": True, "guards": {}}
+    return Round(id=BOTH if len(samples) > 1 else ONE, round=number, flows=flows, device_s=1e-3, **{**made, **fields})
+
+
+def assembler(limit: Any = None, **wishes: Any) -> Assembler:
+    return Assembler(plan(BOTH, ONE, **wishes), facts(), limit or (lambda point: None))
+
+
+def steady_and_restless() -> list[Round]:
+    return [round_of(n, [20e-6] * 3, [20e-6 * (1 + 0.02 * n)] * 3) for n in range(6)]
+
+
+def test_the_widest_of_the_measured_flows_decides() -> None:
+    assert assembler().point(BOTH, steady_and_restless()).status == "missed_precision"
+
+
+def test_a_background_flow_is_judged_by_nobody_and_counted_by_nobody() -> None:
+    rounds = [round_of(n, [20e-6], [20e-6 * (1 + 0.02 * n)], roles=("measured", "background")) for n in range(6)]
+    found = assembler().point(BOTH, rounds)
+    assert found.status == "ok" and found.total_gbps == found.gbps
+
+
+def test_the_opposite_flow_has_a_limit_of_its_own() -> None:
+    def limit(point: PointId) -> tuple[float, str]:
+        return (60.0, "there") if point.src == "numa:0" else (40.0, "back")
+
+    rounds = [round_of(n, [20e-6], [20e-6]) for n in range(6)]  # 52.4 GB/s
+    found = assembler(limit).point(BOTH, rounds)
+    assert found.status == "failed" and "from gpu:0 to numa:0" in (found.reason or "") and found.total_gbps is None
+
+
+def test_a_flow_without_time_fails_the_point() -> None:
+    found = assembler().point(BOTH, [round_of(n, [20e-6], [-1e-9]) for n in range(6)])
+    assert found.status == "failed" and "too short for the clock" in (found.reason or "")
+    assert all(flow.gbps is None and flow.median_s is None for flow in found.flows)
+
+
+@pytest.mark.parametrize(
+    "checks, whole", [([True] * 6, True), ([True] * 5 + [None], None), ([None] * 6, None)], ids=str
+)
+def test_verified_is_every_round(checks: list[bool | None], whole: bool | None) -> None:
+    rounds = [round_of(n, [2e-6], verified=one) for n, one in enumerate(checks)]
+    assert assembler().point(ONE, rounds).verified is whole
+
+
+def test_two_ticks_are_precise_enough_for_the_short() -> None:
+    rounds = [round_of(n, [0.4e-6], batch=[2]) for n in range(6)]
+    found = assembler().point(ONE, rounds)
+    assert found.precision_target == pytest.approx(2 * EVENT_TICK_S / 2 / 0.4e-6)
+    by_host = assembler().point(ONE, [msgspec.structs.replace(one, timing="host") for one in rounds])
+    assert by_host.precision_target > 2 * found.precision_target
+
+
+def test_overhead_is_that_of_all_rounds_and_time_that_of_the_throttled_too() -> None:
+    rounds = [round_of(n, [2e-6], overhead_s=1e-6 * (9 if n == 0 else 1)) for n in range(6)]
+    rounds.append(round_of(3, [9e-6], guards={"throttled": ["hw_thermal"]}))
+    found = assembler().point(ONE, rounds)
+    assert found.overhead_s == 1e-6 and found.device_s == pytest.approx(7e-3)
+    assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
+
+
+def test_rounds_timed_in_different_ways_say_so() -> None:
+    rounds = [round_of(n, [2e-6], timing="host" if n == 4 else "gate+slope") for n in range(6)]
+    assert assembler().point(ONE, rounds).guards["timings"] == ["gate+slope", "host"]
+
+
+def test_modes_are_those_of_one_process() -> None:
+    apart = [round_of(n, [2e-6 if n % 2 else 3e-6] * 4) for n in range(6)]
+    assert assembler().point(ONE, apart).spread.modes_s is None
+    each = [round_of(n, [2e-6, 2e-6, 3e-6, 3e-6]) for n in range(6)]
+    assert assembler().point(ONE, each).spread.modes_s == (2e-6, 3e-6)
+
+
+def test_limits_of_a_model_follow_the_peer_setting() -> None:
+    from linkscope.machine import model as models
+
+    target = modelled(models.load("ac922"), 1)
+    ends = "d2d/ce/gpu:0.device->gpu:2.device/8?peer={}"
+    near = "d2d/ce/gpu:0.device->gpu:1.device/8?peer={}"
+    on, off = (target.limit(PointId.parse(near.format(peer))) for peer in ("on", "off"))
+    assert on is not None and off is not None and target.limit(PointId.parse(ends.format("off"))) is not None
+    assert models.limit_through_host(models.load("ac922"), "gpu:0", "gpu:1").derivation == off[1] != on[1]
+
+
+def test_limits_of_this_machine_get_peer_and_direction(monkeypatch) -> None:
+    asked: list[tuple[bool, bool | None]] = []
+
+    def limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional=False, *, peer=None):
+        from linkscope.machine.limits import Limit
+
+        asked.append((bidirectional, peer))
+        return Limit(None, "not known")
+
+    monkeypatch.setattr("linkscope.machine.limits.limit", limit)
+    here = this_machine()
+    for params in ("bidirectional=true&peer=on", "bidirectional=false&peer=off", "bidirectional=false"):
+        here.limit(PointId.parse(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params}"))
+    assert asked == [(True, True), (False, False), (False, None)]
+
+
+@pytest.mark.parametrize("pair", [("numa:0", "gpu:0"), ("gpu:0", "numa:0")])
+def test_the_memory_of_either_end_limits_a_model(pair: tuple[str, str]) -> None:
+    from linkscope.machine import model as models
+
+    content = models.load("h200x4").to_json()
+    content["numa"][0]["dram_gbps"]["v"] = 10.0
+    assert models.limits(msgspec.convert(content, models.Model))[pair].gbps == 10.0

@@ -1,0 +1,123 @@
+"""The real worker on the fake driver: every copy of a run is compared, and caches are emptied before it."""
+
+import pytest
+
+from fake_driver import needs_fake, needs_worker
+from test_driver_matrix import FAMILIES, KIB, MIB, d2d, d2h, failure, h2d, local, opened, prepare, run, worker, works
+from worker_pipe import NoAnswer
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_fake, needs_worker]
+
+# `run` makes 1 copy to warm up, 16 to rehearse its largest batch, and 2 x (0 + 1 + 8 + 16) that are timed.
+ALL = 1 + 16 + 50
+MANY = 8 * MIB  # more slices than copies: nothing is written twice
+
+
+@pytest.mark.parametrize("number", [1, 2, 17, 18, ALL - 1, ALL])
+@pytest.mark.parametrize("wanted", [h2d(footprint=MANY), d2h(size=24, footprint=24 * 128)], ids=["packed", "apart"])
+@pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
+def test_every_copy_of_a_run_is_compared(worker, fault, number, wanted):
+    pipe, _ = opened(worker, **{fault: number})
+    verdict = run(pipe, wanted)["verdict"]
+    missing = wanted["bytes"] if fault == "CUDA_SKIP" else 8
+    assert (verdict["ok"], verdict["wrong_bytes"]) == (False, missing)
+    assert verdict["checked_bytes"] == ALL * wanted["bytes"]
+
+
+def test_nothing_is_wrong_with_the_copy_after_the_last(worker):
+    pipe, _ = opened(worker, CUDA_CORRUPT=ALL + 1)
+    assert works(pipe, h2d(footprint=MANY))["verdict"]["wrong_bytes"] == 0
+
+
+@pytest.mark.parametrize("wanted", [h2d(bidirectional="true"), d2d(bidirectional="true")], ids=["h2d", "d2d"])
+@pytest.mark.parametrize("actor", [0, 1])
+def test_each_flow_is_compared(worker, wanted, actor):
+    pipe, _ = opened(worker, CUDA_CORRUPT="3+")  # both flows have been warmed up with one copy each
+    assert prepare(pipe, wanted)["supported"]
+    only = [8 if number == actor else 0 for number in (0, 1)]
+    verdict = pipe.ask("run", samples=1, batches=[only], verify=True)["verdict"]
+    assert not verdict["ok"] and verdict["first_wrong"]
+
+
+@pytest.mark.parametrize("family", ["h2d pinned", "d2h pageable", "d2d peer", "local", "local by sm"])
+def test_what_an_earlier_point_delivered_does_not_count(worker, family):
+    """The memory is used again, and so are its sources: without poison a copy that does nothing would look right."""
+    wanted = FAMILIES[family]
+    by_host = "pageable" in (wanted["src_memory"], wanted["dst_memory"])
+    pipe, _ = opened(worker, CUDA_SKIP=f"{ALL - (16 if by_host else 0) + 1}+")
+    works(pipe, wanted)
+    assert not run(pipe, wanted)["verdict"]["ok"]
+
+
+@pytest.mark.parametrize("footprint, emptied", [(MIB, True), (256 * MIB, False)])
+def test_a_footprint_that_the_cache_holds_is_evicted_before_every_sample(worker, footprint, emptied):
+    """The GPU's L2 by writing elsewhere: the first memset poisons, each further one is an eviction."""
+    pipe, _ = opened(worker, CUDA_HANG="cuMemsetD8Async:2")
+    wanted = local(size=512 * KIB, footprint=footprint)
+    assert prepare(pipe, wanted)["supported"]
+
+    def sampled():
+        return pipe.ask("run", timeout_s=10 if not emptied else 2, samples=2, batches=[[4]], verify=False)
+
+    if emptied:
+        with pytest.raises(NoAnswer):
+            sampled()
+    else:
+        assert sampled()["ok"]
+
+
+@pytest.mark.parametrize("wanted", [d2h(size=24, footprint=24 * 128), h2d(size=264)], ids=["24 B", "264 B"])
+def test_what_is_written_between_slices_is_found(worker, wanted):
+    pipe, _ = opened(worker, CUDA_OVERRUN="2+")
+    verdict = run(pipe, wanted)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0
+
+
+CALLS = {
+    "h2d pinned": "cuMemcpyHtoDAsync", "d2h pinned": "cuMemcpyDtoHAsync", "local": "cuMemcpyDtoDAsync",
+    "d2d peer": "cuMemcpyDtoDAsync", "d2d by the peer call": "cuMemcpyPeerAsync", "h2d by sm": "cuLaunchKernel:4",
+    "after a wait": "cuStreamWaitValue32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", CALLS)
+def test_each_family_makes_the_call_that_it_names(worker, family):
+    pipe, _ = opened(worker, CUDA_HANG=CALLS[family])
+    with pytest.raises(NoAnswer):
+        pipe.ask("prepare", timeout_s=1, case=FAMILIES[family], key="point#0")
+        pipe.ask("run", timeout_s=1, samples=1, batches=[[8]], verify=False)
+
+
+def lasted(answer) -> float:
+    assert answer["ok"], answer
+    return answer["stamps"][1] - answer["stamps"][0]
+
+
+@pytest.mark.parametrize("after", ["kernel", "wait"])
+def test_behind_the_gate_the_time_of_queueing_is_not_in_the_stamps(worker, after):
+    pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:1000")
+    assert prepare(pipe, h2d(size=8, after=after))["supported"]
+    answer = pipe.ask("run", samples=1, batches=[[10]], verify=False)
+    assert answer["timing"] == "gate" and lasted(answer) < 5e-3  # and not the 10 ms of ten calls
+
+
+WAYS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}
+
+
+@pytest.mark.parametrize("wanted", WAYS.values(), ids=WAYS)
+def test_stamps_hold_all_that_the_copies_take(worker, wanted):
+    pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB)
+    assert prepare(pipe, wanted)["supported"]
+    answer = pipe.ask("run", samples=1, batches=[[8]], verify=False)
+    assert answer["timing"] == ("gate" if wanted["benchmark"] == "h2d" else "host")
+    assert 8e-3 <= lasted(answer) < 0.1
+
+
+@pytest.mark.parametrize("after", ["kernel", "wait"])
+def test_a_host_that_queues_for_too_long_is_told_and_not_timed(worker, after):
+    pipe, _ = opened(worker, CUDA_SLOW="cuEventRecord:1200000")
+    assert prepare(pipe, h2d(size=8, after=after))["supported"]
+    error = failure(pipe.ask("run", samples=1, batches=[[0]], verify=False))
+    assert error["kind"] == "timeout" and "gate" in error["message"]
