@@ -6,7 +6,8 @@
   linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  the points whose id matches
   linkscope run --resume d2d.jsonl                 go on with a run that was stopped
 
-Ctrl-C saves what was measured (exit code 4). Exit code 1: a point failed.
+Ctrl-C saves what was measured. Exit codes: 0 fine, 1 a point failed, 2 wrong usage or a file that cannot be used,
+3 what was asked for is not here, 4 stopped early (--resume goes on).
 """
 
 import argparse
@@ -32,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
     add = parser.add_argument
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
-    add("--suite", metavar="NAME", help="quick, standard (the default) or full; `linkscope list suites`")
+    add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
-    add("--budget", metavar="120s", help="start nothing that would take the run beyond this time")
+    add("--budget", metavar="120s", help="start nothing that would take longer in all (on a model: of modelled time)")
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
@@ -134,7 +135,7 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
-            print(f"stopped early; go on with: linkscope run --resume {path}")
+            print(f"stopped early; go on with: {_command()} run --resume {path}")
     return outcome.exit_code
 
 
@@ -206,3 +207,14 @@ def _whole(option: str, text: str, *, least: int, most: int) -> int:
 def _warn(run: "Run") -> None:
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)
+
+
+def _command() -> str:
+    """This command as it can be typed here: after `make run` it is not on the path."""
+    import os
+    import shutil
+
+    if shutil.which("linkscope"):
+        return "linkscope"
+    beside = Path(sys.executable).with_name("linkscope")
+    return os.path.relpath(beside) if beside.exists() else f"{os.path.relpath(sys.executable)} -m linkscope"

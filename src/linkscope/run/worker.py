@@ -14,13 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import Benchmark
 from linkscope.run.answers import Prepared, Trace
+
+Answer = TypeVar("Answer")
 
 KILL_WAIT_S = 5.0
 OPEN_LIMIT_S = 60.0
@@ -120,7 +122,7 @@ class Worker:
     def benchmarks(self) -> list[Benchmark]:
         """The table of all benchmarks."""
         line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)
-        return msgspec.json.decode(line, type=_Table).benchmarks
+        return self._typed(line, _Table).benchmarks
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         """Opens a platform; `request` is what docs/worker.md says, without `op`. Returns the answer."""
@@ -130,12 +132,12 @@ class Worker:
     def prepare(self, case: dict[str, Any], key: str, limit_s: float = REQUEST_LIMIT_S) -> Prepared:
         """Makes the program of a case ready to run."""
         line, _ = self._ask({"op": "prepare", "case": case, "key": key}, limit_s)
-        return msgspec.json.decode(line, type=Prepared)
+        return self._typed(line, Prepared)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Times what was prepared: `batches` in turn, `samples` times."""
         line, stamps = self._ask({"op": "run", "samples": samples, "batches": batches, "verify": verify}, limit_s)
-        trace = msgspec.json.decode(line, type=Trace)
+        trace = self._typed(line, Trace)
         trace.stamps = array.array("d", stamps)
         if sys.byteorder == "big":
             trace.stamps.byteswap()
@@ -215,6 +217,13 @@ class Worker:
             return WorkerGone(f"no answer within {limit_s:.3g} s; the worker was killed", hung=True)
         text = f"no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
         return WorkerGone(text, hung=True, abandoned=True)
+
+    def _typed(self, line: bytes, type: type[Answer]) -> Answer:
+        """The answer as what it should be; a worker that answers something else is of another version, or broken."""
+        try:
+            return msgspec.json.decode(line, type=type)
+        except msgspec.ValidationError:
+            raise self._garbage(line) from None
 
     def _garbage(self, line: bytes) -> WorkerGone:
         self.kill()
