@@ -12,7 +12,8 @@ from linkscope.report.figures import figures, standalone
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.picture import machine_svg, wires
-from linkscope.runfile import RunWriter
+from linkscope.report.summary import summary
+from linkscope.runfile import RunWriter, read_run
 
 EVIL = "<script>alert(1)</script>|`x`"
 LINK = {"active": True, "remote": "switch", "remote_gpu": None}
@@ -128,3 +129,14 @@ def test_png_without_a_browser(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3
     assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
+
+
+def test_the_summary_of_a_run_file_is_what_run_printed(tmp_path, capsys) -> None:
+    source = written(tmp_path, small_run())
+    assert main(["report", source, "--summary"]) == 0
+    assert capsys.readouterr().out == summary(read_run(source)) + "\n"
+
+
+def test_on_hardware_the_summary_names_the_doctor(tmp_path) -> None:
+    assert "linkscope doctor" not in summary(run(small_run().points))
+    assert "linkscope doctor" in summary(run(small_run().points, modelled=False))

@@ -1,6 +1,7 @@
 """Make a page of a run file: one HTML file that loads nothing from elsewhere.
 
 linkscope report run.jsonl -o run.html
+linkscope report run.jsonl --summary                              what `run` printed at its end
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN.jsonl", nargs="+", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: the run file's name with .html")
     what = parser.add_mutually_exclusive_group()
+    what.add_argument("--summary", action="store_true", help="print the summary instead")
     what.add_argument("--markdown", metavar="FILE.md", help="write best rates, findings and doubts as Markdown instead")
     what.add_argument("--figure", metavar="NAME", help="write one picture instead, to -o FILE.svg or FILE.png")
     what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
@@ -36,6 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
     if len(arguments.run) > 1:
         raise UserError(f"a report is of one run, and {len(arguments.run)} were given; make one of each")
     source = Path(arguments.run[0])
+    if arguments.summary:
+        return _print_summary(source)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
@@ -62,6 +66,14 @@ def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
     """What was measured must not be lost to something that was made of it."""
     if target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs):
         raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
+
+
+def _print_summary(source: Path) -> int:
+    from linkscope.report.summary import summary
+    from linkscope.runfile import read_run
+
+    print(summary(read_run(source)))
+    return FINE
 
 
 def _list_figures(source: Path) -> int:

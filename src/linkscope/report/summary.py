@@ -130,6 +130,8 @@ def _wrong(run: Run, width: int) -> Iterable[_Line]:
                 yield _Line(f"    {_plain(id)}")
             if len(problem.ids) > _MOST_IDS:
                 yield _Line(f"    and {len(problem.ids) - _MOST_IDS} more")
+    if not run.modelled:
+        yield _Line("`linkscope doctor` tells what on a machine spoils measurements.")
 
 
 def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
