@@ -119,7 +119,7 @@ def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys)
     assert main(run_command(part, "--budget", f"{total / 3:.6f}s")) == 0
     run = read_run(part)
     spent = sum(one.device_s for rounds in run.rounds.values() for one in rounds)
-    assert total / 10 < spent <= total / 3 and run.end.complete
+    assert 0.9 * total / 3 < spent <= total / 3 and run.end.complete  # what first rounds left over is used
     assert [point.id for point in run.points if point.status == "ok"]
     assert {point.id for point in run.points} == {point.id for point in read_run(whole).points}
     short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]

@@ -1,5 +1,6 @@
 """How much time may still be spent: wall time on a machine, modelled time on a model (so that runs repeat)."""
 
+import math
 import time
 
 from linkscope.units import format_seconds
@@ -26,6 +27,10 @@ class Budget:
     def allows(self, cost_s: float, share: float = 1.0) -> bool:
         """Whether something of that cost still fits into this share of the budget."""
         return self.total_s is None or self.spent() + cost_s <= self.total_s * share
+
+    def left(self) -> float:
+        """Seconds that may still be used; infinite without a limit."""
+        return math.inf if self.total_s is None else self.total_s - self.spent()
 
     def reason(self) -> str:
         """Why something was left out, for people."""

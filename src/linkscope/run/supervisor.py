@@ -70,6 +70,8 @@ class Supervisor:
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._lost: set[str] = set()
+        self._waiting: list[str] = []  # points whose first round did not fit into the share of first rounds
+        self._admitted: set[str] = set()  # of those: the ones that were given time after all
 
     def carry_out(self) -> Outcome:
         """Measures until nothing is left to measure, the budget is spent, or somebody asks to stop."""
@@ -97,12 +99,32 @@ class Supervisor:
         wanted = {item.id: item.rounds for item in work}
         for id in wanted:
             self._points.pop(id, None)
-        for number in range(max(wanted.values())):
-            due = [id for id, rounds in wanted.items() if number < rounds and not self._states[id].has(number)]
-            if due:
-                self._one_round(number, due, wanted)
+        self._waiting = []
+        self._in_rounds(list(wanted), wanted)
+        while group := self._that_fit():
+            self._in_rounds(group, wanted)
+        for id in self._waiting:
+            self._states[id].stopped = self._budget.reason()
         for id in wanted:
             self._conclude(id)
+
+    def _in_rounds(self, ids: list[str], wanted: dict[str, int]) -> None:
+        for number in range(max(wanted[id] for id in ids)):
+            due = [id for id in ids if number < wanted[id] and not self._states[id].has(number)]
+            if due := [id for id in due if id not in self._waiting]:
+                self._one_round(number, due, wanted)
+
+    def _that_fit(self) -> list[str]:
+        """Points that wait for their first round and, as far as costs are known, have time for all of them now."""
+        left, group = self._budget.left(), []
+        for id in list(self._waiting):
+            cost = self._states[id].expected_s * self._plan.rounds
+            if cost <= left:
+                left -= cost
+                group.append(id)
+                self._waiting.remove(id)
+        self._admitted.update(group)
+        return group
 
     def _one_round(self, number: int, due: list[str], wanted: dict[str, int]) -> None:
         if not self._target.modelled:
@@ -128,9 +150,13 @@ class Supervisor:
             raise Interrupted
         if lost := self._lost & state.places:
             state.stopped = f"{', '.join(sorted(lost))} was lost: a worker that used it could not be killed"
-        elif not self._budget.allows(state.expected_s, share=1.0 if state.rounds else 1 / self._plan.rounds):
-            # First rounds get their share of the budget: few points with an interval are worth more than many without.
+        elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
+        elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, 1 / self._plan.rounds)):
+            # First rounds get their share of the budget: few points with an interval are worth more than many without.
+            # What the others leave over is looked at when they are done.
+            self._waiting.append(id)
+            return None
         if state.stopped:
             return None
         return self._attempt(state, id, number)
