@@ -340,3 +340,20 @@ def test_a_full_disk_ends_the_run_with_a_sentence() -> None:
         from linkscope.run import measure
 
         measure(target(), plan(ONE), Path("/dev/full"), force=True, command=FAKE_WORKER)
+
+
+def test_a_worker_that_cannot_be_ended_between_rounds_takes_its_gpus_with_it(tmp_path, monkeypatch) -> None:
+    killed = Worker.kill
+    kills = []
+
+    def unkillable(worker: Worker) -> bool:
+        """The worker of the second round stays; the first kill is that of the question for the tool."""
+        kills.append(worker.pid)
+        return killed(worker) and len(kills) != 3
+
+    path = tmp_path / "a.jsonl"
+    monkeypatch.setattr(Worker, "kill", unkillable)
+    measured(target(modelled=False), plan(ONE), path)
+    found = results(path)[ONE]
+    assert found.status == "missed_precision" and "could not be killed" in found.reason
+    assert 0 < len(found.flows[0].samples_s) < 6

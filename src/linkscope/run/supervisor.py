@@ -128,7 +128,7 @@ class Supervisor:
 
     def _one_round(self, number: int, due: list[str], wanted: dict[str, int]) -> None:
         if not self._target.modelled:
-            self._workers.drop()
+            self._drop_worker()
         cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
         again = []
         for id in due if cheap_first else in_order(self._plan, due, number):
@@ -215,12 +215,17 @@ class Supervisor:
             raise
         except RequestFailed as failure:
             if failure.kind == "lost":
-                self._workers.drop()
+                self._drop_worker()
             raise
         if not self._target.modelled:
             record.device_s = round(time.monotonic() - since, 6)
             record.guards.update(self._monitor.guards(sorted(state.places), since))
         return record
+
+    def _drop_worker(self) -> None:
+        """A worker that cannot be ended may still use any GPU: none of them can be measured beside it."""
+        if not self._workers.drop():
+            self._lost |= {place for place in self._target.facts.places if "gpu:" in place}
 
     def _conclude(self, id: str) -> None:
         """The point's record, unless it already has one or more rounds of it are wanted."""

@@ -226,9 +226,10 @@ class Worker:
             raise self._garbage(line) from None
 
     def _garbage(self, line: bytes) -> WorkerGone:
-        self.kill()
+        ended = self.kill()
         shown = line[:80].decode(errors="replace")
-        return WorkerGone(f"the worker's answer makes no sense ({shown!r}); it was killed")
+        how = "it was killed" if ended else "it could not be killed and was abandoned"
+        return WorkerGone(f"the worker's answer makes no sense ({shown!r}); {how}", abandoned=not ended)
 
     def _died(self) -> WorkerGone:
         try:

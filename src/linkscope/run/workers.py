@@ -29,11 +29,12 @@ class Workers:
             self._worker = self._start()
         return self._worker
 
-    def drop(self) -> None:
-        """Ends the worker at hand, if there is one; the next is fresh."""
-        if self._worker is not None:
-            worker, self._worker = self._worker, None
-            worker.kill()
+    def drop(self) -> bool:
+        """Ends the worker at hand, if there is one; the next is fresh. False where it could not be ended."""
+        if self._worker is None:
+            return True
+        worker, self._worker = self._worker, None
+        return worker.kill()
 
     def forget(self) -> None:
         """The worker at hand is gone already, or cannot be killed."""
