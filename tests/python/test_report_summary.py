@@ -10,7 +10,7 @@ from invented import SIZES, point, run, small_run
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.summary import summary
-from linkscope.runfile import Spread
+from linkscope.runfile import Spread, read_run
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=false&mode=batched"
@@ -136,3 +136,12 @@ def test_counters_that_grew_during_the_run_stand_out() -> None:
     assert "(gpu:0 1 ecc_uncorrected)" in lost
     assert "(gpu:0 2 pcie_replays; gpu:1 4 pcie_replays)" in repeated
     assert "3 %" in steal and "hypervisor" in steal
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 132])
+def test_the_share_of_the_limit_is_told_on_every_terminal(width) -> None:
+    run_file = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
+    text = summary(read_run(run_file), width=width, colour=False)
+    line = next(line for line in text.splitlines() if line.startswith("path"))
+    assert "of limit" in line and len(line) <= width
+    assert re.search(r"\[55\.\d+, 55\.\d+\] +9[56] %", text)

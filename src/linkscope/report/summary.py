@@ -21,6 +21,7 @@ _NARROW, _WIDE = 60, 140
 _MOST_FINDINGS, _MOST_IDS = 8, 2
 _BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
 _HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
+_SHARE = 4
 _RIGHT = {2, 4, 5, 6}  # columns of numbers
 _DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
 _GAP = 2
@@ -64,6 +65,10 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
         return
     tables = [[_cells(row) for row in family.rows] for family in families]
     widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
+    if _SHARE not in shown and any(cells[_SHARE] for table in tables for cells in table):
+        # A narrow terminal has the method under the path rather than go without the share of the limit.
+        tables = [[[", ".join(filter(None, cells[:2])), "", *cells[2:]] for cells in table] for table in tables]
+        widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
     note = (
         f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
         "and from the lowest to the highest end of their intervals. Both ways: the total; the share is one way's."
