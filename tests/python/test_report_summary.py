@@ -145,3 +145,11 @@ def test_the_share_of_the_limit_is_told_on_every_terminal(width) -> None:
     line = next(line for line in text.splitlines() if line.startswith("path"))
     assert "of limit" in line and len(line) <= width
     assert re.search(r"\[55\.\d+, 55\.\d+\] +9[56] %", text)
+
+
+def test_half_the_rate_at_the_smallest_size_is_told_as_at_most() -> None:
+    ids = [f"h2d/ce/numa:0.pinned->gpu:0.device/{size}?mode=batched" for size in (4096, 1 << 20)]
+    alike = [point(id, size / 10e9) for id, size in zip(ids, (4096, 1 << 20), strict=True)]
+    assert "<= 4 KiB" in summary(run(alike), width=140, colour=False)
+    slower = [point(ids[0], 1.0), alike[1]]
+    assert "<=" not in summary(run(slower), width=140, colour=False)

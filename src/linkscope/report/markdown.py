@@ -41,7 +41,7 @@ def _rates(run: Run) -> list[str]:
                 best = format_rate_interval(row.rate.value, row.rate.low, row.rate.high)
             elif row.time is not None:
                 best = format_seconds_interval(row.time.value, row.time.low, row.time.high)
-            half = format_bytes(row.half_rate_bytes) if row.half_rate_bytes is not None else ""
+            half = row.half_text
             cells = (
                 str(family.family), row.paths, row.params, best, range_share(row.share), format_bytes(row.at_bytes),
                 half, format_bytes(row.smallest_bytes), range_s(row.batched_s), range_s(row.single_s),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from linkscope.report.curves import MODE, Curve, Estimate, Family, Method, alike, curves, share_of, time_of, total_of
 from linkscope.report.words import params_text, paths_text, varying
 from linkscope.runfile import Point
+from linkscope.units import format_bytes
 
 ALIKE = 0.02  # rates that differ by less, or by less than their intervals, share a row
 HARDLY = 0.9  # a parameter is folded where so many of its comparisons are alike; findings.py names the others
@@ -29,6 +30,13 @@ class Row:
     smallest_bytes: int
     batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
     single_s: tuple[float, float] | None  # at the same size, alone
+
+    @property
+    def half_text(self) -> str:
+        """From which size on a copy reaches half its best rate; '<= 4 KiB' where nothing smaller was measured."""
+        if self.half_rate_bytes is None:
+            return ""
+        return ("<= " if self.half_rate_bytes <= self.smallest_bytes else "") + format_bytes(self.half_rate_bytes)
 
 
 @dataclass(frozen=True)

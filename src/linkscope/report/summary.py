@@ -102,7 +102,7 @@ def _cells(row: Row) -> list[str]:
     else:
         number = interval = ""
     smallest = f"{format_bytes(row.smallest_bytes)}: {range_s(row.batched_s)}" if row.batched_s else ""
-    half = format_bytes(row.half_rate_bytes) if row.half_rate_bytes is not None else ""
+    half = row.half_text
     return [
         _plain(row.paths) + (f" ({row.path_count})" if row.path_count > 1 else ""),
         _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
