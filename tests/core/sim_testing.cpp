@@ -8,6 +8,8 @@
 
 namespace linkscope::testing {
 
+using namespace linkscope::literals;
+
 nlohmann::json bundled(const std::string& name) {
   const auto file = std::filesystem::path{__FILE__}.parent_path() / "../../machines" / (name + ".toml");
   const std::string script = "import json, sys, tomllib; json.dump(tomllib.load(sys.stdin.buffer), sys.stdout)";
@@ -49,6 +51,19 @@ Case copy_case(const std::string& benchmark, const std::string& src, const std::
                const std::string& dst_memory, u64 bytes, std::map<std::string, std::string> params) {
   return {benchmark, benchmark == "h2h" ? Engine::cpu : Engine::ce, parse_place(src), parse_place(dst), parse_mem_kind(src_memory), parse_mem_kind(dst_memory),
           bytes,     4 * bytes,        std::move(params)};
+}
+
+Case default_case(const Benchmark& row) {
+  Case c;
+  c.benchmark = row.name;
+  c.engine = row.engine;
+  c.src = {row.src, 0, 0, {}};
+  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
+  std::tie(c.src_memory, c.dst_memory) = row.memories.front();
+  c.bytes = 4_KiB;
+  c.footprint_bytes = 1_MiB;
+  for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
+  return c;
 }
 
 double time_of(Platform& platform, const Program& program, u32 n, const std::string& key) {

@@ -23,6 +23,9 @@ namespace linkscope::testing {
                              const std::string& dst, const std::string& dst_memory, u64 bytes,
                              std::map<std::string, std::string> params = {});
 
+/// 4 KiB by the row, with every parameter at its default.
+[[nodiscard]] Case default_case(const Benchmark& row);
+
 /// T(n) of the first sample: from the first start to the last end, in seconds; all actors do n.
 [[nodiscard]] double time_of(Platform&, const Program&, u32 n, const std::string& key = "key#0");
 /// (T(2n) - T(n)) / n

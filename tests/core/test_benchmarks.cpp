@@ -5,27 +5,11 @@
 
 #include "base/error.hpp"
 #include "benchmarks/copies.hpp"
+#include "sim_testing.hpp"
 
 using namespace linkscope;
 using namespace linkscope::literals;
-
-namespace {
-
-/// A case that fits the row, with every parameter at its default.
-Case default_case(const Benchmark& row) {
-  Case c;
-  c.benchmark = row.name;
-  c.engine = row.engine;
-  c.src = {row.src, 0, 0, {}};
-  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
-  std::tie(c.src_memory, c.dst_memory) = row.memories.front();
-  c.bytes = 4_KiB;
-  c.footprint_bytes = 1_MiB;
-  for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
-  return c;
-}
-
-}  // namespace
+using namespace linkscope::testing;
 
 TEST_CASE("every row builds a valid program for every value of every parameter") {
   for (const auto& row : benchmarks())

@@ -11,24 +11,6 @@ using namespace linkscope;
 using namespace linkscope::literals;
 using namespace linkscope::testing;
 
-namespace {
-
-/// 4 KiB by the row, with every parameter at its default.
-Case default_case(const Benchmark& row) {
-  Case c;
-  c.benchmark = row.name;
-  c.engine = row.engine;
-  c.src = {row.src, 0, 0, {}};
-  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
-  std::tie(c.src_memory, c.dst_memory) = row.memories.front();
-  c.bytes = 4_KiB;
-  c.footprint_bytes = 1_MiB;
-  for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
-  return c;
-}
-
-}  // namespace
-
 TEST_CASE("each direction is driven from the side and by the CPU that its case names") {
   auto c = default_case(device_to_device);
   c.params["bidirectional"] = "true";

@@ -157,10 +157,10 @@ class _Round:
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
         one = [1] * self._actors
-        self._each = self._seconds(self._run(1, [one], verify=False), 0)
+        self._each = self._median_ends(self._run(1, [one], verify=False), 0)
         if max(self._each) < LONG_S:
             few = 4 if max(self._each) < LONG_S / 10 else 1
-            self._each = self._slopes([few] * self._actors)
+            self._measure_each([few] * self._actors, 1)
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))
@@ -175,10 +175,7 @@ class _Round:
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:
-            longer = [2 * count for count in batch]
-            trace = self._run(1 if 3 * max(self._ends(batch)) > LONG_S else 3, [batch, longer], verify=False)
-            slopes = self._all_slopes(trace, 0, [batch, longer])
-            self._each = [max(median(of), self._tick / 8) for of in slopes]
+            trace = self._measure_each(batch, 1 if 3 * max(self._ends(batch)) > LONG_S else 3)
             short, long = (self._median_ends(trace, at) for at in (0, 1))
             # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
@@ -241,14 +238,12 @@ class _Round:
             joint = max(joint, min(JOINT_COUNT * longest, STRETCH_S))
         return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick, enough)
 
-    def _slopes(self, batch: list[int]) -> list[float]:
-        """Seconds an operation of every actor, from one sample of a batch and its double."""
-        trace = self._run(1, [batch, [2 * count for count in batch]], verify=False)
-        short, long = self._seconds(trace, 0), self._seconds(trace, 1)
-        return [max((long[a] - short[a]) / batch[a], self._tick / 8) for a in range(self._actors)]
-
-    def _seconds(self, trace: Trace, batch: int) -> list[float]:
-        return [trace.seconds(0, batch, actor) for actor in range(self._actors)]
+    def _measure_each(self, batch: list[int], samples: int) -> Trace:
+        """Runs a batch and its double: what an operation of every actor takes is known from then on."""
+        batches = [batch, [2 * count for count in batch]]
+        trace = self._run(samples, batches, verify=False)
+        self._each = [max(median(of), self._tick / 8) for of in self._all_slopes(trace, 0, batches)]
+        return trace
 
     def _run(self, samples: int, batches: list[list[int]], *, verify: bool) -> Trace:
         longest = max(sum(batch[actor] for batch in batches) * self._each[actor] for actor in range(self._actors))
