@@ -1,6 +1,6 @@
 """How the time of a batch grows with its length: T(L) of points, as a Markdown table. docs/alone.md shows one.
 
-Usage: python tools/batch_curve.py [--machine NAME] POINT_ID...     
+Usage: python tools/batch_curve.py [--machine NAME] POINT_ID...
 """
 
 import argparse

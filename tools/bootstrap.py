@@ -43,8 +43,12 @@ def installed() -> set[str]:
 
 def use_tree() -> None:
     """Puts src/ on the environment's path, and a `linkscope` command beside its Python."""
-    site = subprocess.run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-                          capture_output=True, text=True, check=True).stdout.strip()
+    site = subprocess.run(
+        [PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     pathlib.Path(site, "linkscope-tree.pth").write_text(f"{ROOT / 'src'}\n")
     command = VENV / "bin" / "linkscope"
     command.write_text(f"#!{PYTHON}\nimport sys\nfrom linkscope.cli.main import main\nsys.exit(main())\n")
@@ -69,8 +73,10 @@ def main() -> None:
         pip = make_environment()
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if subprocess.run([*pip, "install", "--quiet", *wanted], env=environment).returncode != 0:
-        sys.exit("linkscope: the packages above could not be installed; "
-                 "is there a network, or a wheel folder (PIP_FIND_LINKS)?")
+        sys.exit(
+            "linkscope: the packages above could not be installed; "
+            "is there a network, or a wheel folder (PIP_FIND_LINKS)?"
+        )
     use_tree()
     STAMP.write_text("\n".join([mark, *wanted]) + "\n")
 

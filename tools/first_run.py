@@ -18,6 +18,7 @@ def linkscope(*arguments: str) -> int:
 
 def has_gpu() -> bool:
     from linkscope.run.worker import driver_facts
+
     return bool(driver_facts()["gpus"])
 
 

@@ -28,7 +28,9 @@ std::string_view to_string(PlaceKind kind) { return kind_names[static_cast<std::
 std::string to_string(const Place& place) {
   std::string text = place.host == 0 ? "" : "host:" + std::to_string(place.host) + "/";
   text += to_string(place.kind);
-  return text + ":" + (place.kind == PlaceKind::disk ? place.path : std::to_string(place.index));
+  text += ":";
+  if (place.kind == PlaceKind::disk) return text + place.path;
+  return text + (place.index == all_places ? "all" : std::to_string(place.index));
 }
 
 Place parse_place(std::string_view text) {
@@ -50,7 +52,7 @@ Place parse_place(std::string_view text) {
       if (value.empty()) not_a_place(text);
       place.path = value;
     } else {
-      place.index = parse_index(value, text);
+      place.index = value == "all" && place.kind == PlaceKind::gpu ? all_places : parse_index(value, text);
     }
     return place;
   }

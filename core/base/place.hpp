@@ -1,5 +1,6 @@
 // Where memory lies or an actor runs: "numa:0", "gpu:1", "nic:0", "disk:/data", "rank:3", with "host:N/" before it on
-// models of several hosts. GPUs are numbered in PCI bus order, NUMA nodes densely from 0.
+// models of several hosts. GPUs are numbered in PCI bus order, NUMA nodes densely from 0. "gpu:all" names every GPU but
+// the one at the other end, in a case whose flows run to or from all of them at once; no region or actor lies there.
 #pragma once
 #include <compare>
 #include <string>
@@ -10,6 +11,8 @@
 namespace linkscope {
 
 enum class PlaceKind : u8 { numa, gpu, nic, disk, rank };
+
+inline constexpr u32 all_places = ~u32{0};
 
 struct Place {
   PlaceKind kind = PlaceKind::numa;

@@ -19,6 +19,7 @@ struct Case {
   u64 bytes = 0;
   u64 footprint_bytes = 0;  // what a batch should rotate over, at least; 0: one slice
   std::map<std::string, std::string> params;
+  std::vector<Place> others{};  // the GPUs that gpu:all stands for
 
   /// The value of a parameter, or `otherwise` where the case does not set it.
   [[nodiscard]] std::string param(const std::string& name, const std::string& otherwise) const {
@@ -27,7 +28,8 @@ struct Case {
   }
 };
 
-enum class Relation : u8 { any, same, different };
+/// Of the two places: with to_all or from_all the destination or the source is gpu:all.
+enum class Relation : u8 { any, same, different, to_all, from_all };
 
 struct Param {
   std::string_view name;
@@ -35,7 +37,7 @@ struct Param {
   std::string_view help;
 };
 
-/// A row of the table, found by name and engine: what `list`, the planner and the docs need to know, and how to build the program.
+/// A row of the table, found by name, engine and kinds of places: what `list`, the planner and the docs need to know, and how to build the program.
 struct Benchmark {
   std::string_view name, summary, source;
   Engine engine;
@@ -44,6 +46,7 @@ struct Benchmark {
   std::vector<std::pair<MemKind, MemKind>> memories;
   std::vector<Param> params;
   Program (*build)(const Case&);
+  bool sized = true;  // false: an operation without bytes, whose cases have 0
 };
 
 /// The table of all benchmarks.

@@ -20,6 +20,23 @@ Param after_param() {
   return {"after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
 }
 
+Param blocks_param() {
+  return {"blocks", {"sms", "1", "2", "4", "8", "16", "32", "64", "128"}, "thread blocks; sms: one on each SM, so that several kernels fit at once"};
+}
+
+Param threads_param() { return {"threads", {"512", "256", "1024"}, "threads in a block"}; }
+
+Param initiator_param() { return {"initiator", {"src", "dst"}, "whose stream or threads copy: the source writes (push) or the destination reads (pull)"}; }
+
+Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}; }
+
+Shape kernel_shape(const Case& c) {
+  if (c.engine != Engine::sm && c.engine != Engine::tma) return {};
+  const auto blocks = c.param("blocks", "sms");
+  constexpr u32 one_warp = 32;  // a bulk copy is one thread's work
+  return {blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)), c.engine == Engine::tma ? one_warp : static_cast<u32>(std::stoul(c.param("threads", "512")))};
+}
+
 Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
@@ -34,13 +51,7 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   program.regions.push_back({copy.dst, copy.dst_memory, stride * slices, Content::poison});
   const Span from{region, 0, c.bytes, stride, slices};
   const Span to{region + 1, 0, c.bytes, stride, slices};
-  Shape shape;
-  if (c.engine == Engine::sm || c.engine == Engine::tma) {
-    const auto blocks = c.param("blocks", "all");
-    shape.blocks = blocks == "all" ? 0 : static_cast<u32>(std::stoul(blocks));
-    shape.threads = static_cast<u32>(std::stoul(c.param("threads", "32")));
-  }
-  actor.loop.push_back(Move{from, to, c.engine, c.param("call", "memcpy") == "peer", shape});
+  actor.loop.push_back(Move{from, to, c.engine, c.param("call", "memcpy") == "peer", kernel_shape(c)});
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
   program.actors.push_back(std::move(actor));
 }

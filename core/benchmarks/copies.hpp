@@ -1,4 +1,4 @@
-// What all explicit copies have in common: two regions, rotating slices, and one actor a direction.
+// What operations have in common: regions, rotating slices, and for explicit copies one actor a direction.
 #pragma once
 #include "benchmarks/case.hpp"
 
@@ -22,12 +22,21 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] Param mode_param();
 [[nodiscard]] Param after_param();
 
+/// The parameters of copies by a GPU's threads, and the shape that they ask for.
+[[nodiscard]] Param blocks_param();
+[[nodiscard]] Param threads_param();
+[[nodiscard]] Shape kernel_shape(const Case&);
+[[nodiscard]] Param initiator_param();
+[[nodiscard]] Param bidirectional_param();
+
 /// How many distinct slices a batch rotates over, and how far apart they lie.
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
-/// Copies by a GPU's own threads, a row a pair of kinds of places and engine.
+/// Copies by a GPU's own threads; its accesses that copy nothing; copies between one place and all GPUs.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();
+[[nodiscard]] std::vector<Benchmark> kernel_accesses();
+[[nodiscard]] std::vector<Benchmark> joint_copies();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

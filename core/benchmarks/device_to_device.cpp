@@ -32,8 +32,7 @@ const Benchmark device_to_device{
     {mode_param(), after_param(),
      {"peer", {"on", "off"}, "peer access between the two, or the driver's way through the host"},
      {"call", {"memcpy", "peer"}, "cuMemcpyDtoDAsync, or cuMemcpyPeerAsync, which names both contexts"},
-     {"initiator", {"src", "dst"}, "whose stream the copy is queued on: the source writes or the destination reads"},
-     {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}},
+     initiator_param(), bidirectional_param()},
     build};
 
 }  // namespace linkscope

@@ -27,7 +27,7 @@ const Benchmark host_to_device{
     Relation::any,
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
     {mode_param(), after_param(),
-     {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}},
+     bidirectional_param()},
     build};
 
 }  // namespace linkscope

@@ -36,11 +36,10 @@ Program build(const Case& c) {
 }
 
 std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways) {
-  std::vector<Param> all{mode_param(),
-                         {"blocks", {"all", "1", "2", "4", "8", "16", "32", "64", "128"}, "thread blocks; all: as many as the GPU holds at once"}};
-  if (engine == Engine::sm) all.push_back({"threads", {"512", "256", "1024"}, "threads in a block"});
-  if (two_gpus) all.push_back({"initiator", {"src", "dst"}, "whose threads copy: the source writes (push) or the destination reads (pull)"});
-  if (both_ways) all.push_back({"bidirectional", {"false", "true"}, "with the opposite copy at the same time"});
+  std::vector<Param> all{mode_param(), blocks_param()};
+  if (engine == Engine::sm) all.push_back(threads_param());
+  if (two_gpus) all.push_back(initiator_param());
+  if (both_ways) all.push_back(bidirectional_param());
   return all;
 }
 
@@ -57,7 +56,7 @@ std::vector<Benchmark> kernel_copies() {
     const auto* source = sm ? "nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10)" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
       rows.push_back({name, summary, source, engine, src, dst, relation, memories,
-                      params(engine, relation == Relation::different, src != dst || relation == Relation::different), build});
+                      params(engine, relation == Relation::different, src == numa || relation == Relation::different), build});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
     add("h2d", sm ? "GPU threads read host memory into their GPU's" : "bulk copies of a GPU's threads read host memory into their GPU's", numa, gpu,

@@ -12,7 +12,8 @@ const std::vector<Benchmark>& table() {
   // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
-    for (auto& row : kernel_copies()) all.push_back(std::move(row));
+    for (auto* more : {kernel_copies, joint_copies, kernel_accesses})
+      for (auto& row : more()) all.push_back(std::move(row));
     return all;
   }();
   return rows;
@@ -35,18 +36,25 @@ const Benchmark& find(const Case& c) {
   if (std::none_of(rows.begin(), rows.end(), named))
     throw Error{ErrorKind::usage, "there is no benchmark '" + c.benchmark + "'; there are " +
                                       joined(rows, [](const Benchmark& b) { return std::string{b.name} + " by " + to_string(b.engine); })};
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Benchmark& b) { return named(b) && b.engine == c.engine; });
-  if (row == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
-  return *row;
+  const auto by_engine = [&](const Benchmark& b) { return named(b) && b.engine == c.engine; };
+  const auto first = std::find_if(rows.begin(), rows.end(), by_engine);
+  if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
+  const auto row = std::find_if(first, rows.end(), [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; });
+  return row == rows.end() ? *first : *row;  // the first says what does not fit
 }
 
 void check(const Benchmark& row, const Case& c) {
-  if (c.bytes == 0 || c.bytes % 8 != 0) misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
+  if (!row.sized && c.bytes != 0) misfit(row, "it has no bytes: its cases have 0");
+  if (row.sized && (c.bytes == 0 || c.bytes % 8 != 0)) misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
   if (c.src.kind != row.src || c.dst.kind != row.dst)
     misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; it goes from " + std::string{to_string(row.src)} +
                     " to " + std::string{to_string(row.dst)});
   if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination are one place");
   if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination are different places");
+  const bool all[] = {c.src.index == all_places, c.dst.index == all_places};
+  if (all[0] != (row.relation == Relation::from_all) || all[1] != (row.relation == Relation::to_all))
+    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; gpu:all is the " +
+                    (row.relation == Relation::from_all ? "source" : row.relation == Relation::to_all ? "destination" : "end of copies to or from all GPUs only"));
   if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
     misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) + " memory");
   for (const auto& [name, value] : c.params) {

@@ -41,7 +41,7 @@ Enum parse(std::string_view text, const Names& names, const char* what) {
 std::string shape_text(const Shape& shape) {
   if (shape.threads == 0) return "";
   std::ostringstream out;
-  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "all") << ", " << shape.threads << ">";
+  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "sms") << ", " << shape.threads << ">";
   return out.str();
 }
 
@@ -100,6 +100,23 @@ void check_step(const Program& program, const Step& step, const std::string& whe
 }
 
 }  // namespace
+
+std::vector<Touch> touches(const Step& step) {
+  std::vector<Touch> all;
+  std::visit(Overloaded{
+                 [&](const Move& m) { all = {{m.from, false}, {m.to, true}}; },
+                 [&](const Kernel& k) {
+                   for (const auto& access : k.traffic) all.push_back({access.span, access.dir == Access::Dir::write});
+                 },
+                 [&](const Set& s) { all = {{s.word, true}}; },
+                 [&](const Wait& w) { all = {{w.word, false}}; },
+                 [&](const Call& c) {
+                   if (c.span) all = {{*c.span, false}};
+                 },
+             },
+             step);
+  return all;
+}
 
 const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }

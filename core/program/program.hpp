@@ -23,6 +23,7 @@ enum class HeldBy : u8 { kernel, wait };
 
 /// What a region holds before the first sample. Sources carry a pattern that depends on region and offset, so that any
 /// slice delivered to the wrong place, or not at all, is seen; destinations are poisoned.
+/// A chain is a cycle through all lines of the region, each holding the address of the next (program/chain.hpp).
 enum class Content : u8 { pattern, poison, chain };
 
 struct Region {
@@ -46,7 +47,7 @@ struct Span {
   [[nodiscard]] u64 offset_at(u64 iteration) const { return offset + (iteration % slices) * stride; }
 };
 
-/// How a kernel is launched. No blocks: as many as the GPU holds at once. No threads: it is no kernel.
+/// How a kernel is launched. No blocks: one on each SM, so that several kernels run at once. No threads: it is no kernel.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };
@@ -68,8 +69,9 @@ struct Access {
   u32 width = 16;  // bytes a thread moves at once
 };
 
-/// Device (or CPU) code by name, with its launch shape and the traffic it causes; `dependent_steps` counts accesses of
-/// which each needs the one before.
+/// Device (or CPU) code by name ("read", "write", "exchange", "chase"), with its launch shape and the traffic it causes. Of a kernel
+/// with `dependent_steps`, accesses of which each needs the one before, a whole batch is one launch: its iterations are
+/// those steps.
 struct Kernel {
   std::string name;
   Shape shape{1, 32};
@@ -100,6 +102,13 @@ struct Call {
 };
 
 using Step = std::variant<Move, Kernel, Set, Wait, Call>;
+
+/// A span that a step reads or writes.
+struct Touch {
+  Span span;
+  bool writes = false;
+};
+[[nodiscard]] std::vector<Touch> touches(const Step&);
 
 /// Somebody who does steps in order. A sample is: `once` (untimed), then everybody starts together, then `loop` as many
 /// times as the batch says. The platform stamps the start of the first and the end of the last iteration with `clock`.

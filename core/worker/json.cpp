@@ -9,6 +9,8 @@ const char* relation_name(Relation relation) {
   switch (relation) {
     case Relation::same: return "same";
     case Relation::different: return "different";
+    case Relation::to_all: return "to_all";
+    case Relation::from_all: return "from_all";
     case Relation::any: break;
   }
   return "any";
@@ -18,7 +20,7 @@ u32 slices_of(const Program& program) {
   u32 slices = 1;
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
-      if (const auto* move = std::get_if<Move>(&step)) slices = std::max(slices, move->from.slices);
+      for (const auto& touch : touches(step)) slices = std::max(slices, touch.span.slices);
   return slices;
 }
 
@@ -34,6 +36,8 @@ Case parse_case(const Json& json) {
   c.dst_memory = parse_mem_kind(json.at("dst_memory").get_ref<const std::string&>());
   c.bytes = json.at("bytes").get<u64>();
   c.footprint_bytes = json.value("footprint_bytes", u64{0});
+  if (json.contains("others"))
+    for (const auto& other : json.at("others")) c.others.push_back(parse_place(other.get_ref<const std::string&>()));
   if (json.contains("params")) c.params = json.at("params").get<std::map<std::string, std::string>>();
   return c;
 }
@@ -57,7 +61,7 @@ Json to_json(const Benchmark& row) {
           {"source", row.source}, {"engine", to_string(row.engine)},
           {"src", to_string(row.src)}, {"dst", to_string(row.dst)},
           {"relation", relation_name(row.relation)}, {"memories", memories},
-          {"params", params}};
+          {"params", params},     {"sized", row.sized}};
 }
 
 Json to_json(const Program& program) {

@@ -31,11 +31,11 @@ nlohmann::json exact(nlohmann::json machine) {
 nlohmann::json toy() {
   return nlohmann::json::parse(R"({
     "machine": {"name": "toy"},
-    "numa": [{"places": ["numa:0", "numa:1"], "memory_gib": 64, "dram_gbps": 100, "memcpy_gbps": 5, "memcpy_remote_gbps": 4}],
-    "gpu": [{"at": {"numa:0": ["gpu:0"], "numa:1": ["gpu:1"]}, "memory_gib": 16, "copy_engines": 3,
+    "numa": [{"places": ["numa:0", "numa:1"], "memory_gib": 64, "dram_gbps": 100, "memcpy_gbps": 5, "memcpy_remote_gbps": 4, "load_us": 0.1}],
+    "gpu": [{"at": {"numa:0": ["gpu:0"], "numa:1": ["gpu:1"]}, "memory_gib": 16, "sms": 10, "copy_engines": 3,
              "memory_gbps": 1000, "local_copy_gbps": 400}],
     "link": [
-      {"name": "bus", "between": [["numa:0", "gpu:0"], ["numa:1", "gpu:1"]], "gbps": 12.5, "efficiency": 0.8, "latency_us": 0.5},
+      {"name": "bus", "between": [["numa:0", "gpu:0"], ["numa:1", "gpu:1"]], "gbps": 12.5, "efficiency": 0.8, "kernel_efficiency": 0.4, "latency_us": 0.5},
       {"name": "smp", "between": [["numa:0", "numa:1"]], "gbps": 20, "efficiency": 1, "latency_us": 0.25},
       {"name": "bridge", "between": [["gpu:0", "gpu:1"]], "gbps": 40, "efficiency": 1, "latency_us": 0.25}],
     "peer": {"groups": [["gpu:0", "gpu:1"]]},
@@ -43,6 +43,7 @@ nlohmann::json toy() {
               "host_stamp_us": 0, "cpu_copy_us": 0.1},
     "copy": {"to_device_us": 2, "from_device_us": 3, "peer_us": 2.75, "local_us": 1,
              "inline_kib": 1, "inline_us": 1, "inline_gbps": 1, "channel_us": 6},
+    "kernel": {"launch_us": 2, "load_us": 0.5, "read_tile_us": 0.2, "write_tile_us": 0.1, "memory_efficiency": 0.5},
     "pageable": {"chunk_kib": 100, "slots": 3, "to_device_gbps": 4, "from_device_gbps": 5},
     "staged_peer": {"chunk_kib": 100, "slots": 3, "chunk_us": 5}})");
 }
@@ -57,11 +58,13 @@ Case default_case(const Benchmark& row) {
   Case c;
   c.benchmark = row.name;
   c.engine = row.engine;
-  c.src = {row.src, 0, 0, {}};
-  c.dst = {row.dst, row.relation == Relation::different ? 1u : 0u, 0, {}};
+  c.src = {row.src, row.relation == Relation::from_all ? all_places : 0u, 0, {}};
+  c.dst = {row.dst, row.relation == Relation::different ? 1u : row.relation == Relation::to_all ? all_places : 0u, 0, {}};
+  for (const u32 other : {0u, 1u, 2u})
+    if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places)) c.others.push_back(gpu(other));
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
-  c.bytes = 4_KiB;
-  c.footprint_bytes = 1_MiB;
+  c.bytes = row.sized ? 4_KiB : 0;
+  c.footprint_bytes = row.sized ? 1_MiB : 0;
   for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
   return c;
 }

@@ -1,5 +1,6 @@
 #include <doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -22,17 +23,19 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           CAPTURE(row.name);
           CAPTURE(value);
           const auto program = build_program(c);
-          CHECK(program.flows.size() == program.actors.size());
-          CHECK(program.flows[0].src == c.src);
-          CHECK(program.flows[0].dst == c.dst);
+          for (u32 actor = 0; actor < program.actors.size(); ++actor)
+            CHECK(std::any_of(program.flows.begin(), program.flows.end(), [&](const Flow& flow) { return flow.actor == actor; }));
+          const auto end = [&](const Place& place) { return place.index == all_places ? c.others.front() : place; };
+          CHECK(program.flows[0].src == end(c.src));
+          CHECK(program.flows[0].dst == end(c.dst));
           CHECK(program.flows[0].bytes == c.bytes);
         }
 }
 
-TEST_CASE("rows are one of their name and engine, and each has a source and values to choose from") {
-  std::set<std::pair<std::string_view, Engine>> names;
+TEST_CASE("rows are one of their name, engine and kinds of places, and each has a source and values to choose from") {
+  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind>> names;
   for (const auto& row : benchmarks()) {
-    CHECK(names.insert({row.name, row.engine}).second);
+    CHECK(names.insert({row.name, row.engine, row.src, row.dst}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK(param.values.size() >= 2);
   }
@@ -49,6 +52,38 @@ TEST_CASE("both directions of a bidirectional copy are real transfers, opposite 
   const auto& back = std::get<Move>(program.actors[1].loop[0]);
   CHECK(program.regions[there.from.region].at == program.regions[back.to.region].at);
   CHECK(there.from.region != back.to.region);
+}
+
+TEST_CASE("flows between one place and all GPUs: one a GPU, all at once, and with the opposite ones both ways") {
+  for (const auto& row : benchmarks()) {
+    if (row.relation != Relation::to_all && row.relation != Relation::from_all) continue;
+    CAPTURE(row.name);
+    auto c = default_case(row);
+    const auto program = build_program(c);
+    const bool both = row.name == "exchange_all";
+    REQUIRE(program.flows.size() == (both ? 2 : 1) * c.others.size());
+    for (std::size_t i = 0; i < c.others.size(); ++i) {
+      const auto& flow = program.flows[both ? 2 * i : i];
+      CHECK((row.relation == Relation::to_all ? flow.dst : flow.src) == c.others[i]);
+    }
+    c.others.clear();
+    CHECK_THROWS_AS((void)build_program(c), Error);
+    c = default_case(row);
+    (row.relation == Relation::to_all ? c.dst : c.src).index = 1;
+    CHECK_THROWS_AS((void)build_program(c), Error);
+  }
+  auto c = default_case(host_to_device);
+  c.dst.index = all_places;
+  CHECK_THROWS_AS((void)build_program(c), Error);
+}
+
+TEST_CASE("operations without bytes have none, and the others some") {
+  for (const auto& row : benchmarks()) {
+    auto c = default_case(row);
+    c.bytes = row.sized ? 0 : 8;
+    CAPTURE(row.name);
+    CHECK_THROWS_AS((void)build_program(c), Error);
+  }
 }
 
 TEST_CASE("the initiator decides whose stream a copy between GPUs is queued on") {

@@ -56,8 +56,8 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   std::get<Move>(program.actors[0].loop[0]).engine = Engine::graph;
   CHECK(holds(refusal(toy(), program), "cannot copy by graph"));
   program = h2d(8);
-  program.actors[0].loop[0] = Kernel{};
-  CHECK(holds(refusal(toy(), program), "cannot run kernels yet"));
+  program.actors[0].loop[0] = Kernel{"spin", {1, 1}, 0, {}};
+  CHECK(holds(refusal(toy(), program), "no kernel 'spin'"));
   program.actors[0].loop[0] = Call{};
   CHECK(holds(refusal(toy(), program), "single calls"));
   program.actors[0].loop[0] = Wait{};

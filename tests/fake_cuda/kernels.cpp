@@ -13,6 +13,7 @@
 
 #include "faults.hpp"
 #include "memory.hpp"
+#include "program/chain.hpp"
 #include "program/pattern.hpp"
 
 namespace fake {
@@ -64,6 +65,59 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult exchange(CUcontext context, char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
+  const auto there = copy(context, to, from, bytes);
+  return there == CUDA_SUCCESS ? copy(context, back_to, back_from, bytes) : there;
+}
+
+CUresult read(CUcontext context, const char* from, u64 bytes, u64* sum) {
+  if (!reachable(context, from, bytes) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  const auto* words = reinterpret_cast<const u64*>(from);
+  if (delivers != Delivers::nothing)
+    for (u64 i = 0; i < bytes / sizeof *words; ++i) *sum += words[i];
+  if (delivers == Delivers::one_wrong_byte) *sum ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult write(CUcontext context, char* to, u64 bytes, u64 seed, u64 first_index) {
+  if (!reachable(context, to, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  auto* words = reinterpret_cast<u64*>(to);
+  if (delivers != Delivers::nothing)
+    for (u64 i = 0; i < bytes / sizeof *words; ++i) words[i] = linkscope_pattern_word(seed, first_index + i);
+  if (delivers == Delivers::one_byte_more) to[bytes] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[bytes / 2] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult sum_pattern(CUcontext context, u64 words, u64 seed, u64 first_index, u64 times, u64* sum) {
+  if (!reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < words; ++i) *sum += times * linkscope_pattern_word(seed, first_index + i);
+  return CUDA_SUCCESS;
+}
+
+CUresult chase(CUcontext context, u64* position, u64 steps) {
+  if (!reachable(context, position, sizeof *position)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = delivers == Delivers::all ? 0 : 1; i < steps; ++i) {
+    const auto* at = reinterpret_cast<const u64*>(*position);
+    if (!reachable(context, at, sizeof *at)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    *position = *at;
+  }
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult fill_chain(CUcontext context, char* region, u64 lines) {
+  if (!reachable(context, region, lines * linkscope_chain_line)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < lines; ++i)
+    *reinterpret_cast<char**>(region + i * linkscope_chain_line) = region + linkscope_chain_next(i, lines) * linkscope_chain_line;
+  return CUDA_SUCCESS;
+}
+
 CUresult empty(CUcontext) { return CUDA_SUCCESS; }
 
 /// Reads the arguments by the types of the function's own parameters.
@@ -85,6 +139,12 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_check", by_types(check)},
       {"linkscope_copy", by_types(copy)},
       {"linkscope_copy_tma", by_types(copy)},
+      {"linkscope_exchange", by_types(exchange)},
+      {"linkscope_read", by_types(read)},
+      {"linkscope_write", by_types(write)},
+      {"linkscope_sum_pattern", by_types(sum_pattern)},
+      {"linkscope_chase", by_types(chase)},
+      {"linkscope_fill_chain", by_types(fill_chain)},
       {"linkscope_empty", by_types(empty)},
   };
   const auto found = kernels->find(name);

@@ -22,10 +22,6 @@ needs_worker = pytest.mark.skipif(
 
 def environment(library: str = "driver", **settings: str | int) -> dict[str, str]:
     """`library` is a folder of the fake's build; `FAKE_` goes before each setting that begins with CUDA_ or NVML_."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("FAKE_", "CUDA_", "NVTX_"))
-    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FAKE_", "CUDA_", "NVTX_"))}
     kept["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(LIBRARIES / library), kept.get("LD_LIBRARY_PATH")]))
     return kept | {f"FAKE_{name}": str(value) for name, value in settings.items()}

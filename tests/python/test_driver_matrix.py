@@ -37,6 +37,17 @@ def local(gpu=0, **more):
     return case("local", f"gpu:{gpu}", f"gpu:{gpu}", "device", "device", **more)
 
 
+def access(benchmark, src, dst, size=64 * KIB, **more):
+    memories = ["pinned" if place.startswith("numa") else "device" for place in (src, dst)]
+    others = more.pop("others", [])
+    made = case(benchmark, src, dst, *memories, size=size, footprint=16 * size, **more) | {"engine": "sm"}
+    return made | {"others": others} if others else made
+
+
+def joint(benchmark, src, dst, others=("gpu:0", "gpu:1"), **more):
+    return access(benchmark, src, dst, others=list(others), **more) | {"engine": "ce"}
+
+
 H2H = case("h2h", "numa:0", "numa:0", "pageable", "pinned")
 FAMILIES = {
     "h2h": H2H,
@@ -64,7 +75,29 @@ FAMILIES = {
             "local": local(),
         }.items()
     },
+    "read of host memory": access("read", "numa:0", "gpu:0"),
+    "read of a peer": access("read", "gpu:1", "gpu:0", size=24),
+    "read of its own": access("read", "gpu:0", "gpu:0"),
+    "write to host memory": access("write", "gpu:0", "numa:0"),
+    "write to a peer": access("write", "gpu:0", "gpu:1", size=24),
+    "write to its own": access("write", "gpu:0", "gpu:0", blocks="8"),
+    "chase through host memory": access("latency", "numa:0", "gpu:0", size=0),
+    "chase through a peer": access("latency", "gpu:1", "gpu:0", size=0),
+    "chase by a CPU": case("latency", "numa:0", "numa:0", "pageable", "pageable", size=0, footprint=0)
+    | {"engine": "cpu"},
+    "chase, caches hot": access("latency", "gpu:0", "gpu:0", size=0, cache="hot"),
+    "both ways by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
+    "both ways by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
+    "host to all": joint("host_to_all", "numa:0", "gpu:all"),
+    "all to host and back": joint("host_to_all", "numa:0", "gpu:all", bidirectional="true"),
+    "all to host by sm": joint("all_to_host", "gpu:all", "numa:0") | {"engine": "sm"},
+    "one to all": joint("one_to_all", "gpu:0", "gpu:all", others=("gpu:1",)),
+    "all to one, pulled by sm": joint("all_to_one", "gpu:all", "gpu:1", others=("gpu:0",), initiator="dst")
+    | {"engine": "sm"},
 }
+
+
+WITHOUT_GPU = {"h2h", "chase by a CPU"}
 
 
 @pytest.fixture
@@ -128,7 +161,7 @@ def test_every_family_runs_on_every_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
     assert driver["driver_present"] and driver["version"] == version and driver["missing"] == []
     timings = {name: works(pipe, wanted)["timing"] for name, wanted in FAMILIES.items()}
-    by_host = {"h2h", "h2d pageable", "d2h pageable"}
+    by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"}
     assert timings == {name: "host" if name in by_host else "gate" for name in FAMILIES}
     assert pipe.ask("release")["ok"]
 
@@ -186,9 +219,10 @@ def test_without_a_usable_driver_the_host_is_measured_and_the_rest_says_why(work
     assert not driver["driver_present"] and driver["gpus"] == []
     assert all(word in driver["why_not"] for word in words), driver["why_not"]
     for family, wanted in FAMILIES.items():
-        if family != "h2h":
+        if family in WITHOUT_GPU:
+            works(pipe, wanted)
+        else:
             assert driver["why_not"] in refusal(pipe, wanted), family
-    works(pipe, H2H)
 
 
 def test_a_gpu_that_is_not_here_is_counted_out(worker):
@@ -201,6 +235,7 @@ def test_a_gpu_that_is_not_here_is_counted_out(worker):
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
 PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
+PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
 REGISTERED = {"h2d registered", "d2h registered by sm", "d2h registered by tma"}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,
@@ -328,10 +363,10 @@ def test_a_driver_that_hangs_when_it_starts_gets_no_answer(worker, symbol):
 # --- GPUs that lie ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "h2h"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in WITHOUT_GPU])
 def test_one_wrong_byte_is_found(worker, family):
-    # The last copy of a run: an earlier one may be overwritten when slices come round again.
-    pipe, _ = opened(worker, CUDA_CORRUPT="40+")
+    # The last copies of a run: an earlier one may be overwritten when slices come round again. A chase launches less.
+    pipe, _ = opened(worker, CUDA_CORRUPT="6+" if "chase" in family else "40+")
     verdict = run(pipe, FAMILIES[family])["verdict"]
     assert not verdict["ok"] and 0 < verdict["wrong_bytes"] < verdict["checked_bytes"]
     assert " at byte " in verdict["first_wrong"]

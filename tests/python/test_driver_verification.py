@@ -26,6 +26,34 @@ def test_every_copy_of_a_run_is_compared(worker, fault, number, wanted):
     assert verdict["checked_bytes"] == ALL * wanted["bytes"]
 
 
+ACCESSES = [name for name in FAMILIES if name.startswith(("read", "write", "chase through"))]
+
+
+# Where in the count of all copies and launches an access is: the first two and, after what is rehearsed is compared,
+# the first and the last that are timed. Reads and chases begin with a copy of what they begin with; a batch of a chase
+# is one launch.
+ACCESS_AT = {"write": (1, 2, 18, ALL), "read": (2, 3, 20, ALL + 2), "chase": (2, 3, 5, 10)}
+
+
+@pytest.mark.parametrize("which", range(4), ids=["warm-up", "rehearsal", "first", "last"])
+@pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
+@pytest.mark.parametrize("family", ACCESSES)
+def test_an_access_that_is_wrong_once_is_found(worker, family, fault, which):
+    wanted = FAMILIES[family] | {"footprint_bytes": MANY}
+    number = ACCESS_AT[family.split()[0]][which]
+    verdict = run(opened(worker, **{fault: number})[0], wanted)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and verdict["first_wrong"]
+
+
+def test_flows_of_all_gpus_are_each_compared(worker):
+    wanted = FAMILIES["all to host and back"]
+    for flow in range(4):
+        pipe, _ = opened(worker, CUDA_CORRUPT="5+")  # the four flows have been warmed up with one copy each
+        assert prepare(pipe, wanted)["supported"]
+        only = [8 if number == flow else 0 for number in range(4)]
+        assert not pipe.ask("run", samples=1, batches=[only], verify=True)["verdict"]["ok"]
+
+
 def test_nothing_is_wrong_with_the_copy_after_the_last(worker):
     pipe, _ = opened(worker, CUDA_CORRUPT=ALL + 1)
     assert works(pipe, h2d(footprint=MANY))["verdict"]["wrong_bytes"] == 0

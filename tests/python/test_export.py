@@ -20,14 +20,15 @@ def test_one_row_a_flow() -> None:
 
 def test_columns_are_documented_and_in_order() -> None:
     header = to_csv(small_run()).splitlines()[0].split(",")
-    assert header == [name for name, _, _ in COLUMNS] and len(set(header)) == len(header)
-    assert all(about for _, about, _ in COLUMNS)
+    assert header == [name for name, *_ in COLUMNS] and len(set(header)) == len(header)
+    assert all(about for _, _, about, _ in COLUMNS)
 
 
 def test_the_page_in_docs_lists_the_columns() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text()
     listed = [line for line in text.splitlines() if line.startswith("| `")]
-    assert listed == [f"| `{name}` | {about} |" for name, about, _ in COLUMNS]
+    types = {str: "string", int: "int64", float: "double", bool: "bool"}
+    assert listed[: len(COLUMNS)] == [f"| `{name}` | {types[kind]} | {about} |" for name, kind, about, _ in COLUMNS]
 
 
 def test_values_of_one_point() -> None:

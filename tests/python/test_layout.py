@@ -61,8 +61,11 @@ def python_imports() -> list[tuple[str, str]]:
 
 
 def test_core_includes_go_one_way() -> None:
-    wrong = [f"{file} includes {include}" for file, include in core_includes()
-             if layer(include) != layer(file) and layer(include) not in CORE[layer(file)]]
+    wrong = [
+        f"{file} includes {include}"
+        for file, include in core_includes()
+        if layer(include) != layer(file) and layer(include) not in CORE[layer(file)]
+    ]
     assert not wrong
 
 
@@ -70,8 +73,11 @@ def test_python_imports_go_one_way() -> None:
     def place(file: str) -> str:
         return file.split("/")[0].removesuffix(".py")
 
-    wrong = [f"{file} imports {name}" for file, name in python_imports()
-             if place(file) in PYTHON and name != place(file) and name not in PYTHON[place(file)]]
+    wrong = [
+        f"{file} imports {name}"
+        for file, name in python_imports()
+        if place(file) in PYTHON and name != place(file) and name not in PYTHON[place(file)]
+    ]
     assert not wrong
 
 
@@ -81,6 +87,9 @@ def test_the_rules_see_the_code(found, least) -> None:
 
 
 def test_cuda_headers_stay_in_the_cuda_platform() -> None:
-    users = [file.relative_to(ROOT).as_posix() for file in (ROOT / "core").rglob("*.[hc]*")
-             if re.search(r"#include <cuda", file.read_text())]
+    users = [
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "core").rglob("*.[hc]*")
+        if re.search(r"#include <cuda", file.read_text())
+    ]
     assert users and all(user.startswith("core/platform/cuda/") for user in users)

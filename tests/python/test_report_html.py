@@ -108,7 +108,7 @@ def test_batched_and_single_are_told_apart_and_intervals_drawn() -> None:
 
 def test_more_methods_than_colours_are_counted() -> None:
     points = [
-        point(f"h2d/ce/numa:0.pinned->gpu:0.device/1048576?blocks={n}&mode=batched", 1e-4 * 2**n) for n in range(11)
+        point(f"h2d/ce/numa:0.pinned->gpu:0.device/1048576?lane={n}&mode=batched", 1e-4 * 2**n) for n in range(11)
     ]
     (panel,) = panels(points, modelled=False)
     assert len(panel.legend) == 8 and panel.not_drawn == 3 and len(panel.tables) == 11
@@ -124,15 +124,10 @@ def test_methods_on_one_curve_are_one_line() -> None:
 
 
 def test_size_of_the_page_grows_slowly() -> None:
-    id = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?blocks={}&mode=batched"
+    id = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?lane={}&mode=batched"
     sizes = range(3, 31)
     few, many = (
-        [
-            point(id.format(gpu, 1 << size, blocks), 1e-6)
-            for gpu in range(gpus)
-            for size in sizes
-            for blocks in range(12)
-        ]
+        [point(id.format(gpu, 1 << size, lane), 1e-6) for gpu in range(gpus) for size in sizes for lane in range(12)]
         for gpus in (1, 8)
     )
     grown = len(page(run(many))) - len(page(run(few)))

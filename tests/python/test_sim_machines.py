@@ -59,12 +59,13 @@ class Machine:
     call_s: float
     pageable_gbps: tuple[float, float]  # to and from the device
     staged_chunk_s: float
+    load_s: tuple[float, float] | None = None  # of host memory and a GPU's; None: not known
 
 
 def h200x4_way(src: str, dst: str) -> Way:
     if "numa" in src + dst:
-        return Way(0.58e-6, 55.5, 101.3 / 2)
-    return Way(0.42e-6, 395, 395)
+        return Way(0.53e-6, 55.5, 101.3 / 2)
+    return Way(0.33e-6, 395, 395)
 
 
 def ac922_way(src: str, dst: str) -> Way:
@@ -83,9 +84,9 @@ MACHINES = {
         pairs=("numa:0>numa:0", "numa:0>gpu:1", "gpu:2>numa:0", "gpu:1>gpu:3", "gpu:0>gpu:0"),
         way=h200x4_way, of_host=lambda place: "numa:0",
         memcpy=lambda src, dst: 11.7, memcpy_call_s=0.05e-6,
-        to_device_s=1.87e-6, from_device_s=1.07e-6, peer_s=1.78e-6, local_s=1.6e-6, local_gbps=2000,
-        inline_s=1.64e-6, inline_gbps=3.0, channel_s=5.9e-6,
-        call_s=1.3e-6, pageable_gbps=(9.31, 18.95), staged_chunk_s=8.1e-6,
+        to_device_s=1.92e-6, from_device_s=1.12e-6, peer_s=1.87e-6, local_s=1.6e-6, local_gbps=2000,
+        inline_s=1.69e-6, inline_gbps=3.0, channel_s=5.9e-6,
+        call_s=1.3e-6, pageable_gbps=(9.31, 18.95), staged_chunk_s=8.15e-6, load_s=(0.108e-6, 0.341e-6),
     ),
     "ac922": Machine(
         pairs=(
@@ -105,6 +106,11 @@ def closed_form(machine: Machine, point: PointId) -> float | None:
     """Seconds of one operation; None for those whose streams meet in more than a link (tested as inequalities)."""
     alone = point.param("mode") == "single"
     channel_s = machine.channel_s if alone and point.param("after") == "kernel" else 0.0
+    if point.benchmark == "latency":
+        if machine.load_s is None or (point.engine == "cpu" and "gpu" in point.src):
+            return None
+        there_and_back = 0.0 if point.src == point.dst else 2 * machine.way(point.src, point.dst).latency_s
+        return there_and_back + machine.load_s["gpu" in point.src]
     if point.benchmark == "h2h":
         return machine.memcpy_call_s + point.bytes * NS / machine.memcpy(point.src, point.dst)
     if point.benchmark == "local":
@@ -239,6 +245,29 @@ def test_under_noise_it_is_found_within_two_standard_errors(name: str, noisy: di
     assert count > 200
     assert not far
     assert len(missed) <= 0.06 * count, missed
+
+
+JOINT = {  # GB/s in all, one way and both ways: uplinks, one engine that serves all in turn, one link into the one
+    "host_to_all": (182.0, 188.0), "all_to_host": (150.0, None),
+    "one_to_all": (395.0, None), "all_to_one": (395.0, None),
+}  # fmt: skip
+
+
+def test_flows_of_all_gpus_at_once_get_what_they_share(tmp_path: Path) -> None:
+    content = models.load("h200x4").to_json()
+    del content["noise"]
+    target = modelled(msgspec.convert(content, models.Model), seed=3)
+    plan = make_plan(target.facts, benchmark_table(), suite="nvbandwidth", only=["*/ce/*gpu:all*"])
+    measure(target, plan, tmp_path / "joint.jsonl")
+    points = read_run(tmp_path / "joint.jsonl").points
+    assert {point.benchmark for point in points} == set(JOINT)
+    for point in points:
+        expected = JOINT[point.benchmark][point.bidirectional]
+        assert point.total_gbps == pytest.approx(expected, rel=0.02), point.id
+        ends = (point.benchmark, point.params.get("initiator"))
+        # Queued on one GPU, whose one engine serves all.
+        in_turn = ends in {("one_to_all", "src"), ("all_to_one", "dst")}
+        assert ("in_turn" in point.guards, point.status) == (in_turn, "missed_precision" if in_turn else "ok"), point.id
 
 
 def test_what_has_no_closed_form_keeps_its_order(exact: tuple[str, Points]) -> None:

@@ -1,6 +1,5 @@
 """Whole commands on modelled machines: one seed is one file, Ctrl-C, budgets, progress, resuming what cannot be."""
 
-import io
 import json
 import os
 import re
@@ -16,8 +15,8 @@ import pytest
 from fakes import H2D, header, measured, plan, target
 from linkscope.cli.main import main
 from linkscope.plan import make_plan
-from linkscope.run import benchmark_table, measure, progress
-from linkscope.run.progress import Bar, Lines, WorkLeft, progress_for
+from linkscope.run import benchmark_table, measure
+from linkscope.run.progress import Silent, WorkLeft
 from linkscope.run.target import choose
 from linkscope.runfile import End, RunWriter, read_run
 from processes import children
@@ -119,7 +118,8 @@ def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys)
     assert main(run_command(part, "--budget", f"{total / 3:.6f}s")) == 0
     run = read_run(part)
     spent = sum(one.device_s for rounds in run.rounds.values() for one in rounds)
-    assert 0.9 * total / 3 < spent <= total / 3 and run.end.complete  # what first rounds left over is used
+    # What first rounds left over is used; the last point may take a little more than it was seen to take.
+    assert 0.9 * total / 3 < spent <= 1.01 * total / 3 and run.end.complete
     assert [point.id for point in run.points if point.status == "ok"]
     assert {point.id for point in run.points} == {point.id for point in read_run(whole).points}
     short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]
@@ -157,53 +157,35 @@ class NoMonitor:
 # Progress
 
 
-def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", Clock(lambda: now[0]))
-    stream = io.StringIO()
-    lines = progress_for(stream)
-    assert isinstance(lines, Lines)
-    for second in range(0, 31, 2):
-        now[0] = float(second)
-        lines.tick(lambda: WorkLeft(done_s=now[0], left_s=40 - now[0], points=20 - int(now[0] / 2)))
-    assert stream.getvalue().splitlines() == [
-        " 25%, 15 points unfinished, about 30 s left",
-        " 50%, 10 points unfinished, about 20 s left",
-        " 75%, 5 points unfinished, about 10 s left",
-    ]
-
-
-def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("TERM", "xterm")
-    bar = progress_for(stream)
-    assert isinstance(bar, Bar)
-    bar.tick(lambda: WorkLeft(done_s=1.0, left_s=3.0, points=7))
-    assert "25%" in stream.getvalue() and "7 points unfinished" in stream.getvalue()
-    bar.stop()
-    assert stream.getvalue().rstrip().endswith("\x1b[2K")  # the line is erased
-
-
-def test_the_work_left_falls_to_nothing(tmp_path: Path) -> None:
+def told_by(path: Path, **wishes: object) -> list[WorkLeft]:
+    """What is left after every point-round of a small run."""
     told: list[WorkLeft] = []
 
-    class Told:
+    class Told(Silent):
         def tick(self, left: Callable[[], WorkLeft]) -> None:
             told.append(left())
 
-        def stop(self) -> None: ...
-
     machine = choose("h200x4", 1)
-    made = make_plan(machine.facts, benchmark_table(), suite="quick", only=["h2d/*gpu:1*"])
-    measure(machine, made, tmp_path / "a.jsonl", progress=Told())
-    base = told[: 6 * len(made.points)]
-    assert [work.share for work in base] == sorted(work.share for work in base)
-    assert base[0].points == len(made.points) and base[-1].points == 0 and base[-1].share == pytest.approx(1.0)
+    made = make_plan(machine.facts, benchmark_table(), suite="quick", only=["h2d/*gpu:1*"], **wishes)
+    measure(machine, made, path, progress=Told())
+    assert told[0].points == len(made.points)
+    return told
+
+
+def test_the_work_left_falls_to_nothing(tmp_path: Path) -> None:
+    told = told_by(tmp_path / "a.jsonl", precision=0.2)
+    assert [work.share for work in told] == sorted(work.share for work in told)
+    assert told[-1].points == 0 and told[-1].share == pytest.approx(1.0) and told[-1].left_s == 0.0
+    assert list(dict.fromkeys(work.stage for work in told)) == [f"round {n} of 6" for n in range(1, 7)]
+
+
+def test_extra_rounds_do_not_take_the_share_back(tmp_path: Path) -> None:
+    told = told_by(tmp_path / "a.jsonl", precision=0.002)
+    assert [work.share for work in told] == sorted(work.share for work in told)
+    base = [work for work in told if work.stage.startswith("round")]
+    extra = [work for work in told if work.stage.startswith("extra round")]
+    assert len(extra) > 3 and extra[0].points > 0 and base[-1].share < 0.95
+    assert extra[0].share - base[-1].share < 0.1 and extra[-1].share == pytest.approx(1.0)
 
 
 # Resuming what cannot be

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "platform/host/contents.hpp"
+#include "program/chain.hpp"
 
 namespace linkscope {
 
@@ -59,7 +60,7 @@ void Buffer::pin() {
 
 void Buffer::fill_with_pattern(u64 seed) {
   seed_ = seed;
-  if (host_) return fill_pattern(host_, bytes_, seed);
+  if (!reachable()) return fill_pattern(host_, bytes_, seed);
   u64 words = bytes_ / 8, first = 0;
   void* arguments[] = {&address_, &words, &seed, &first};
   device_->use();
@@ -69,10 +70,24 @@ void Buffer::fill_with_pattern(u64 seed) {
 }
 
 void Buffer::fill_with_poison(u64 bytes) {
-  if (host_) return fill_poison(host_, std::min(bytes, bytes_));
+  if (!reachable()) return fill_poison(host_, std::min(bytes, bytes_));
   device_->use();
   const auto& stream = device_->stream(0);
   LINKSCOPE_CU(driver_, cuMemsetD8Async, address_, static_cast<unsigned char>(poison), std::min(bytes, bytes_), stream.get());
+  stream.synchronize();
+}
+
+void Buffer::fill_with_chain(u64 bytes) {
+  u64 lines = bytes / linkscope_chain_line;
+  if (!reachable()) {
+    for (u64 i = 0; i < lines; ++i)
+      *reinterpret_cast<std::byte**>(host_ + i * linkscope_chain_line) = host_ + linkscope_chain_next(i, lines) * linkscope_chain_line;
+    return;
+  }
+  void* arguments[] = {&address_, &lines};
+  device_->use();
+  const auto& stream = device_->stream(0);
+  device_->launch(device_->function("access", "linkscope_fill_chain"), 256, 256, stream.get(), arguments);
   stream.synchronize();
 }
 

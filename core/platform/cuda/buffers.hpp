@@ -31,6 +31,8 @@ class Buffer {
 
   void fill_with_pattern(u64 seed);
   void fill_with_poison(u64 bytes);
+  /// A cycle of addresses through the first `bytes`, as whoever reaches them calls them: a GPU where one does.
+  void fill_with_chain(u64 bytes);
 
  private:
   void allocate_host(const Region&);

@@ -8,9 +8,10 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "platform/cuda/session.hpp"
+#include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
+#include "program/chain.hpp"
 
 namespace linkscope {
 namespace {
@@ -68,7 +69,8 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_place(const Place&) const;
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
-  [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
   [[nodiscard]] static std::set<u32> gpus_of(const Program&);
   Device& device(u32 index);
@@ -132,12 +134,16 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
   if (!actor.once.empty() || actor.process != 0) return "steps before the loop and several processes cannot be run here yet";
   for (const auto& step : actor.loop) {
+    if (const auto* kernel = std::get_if<Kernel>(&step)) {
+      if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
+      continue;
+    }
     const auto* move = std::get_if<Move>(&step);
-    if (!move) return "only copies can be run here yet";
+    if (!move) return "only copies and kernels can be run here yet";
     const bool by_gpu = move->engine == Engine::ce || move->engine == Engine::sm || move->engine == Engine::tma;
     if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
-    if (auto why = why_no_kernel(program, actor, *move); !why.empty()) return why;
+    if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
     const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
     if (move->peer_call && from != to)
       if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
@@ -145,7 +151,20 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   return "";
 }
 
-std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor& actor, const Move& move) const {
+std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
+  if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
+  for (const auto& [span, writes] : touches(kernel)) {
+    const auto& region = program.regions[span.region];
+    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
+      return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
+    if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
+      return "a GPU's threads do not reach pageable memory by its CPU address here";
+  }
+  return "";
+}
+
+std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor& actor, const Move& move) const {
   if (move.engine != Engine::sm && move.engine != Engine::tma) return "";
   const auto& gpu = facts_.gpus[actor.place.index];
   if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
@@ -255,6 +274,8 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
     if (found != "hidden" && found != to_string(region.at))
       throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
   }
+  for (std::size_t i = 0; i < session.buffers.size(); ++i)
+    if (session.program.regions[i].content == Content::chain) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
   session.poison_destinations();
 }
 
@@ -276,13 +297,26 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     }
     session.actors.push_back(std::move(state));
   }
+  for (auto& state : session.actors) start_results(session, state);
 }
 
-/// Runs everybody's loop once, ungated: code is loaded, staging memory made, and the time of an iteration known.
+/// How many iterations touch all that an actor touches.
+u32 whole_footprint(const Actor& actor) {
+  u64 most = 1;
+  for (const auto& step : actor.loop) {
+    const auto* kernel = std::get_if<Kernel>(&step);
+    for (const auto& touch : touches(step))
+      most = std::max<u64>(most, kernel && kernel->dependent_steps ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+  }
+  return static_cast<u32>(most);
+}
+
+/// Runs everybody's loop once, and where caches are to be hot over all memory, ungated: code is loaded, staging memory made, and the time of an iteration known.
 void CudaPlatformImpl::warm_up(CudaSession& session) {
-  std::vector<u32> once(session.actors.size(), 1);
+  std::vector<u32> once;
+  for (const auto& actor : session.program.actors) once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
   std::vector<Stamp> stamps(session.actors.size());
-  session.load_code();
+  load_code(session);
   sample_host(session, once, stamps.data());
   for (const auto& stamp : stamps) session.expected_loop = std::max(session.expected_loop, Seconds{stamp.exit_s - stamp.enter_s});
 }
@@ -295,9 +329,8 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   for (const auto& actor : session.program.actors) {
     if (actor.clock == Clock::host) return host("its actors are CPU threads");
     for (const auto& step : actor.loop) {
-      const auto& move = std::get<Move>(step);
-      for (const u32 region : {move.from.region, move.to.region})
-        if (session.program.regions[region].kind == MemKind::pageable)
+      for (const auto& touch : touches(step))
+        if (session.program.regions[touch.span.region].kind == MemKind::pageable)
           return host("the driver copies pageable memory on the host, before a gate would open");
     }
   }
@@ -376,7 +409,7 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   Verdict before;
   if (order.verify) {
     // What earlier samples delivered, and then, into fresh poison, what these deliver: an old copy proves no new one.
-    before = session.verify();
+    before = verify(session);
     session.start_afresh();
   }
   for (u32 sample = 0; sample < order.samples; ++sample)
@@ -390,7 +423,7 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
         case Timing::host: sample_host(session, batch, stamps); break;
       }
     }
-  if (order.verify) trace.verdict = both(before, session.verify());
+  if (order.verify) trace.verdict = both(before, verify(session));
   trace.notes = session.notes;
   if (timing != session.timing)
     trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");

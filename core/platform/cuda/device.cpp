@@ -11,6 +11,8 @@ namespace linkscope {
 namespace {
 
 #define LINKSCOPE_ATTRIBUTE(name) {#name, CU_DEVICE_ATTRIBUTE_##name}
+constexpr std::size_t most_results = 1024;
+
 constexpr std::array<std::pair<const char*, CUdevice_attribute>, 33> attributes{{
     LINKSCOPE_ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR),
     LINKSCOPE_ATTRIBUTE(COMPUTE_CAPABILITY_MINOR),
@@ -150,9 +152,14 @@ Stream& Device::stream(std::size_t number) {
 CUdeviceptr Device::scratch() {
   if (!scratch_) {
     use();
-    LINKSCOPE_CU(driver_, cuMemAlloc, &scratch_, 2 * sizeof(u64));
+    LINKSCOPE_CU(driver_, cuMemAlloc, &scratch_, (2 + most_results) * sizeof(u64));
   }
   return scratch_;
+}
+
+CUdeviceptr Device::result(std::size_t actor) {
+  if (actor >= most_results) throw Error{ErrorKind::usage, "a program of more than " + std::to_string(most_results) + " actors"};
+  return scratch() + (2 + actor) * sizeof(u64);
 }
 
 void Device::flush_l2(CUstream stream) {

@@ -63,8 +63,9 @@ class Device {
   void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments) const;
   /// Streams by number, made when first asked for and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
-  /// Two words of this GPU's memory for small results.
+  /// Two words of this GPU's memory for the result of a comparison, and one for each actor of a session.
   [[nodiscard]] CUdeviceptr scratch();
+  [[nodiscard]] CUdeviceptr result(std::size_t actor);
   /// Writes twice the L2's size elsewhere, queued on the stream: whatever the L2 held is gone.
   void flush_l2(CUstream);
 

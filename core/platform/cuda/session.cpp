@@ -4,12 +4,11 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <thread>
 
 #include "base/error.hpp"
-#include "platform/host/contents.hpp"
+#include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
 #include "platform/host/topology.hpp"
@@ -87,60 +86,11 @@ void CudaSession::poison_destinations() const {
 
 void CudaSession::start_afresh() {
   poison_destinations();
-  for (auto& state : actors) state.iteration = 0;
-}
-
-namespace {
-
-CUfunction copy_kernel(Device& device, Engine engine) {
-  return device.function("copy", engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
-}
-
-void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdeviceptr from, CUstream stream) {
-  const bool bulk = move.engine == Engine::tma;
-  // "All": every SM full of threads, or of the pieces that a bulk copy keeps in its shared memory.
-  constexpr unsigned threads_of_sm = 2048, bulk_blocks_of_sm = 4;
-  const auto sms = static_cast<unsigned>(device.facts().attribute("MULTIPROCESSOR_COUNT", 1));
-  const unsigned all = sms * (bulk ? bulk_blocks_of_sm : std::max(1u, threads_of_sm / move.shape.threads));
-  u64 bytes = move.from.bytes;
-  void* arguments[] = {&to, &from, &bytes};
-  device.launch(copy_kernel(device, move.engine), move.shape.blocks ? move.shape.blocks : all, move.shape.threads, stream, arguments);
-}
-
-}  // namespace
-
-void CudaSession::load_code() const {
-  for (const auto& state : actors) {
-    if (!state.device) continue;
-    (void)state.device->function("gate", "linkscope_gate");
-    for (const auto& step : state.actor->loop)
-      if (const auto& move = std::get<Move>(step); move.engine != Engine::ce) (void)copy_kernel(*state.device, move.engine);
+  for (std::size_t a = 0; a < actors.size(); ++a) {
+    actors[a].iteration = 0;
+    actors[a].position = nullptr;
+    start_results(*this, actors[a]);
   }
-}
-
-void CudaSession::step(ActorState& state) {
-  for (const auto& step : state.actor->loop) {
-    const auto& move = std::get<Move>(step);  // supports() refused everything else
-    const Buffer &from = *buffers[move.from.region], &to = *buffers[move.to.region];
-    const u64 from_offset = move.from.offset_at(state.iteration), to_offset = move.to.offset_at(state.iteration), bytes = move.from.bytes;
-    if (!state.stream) {
-      std::memcpy(to.host() + to_offset, from.host() + from_offset, bytes);
-      continue;
-    }
-    const CUstream stream = state.stream->get();
-    if (move.engine != Engine::ce)
-      copy_by_kernel(*state.device, move, to.address() + to_offset, from.address() + from_offset, stream);
-    else if (on_host(from))
-      LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, to.address() + to_offset, from.host() + from_offset, bytes, stream);
-    else if (on_host(to))
-      LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, to.host() + to_offset, from.address() + from_offset, bytes, stream);
-    else if (!move.peer_call)
-      LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, to.address() + to_offset, from.address() + from_offset, bytes, stream);
-    else
-      LINKSCOPE_CU(driver, cuMemcpyPeerAsync, to.address() + to_offset, to.device()->context(), from.address() + from_offset,
-                   from.device()->context(), bytes, stream);
-  }
-  ++state.iteration;
 }
 
 namespace {
@@ -161,26 +111,25 @@ void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 cou
 void CudaSession::settle_caches(const std::vector<u32>& batch) {
   if (program.cache != CacheState::cold) return;
   static const u64 host_cache = last_level_cache_bytes();
+  const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;
   for (std::size_t a = 0; a < actors.size(); ++a) {
     for (const auto& step : actors[a].actor->loop) {
-      const auto& move = std::get<Move>(step);
-      for (const Span* span : {&move.from, &move.to}) {
-        const Buffer& buffer = *buffers[span->region];
+      const auto* move = std::get_if<Move>(&step);
+      for (const auto& [span, writes] : touches(step)) {
+        const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
-        const u64 footprint = span->slices * span->stride;
-        if (on_host(buffer)) {
-          if (footprint >= 3 * host_cache) continue;
-          // What only a copy engine reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
+        const u64 footprint = span.slices * span.stride;
+        if (on_host(buffer) && footprint < 3 * host_cache) {
+          // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
-          if (span == &move.from && !by_cpu) {
-            if (flushed_.insert(span->region).second) flush_slices(buffer, *span, 0, span->slices);
-          } else {
-            flush_slices(buffer, *span, actors[a].iteration, batch[a]);
-          }
-        } else if (footprint < 3 * static_cast<u64>(buffer.device()->facts().attribute("L2_CACHE_SIZE", 0))) {
-          gpus.insert(buffer.device());
+          if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
+          else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
         }
+        if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());
+        // A GPU's L2 also holds what its threads read elsewhere.
+        const bool by_threads = actors[a].device && !(move && move->engine == Engine::ce);
+        if (by_threads && footprint < 3 * l2(*actors[a].device)) gpus.insert(actors[a].device);
       }
     }
   }
@@ -189,56 +138,6 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
     device->flush_l2(device->stream(0).get());
     device->stream(0).synchronize();
   }
-}
-
-/// Slices with gaps between them are small: the host looks at each of them, and that the gaps still hold poison.
-void CudaSession::compare_slices(const Move& move, u64 seed, u64 slices, Verdict& verdict) const {
-  const Buffer& to = *buffers[move.to.region];
-  const u64 bytes = slices * move.to.stride;
-  std::vector<std::byte> copy(to.host() ? 0 : bytes);
-  const std::byte* at = to.host() ? to.host() + move.to.offset : copy.data();
-  if (!to.host()) {
-    to.device()->use();
-    LINKSCOPE_CU(driver, cuMemcpyDtoH, copy.data(), to.address() + move.to.offset, bytes);
-  }
-  for (u64 i = 0; i < slices; ++i, at += move.to.stride) {
-    const auto found = check_pattern(at, move.to.bytes, seed, move.from.offset_at(i));
-    const u64 wrong = found.wrong_words * 8 + count_unpoisoned(at + move.to.bytes, move.to.stride - move.to.bytes);
-    verdict.checked_bytes += move.to.bytes;
-    verdict.wrong_bytes += wrong;
-    if (wrong == 0) continue;
-    if (verdict.ok)
-      verdict.first_wrong = to_string(program.regions[move.to.region].at) + "." + to_string(to.kind()) + " at byte " +
-                            std::to_string(move.to.offset_at(i) + (found.wrong_words ? found.first_word * 8 : move.to.bytes));
-    verdict.ok = false;
-  }
-}
-
-Verdict CudaSession::verify() const {
-  Verdict verdict;
-  for (const auto& state : actors) {
-    for (const auto& step : state.actor->loop) {
-      const auto& move = std::get<Move>(step);
-      const Buffer &from = *buffers[move.from.region], &to = *buffers[move.to.region];
-      const u64 slices = std::min<u64>(state.iteration, move.to.slices);
-      if (slices == 0) continue;
-      const auto compare_range = [&](u64 to_offset, u64 from_offset, u64 bytes) {
-        const auto found = compare(driver, to, to_offset, bytes, from.seed(), from_offset);
-        verdict.checked_bytes += bytes;
-        if (found.wrong_words == 0) return;
-        if (verdict.ok)
-          verdict.first_wrong = to_string(program.regions[move.to.region].at) + "." + to_string(to.kind()) + " at byte " +
-                                std::to_string(to_offset + found.first_word * 8);
-        verdict.ok = false;
-        verdict.wrong_bytes += found.wrong_words * 8;
-      };
-      if (move.to.stride == move.to.bytes && move.from.stride == move.from.bytes)
-        compare_range(move.to.offset, move.from.offset, slices * move.to.bytes);
-      else
-        compare_slices(move, from.seed(), slices, verdict);
-    }
-  }
-  return verdict;
 }
 
 // --- timing -------------------------------------------------------------------------------------------------------
@@ -250,7 +149,7 @@ void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
     auto& state = session.actors[a];
     state.device->use();
     LINKSCOPE_CU(session.driver, cuEventRecord, state.enter->get(), state.stream->get());
-    for (u32 i = 0; i < batch[a]; ++i) session.step(state);
+    act(session, state, batch[a]);
     LINKSCOPE_CU(session.driver, cuEventRecord, state.exit->get(), state.stream->get());
   }
 }
@@ -323,7 +222,7 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
-  const auto act = [&](std::size_t a) {
+  const auto run_actor = [&](std::size_t a) {
     auto& state = session.actors[a];
     bool started = false;
     try {
@@ -332,7 +231,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       start.arrive_and_wait();
       started = true;
       const double enter = host_now();
-      for (u32 i = 0; i < batch[a]; ++i) session.step(state);
+      act(session, state, batch[a]);
       if (state.stream) state.stream->synchronize();
       stamps[a] = {enter, host_now()};
     } catch (...) {
@@ -342,8 +241,8 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
   };
   {
     std::vector<std::jthread> threads;
-    for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(act, a);
-    act(0);
+    for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(run_actor, a);
+    run_actor(0);
   }
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);

@@ -59,6 +59,8 @@ struct ActorState {
   std::unique_ptr<Event> enter, exit;
   u32 node = 0;  // NUMA node of its host thread
   u64 iteration = 0;
+  CUdeviceptr result = 0;            // what its kernels leave to be checked, in its GPU's memory; 0: nothing
+  const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
 };
 
 enum class Timing { gate, events, host };
@@ -78,17 +80,11 @@ struct CudaSession final : Session {
   void poison_destinations() const;
   /// Poisons again and begins at the first slice, so that the next comparison sees only what was written since.
   void start_afresh();
-  /// Loads every kernel that the loops launch: later, host threads of several actors would load at the same time.
-  void load_code() const;
-  /// Queues (streams) or does (CPU threads) one iteration of an actor's loop.
-  void step(ActorState&);
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
-  [[nodiscard]] Verdict verify() const;
 
  private:
   std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
-  void compare_slices(const Move&, u64 seed, u64 slices, Verdict&) const;
 };
 
 /// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing.

@@ -51,8 +51,10 @@ Lanes Compiler::compile(const Program& program) const {
     Lane lane;
     const auto add = [&](const std::vector<Step>& steps, std::vector<Op>& ops) {
       for (const auto& step : steps) {
-        ops.push_back(op(program, actor, std::get<Move>(step)));
-        ops.back().id = all.ops++;
+        const auto* move = std::get_if<Move>(&step);
+        ops.push_back(move ? op(program, actor, *move) : op(program, actor, std::get<Kernel>(step)));
+        ops.back().id = all.tracks;
+        all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) stage.counter = all.stages++;
       }
     };
@@ -85,10 +87,11 @@ Lanes Compiler::compile(const Program& program) const {
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   const auto& source = program.regions[move.from.region];
   const auto& target = program.regions[move.to.region];
+  if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_threads(program, actor, move);
   const Node from = node(source.at), to = node(target.at), host = host_of(actor);
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;
-  op.move = move;
+  op.moves = {move};
 
   const auto through_ring = [&](const Ring& ring, u32 slots) {
     op.chunk_bytes = std::min(ring.chunk_bytes, op.bytes);
@@ -141,6 +144,90 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(from, from_device, from, to));
     }
   }
+  return op;
+}
+
+namespace {
+
+constexpr double tile_bytes = 512 * 4 * 16;  // Machine::KernelCosts
+
+/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it.
+void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link) {
+  for (const auto& use : way.uses) {
+    const bool link = use.resource >= first_link && use.resource < first_link + links.size();
+    add_use(path, use.resource, link ? use.weight / links[use.resource - first_link].kernel_share : use.weight);
+  }
+  path.links.insert(path.links.end(), way.links.begin(), way.links.end());
+}
+
+}  // namespace
+
+/// Adds a span that the threads of a GPU read or write, and the latency that the kernel shows of it.
+void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& span, bool writes, Stage& stage) const {
+  const Node at = node(program.regions[span.region].at);
+  Path way;
+  add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
+  if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
+  add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
+  // The last data to be read come back once round the way; the last to be written go once along it.
+  stage.setup += writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+}
+
+/// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
+double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile) const {
+  const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
+  const double tiles = std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
+  return tiles * tile_bytes / tile;
+}
+
+Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const Move& move) const {
+  Kernel kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
+  Op made = op(program, actor, kernel);
+  made.moves = {move};
+  return made;
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
+  const Node gpu = node(actor.place);
+  Op op;
+  op.bytes = op.chunk_bytes = kernel.traffic.front().span.bytes;
+  Stage stage;
+  stage.by = Stage::By::threads;
+  stage.server = nobody;
+  double loads = 0, tile = 0;
+  for (const auto& access : kernel.traffic) {
+    Stage side;
+    add_kernel_side(program, gpu, access.span, access.dir == Access::Dir::write, side);
+    add_shared(stage.path, side.path, {}, 0);
+    const bool reads = access.dir == Access::Dir::read;
+    if (reads) loads = std::max(loads, side.setup);
+    else stage.setup = std::max(stage.setup, side.setup);
+    tile += reads ? machine_.kernel->read_tile : machine_.kernel->write_tile;
+  }
+  stage.setup += loads + machine_.kernel->launch;
+  // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
+  stage.path.cap = kernel_cap(gpu, kernel.shape, tile + (loads > 0 ? loads : machine_.kernel->load));
+  if (kernel.traffic.size() == 4) stage.path.cap /= 2;  // both ways: half of the threads each
+  op.stages.push_back(std::move(stage));
+  for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
+    op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
+  return op;
+}
+
+/// A step at a time: there and back, and what the memory takes.
+Op Compiler::chase(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const Node at = node(program.regions[kernel.traffic.front().span.region].at), by = node(actor.place);
+  Path way;
+  if (at != by) add_links(way, at, by);
+  Op op;
+  op.bytes = op.chunk_bytes = kernel.traffic.front().width;
+  Stage stage;
+  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  stage.server = nobody;
+  stage.setup = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  stage.path.links = way.links;
+  op.stages.push_back(std::move(stage));
   return op;
 }
 

@@ -33,6 +33,7 @@ struct Stage {
   enum class By : u8 {
     engine,   // a copy engine
     compute,  // the GPU itself, in its compute channel
+    threads,  // a GPU's threads: a kernel
     relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
     thread,   // memcpy by a CPU thread
   } by = By::engine;
@@ -43,7 +44,7 @@ struct Stage {
   u32 counter = 0;  // index among all stages of the program, for bytes carried
 };
 
-/// One Move: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
+/// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
 struct Op {
   std::vector<Stage> stages;
   u64 bytes = 0, chunk_bytes = 0;
@@ -51,8 +52,8 @@ struct Op {
   u32 ring = nobody;
   double call = 0;        // CPU time of the call, where the caller waits for it
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
-  Move move;
-  u32 id = 0;
+  std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
+  u32 id = 0;               // of its first track (Memory)
 };
 
 struct Lane {
@@ -66,7 +67,7 @@ struct Lane {
 
 struct Lanes {
   std::vector<Lane> lanes;
-  u32 ops = 0, stages = 0;
+  u32 tracks = 0, stages = 0;
 };
 
 class Compiler {
@@ -87,7 +88,13 @@ class Compiler {
   const Servers& servers_;
 
   [[nodiscard]] Support supports(const Program&, const Actor&, const Step&) const;
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Op copy_by_threads(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
+  void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
+  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;
   [[nodiscard]] Path path(Node from, Node to) const;

@@ -103,7 +103,7 @@ class Parser {
         const double near = table.rate("memcpy_gbps");
         const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
         machine_.numa.push_back(
-            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far});
+            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -115,7 +115,7 @@ class Parser {
           const auto text = place.get<std::string>();
           add_node(text);
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
-                                   static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"),
+                                   static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
                                    table.rate("memory_gbps"), table.rate("local_copy_gbps")});
         }
   }
@@ -138,8 +138,9 @@ class Parser {
         const auto a = pair.value->at(0).get<std::string>(), b = pair.value->at(1).get<std::string>();
         const Node from = node(a, pair.name), to = node(b, pair.name);
         const auto first = static_cast<u32>(machine_.links.size());
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency});
+        const double kernels = table.number("kernel_efficiency", efficiency) / efficiency;
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }
@@ -204,6 +205,11 @@ class Parser {
     machine_.copy.inline_setup = copy.number("inline_us") * micro;
     machine_.copy.inline_rate = copy.rate("inline_gbps");
     machine_.copy.channel = copy.number("channel_us") * micro;
+    if (file_.has("kernel")) {
+      const Table kernel = file_["kernel"];
+      machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
+                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency")};
+    }
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");

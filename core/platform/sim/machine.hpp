@@ -19,6 +19,7 @@ struct NumaNode {
   u64 memory_bytes = 0;
   double dram = 0;                          // B/s, reads and writes together
   double memcpy_near = 0, memcpy_far = 0;   // B/s of one thread; far: where a side lies on another node
+  double load = 0;                          // s of a load that meets no cache, from a core of the node; 0: not known
 };
 
 struct GpuNode {
@@ -26,6 +27,7 @@ struct GpuNode {
   Node numa = 0;
   u64 memory_bytes = 0;
   u32 copy_engines = 1;
+  u32 sms = 1;
   double memory = 0;      // B/s, reads and writes together
   double local_copy = 0;  // B/s of one copy within the GPU
 };
@@ -36,6 +38,7 @@ struct Link {
   Node from = 0, to = 0;
   double rate = 0;     // B/s, after its efficiency
   double latency = 0;  // s
+  double kernel_share = 1;  // what a GPU's threads get of the rate
 };
 
 /// A capacity that several directed links have in common.
@@ -59,6 +62,14 @@ struct CopyCosts {
   u64 inline_bytes = 0;           // copies to the device up to here are small
   double inline_setup = 0, inline_rate = 0;
   double channel = 0;
+};
+
+/// How a GPU's threads access memory. A tile is what a block of 512 threads has in flight: four accesses of 16 B each.
+struct KernelCosts {
+  double launch = 0;                       // s from one kernel to the next in a stream
+  double load = 0;                         // s of a load from the GPU's own memory that meets no cache
+  double read_tile = 0, write_tile = 0;    // s a block needs for a tile, besides the latency of its loads
+  double memory_share = 1;                 // what threads get of the memory's rate
 };
 
 struct Costs {
@@ -97,6 +108,7 @@ struct Machine {
 
   Costs costs;
   CopyCosts copy;
+  std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the driver's copying thread, to_device and from_device
   Ring staged_peer;

@@ -28,6 +28,8 @@ class Memory {
   };
   std::vector<Contents> regions_;
   std::vector<Track> tracks_;
+  u64 unmoved_ = 0;  // bytes that were read or written without being copied
+  bool unmoved_wrong_ = false;
   std::optional<u64> corrupt_at_;
 };
 

@@ -242,6 +242,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
       if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + machine_.copy.inline_setup * factors.compute;
       else time += to_channel(running, Channel::engine) + stage.setup * factors.engine;
       break;
+    case Stage::By::threads: time += stage.setup * factors.compute; break;
     case Stage::By::compute: time += to_channel(running, Channel::compute) + stage.setup * factors.compute; break;
     case Stage::By::relay: time += stage.setup * factors.engine; break;
     case Stage::By::thread: time += stage.setup * factors.host; break;

@@ -39,7 +39,7 @@ Support Compiler::supports(const Program& program) const {
 }
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
-  if (std::holds_alternative<Kernel>(step)) return Support::no("the model cannot run kernels yet");
+  if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
   if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return Support::no("the model has no flags yet");
   if (std::holds_alternative<Call>(step)) return Support::no("the model cannot time single calls yet");
 
@@ -58,6 +58,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
       return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
     return {};
   }
+  if (move.engine == Engine::sm || move.engine == Engine::tma)
+    return supports(program, actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
   if (move.engine != Engine::ce) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
   if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
   if (between_hosts) return Support::no("copy engines do not copy between host memories");
@@ -65,6 +67,30 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
     return Support::no("the model's streams copy from or to their own GPU; " + to_string(actor.place) + " is neither of " + pair);
   if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
     return Support::no("there is no peer access between " + pair + " on this machine");
+  return {};
+}
+
+Support Compiler::supports(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (kernel.traffic.empty()) return Support::no("the model has no kernel '" + kernel.name + "': it states no traffic");
+  const Node by = node(actor.place);
+  if (actor.kind == ActorKind::stream && !machine_.kernel)
+    return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");
+  for (const auto& access : kernel.traffic) {
+    const auto& region = program.regions[access.span.region];
+    const Node at = node(region.at);
+    if (actor.kind == ActorKind::cpu_thread) {
+      if (machine_.is_gpu(at)) return Support::no("a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host");
+      if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
+      if (machine_.numa[at].load == 0) return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
+    } else {
+      if (region.kind == MemKind::pageable) return Support::no("a GPU's threads do not reach pageable memory");
+      if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
+        return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
+    }
+    if (program.cache == CacheState::hot) return Support::no("the model has no caches yet");
+    if (!routes_.between(at, by) || !routes_.between(by, at))
+      return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
+  }
   return {};
 }
 

@@ -1,42 +1,100 @@
 """Turn a run file into a table for other programs.
 
-linkscope export run.jsonl -o run.csv    one row a point
-linkscope export run.jsonl               the same on standard output
+linkscope export run.jsonl -o run.csv        one row a flow of a point
+linkscope export run.jsonl                   the same on standard output
+linkscope export run.jsonl -o run.parquet    the same with types (needs pyarrow)
+linkscope export run.jsonl -o run.json       for what reads Google Benchmark's JSON, as its compare.py
 """
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from linkscope.errors import FINE, UserError
+from linkscope.errors import FINE, NOT_HERE, UserError
 
-SUMMARY = "turn a run file into CSV"
+if TYPE_CHECKING:
+    from linkscope.runfile import Run
+
+SUMMARY = "turn a run file into CSV, Parquet or Google Benchmark's JSON"
+_FORMATS = ("csv", "parquet", "gbench")
+_ENDINGS = {".parquet": "parquet", ".json": "gbench"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `export`."""
     parser.add_argument("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
-    parser.add_argument("-o", "--output", metavar="FILE.csv", help="default: standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        help="default: by the ending of FILE: .parquet is parquet, .json is gbench, all else is csv",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """`linkscope export`."""
+    """`linkscope export`. What was asked for wrongly, or cannot be done here, is found before the run is read."""
     from linkscope.runfile import read_run
 
+    target = Path(arguments.output) if arguments.output else None
+    kind = arguments.format or (_ENDINGS.get(target.suffix.lower(), "csv") if target else "csv")
+    if kind == "parquet" and target is None:
+        raise UserError("--format parquet is not text: give it a file with -o FILE.parquet")
+    convert = _converter(kind)
+    if target:
+        _check_writable(target, Path(arguments.run))
     run = read_run(arguments.run)
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)
+    content = convert(run)
+    if target is None:
+        print(content.decode("utf-8"), end="")
+        return FINE
+    try:
+        target.write_bytes(content)
+    except OSError as error:
+        raise _not_written(target, error) from None
+    return FINE
+
+
+def _converter(kind: str) -> "Callable[[Run], bytes]":
+    if kind == "parquet":
+        try:
+            from linkscope.report.export_parquet import to_parquet
+        except ImportError as error:
+            raise UserError(
+                f"Parquet needs pyarrow, which is not here ({error}): `{sys.executable} -m pip install pyarrow`, "
+                "or choose --format csv",
+                NOT_HERE,
+            ) from None
+        return to_parquet
+    if kind == "gbench":
+        from linkscope.report.export_gbench import to_gbench
+
+        return lambda run: to_gbench(run).encode("utf-8")
     from linkscope.report.export import to_csv
 
-    text = to_csv(run)
-    if not arguments.output:
-        print(text, end="")
-        return FINE
+    return lambda run: to_csv(run).encode("utf-8")
+
+
+def _check_writable(target: Path, run: Path) -> None:
+    """Leaves no trace. A pipe is not tried: its reader would take the end of that for the end of all."""
     from linkscope.cli.report import check_target
 
-    check_target(Path(arguments.output), "-o", runs=[run.path])
+    check_target(target, "-o", runs=[run])
     try:
-        Path(arguments.output).write_text(text, encoding="utf-8")
+        existed = os.path.lexists(target)
+        if existed and not target.is_file() and not target.is_dir():
+            return
+        with open(target, "ab"):
+            pass
+        if not existed:
+            target.unlink()
     except OSError as error:
-        raise UserError(f"-o {arguments.output}: cannot be written: {error.strerror}; choose another place") from None
-    return FINE
+        raise _not_written(target, error) from None
+
+
+def _not_written(target: Path, error: OSError) -> UserError:
+    return UserError(f"-o {target}: cannot be written: {error.strerror}; choose another place")

@@ -3,6 +3,7 @@
 linkscope report run.jsonl -o run.html
 linkscope report run.jsonl --summary                              what `run` printed at its end
 linkscope report run.jsonl --markdown run.md                      for a pull request
+linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
@@ -30,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--summary", action="store_true", help="print the summary instead")
     what.add_argument("--markdown", metavar="FILE.md", help="write best rates, findings and doubts as Markdown instead")
     what.add_argument("--figure", metavar="NAME", help="write one picture instead, to -o FILE.svg or FILE.png")
+    what.add_argument(
+        "--nvbandwidth", action="store_true", help="print the tables of nvbandwidth 0.8 (suite nvbandwidth)"
+    )
     what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
 
 
@@ -40,6 +44,8 @@ def main(arguments: argparse.Namespace) -> int:
     source = Path(arguments.run[0])
     if arguments.summary:
         return _print_summary(source)
+    if arguments.nvbandwidth:
+        return _print_tables(source)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
@@ -73,6 +79,20 @@ def _print_summary(source: Path) -> int:
     from linkscope.runfile import read_run
 
     print(summary(read_run(source)))
+    return FINE
+
+
+def _print_tables(source: Path) -> int:
+    from linkscope.report.nvbandwidth import text
+    from linkscope.runfile import read_run
+
+    run = read_run(source)
+    tables = text(run)
+    if not tables:
+        raise UserError(
+            f"{source} has nothing that nvbandwidth measures; `run --suite nvbandwidth` has all of it", NOT_HERE
+        )
+    print(("MODELLED\n\n" if run.header.modelled else "") + tables)
     return FINE
 
 

@@ -11,19 +11,23 @@ Ctrl-C saves what was measured. Exit codes: 0 fine, 1 a point failed, 2 wrong us
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from linkscope.errors import FINE, STOPPED_EARLY, UserError
 from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
 
 if TYPE_CHECKING:
-    from linkscope.plan import Plan
+    from collections.abc import Iterator
+
+    from linkscope.plan import Plan, Rule
     from linkscope.run import Outcome, Target
+    from linkscope.run.progress import Progress
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
@@ -38,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
     add("--budget", metavar="120s", help="start nothing that would take longer in all (on a model: of modelled time)")
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
+    add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default) or of nvbandwidth (one round)")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")
@@ -60,21 +65,20 @@ def main(arguments: argparse.Namespace) -> int:
         _print_plan(plan, target, arguments.json)
         return FINE
     from linkscope.run import measure
-    from linkscope.run.progress import progress_for
 
     path = _output(arguments, target)
-    outcome = measure(target, plan, path, force=arguments.force, progress=progress_for())
+    with _progress(target, plan) as progress:
+        outcome = measure(target, plan, path, force=arguments.force, progress=progress)
     return _finish(arguments, path, outcome)
 
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
-    fixed = ("machine", "suite", "only", "precision", "rounds", "seed", "plan_only", "output", "force")
+    fixed = ("machine", "suite", "only", "precision", "rounds", "rule", "seed", "plan_only", "output", "force")
     for name in fixed:
         if getattr(arguments, name):
             extra = name.replace("_", "-")
             raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
-    from linkscope.run import Outcome, go_on
-    from linkscope.run.progress import progress_for
+    from linkscope.run import Outcome, go_on, plan_of
     from linkscope.run.target import target_of
     from linkscope.runfile import read_run
 
@@ -83,13 +87,16 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     if run.end is not None and run.end.complete:
         print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.end.wall_s))
-    outcome = go_on(target_of(run), run, budget_s=budget_s, progress=progress_for())
+    target = target_of(run)
+    with _progress(target, plan_of(run), run) as progress:
+        outcome = go_on(target, run, budget_s=budget_s, progress=progress)
     return _finish(arguments, run.path, outcome)
 
 
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
     precision = _precision(arguments.precision)
-    rounds = _whole("--rounds", arguments.rounds or "6", least=1, most=1000)
+    rule = _rule(arguments.rule or "linkscope")
+    rounds = _whole("--rounds", arguments.rounds or ("1" if rule == "nvbandwidth" else "6"), least=1, most=1000)
     seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     from linkscope.plan import make_plan
     from linkscope.run import benchmark_table
@@ -98,7 +105,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     target = choose(arguments.machine or "auto", seed)
     plan = make_plan(
         target.facts, benchmark_table(), suite=arguments.suite or "standard", only=arguments.only or (),
-        precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
+        precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
     )  # fmt: skip
     return plan, target
 
@@ -116,6 +123,27 @@ def _print_plan(plan: "Plan", target: "Target", as_json: bool) -> None:
         print(f"{format_seconds(cost):>10}  {id}")
     total = format_seconds(sum(costs.values()))
     print(f"{len(costs)} points in {plan.rounds} rounds, expected to take {total} of measuring")
+
+
+@contextlib.contextmanager
+def _progress(target: "Target", plan: "Plan", earlier: "Run | None" = None) -> "Iterator[Progress]":
+    """What is shown while the run goes on; gone when it ends, however it does."""
+    from linkscope.report.live import LiveTable
+    from linkscope.run.progress import progress_for
+    from linkscope.run.states import finished
+
+    found = LiveTable(plan.points, target.limit, modelled=target.modelled)
+    if earlier is not None:
+        for of in earlier.rounds.values():
+            for one in of:
+                found.add(one)
+        for point in finished(earlier.points).values():
+            found.add(point)
+    progress = progress_for(found)
+    try:
+        yield progress
+    finally:
+        progress.stop()
 
 
 def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> int:
@@ -140,10 +168,14 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
 
 
 def _print_summary(path: Path) -> None:
+    from linkscope.report.nvbandwidth import text
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    print(summary(read_run(path)))
+    run = read_run(path)
+    print(summary(run))
+    if run.header.plan.get("suite") == "nvbandwidth":
+        print(f"As nvbandwidth prints it:\n\n{text(run)}")
 
 
 def _output(arguments: argparse.Namespace, target: "Target") -> Path:
@@ -156,7 +188,7 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
 
 def _check_given(arguments: argparse.Namespace) -> None:
     """`--machine "$MACHINE"` with an empty variable must not measure another machine than the one that was meant."""
-    for name in ("machine", "suite", "only", "rounds", "seed", "output", "report", "resume"):
+    for name in ("machine", "suite", "only", "rounds", "rule", "seed", "output", "report", "resume"):
         value = getattr(arguments, name)
         if value == "" or (name == "only" and "" in (value or ())):
             raise UserError(f"--{name} is given without a value: give it one, or leave it out")
@@ -187,6 +219,14 @@ def _precision(text: str | None) -> float | None:
     if value is None or not 0 < value < 1:
         raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, like 1% or 0.01")
     return value
+
+
+def _rule(text: str) -> "Rule":
+    from linkscope.plan import RULES
+
+    if text not in RULES:
+        raise UserError(f"--rule {text}: there is no such rule; there are {' and '.join(RULES)}")
+    return cast("Rule", text)
 
 
 def _budget(text: str | None) -> float | None:

@@ -15,7 +15,7 @@ import msgspec
 from linkscope.machine import model_paths as paths
 from linkscope.machine.model_types import Model, Peer, Quantity, Spread, order
 
-_FRACTIONS = ("efficiency",)
+_FRACTION = "efficiency"
 _MAY_BE_ZERO = ("_us", "_ns")
 _EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
 
@@ -121,7 +121,7 @@ def _check_number(key: str, name: str, number: float) -> None:
     if name.endswith(_MAY_BE_ZERO):
         if not 0 <= number < math.inf:
             raise Mistake(key, f"{number:g} is no time", "write 0 or more")
-    elif name in _FRACTIONS:
+    elif name.endswith(_FRACTION):
         if not 0 < number <= 1:
             raise Mistake(key, f"{number:g} is no fraction", "write more than 0 and at most 1")
     elif not 0 < number < math.inf:

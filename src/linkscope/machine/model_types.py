@@ -46,6 +46,7 @@ class Numa(_Table, frozen=True):
     dram_gbps: Quantity
     memcpy_gbps: Quantity
     memcpy_remote_gbps: Quantity | None = None
+    load_us: Quantity | None = None
 
 
 class Gpu(_Table, frozen=True):
@@ -71,7 +72,8 @@ class Switch(_Table, frozen=True):
 
 class Link(_Table, frozen=True, kw_only=True):
     """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
-    copies get of it; `both_ways_gbps` what both directions get together, where that is less than twice one."""
+    copies get of it, `kernel_efficiency` what a GPU's threads get; `both_ways_gbps` what both directions get together,
+    where that is less than twice one."""
 
     name: str
     kind: str
@@ -80,6 +82,7 @@ class Link(_Table, frozen=True, kw_only=True):
     gbps: Quantity
     back_gbps: Quantity | None = None
     efficiency: Quantity
+    kernel_efficiency: Quantity | None = None
     latency_us: Quantity
     both_ways_gbps: Quantity | None = None
 
@@ -128,6 +131,16 @@ class Copy(_Table, frozen=True):
     inline_us: Quantity
     inline_gbps: Quantity
     channel_us: Quantity
+
+
+class Kernel(_Table, frozen=True):
+    """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB."""
+
+    launch_us: Quantity
+    load_us: Quantity
+    read_tile_us: Quantity
+    write_tile_us: Quantity
+    memory_efficiency: Quantity
 
 
 class Pageable(_Table, frozen=True):
@@ -181,6 +194,7 @@ class Model(_Table, frozen=True, kw_only=True):
     peer: Peer | None = None
     costs: Costs
     copy: Copy | None = None
+    kernel: Kernel | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None
     noise: Noise | None = None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from linkscope.plan.facts import MachineFacts
+from linkscope.plan.facts import MachineFacts, all_gpus
 from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
@@ -14,9 +14,14 @@ _GUESSED_SETUP_S = 5e-3
 
 
 def footprint(point: PointId, machine: MachineFacts) -> int:
-    """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most."""
+    """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
+
+    0 for an operation without bytes.
+    """
     wanted = max(_wanted(machine, point.src), _wanted(machine, point.dst))
-    size = max(point.bytes, 1)
+    size = point.bytes
+    if size == 0:
+        return 0
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
 
 
@@ -27,6 +32,8 @@ def _wanted(machine: MachineFacts, place: str) -> int:
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     """The `case` of a prepare request (docs/worker.md)."""
+    ends = (point.src, point.dst)
+    others = [machine.gpus_but(other) for place, other in (ends, ends[::-1]) if place == all_gpus(other)]
     return {
         "benchmark": point.benchmark,
         "engine": point.engine,
@@ -37,6 +44,7 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
         "bytes": point.bytes,
         "params": dict(point.params),
         "footprint_bytes": footprint(point, machine),
+        **({"others": others[0]} if others else {}),
     }
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from linkscope.plan.facts import MachineFacts, host_of
+from linkscope.plan.facts import MachineFacts, all_gpus, host_of
 from linkscope.plan.suites import Rule, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -21,16 +21,20 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
-        _pairs(row, machine), row.memories, list(_assignments(row, rule))
+        _pairs(row, machine), rule.of_memories(row), list(_assignments(row, rule))
     ):
         if _redundant(row, src, dst, dict(params)):
             continue
-        for size in rule.sizes:
+        for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)
 
 
 def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
     """The pairs of places of the row's kinds on one host each (what crosses hosts has benchmarks of its own)."""
+    if row.relation == "to_all":
+        return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if len(machine.gpus_but(src)) > 1]
+    if row.relation == "from_all":
+        return [(all_gpus(dst), dst) for dst in machine.of_kind(row.dst) if len(machine.gpus_but(dst)) > 1]
     pairs = itertools.product(machine.of_kind(row.src), machine.of_kind(row.dst))
     return [(src, dst) for src, dst in pairs if host_of(src) == host_of(dst) and _related(row, src == dst)]
 
@@ -41,7 +45,7 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
     """Every combination of the values that row and rule share; none where the rule needs what the row lacks."""
-    if not rule.takes(row.engine) or not rule.needs() <= {param.name for param in row.params}:
+    if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
     choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
     for chosen in itertools.product(*choices):

@@ -15,9 +15,18 @@ class MachineFacts:
     places: tuple[str, ...]
     cache_bytes: dict[str, int] = field(default_factory=dict)
 
+    def gpus_but(self, place: str) -> list[str]:
+        """What `gpu:all` stands for where `place` is the other end: all GPUs of its host but itself."""
+        return [gpu for gpu in self.of_kind("gpu") if host_of(gpu) == host_of(place) and gpu != place]
+
     def of_kind(self, kind: str) -> list[str]:
         """The places of one kind: `numa`, `gpu`, …"""
         return [place for place in self.places if kind_of(place) == kind]
+
+
+def all_gpus(place: str) -> str:
+    """The name of all GPUs of the host that `place` belongs to: 'gpu:0' -> 'gpu:all'."""
+    return f"{host_of(place)}/gpu:all" if host_of(place) else "gpu:all"
 
 
 def kind_of(place: str) -> str:

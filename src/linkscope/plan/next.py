@@ -32,8 +32,15 @@ def next_work(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
 def rounds_wanted(plan: Plan, point: Point) -> int:
     """How many rounds the point should have in all, seeing what it has."""
     have = len(_rounds(point))
-    if point.status != "missed_precision" or "stopped" in point.guards or have < plan.rounds:
+    if point.status != "missed_precision" or have < plan.rounds:
         return have
+    if "stopped" in point.guards or "in_turn" in point.guards:  # flows that take turns do so in every round
+        return have
+    return rounds_after(plan, have)
+
+
+def rounds_after(plan: Plan, have: int) -> int:
+    """How many rounds in all an imprecise point is given that has so many."""
     if plan.rounds < LEAST_ROUNDS:
         return have
     most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS

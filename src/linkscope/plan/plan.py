@@ -3,12 +3,13 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan.enumerate import points_of
-from linkscope.plan.facts import MachineFacts, kind_of
+from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -18,8 +19,15 @@ _LARGEST = 1 << 60
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
+Rule = Literal["linkscope", "nvbandwidth"]
+RULES: tuple[str, ...] = get_args(Rule)
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`precision` is the half-width of the interval as a fraction of the value; None: by size."""
+    """`precision` is the half-width of the interval as a fraction of the value; None: by size.
+
+    `rule`: by whose rule a round is measured, linkscope's or that of another tool.
+    """
 
     suite: str
     only: list[str]
@@ -29,6 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     order_seed: int
     points: list[str]
+    rule: Rule = "linkscope"
 
 
 def make_plan(
@@ -42,6 +51,7 @@ def make_plan(
     rounds: int = 6,
     seed: int = 1,
     order_seed: int | None = None,
+    rule: Rule = "linkscope",
 ) -> Plan:
     """Raises UserError for a suite that does not exist and for an `only` that matches nothing."""
     chosen = SUITES.get(suite)
@@ -55,6 +65,7 @@ def make_plan(
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=seed if order_seed is None else order_seed, points=points,
+        rule=rule,
     )  # fmt: skip
 
 
@@ -93,17 +104,17 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         point = PointId.parse(pattern)
     except ValueError:
         return None
-    named = {row.engine: row for row in table if row.name == point.benchmark}
+    named = [row for row in table if row.name == point.benchmark]
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
         raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
-    row = named.get(point.engine)
-    if row is None:
-        engines = ", ".join(named)
+    rows = [row for row in named if row.engine == point.engine]
+    if not rows:
+        engines = ", ".join(dict.fromkeys(row.engine for row in named))
         raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
-    problem = _misfit(point, row)
-    if problem:
-        raise UserError(f"--only {pattern}: {problem}; `linkscope list` shows what there is")
+    problems = [_misfit(point, row) for row in rows]
+    if all(problems):
+        raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list` shows what there is")
     _check_places(pattern, machine)
     return point
 
@@ -111,11 +122,16 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
 def _misfit(point: PointId, row: Benchmark) -> str | None:
     if (kind_of(point.src), kind_of(point.dst)) != (row.src, row.dst):
         return f"{row.name} goes from {row.src}:N to {row.dst}:N"
-    if row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
+    for place, other, joint in ((point.src, point.dst, "from_all"), (point.dst, point.src, "to_all")):
+        if (place == all_gpus(other)) != (row.relation == joint):
+            return f"{row.name} {'goes' if row.joint else 'does not go'} between one place and gpu:all"
+    if not row.joint and row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
         return f"{row.name} is between two places" if point.src == point.dst else f"{row.name} is within one place"
     if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
         return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
-    if not 0 < point.bytes <= _LARGEST or point.bytes % 8:
+    if not row.sized and point.bytes:
+        return f"{row.name} has no bytes: write 0"
+    if row.sized and (not 0 < point.bytes <= _LARGEST or point.bytes % 8):
         return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
     if dict(point.params).keys() != {param.name for param in row.params}:
         return f"{row.name} takes the parameters {', '.join(param.name for param in row.params)}, each of them"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from linkscope.plan.table import Param
+from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # every value that a parameter has, also of rows without it
 
@@ -17,12 +17,14 @@ ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
 class Rule:
     """The sizes to take, and the values of some parameters; of the others the default, or with `everything` all.
 
-    A rule that names values takes nothing of a row without that parameter; one that names no engines takes all that do
-    not stand apart.
+    A rule that names values takes nothing of a row without that parameter; one that names neither benchmarks nor
+    engines takes all that do not stand apart. Operations without bytes are taken once, whatever the sizes.
     """
 
     sizes: tuple[int, ...]
+    benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
+    memories: tuple[str, ...] = ()  # of both ends; none named: all
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
 
@@ -31,9 +33,16 @@ class Rule:
         wanted = self.params.get(param.name, EACH if self.everything else (param.values[0],))
         return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
 
-    def takes(self, engine: str) -> bool:
-        """Whether rows of this engine are meant."""
-        return engine in self.engines if self.engines else engine not in _KERNELS
+    def takes(self, row: Benchmark) -> bool:
+        """Whether this row is meant."""
+        if self.benchmarks or self.engines:
+            named = not self.benchmarks or row.name in self.benchmarks
+            return named and (not self.engines or row.engine in self.engines)
+        return row.engine not in _KERNELS and row.sized and not row.joint
+
+    def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
+        """The pairs of memory kinds of the row that are meant."""
+        return [pair for pair in row.memories if not self.memories or set(pair) <= set(self.memories)]
 
     def needs(self) -> set[str]:
         """The parameters that a row must have."""
@@ -49,16 +58,27 @@ class Suite:
     rules: tuple[Rule, ...]
 
 
-def _rule(*sizes: int, engines: tuple[str, ...] = (), **params: tuple[str, ...]) -> Rule:
-    return Rule(sizes, engines, MappingProxyType(params))
+def _rule(
+    *sizes: int,
+    benchmarks: tuple[str, ...] = (),
+    engines: tuple[str, ...] = (),
+    memories: tuple[str, ...] = (),
+    **params: tuple[str, ...],
+) -> Rule:
+    return Rule(sizes, benchmarks, engines, memories, MappingProxyType(params))
 
 
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
 _BOTH_WAYS = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 _STAGED = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 _SM_CURVE = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
-_BLOCKS = ("all", *(str(1 << exponent) for exponent in range(8)))
+_BLOCKS = ("sms", *(str(1 << exponent) for exponent in range(8)))
 _ALONE = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_COPIES = ("h2d", "d2h", "d2d", "local")
+_JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
+_ACCESS = ("read", "write")
+_PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
+_NVBANDWIDTH = 512 * MIB
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
@@ -78,16 +98,47 @@ SUITES: dict[str, Suite] = {
                 _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
                 _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
                 _rule(*_ALONE, mode=("single",), peer=("off",)),
+                _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
+                _rule(benchmarks=("latency",)),
             ),
         ),
         Suite(
             "sm",
-            "copies by a GPU's threads and by its bulk copies beside those of copy engines; how few blocks are enough",
+            "copies and accesses by a GPU's threads, bulk copies, copy engines beside them; how few blocks are enough",
             (
-                _rule(*_SM_CURVE, engines=("ce", *_KERNELS), initiator=EACH),
-                _rule(*_SM_CURVE[-1:], engines=("ce", *_KERNELS), bidirectional=("true",)),
-                _rule(*_SM_CURVE[-1:], engines=_KERNELS, initiator=EACH, blocks=_BLOCKS),
-                _rule(*_SM_CURVE[-1:], engines=("sm",), initiator=EACH, threads=("256", "1024")),
+                _rule(*_SM_CURVE, benchmarks=_ACCESS, memories=_PINNED),
+                _rule(_SM_CURVE[-1], benchmarks=_ACCESS, memories=_PINNED, blocks=_BLOCKS),
+                _rule(_SM_CURVE[-1], benchmarks=_JOINT, initiator=EACH, bidirectional=EACH),
+                _rule(_SM_CURVE[-1], benchmarks=("exchange", "exchange_all")),
+                _rule(benchmarks=("latency",), range=EACH, cache=EACH),
+                _rule(*_SM_CURVE, benchmarks=_COPIES, memories=_PINNED, initiator=EACH),
+                _rule(_SM_CURVE[-1], benchmarks=_COPIES, memories=_PINNED, bidirectional=("true",)),
+                _rule(
+                    _SM_CURVE[-1],
+                    benchmarks=_COPIES,
+                    engines=_KERNELS,
+                    memories=_PINNED,
+                    initiator=EACH,
+                    blocks=_BLOCKS,
+                ),
+                _rule(_SM_CURVE[-1], benchmarks=_COPIES, engines=("sm",), memories=_PINNED, threads=("256", "1024")),
+            ),
+        ),
+        Suite(
+            "nvbandwidth",
+            "what nvbandwidth 0.8 measures, at its 512 MiB: `--rule nvbandwidth` measures as it does",
+            (
+                _rule(
+                    _NVBANDWIDTH,
+                    benchmarks=("h2d", "d2h", "d2d", *_JOINT),
+                    engines=("ce", "sm"),
+                    memories=_PINNED,
+                    initiator=EACH,
+                    bidirectional=EACH,
+                ),
+                _rule(_NVBANDWIDTH, benchmarks=("local",), engines=("ce",)),
+                _rule(_NVBANDWIDTH, benchmarks=("exchange", "exchange_all")),
+                _rule(benchmarks=("latency",), engines=("sm",), memories=_PINNED, cache=EACH),
             ),
         ),
         Suite(
@@ -95,8 +146,16 @@ SUITES: dict[str, Suite] = {
             "everything: all powers of two from 8 B to 1 GiB, all values of all parameters of copies by copy engine",
             (
                 Rule(ALL_SIZES, everything=True),
-                _rule(*ALL_SIZES, engines=_KERNELS, mode=EACH, initiator=EACH, bidirectional=EACH),
-                _rule(*_SM_CURVE, engines=_KERNELS, initiator=EACH, blocks=_BLOCKS),
+                _rule(*ALL_SIZES, benchmarks=_COPIES, engines=_KERNELS, mode=EACH, initiator=EACH, bidirectional=EACH),
+                _rule(*_SM_CURVE, benchmarks=_COPIES, engines=_KERNELS, initiator=EACH, blocks=_BLOCKS),
+                _rule(
+                    *ALL_SIZES,
+                    benchmarks=(*_JOINT, *_ACCESS, "exchange", "exchange_all"),
+                    initiator=EACH,
+                    bidirectional=EACH,
+                ),
+                _rule(*_SM_CURVE, benchmarks=_ACCESS, blocks=_BLOCKS),
+                _rule(benchmarks=("latency",), range=EACH, cache=EACH),
             ),
         ),
     )

@@ -14,7 +14,7 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True):
-    """One operation: from which kind of place and memory to which, and its parameters."""
+    """One operation: from which kind of place and memory to which, and its parameters; `sized`: it has bytes."""
 
     name: str
     summary: str
@@ -22,9 +22,15 @@ class Benchmark(msgspec.Struct, frozen=True):
     engine: str
     src: str
     dst: str
-    relation: Literal["any", "same", "different"]
+    relation: Literal["any", "same", "different", "to_all", "from_all"]
     memories: list[tuple[str, str]]
     params: list[Param]
+    sized: bool = True
+
+    @property
+    def joint(self) -> bool:
+        """Whether its flows run between one place and all GPUs at once."""
+        return self.relation in ("to_all", "from_all")
 
     def param(self, name: str) -> Param | None:
         """The parameter of that name, if the row has it."""

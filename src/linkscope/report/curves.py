@@ -13,6 +13,7 @@ from linkscope.runfile import Flow, Point
 
 MODE = "mode"
 BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
+_ALL = ":all"  # ends the name of a place that stands for several, as in gpu:all
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ class Path:
     def __str__(self) -> str:
         return f"{self.src} -> {self.dst}"
 
+    @property
+    def joint(self) -> bool:
+        """Whether an end stands for several places."""
+        return self.src.endswith(_ALL) or self.dst.endswith(_ALL)
+
     def __lt__(self, other: "Path") -> bool:
         return (natural(self.src), natural(self.dst)) < (natural(other.src), natural(other.dst))
 
@@ -102,7 +108,7 @@ def curves(points: Iterable[Point]) -> list[Curve]:
     """All curves of a run, sorted by family, parameters, path and mode."""
     found: dict[tuple[Path, Method, str], list[Point]] = {}
     for point in points:
-        found.setdefault((Path(point.src, point.dst), method_of(point), point.params.get(MODE, "")), []).append(point)
+        found.setdefault((path_of(point), method_of(point), point.params.get(MODE, "")), []).append(point)
     made = [Curve(*key, tuple(sorted(of_key, key=lambda point: point.bytes))) for key, of_key in found.items()]
     return sorted(made, key=lambda c: (c.method, natural(c.path.src), natural(c.path.dst), c.mode))
 
@@ -117,6 +123,11 @@ def method_of(point: Point) -> Method:
 def natural(text: str) -> tuple[tuple[str, int], ...]:
     """Sorts text with numbers in it by the numbers."""
     return tuple((word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d*)", text))
+
+
+def path_of(point: Point) -> Path:
+    """From where to where."""
+    return Path(point.src, point.dst)
 
 
 def time_of(point: Point) -> Estimate | None:
@@ -134,10 +145,15 @@ def rate_of(point: Point) -> Estimate | None:
 
 
 def total_of(point: Point) -> Estimate | None:
-    """GB/s of all measured flows together; the ends of its interval are the sums of the ends of theirs."""
+    """GB/s of all measured flows together; the ends of its interval are the sums of the ends of theirs.
+
+    None where several flows did not run together, and so have no total.
+    """
     measured = measured_flows(point)
-    if len(measured) < 2 or point.total_gbps is None:
+    if len(measured) < 2:
         return rate_of(point)
+    if point.total_gbps is None:
+        return None
     ends = [_rate_ends(flow.bytes, flow.ci95_s) for flow in measured]
     lows, highs = [low for low, _ in ends if low is not None], [high for _, high in ends if high is not None]
     if len(lows) < len(ends) or len(highs) < len(ends):
@@ -145,9 +161,16 @@ def total_of(point: Point) -> Estimate | None:
     return Estimate(point.total_gbps, sum(lows), sum(highs))
 
 
+def flow_rate(flow: Flow) -> Estimate | None:
+    """GB/s of one flow."""
+    return None if flow.gbps is None else Estimate(flow.gbps, *_rate_ends(flow.bytes, flow.ci95_s))
+
+
 def share_of(point: Point) -> float | None:
-    """The first flow's rate as a fraction of what the hardware allows it."""
-    return point.gbps / point.limit_gbps if point.gbps is not None and point.limit_gbps else None
+    """The first flow's rate as a fraction of what the hardware allows it; None where it shares that with others."""
+    if point.gbps is None or not point.limit_gbps or path_of(point).joint:
+        return None
+    return point.gbps / point.limit_gbps
 
 
 def measured_flows(point: Point) -> list[Flow]:

@@ -7,6 +7,8 @@ from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import template_text
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
+from linkscope.report.sweep import sweep_rows
+from linkscope.report.sweep_charts import sweep_charts
 from linkscope.runfile import Run
 
 
@@ -18,6 +20,8 @@ def figures(run: Run) -> dict[str, Callable[[], str]]:
         found["machine"] = lambda: machine_svg(links, run.modelled)
     for heat in heats(run.points):
         found[_name(f"heat {heat.title}", found)] = lambda heat=heat: heat_svg(heat, run.modelled)  # type: ignore[misc]
+    for chart in sweep_charts(sweep_rows(run), modelled=run.modelled):
+        found[_name(f"blocks {chart.operation}", found)] = lambda chart=chart: chart.svg  # type: ignore[misc]
     for panel in panels(run.points, modelled=run.modelled):
         for what, svg in (("rate", panel.rate_svg), ("time", panel.time_svg)):
             if svg:
@@ -46,7 +50,7 @@ def size_of(svg: str) -> tuple[int, int]:
 
 def _plain_colours(css: str) -> str:
     """Without custom properties, which many programs do not know: the values of the light theme."""
-    root, _, rest = css.partition("@media (prefers-color-scheme: dark)")
+    root, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
     colours = dict(re.findall(r"(--[\w-]+):\s*([^;]+);", root))
     rules = rest[rest.index("\n}\n") + 3 :]
     return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.curves import Curve, Family, Method, alike, curves, rate_of, share_of, total_of
+from linkscope.report.sweep import without_sweeps
 from linkscope.report.words import count_text, params_text
 from linkscope.runfile import End, Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
@@ -39,7 +40,7 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
     """All rules on all points, in the order in which they matter."""
     listed = list(points)
     made = curves(listed)
-    batched = [curve for curve in made if curve.batched]
+    batched = [curve for curve in without_sweeps(made) if curve.batched]  # few blocks are slow on purpose
     on_points: list[Callable[[Sequence[Point]], list[Finding]]] = [_throttled, _between_rounds, _two_modes]
     on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [_slow_paths, _far_below_limit, _dips]
     found = [finding for rule in on_curves for finding in rule(batched)]
@@ -96,7 +97,7 @@ def _dips(batched: Sequence[Curve]) -> list[Finding]:
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in batched:
         top: Point | None = None
-        for point in curve.measured:
+        for point in (one for one in curve.measured if total_of(one) is not None):
             if top is not None and _rate(point) < _rate(top) * (1 - DIP) and not _alike(point, top):
                 lost = 1 - _rate(point) / _rate(top)
                 text = (
@@ -217,7 +218,8 @@ def _method_text(method: Method) -> str:
 def _point_text(point: Point) -> str:
     family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
     params = params_text(sorted(point.params.items()))
-    return f"{family} on {point.src} -> {point.dst} at {format_bytes(point.bytes)}" + (f" ({params})" if params else "")
+    size = f" at {format_bytes(point.bytes)}" if point.bytes else ""
+    return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")
 
 
 def _family_key(point: Point) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
     if not bests:
         return None
     curve, best = max(bests, key=lambda pair: _rate(pair[1]))
-    lines = [_of_limit(best), f"{curve.path}, {_memories(best)}, at {format_bytes(best.bytes)}"]
+    lines = [_of_limit(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
     half = curve.half_rate_bytes()
     lines += [f"half of it from {format_bytes(half)}"] if half is not None else []
     return Tile(label, _rate_text(best), (*filter(None, lines), *_slowest_memory(bests, best)), "#best")
@@ -159,7 +159,11 @@ def _with(run: Run, guard: str) -> tuple[str, ...]:
 
 def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
     bests = ((curve, curve.best()) for curve in made)
-    return [(curve, best) for curve, best in bests if best and best.gbps is not None and len(measured_flows(best)) < 2]
+    return [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+
+
+def _one_flow(curve: Curve, best: Point) -> bool:
+    return len(measured_flows(best)) < 2 and not curve.path.joint
 
 
 def _kind(place: str) -> str:

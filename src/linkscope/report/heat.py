@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from markupsafe import escape
 
 from linkscope.report.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
-from linkscope.report.words import params_text, varying
+from linkscope.report.sweep import without_sweeps
+from linkscope.report.words import params_text, usual, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
 STEPS = 7  # colours h0 (little) to h6 (all) of figure.css
-_CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 44
+_CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 30
+_SCALE_W = 320  # what the colours and their words need
+_LEAST = 0.85  # of its size: a smaller map could not be read and is scrolled instead
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heat:
-    """One map. `colour` says in words what the colour shows."""
+    """One map. `usual` holds for the family where `method` says nothing else; `colour` is what 100 % stands for."""
 
     anchor: str
     family: str
+    usual: str
     method: str
     what: str
     colour: str
@@ -42,26 +46,43 @@ class Heat:
         """All that tells this map from others."""
         return f"{self.what}: {self.family}" + (f" ({self.method})" if self.method else "")
 
+    @property
+    def width(self) -> int:
+        """Of the picture, in pixels."""
+        return max(_HEAD_W + _CELL_W * len(self.columns) + 6, _SCALE_W)
+
+
+_Values = tuple[str, str, dict[Path, Cell]]  # what is shown, what 100 % stands for, and the cells
+
 
 def heats(points: Iterable[Point]) -> list[Heat]:
-    """A map of best rates and one of the times of the smallest operation, for every method that has several paths."""
+    """Of best rates, small operations alone and operations without bytes, for every method that has several paths."""
     found: list[Heat] = []
-    for family, group in itertools.groupby(curves(points), key=lambda curve: curve.method.family):
-        of_family = [curve for curve in group if curve.measured]
+    made = [curve for curve in without_sweeps(curves(points)) if curve.measured and not curve.path.joint]
+    for family, group in itertools.groupby(made, key=lambda curve: curve.method.family):
+        of_family = list(group)
         shown = varying(curve.method for curve in of_family)
+        common = [pair for pair in usual(of_family) if pair[0] in shown]
         for method, of_method in itertools.groupby(of_family, key=lambda curve: curve.method):
-            told = params_text(pair for pair in method.params if pair[0] in shown)
+            told = _told(method, [name for name in shown if (name, dict(method.params).get(name)) not in common])
             listed = list(of_method)
-            for what, value, modes in (("best rate", _rates, True), ("time of one small operation", _times, False)):
-                heat = _heat(len(found), family, method, told, what, value([c for c in listed if c.batched is modes]))
+            batched = [curve for curve in listed if curve.batched]
+            for values in (_rates(batched), _latencies(batched), _times([c for c in listed if not c.batched])):
+                heat = _heat(len(found), family, method, params_text(common), told, values)
                 found += [heat] if heat else []
     return found
 
 
-def _heat(
-    number: int, family: Family, method: Method, told: str, what: str, made: tuple[str, dict[Path, Cell]]
-) -> Heat | None:
-    colour, by_path = made
+def _told(method: Method, names: Sequence[str]) -> str:
+    """What sets a map apart, the ways first; of both ways it is the total that is shown."""
+    others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
+    both = dict(method.params).get("bidirectional") == "true"
+    ways = "both ways, total" if both else "one way" if "bidirectional" in names else ""
+    return ", ".join(filter(None, (ways, others)))
+
+
+def _heat(number: int, family: Family, method: Method, common: str, told: str, values: _Values) -> Heat | None:
+    what, colour, by_path = values
     if len(by_path) < 2:
         return None
     rows = tuple(sorted({path.src for path in by_path}, key=natural))
@@ -69,18 +90,14 @@ def _heat(
     cells = {(path.src, path.dst): cell for path, cell in by_path.items()}
     if all(path.src == path.dst for path in by_path):  # within each place: one row
         rows, cells = ("itself",), {("itself", path.dst): cell for path, cell in by_path.items()}
-    name = "both ways, total" if dict(method.params).get("bidirectional") == "true" else "one way"
-    kept = ", ".join(part for part in told.split(", ") if part not in ("both ways", "one way"))
-    return Heat(
-        f"heat-{number}", str(family), ", ".join(filter(None, (name, kept))), what, colour, rows, columns, cells
-    )
+    return Heat(f"heat-{number}", str(family), common, told, what, colour, rows, columns, cells)
 
 
-def _rates(of_method: Sequence[Curve]) -> tuple[str, dict[Path, Cell]]:
+def _rates(of_method: Sequence[Curve]) -> _Values:
     """GB/s; coloured by the share of the limit where every path has one, else of the best path."""
     bests = {c.path: best for c in of_method if (best := c.best()) is not None and total_of(best) is not None}
     if not bests:
-        return "", {}
+        return "", "", {}
     shares = {path: share_of(best) for path, best in bests.items()}
     limited = all(share is not None for share in shares.values())
     highest = max(_total(best) for best in bests.values())
@@ -89,36 +106,44 @@ def _rates(of_method: Sequence[Curve]) -> tuple[str, dict[Path, Cell]]:
         share = shares[path] if limited else _total(best) / highest
         below = format_fraction(share) if limited else format_bytes(best.bytes)
         cells[path] = Cell(f"{_total(best):.3g}" if _total(best) < 1000 else f"{_total(best):.0f}", below, share or 0.0)
-    return ("GB/s; colour and second line: share of the limit" if limited else "GB/s; colour: share of the best"), cells
+    return "best rate, GB/s", "100 % of the limit" if limited else "100 % of the best", cells
 
 
-def _times(of_method: Sequence[Curve]) -> tuple[str, dict[Path, Cell]]:
+def _latencies(of_method: Sequence[Curve]) -> _Values:
+    """Nanoseconds of an operation without bytes; coloured by the shortest over it."""
+    times = {c.path: p.median_s for c in of_method for p in c.measured if not p.bytes and p.median_s}
+    shortest = min(times.values(), default=0.0)
+    cells = {path: Cell(f"{seconds * 1e9:.4g}", "ns", shortest / seconds) for path, seconds in times.items()}
+    return "time", "100 %: the shortest", cells
+
+
+def _times(of_method: Sequence[Curve]) -> _Values:
     """Seconds of one operation alone at the smallest size that all paths have; coloured by the shortest over it."""
     sizes = [{point.bytes for point in curve.measured} for curve in of_method]
     common = set.intersection(*sizes) if sizes else set()
     if not common:
-        return "", {}
+        return "", "", {}
     size = min(common)
     times = {c.path: p.median_s for c in of_method for p in c.measured if p.bytes == size and p.median_s}
     if not times:
-        return "", {}
+        return "", "", {}
     shortest = min(times.values())
     cells = {}
     for path, seconds in times.items():
         number, unit = format_seconds(float(f"{seconds:.3g}")).split(" ")
         cells[path] = Cell(number, unit, shortest / seconds)
-    return f"one operation of {format_bytes(size)} alone; colour: the shortest time over this one", cells
+    return f"time of {format_bytes(size)} alone", "100 %: the shortest", cells
 
 
 def heat_svg(heat: Heat, modelled: bool) -> str:
     """The map as a picture with its numbers in the cells; row: from, column: to."""
-    width = _HEAD_W + _CELL_W * len(heat.columns) + 6
-    width = max(width, 250)
+    width = heat.width
     bottom = _TOP + _CELL_H * len(heat.rows)
     height = bottom + _FOOT
     name = ("MODELLED: " if modelled else "") + heat.title
     parts = [
-        f'<svg class="chart heatmap" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'<svg class="chart heatmap" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'style="min-width:{width * _LEAST:.0f}px" role="img" '
         f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
         '<text x="4" y="34">from</text>',
         f'<text class="size" x="{_HEAD_W + _CELL_W * len(heat.columns) / 2:g}" y="13">to</text>',
@@ -129,7 +154,7 @@ def heat_svg(heat: Heat, modelled: bool) -> str:
         y = _TOP + _CELL_H * index
         parts.append(f'<text x="4" y="{y + 25}">{escape(row)}</text>')
         parts += [_cell(heat.cells.get((row, column)), x, y) for x, column in _columns(heat)]
-    parts.append(_scale(bottom + 12))
+    parts.append(_scale(bottom + 12, heat.colour))
     if modelled:
         middle, centre = width / 2, (_TOP + bottom) / 2
         size = min(64, width / 6)
@@ -161,10 +186,11 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
     )
 
 
-def _scale(y: int) -> str:
+def _scale(y: int, colour: str) -> str:
     boxes = "".join(f'<rect class="h{n}" x="{_HEAD_W + 18 * n}" y="{y}" width="18" height="10"/>' for n in range(STEPS))
     left, right = _HEAD_W - 6, _HEAD_W + 18 * STEPS + 6
-    return f'{boxes}<text class="num" x="{left}" y="{y + 9}">0</text><text x="{right}" y="{y + 9}">100 %</text>'
+    zero = f'<text class="num" x="{left}" y="{y + 9}">0</text>'
+    return f'{boxes}{zero}<text x="{right}" y="{y + 9}">{escape(colour)}</text>'
 
 
 def _total(point: Point) -> float:

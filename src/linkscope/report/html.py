@@ -12,13 +12,16 @@ from markupsafe import Markup, escape
 from linkscope.report.findings import Finding, findings
 from linkscope.report.head import doubts, tiles
 from linkscope.report.heat import Heat, heat_svg, heats
+from linkscope.report.joint import joints
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, overview
 from linkscope.report.panels import DRAWN_AS_ONE, panels
 from linkscope.report.picture import machine_svg, wires
-from linkscope.report.words import range_s, range_share
+from linkscope.report.sweep import ENOUGH, sweep_rows
+from linkscope.report.sweep_charts import sweep_charts
+from linkscope.report.words import range_s, range_share, rate_text
 from linkscope.runfile import Run, read_run
-from linkscope.units import format_bytes, format_fraction, format_rate_interval, format_seconds_interval
+from linkscope.units import format_bytes, format_fraction
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -38,9 +41,10 @@ def page(run: Run) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "bytes": format_bytes, "rate": _rate, "time": _time, "range_s": range_s, "range_share": range_share,
+        "bytes": format_bytes, "rate": rate_text, "range_s": range_s, "range_share": range_share,
         "svg": Markup, "share": format_fraction, "arrows": _arrows,
     }  # fmt: skip
+    swept = sweep_rows(run)
     text: str = environment.get_template("page.html").render(
         run=run,
         name=str(run.header.machine.get("name") or "a machine without a name"),
@@ -57,6 +61,10 @@ def page(run: Run) -> str:
         machine_svg=machine_svg(wires(run), run.modelled),
         heat=_by_direction(heats(run.points)),
         heat_svg=lambda heat: heat_svg(heat, run.modelled),
+        sweeps=swept,
+        sweep_charts=sweep_charts(swept, modelled=run.modelled),
+        enough=format_fraction(ENOUGH),
+        joints=joints(run.points),
         findings=_by_kind(findings(run)),
         problems=problems(run.points),
         families=overview(run.points),
@@ -81,8 +89,8 @@ def _file_name(run: Run) -> str:
 
 
 def _arrows(text: str) -> Markup:
-    """Escaped, and no line ends within an arrow."""
-    return Markup(str(escape(text)).replace("-&gt;", '<span class="arrow">-&gt;</span>'))
+    """Escaped, and no line ends within an arrow or a range of places."""
+    return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', str(escape(text))))
 
 
 def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
@@ -92,20 +100,12 @@ def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
     return list(kinds.items())
 
 
-def _by_direction(found: list[Heat]) -> list[tuple[str, list[Heat]]]:
-    """The maps of each family, so that a page does not open with dozens of them."""
-    families: dict[str, list[Heat]] = {}
+def _by_direction(found: list[Heat]) -> list[tuple[str, str, list[Heat]]]:
+    """The maps of each family, so that a page does not open with dozens of them, and what is usual in it."""
+    families: dict[tuple[str, str], list[Heat]] = {}
     for heat in found:
-        families.setdefault(heat.family, []).append(heat)
-    return list(families.items())
-
-
-def _rate(estimate: Any) -> str:
-    return format_rate_interval(estimate.value, estimate.low, estimate.high)
-
-
-def _time(estimate: Any) -> str:
-    return format_seconds_interval(estimate.value, estimate.low, estimate.high)
+        families.setdefault((heat.family, heat.usual), []).append(heat)
+    return [(*key, maps) for key, maps in families.items()]
 
 
 def _warnings(facts: dict[str, Any]) -> list[str]:

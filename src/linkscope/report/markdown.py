@@ -1,14 +1,17 @@
 """A run as Markdown, short enough for a pull request: best rates, what stands out, what to distrust."""
 
 import re
+from collections.abc import Sequence
 
 from linkscope.report.findings import findings
 from linkscope.report.head import doubts, tiles
+from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
-from linkscope.report.words import range_s, range_share
+from linkscope.report.sweep import sweep_rows
+from linkscope.report.words import range_s, range_share, rate_text
 from linkscope.runfile import Run
-from linkscope.units import format_bytes, format_rate_interval, format_seconds_interval
+from linkscope.units import format_bytes
 
 _MOST_FINDINGS = 12
 
@@ -23,7 +26,7 @@ def to_markdown(run: Run) -> str:
     lines += [_safe(run_text(run)), ""]
     for tile in tiles(run):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
-    lines += ["", "### Best rates", "", *_rates(run), "", "### What stands out", ""]
+    lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), "", "### What stands out", ""]
     found = findings(run)
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
@@ -36,21 +39,45 @@ def _rates(run: Run) -> list[str]:
     rows = []
     for family in overview(run.points):
         for row in family.rows:
-            best = "-"
-            if row.rate is not None:
-                best = format_rate_interval(row.rate.value, row.rate.low, row.rate.high)
-            elif row.time is not None:
-                best = format_seconds_interval(row.time.value, row.time.low, row.time.high)
-            half = row.half_text
             cells = (
-                str(family.family), row.paths, row.params, best, range_share(row.share), format_bytes(row.at_bytes),
-                half, format_bytes(row.smallest_bytes), range_s(row.batched_s), range_s(row.single_s),
+                str(family.family), row.paths, row.params, row.best_text, range_share(row.share), row.at_text,
+                row.half_text, row.smallest_text, range_s(row.batched_s), range_s(row.single_s),
             )  # fmt: skip
-            rows.append("| " + " | ".join(map(_safe, cells)) + " |")
+            rows.append(cells)
+    head = "method | path | how | best rate [interval] | of limit | at | half from | smallest | in a batch | alone"
+    return _table(head, 6, rows) or ["No point has a value."]
+
+
+def _sweeps(run: Run) -> list[str]:
+    """How few blocks are enough; nothing where a run does not tell."""
+    head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
+    rows = [
+        (
+            str(row.family), row.paths, row.params, format_bytes(row.bytes), rate_text(row.best), row.needed, row.sms,
+            rate_text(row.other),
+        )
+        for row in sweep_rows(run)
+    ]  # fmt: skip
+    table = _table(head, 0, rows)
+    return ["", "### Blocks that are enough", "", *table] if table else []
+
+
+def _joint(run: Run) -> list[str]:
+    """Copies between one place and all GPUs; nothing where a run has none."""
+    head = "pattern | path | at | total [interval] | each flow's rate and share"
+    rows = [
+        (line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in joint_lines(run.points)
+    ]
+    table = _table(head, 0, rows)
+    return ["", "### One place and all GPUs at once", "", *table] if table else []
+
+
+def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table, its last `right` columns aligned at the right; nothing without rows."""
     if not rows:
-        return ["No point has a value."]
-    head = "| method | path | how | best rate [interval] | of limit | at | half from | smallest | in a batch | alone |"
-    return [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|", *rows]
+        return []
+    rule = "|" + "---|" * (head.count("|") + 1 - right) + "--:|" * right
+    return [f"| {head} |", rule, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)]
 
 
 def _safe(text: str) -> str:

@@ -58,7 +58,7 @@ def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the run did not come to its end."""
     plan = run.header.plan
     named = [f"suite {plan['suite']}"] if "suite" in plan else []
-    named += [f"{plan['rounds']} rounds"] if "rounds" in plan else []
+    named += [count_text(plan["rounds"], "round")] if "rounds" in plan else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     parts = [", ".join(named), counts_text(run.points)]
     parts.append("has no end record" if run.end is None else f"took {format_seconds(run.end.wall_s)}")

@@ -2,12 +2,23 @@
 
 import itertools
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import MODE, Curve, Estimate, Family, Method, alike, curves, share_of, time_of, total_of
-from linkscope.report.words import params_text, paths_text, varying
+from linkscope.report.curves import (
+    Curve,
+    Estimate,
+    Family,
+    Method,
+    alike,
+    curves,
+    path_of,
+    share_of,
+    time_of,
+    total_of,
+)
+from linkscope.report.sweep import needed_text, sweeps, without_sweeps
+from linkscope.report.words import latency_text, params_text, paths_text, rate_text, usual, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
@@ -32,6 +43,21 @@ class Row:
     single_s: tuple[float, float] | None  # at the same size, alone
 
     @property
+    def best_text(self) -> str:
+        """'55.4 GB/s [55.3, 55.5]', or '812 ns [809, 815]' of an operation without bytes."""
+        return latency_text(self.time) if self.time is not None else rate_text(self.rate)
+
+    @property
+    def at_text(self) -> str:
+        """The size of the best rate."""
+        return format_bytes(self.at_bytes) if self.rate is not None else ""
+
+    @property
+    def smallest_text(self) -> str:
+        """The size that the times are of."""
+        return format_bytes(self.smallest_bytes) if self.batched_s or self.single_s else ""
+
+    @property
     def half_text(self) -> str:
         """From which size on a copy reaches half its best rate; '<= 4 KiB' where nothing smaller was measured."""
         if self.half_rate_bytes is None:
@@ -47,6 +73,7 @@ class FamilyRows:
     rows: list[Row]
     folded: list[str]
     usual: str = ""  # values that a row has where its `params` do not say otherwise
+    sweep: str = ""  # how few blocks are enough, where several numbers of them were measured
 
 
 @dataclass(frozen=True)
@@ -60,39 +87,32 @@ class _Best:
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
-    """Every path that has a value, in as few rows as tell it."""
+    """Every path that has a value, in as few rows as tell it; joint.py tells of copies to or from all GPUs at once."""
+    listed = [point for point in points if not path_of(point).joint]
+    swept = sweeps(listed)
     found = []
-    for family, of_family in itertools.groupby(curves(points), key=lambda curve: curve.method.family):
-        rows = _family_rows(family, list(of_family))
+    for family, of_family in itertools.groupby(without_sweeps(curves(listed)), key=lambda curve: curve.method.family):
+        told = needed_text(one for one in swept if one.method.family == family)
+        rows = _family_rows(family, list(of_family), told)
         if rows.rows:
             found.append(rows)
     return found
 
 
-def _family_rows(family: Family, of_family: Sequence[Curve]) -> FamilyRows:
+def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> FamilyRows:
     bests = _bests(of_family)
     folded = [name for name in varying(best.curve.method for best in bests) if _makes_no_difference(name, bests)]
     by_method: dict[Method, list[_Best]] = {}
     for best in _fold(bests, folded):
         by_method.setdefault(best.curve.method.without(folded), []).append(best)
     shown = varying(by_method)
-    usual = [pair for pair in _usual(of_family) if pair[0] in shown]
+    common = [pair for pair in usual(of_family) if pair[0] in shown]
     rows = [
-        _row(cluster, params_text(pair for pair in method.params if pair[0] in shown and pair not in usual))
+        _row(cluster, params_text(pair for pair in method.params if pair[0] in shown and pair not in common))
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    return FamilyRows(family, rows, folded, params_text(usual))
-
-
-def _usual(of_family: Sequence[Curve]) -> list[tuple[str, str]]:
-    """The value that most points have, of every parameter but `bidirectional`, which is always told."""
-    counts = Counter(pair for curve in of_family for point in curve.points for pair in point.params.items())
-    best: dict[str, tuple[int, str]] = {}
-    for (name, value), count in counts.items():
-        if name not in (MODE, "bidirectional"):
-            best[name] = max(best.get(name, (0, "")), (count, value))
-    return [(name, value) for name, (_, value) in sorted(best.items())]
+    return FamilyRows(family, rows, folded, params_text(common), sweep)
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
@@ -102,7 +122,7 @@ def _bests(of_family: Sequence[Curve]) -> list[_Best]:
         modes = sorted(group, key=lambda curve: not curve.batched)
         for curve in modes:
             point = curve.best()
-            if point is not None:
+            if point is not None and (total_of(point) is not None or not point.bytes):
                 found.append(_Best(curve, point, _estimate(point), tuple(modes)))
                 break
     return found
@@ -110,7 +130,7 @@ def _bests(of_family: Sequence[Curve]) -> list[_Best]:
 
 def _estimate(point: Point) -> Estimate:
     value = total_of(point) or time_of(point)
-    assert value is not None  # best() gives points with a value
+    assert value is not None  # _bests() took only points that have one
     return value
 
 
@@ -142,7 +162,7 @@ def _fastest(group: Sequence[_Best]) -> _Best:
 def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
     """Fastest first; a cluster holds what is alike to its fastest."""
     found: list[list[_Best]] = []
-    for best in sorted(bests, key=lambda best: -best.estimate.value):
+    for best in sorted(bests, key=_rank):
         if found and alike(best.estimate, found[-1][0].estimate, ALIKE):
             found[-1].append(best)
         else:
@@ -150,12 +170,17 @@ def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
     return found
 
 
+def _rank(best: _Best) -> float:
+    """High rates and short times first."""
+    return -best.estimate.value if total_of(best.point) is not None else best.estimate.value
+
+
 def _row(cluster: Sequence[_Best], params: str) -> Row:
     middle = sorted(cluster, key=lambda best: best.estimate.value)[len(cluster) // 2]
     estimate = _together([best.estimate for best in cluster])
     rated = total_of(middle.point) is not None
     shares = [share for best in cluster if (share := share_of(best.point)) is not None]
-    halves = [half for best in cluster if (half := best.curve.half_rate_bytes()) is not None]
+    halves = [half for best in cluster if (half := _half_rate_bytes(best)) is not None]
     behind = [curve for best in cluster for curve in best.behind]
     smallest = min(point.bytes for curve in behind for point in curve.measured)
     return Row(
@@ -168,9 +193,15 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         at_bytes=middle.point.bytes,
         half_rate_bytes=max(halves, default=None),
         smallest_bytes=smallest,
-        batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]),
+        batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
     )
+
+
+def _half_rate_bytes(best: _Best) -> int | None:
+    """Of the fastest curve, or where that has one size alone of those that are alike to it."""
+    batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
+    return next((half for curve in batched if (half := curve.half_rate_bytes()) is not None), None)
 
 
 def _together(estimates: Sequence[Estimate]) -> Estimate:

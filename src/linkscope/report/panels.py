@@ -22,7 +22,8 @@ from linkscope.report.curves import (
 )
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
-from linkscope.report.words import count_text, params_text, varying
+from linkscope.report.sweep import without_sweeps
+from linkscope.report.words import count_text, latency_text, params_text, rate_text, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
@@ -75,6 +76,7 @@ class Panel:
     legend: list[Legend]
     limits: list[str]
     not_drawn: int
+    timed: str  # the ways of taking time, as the section on the method names them
     tables: list[Table]
 
 
@@ -82,9 +84,15 @@ def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
     """A panel for every path of a run, in the order of places."""
     made = curves(points)
     by_path = sorted(made, key=lambda curve: (natural(curve.path.src), natural(curve.path.dst)))
-    shown = set(varying_in_families(curve.method for curve in made))
-    groups = itertools.groupby(by_path, key=lambda curve: curve.path)
-    return [_panel(number, path, list(group), shown, modelled) for number, (path, group) in enumerate(groups)]
+    drawn = without_sweeps(made)
+    usual_blocks = {id(curve) for curve in drawn}
+    shown = set(varying_in_families(curve.method for curve in drawn))
+    found = []
+    for number, (path, group) in enumerate(itertools.groupby(by_path, key=lambda curve: curve.path)):
+        of_path = list(group)
+        over_size = [curve for curve in of_path if id(curve) in usual_blocks and any(p.bytes for p in curve.measured)]
+        found.append(_panel(number, path, of_path, over_size, shown, modelled))
+    return found
 
 
 def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
@@ -95,14 +103,18 @@ def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
     return {(family, name) for family, of_family in families.items() for name in varying(of_family)}
 
 
-def _panel(number: int, path: Path, of_path: Sequence[Curve], shown: set[tuple[Family, str]], modelled: bool) -> Panel:
-    by_method: dict[Method, list[Curve]] = {}
-    for curve in of_path:
-        by_method.setdefault(curve.method, []).append(curve)
-    lines = _lines({method: group for method, group in by_method.items() if any(curve.measured for curve in group)})
+def _panel(
+    number: int,
+    path: Path,
+    of_path: Sequence[Curve],
+    over_size: Sequence[Curve],
+    shown: set[tuple[Family, str]],
+    modelled: bool,
+) -> Panel:
+    lines = _lines(_by_method(over_size))
     drawn = lines[:SERIES_COLOURS]
-    limits = _limits(of_path)
-    rates, times = _series(drawn, rate_of), _series(drawn, time_of)
+    limits = {} if path.joint else _limits(of_path)
+    rates, times = _series(drawn, total_of if path.joint else rate_of), _series(drawn, time_of)
     return Panel(
         anchor=f"path-{number}",
         path=str(path),
@@ -112,21 +124,29 @@ def _panel(number: int, path: Path, of_path: Sequence[Curve], shown: set[tuple[F
         legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)],
         limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
         not_drawn=len(lines) - len(drawn),
-        tables=[_table(method, group) for method, group in by_method.items()],
+        timed=" and ".join(sorted({p.timing for curve in of_path for p in curve.points if p.timing is not None})),
+        tables=[_table(method, group) for method, group in _by_method(of_path).items()],
     )
 
 
+def _by_method(of_path: Sequence[Curve]) -> dict[Method, list[Curve]]:
+    found: dict[Method, list[Curve]] = {}
+    for curve in of_path:
+        found.setdefault(curve.method, []).append(curve)
+    return found
+
+
 def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list[Curve]]]]:
-    """Methods whose curves lie on each other, together."""
+    """Methods whose curves lie on each other, together: the one with most sizes first, which is drawn for all."""
     found: list[list[tuple[Method, list[Curve]]]] = []
-    for method, group in by_method.items():
+    for method, group in sorted(by_method.items(), key=lambda item: -sum(len(curve.measured) for curve in item[1])):
         for line in found:
             if _kin(line[0][0], method) and _coincide(line[0][1], group):
                 line.append((method, group))
                 break
         else:
             found.append([(method, group)])
-    return found
+    return sorted(found, key=lambda line: min(method for method, _ in line))
 
 
 def _kin(one: Method, other: Method) -> bool:
@@ -175,11 +195,15 @@ def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
 
 
 def _best_text(of_path: Sequence[Curve]) -> str:
-    """The best one-way rate of the path with its share; what to show beside its name."""
+    """The best one-way rate of the path with its share, or what else tells of it; what to show beside its name."""
+    if of_path[0].path.joint:
+        totals = [total for curve in of_path if (best := curve.best()) is not None and (total := total_of(best))]
+        return f"{rate_text(max(totals, key=lambda total: total.value))} in total" if totals else "no rate"
     points = [best for curve in of_path if (best := curve.best()) is not None and len(measured_flows(best)) < 2]
     rated = [point for point in points if point.gbps is not None]
     if not rated:
-        return "no rate"
+        times = [time for curve in of_path for point in curve.measured if (time := time_of(point)) and not point.bytes]
+        return latency_text(min(times, key=lambda time: time.value)) if times else "no rate"
     best = max(rated, key=lambda point: point.gbps or 0.0)
     rate = rate_of(best)
     assert rate is not None
@@ -204,9 +228,9 @@ def _cells(point: Point) -> Cells:
     return Cells(
         size=format_bytes(point.bytes),
         mode=point.params.get(MODE, ""),
-        time=format_seconds_interval(time.value, time.low, time.high) if time else "",
-        rate=_rate_text(rate),
-        total=_rate_text(total) if several else "",
+        time=_time_text(point, time),
+        rate=rate_text(rate),
+        total=rate_text(total) if several else "",
         share=format_fraction(share_of(point)) if rate else "",
         within=format_fraction(spread.within_rounds) if spread else "",
         between=format_fraction(spread.between_rounds) if spread else "",
@@ -216,5 +240,7 @@ def _cells(point: Point) -> Cells:
     )
 
 
-def _rate_text(rate: Estimate | None) -> str:
-    return format_rate_interval(rate.value, rate.low, rate.high) if rate else ""
+def _time_text(point: Point, time: Estimate | None) -> str:
+    if time is None:
+        return ""
+    return format_seconds_interval(time.value, time.low, time.high) if point.bytes else latency_text(time)

@@ -10,13 +10,14 @@ from typing import Any
 
 from markupsafe import escape
 
-from linkscope.report.curves import measured_flows, natural
+from linkscope.report.curves import measured_flows, natural, path_of
 from linkscope.runfile import Point, Run
 from linkscope.units import format_fraction
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
 _LEVEL = 46  # between the lines of two pairs
 _UP = 120  # from one row of boxes to the next
+_LEAST = 0.85  # of its size: a smaller drawing could not be read and is scrolled instead
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Wire:
 
     def text(self) -> str:
         """'55.6 / 55.4 of 58.4 GB/s'."""
+        if self.there is None and self.back is None:
+            return "not measured"
         reached = " / ".join("-" if one is None else f"{one:.3g}" for one in (self.there, self.back))
         return f"{reached} of {self.limit:.4g}" if self.limit else reached
 
@@ -120,7 +123,8 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _one_way(points: Iterable[Point]) -> list[Point]:
-    return [point for point in points if point.gbps is not None and len(measured_flows(point)) < 2]
+    one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
+    return [point for point in one_flow if point.gbps is not None]
 
 
 def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
@@ -138,7 +142,7 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
     name = ("MODELLED: " if modelled else "") + "the machine and what its links reached"
     parts = [
         f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
-        f'role="img" aria-label="{name}"><title>{name}</title>'
+        f'style="min-width:{width * _LEAST:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
     ]
     for index, wire in enumerate(across):
         parts.append(_across(wire, x, tops, row, levels[index], index))

@@ -1,5 +1,6 @@
 """The end of a run in the terminal: what every path reached of its limit, what stands out, what went wrong."""
 
+import itertools
 import shutil
 import sys
 import textwrap
@@ -7,15 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.report.findings import findings
+from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
 from linkscope.report.words import count_text, range_s, range_share
 from linkscope.runfile import Run
-from linkscope.units import (
-    format_bytes,
-    format_seconds_interval,
-    with_interval,
-)
+from linkscope.units import format_bytes
 
 _NARROW, _WIDE = 60, 140
 _MOST_FINDINGS, _MOST_IDS = 8, 2
@@ -55,6 +53,7 @@ def _lines(run: Run, width: int) -> Iterable[_Line]:
         yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
     yield _Line("")
     yield from _rates(overview(run.points), width)
+    yield from _joint(run, width)
     yield from _standing_out(run, width)
     yield from _wrong(run, width)
 
@@ -82,6 +81,8 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
         yield _Line(textwrap.shorten(_plain(f"{family.family}{folded}"), width), _HEAD)
         for row, cells in zip(family.rows, table, strict=True):
             yield from _row_lines(row, cells, widths, shown)
+        if family.sweep:
+            yield _Line(f"    {family.sweep} (other numbers of blocks: see the report)")
 
 
 def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> Iterable[_Line]:
@@ -93,21 +94,28 @@ def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Seq
 
 
 def _cells(row: Row) -> list[str]:
-    if row.rate is not None:
-        number, interval = with_interval(row.rate.value, row.rate.low, row.rate.high)
-    elif row.time is not None:
-        text = format_seconds_interval(row.time.value, row.time.low, row.time.high)
-        value, unit, interval = f"{text} ".split(" ", 2)
-        number = f"{value} {unit}"
-    else:
-        number = interval = ""
-    smallest = f"{format_bytes(row.smallest_bytes)}: {range_s(row.batched_s)}" if row.batched_s else ""
-    half = row.half_text
+    number, unit, interval = f"{row.best_text} ".split(" ", 2)
+    number += f" {unit}" if row.time is not None else ""
+    smallest = f"{row.smallest_text}: {range_s(row.batched_s)}" if row.batched_s else ""
     return [
         _plain(row.paths) + (f" ({row.path_count})" if row.path_count > 1 else ""),
         _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
-        format_bytes(row.at_bytes), half, smallest, range_s(row.single_s),
+        row.at_text, row.half_text, smallest, range_s(row.single_s),
     ]  # fmt: skip
+
+
+def _joint(run: Run, width: int) -> Iterable[_Line]:
+    found = joint_lines(run.points)
+    if not found:
+        return
+    yield _Line("")
+    yield _Line("Between one place and all GPUs at once: the total of all flows", _HEAD)
+    for pattern, lines in itertools.groupby(found, key=lambda line: line.pattern):
+        yield from _wrapped(_plain(pattern), width)
+        for line in lines:
+            each = f"; {line.each}" if line.each else ""
+            text = f"- {line.paths}: {line.total} at {format_bytes(line.bytes)}{each}"
+            yield from _wrapped(_plain(text), width)
 
 
 def _standing_out(run: Run, width: int) -> Iterable[_Line]:

@@ -1,4 +1,4 @@
-"""Small charts over size, as SVG text: one path element a series, however many points it has.
+"""Small charts over size or blocks, as SVG text: one path element a series, however many points it has.
 
 Colours are the classes s0 to s7 of report.css (after Okabe and Ito, to be told apart by the colour-blind); every series
 also has a marker of its own shape, so that colour is never all there is.
@@ -31,25 +31,36 @@ _MARKERS = (
 
 @dataclass(frozen=True)
 class Series:
-    """Values over bytes. `colour` is 0 to 7; `alone`: one operation alone, drawn dashed."""
+    """Values over bytes, or over places on another axis. `colour` is 0 to 7; `alone`: one operation alone, dashed."""
 
     colour: int
     alone: bool
-    points: Sequence[tuple[int, Estimate]]
+    points: Sequence[tuple[float, Estimate]]
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
     """GB/s over size, with what the hardware allows as lines."""
     tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
     y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
-    return _chart(title, "GB/s", series, y, limits, modelled)
+    return _chart(title, "GB/s", series, _sizes(series), y, limits, modelled)
+
+
+def blocks_chart(
+    title: str, series: Sequence[Series], names: Sequence[str], limits: Sequence[float], modelled: bool
+) -> str:
+    """GB/s over the number of blocks: the x of a point is the index of its name."""
+    tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
+    y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
+    ticks = tuple((float(index), name) for index, name in enumerate(names))
+    x = Axis(-0.5, len(names) - 0.5, _LEFT, WIDTH - _RIGHT, False, ticks)
+    return _chart(title, "GB/s", series, (x, "thread blocks"), y, limits, modelled)
 
 
 def time_chart(title: str, series: Sequence[Series], modelled: bool) -> str:
     """Time over size, both logarithmic."""
     times = [estimate.value for one in series for _, estimate in one.points if estimate.value > 0]
     y = time_axis(times or [1e-6], HEIGHT - _BOTTOM, _TOP)
-    return _chart(title, "time", series, y, (), modelled)
+    return _chart(title, "time", series, _sizes(series), y, (), modelled)
 
 
 def swatch(colour: int) -> str:
@@ -61,13 +72,21 @@ def swatch(colour: int) -> str:
     )
 
 
-def _chart(title: str, unit: str, series: Sequence[Series], y: Axis, limits: Sequence[float], modelled: bool) -> str:
-    x = size_axis([size for one in series for size, _ in one.points], _LEFT, WIDTH - _RIGHT)
+def _sizes(series: Sequence[Series]) -> tuple[Axis, str]:
+    sizes = [int(size) for one in series for size, _ in one.points]
+    return size_axis(sizes, _LEFT, WIDTH - _RIGHT), "size of one operation"
+
+
+def _chart(
+    title: str, unit: str, series: Sequence[Series], across: tuple[Axis, str], y: Axis, limits: Sequence[float],
+    modelled: bool,
+) -> str:  # fmt: skip
+    x, x_name = across
     name = f"MODELLED: {title}" if modelled else title
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">',
         f"<title>{escape(name)}</title>",
-        _grid(x, y, unit),
+        _grid(x, x_name, y, unit),
     ]
     if modelled:
         parts.append(
@@ -79,7 +98,7 @@ def _chart(title: str, unit: str, series: Sequence[Series], y: Axis, limits: Seq
     return "".join(parts) + "</svg>"
 
 
-def _grid(x: Axis, y: Axis, unit: str) -> str:
+def _grid(x: Axis, x_name: str, y: Axis, unit: str) -> str:
     """Lines, numbers and names of both axes."""
     bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
     lines = "".join(f"M{_LEFT} {y.at(value):.4g}H{right}" for value, _ in y.ticks)
@@ -88,17 +107,19 @@ def _grid(x: Axis, y: Axis, unit: str) -> str:
         f'<text class="num" x="{_LEFT - 6}" y="{y.at(value) + 4:.4g}">{escape(text)}</text>' for value, text in y.ticks
     )
     texts += "".join(
-        f'<text class="size" x="{x.at(value):.4g}" y="{bottom + 19}">{escape(text)}</text>' for value, text in x.ticks
+        f'<text class="size{" odd" if index % 2 else ""}" x="{x.at(value):.4g}" y="{bottom + 19}">{escape(text)}</text>'
+        for index, (value, text) in enumerate(x.ticks)
     )
-    texts += f'<text class="size" x="{(_LEFT + right) / 2:g}" y="{HEIGHT - 4}">size of one operation</text>'
+    texts += f'<text class="size" x="{(_LEFT + right) / 2:g}" y="{HEIGHT - 4}">{x_name}</text>'
     middle = (bottom + _TOP) / 2
-    texts += f'<text class="size" x="10" y="{middle:g}" transform="rotate(-90 10 {middle:g})">{escape(unit)}</text>'
+    turned = f'transform="rotate(-90 10 {middle:g})"'
+    texts += f'<text class="size unit" x="10" y="{middle:g}" {turned}>{escape(unit)}</text>'
     return f'<path class="grid" d="{lines}"/>{texts}'
 
 
 def _limit_line(limit: float, y: Axis) -> str:
     height = y.at(limit)
-    above = height - 5 if height > _TOP + 14 else height + 13
+    above = max(height - 5, 10)  # 10: what a line of text needs at the top
     return (
         f'<path class="limit" d="M{_LEFT} {height:.4g}H{WIDTH - _RIGHT}"/>'
         f'<text class="limit" x="{_LEFT + 6}" y="{above:.4g}">limit {escape(format_rate(limit))}</text>'

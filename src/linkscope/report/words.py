@@ -1,12 +1,14 @@
 """Names for people: parameters, sets of places, sets of paths."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from linkscope.report.curves import Method, Path, natural
-from linkscope.units import format_fraction, time_unit
+from linkscope.report.curves import MODE, Curve, Estimate, Method, Path, natural
+from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval, time_unit, with_interval
 
 _MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
+_LONG_S = 100e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
 _BOTH_WAYS = {"true": "both ways", "false": "one way"}  # `bidirectional` is a field of every point (docs/run-file.md)
 
 
@@ -26,6 +28,30 @@ def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
     names = {name for method in listed for name, _ in method.params}
     values = {name: {dict(method.params).get(name, "") for method in listed} for name in names}
     return {name: found for name, found in sorted(values.items()) if len(found) > 1}
+
+
+def usual(of_family: Iterable[Curve]) -> list[tuple[str, str]]:
+    """The value that most points have, of every parameter but `bidirectional`, which is always told."""
+    counts = Counter(pair for curve in of_family for point in curve.points for pair in point.params.items())
+    best: dict[str, tuple[int, str]] = {}
+    for (name, value), count in counts.items():
+        if name not in (MODE, "bidirectional"):
+            best[name] = max(best.get(name, (0, "")), (count, value))
+    return [(name, value) for name, (_, value) in sorted(best.items())]
+
+
+def latency_text(time: Estimate) -> str:
+    """'812 ns [809, 815]', for an operation without bytes."""
+    if time.value >= _LONG_S:
+        return format_seconds_interval(time.value, time.low, time.high)
+    ends = (None if end is None else end * 1e9 for end in (time.low, time.high))
+    number, interval = with_interval(time.value * 1e9, *ends)
+    return f"{number} ns {interval}".rstrip()
+
+
+def rate_text(rate: Estimate | None) -> str:
+    """'55.4 GB/s [55.3, 55.5]'; '' without a rate."""
+    return format_rate_interval(rate.value, rate.low, rate.high) if rate else ""
 
 
 def places_text(places: Iterable[str]) -> str:

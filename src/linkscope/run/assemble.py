@@ -85,10 +85,17 @@ class Assembler:
             point.reason = (
                 f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
             )
+        together_s = point.guards.get("together_s")
+        if together_s:  # by nvbandwidth's rule: all bytes over the time until the last flow ends
+            point.total_gbps = sum(flow.bytes for flow in point.flows if flow.role == "measured") / together_s / 1e9
         overlap = point.guards.get("joint_overlap", 1.0)
-        if overlap < NEARLY_TOGETHER:
-            point.status, point.total_gbps = "missed_precision", None
-            point.reason = f"the flows ran together for only {overlap:.0%} of the time that the longer one took"
+        if not together_s and overlap < NEARLY_TOGETHER:
+            point.status = "missed_precision"
+            point.guards["in_turn"] = True
+            point.reason = (
+                f"the flows ran together for only {overlap:.0%} of the time that the longest took: their rates are "
+                "over the time until the last had ended"
+            )
         if stopped and (point.status == "missed_precision" or rounds < self._plan.rounds):
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"

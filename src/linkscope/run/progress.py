@@ -1,51 +1,78 @@
-"""What is said while a run is under way, on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""What is said while a run is under way, on standard error: a table and a bar on a terminal, plain lines elsewhere.
 
+Everything is said between two measurements, by the thread that measures: nothing runs beside a measurement.
+"""
+
+import contextlib
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from linkscope.runfile import Point, Round
 from linkscope.units import format_seconds
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichBar
+    from rich.live import Live
 
 _LINE_EVERY_S = 10.0
-_BAR_EVERY_S = 0.2
+_DRAW_EVERY_S = 0.25
+_DRAW_SHARE = 0.05  # of its processor time, at most, goes into drawing: a large run is drawn less often
+_SPARE = 8  # columns beside the bar, for the ^C that a terminal shows
+_BAR, _LEAST_BAR = 30, 8
 
 
 @dataclass(frozen=True)
 class WorkLeft:
-    """Seconds of measuring done and to come (only their proportion counts), and the number of unfinished points."""
+    """`share` is what is done, 0 to 1; `left_s` the wall time still needed, None where it cannot be told yet."""
 
-    done_s: float
-    left_s: float
-    points: int
+    share: float
+    left_s: float | None
+    points: int  # that are unfinished
+    stage: str  # 'round 2 of 6'
 
-    @property
-    def share(self) -> float:
-        """How much is done, 0 to 1."""
-        return self.done_s / max(self.done_s + self.left_s, 1e-12)
+    def texts(self) -> list[str]:
+        """For people, longest first."""
+        points = f"{self.points} point{'s' * (self.points != 1)} unfinished"
+        if self.left_s is None:
+            return [f"{self.stage}, {points}", self.stage, ""]
+        left = "less than 1 s left"
+        if self.left_s >= 1:
+            left = f"about {format_seconds(float(f'{self.left_s:.2g}'))} left"
+        return [f"{self.stage}, {points}, {left}", f"{self.stage}, {left}", left, ""]
 
-    def text(self, elapsed_s: float) -> str:
-        """For people, after so many seconds."""
-        if self.done_s <= 0:
-            return f"{self.points} points unfinished"
-        left_s = elapsed_s * self.left_s / self.done_s
-        return f"{self.points} points unfinished, about {format_seconds(float(f'{left_s:.2g}'))} left"
+
+class Found(Protocol):
+    """What was found so far, for people."""
+
+    def add(self, record: Round | Point) -> None:
+        """Takes up a record; must cost nothing."""
+
+    def table(self, width: int, height: int) -> Sequence[tuple[str, str]]:
+        """At most `height` lines of at most `width` columns, with their styles."""
+
+    def best(self) -> str:
+        """The best so far in one line; '' where there is nothing."""
 
 
 class Progress(Protocol):
-    """Told after every point-round; asks for what is left only when it has something to show."""
+    """Told every record and, after every point-round, asked to show something if it is time to."""
 
-    def tick(self, left: Callable[[], WorkLeft]) -> None: ...
+    def record(self, record: Round | Point) -> None: ...
 
-    def stop(self) -> None: ...
+    def tick(self, left: Callable[[], WorkLeft]) -> None:
+        """Asks for what is left only when it has something to show."""
+
+    def stop(self) -> None:
+        """Clears what only made sense during the run. May be called again."""
 
 
 class Silent:
     """Says nothing."""
+
+    def record(self, record: Round | Point) -> None: ...
 
     def tick(self, left: Callable[[], WorkLeft]) -> None: ...
 
@@ -53,50 +80,134 @@ class Silent:
 
 
 class Lines:
-    """A plain line every ten seconds."""
+    """Every ten seconds a plain line of what is done, and one of what was found where that has changed."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, found: Found, stream: TextIO) -> None:
+        self._found = found
         self._stream = stream
-        self._started = self._said = time.monotonic()
+        self._said = time.monotonic()
+        self._best = ""
+
+    def record(self, record: Round | Point) -> None:
+        self._found.add(record)
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now - self._said >= _LINE_EVERY_S:
-            self._said = now
-            work = left()
-            print(f"{work.share:4.0%}, {work.text(now - self._started)}", file=self._stream, flush=True)
+        if now - self._said < _LINE_EVERY_S:
+            return
+        self._said = now
+        work, best = left(), self._found.best()
+        print(f"{_percent(work.share)}, {work.texts()[0]}", file=self._stream)
+        if best != self._best:
+            print(f"      {best}", file=self._stream)
+            self._best = best
+        self._stream.flush()
 
     def stop(self) -> None: ...
 
 
-class Bar:
-    """A bar with the time left."""
+class Terminal:
+    """A table of what was found above a bar with the time left; both are gone when it stops.
 
-    def __init__(self) -> None:
+    The cursor is never hidden: whatever ends the process, the terminal is as it was.
+    """
+
+    def __init__(self, found: Found, stream: TextIO) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-        self._bar: RichBar = Progress(
-            BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"),
-            console=Console(stderr=True), transient=True, auto_refresh=False,
-        )  # fmt: skip
-        self._task = self._bar.add_task("starting", total=1.0)
-        self._started = time.monotonic()
-        self._drawn = 0.0
-        self._bar.start()
+        self._found = found
+        self._stream = stream
+        self._console = Console(file=stream, highlight=False)
+        self._live: Live | None = None
+        self._next = 0.0
+        self._gone = False  # nobody is at the terminal any more
+        self._drawn: list[str] = []
+
+    def record(self, record: Round | Point) -> None:
+        self._found.add(record)
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now - self._drawn >= _BAR_EVERY_S:
-            self._drawn = now
-            work = left()
-            self._bar.update(self._task, completed=work.share, description=work.text(now - self._started))
-            self._bar.refresh()
+        if now < self._next or self._gone:
+            return
+        before_s = time.process_time()
+        try:
+            self._draw(left())
+        except OSError:
+            self._gone = True
+        cost_s = time.process_time() - before_s
+        self._next = now + max(_DRAW_EVERY_S, min(cost_s / _DRAW_SHARE, _LINE_EVERY_S))
 
     def stop(self) -> None:
-        self._bar.stop()
+        live, self._live = self._live, None
+        if live is None or self._gone:
+            return
+        try:
+            self._show(live, [])
+            live.stop()
+        except OSError:
+            self._gone = True
+
+    def _draw(self, work: WorkLeft) -> None:
+        width, height = self._measured()
+        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _SPARE), "")]
+        if self._live is None:
+            self._live = self._started()
+        self._show(self._live, lines)
+
+    def _measured(self) -> tuple[int, int]:
+        """Columns and rows as they are now: COLUMNS and LINES would be as they were once."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(self._stream.fileno())
+            if size.columns and size.lines:
+                self._console.size = size
+        return self._console.size
+
+    def _started(self) -> "Live":
+        from rich.live import Live
+
+        live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+        live.start()
+        self._console.show_cursor(True)
+        return live
+
+    def _show(self, live: "Live", lines: Sequence[tuple[str, str]]) -> None:
+        from rich.text import Text
+
+        self._mend()
+        self._drawn = [line for line, _ in lines]
+        text = Text("\n", no_wrap=True, overflow="crop").join(Text(line, style) for line, style in lines)
+        live.update(text, refresh=True)
+
+    def _mend(self) -> None:
+        """A terminal that got narrower has wrapped the lines on it: goes up over those that came to be."""
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        width = max(self._measured()[0], 1)
+        more = sum(max(0, len(line) - 1) // width for line in self._drawn)
+        up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+        if more:
+            self._console.control(Control(*up * more))
+
+    def _bar(self, work: WorkLeft, width: int) -> str:
+        """A bar with as much text as there is room for."""
+        full, empty = "#-" if self._console.options.ascii_only else "━─"
+        for text in work.texts():
+            said = f" {_percent(work.share)}  {text}".rstrip()
+            length = min(_BAR, width - len(said))
+            if length >= _LEAST_BAR:
+                done = int(work.share * length)
+                return full * done + empty * (length - done) + said
+        return _percent(work.share)[: max(width + _SPARE - 1, 0)]
 
 
-def progress_for(stream: TextIO = sys.stderr) -> Progress:
+def _percent(share: float) -> str:
+    """100 % only when everything is done."""
+    return f"{int(100 * share + 1e-9):3d}%"
+
+
+def progress_for(found: Found, stream: TextIO = sys.stderr) -> Progress:
     """The kind that fits the stream."""
-    return Bar() if stream.isatty() else Lines(stream)
+    plain = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
+    return Terminal(found, stream) if stream.isatty() and not plain else Lines(found, stream)

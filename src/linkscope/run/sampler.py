@@ -29,12 +29,16 @@ LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and l
 HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 1.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
 JOINT_COUNT = 4
-TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.93, 0.85, 4  # the shortest flow's time over the longest's
+TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
-STRETCH_S = 50e-3  # joint batches are not made longer than that to end together
+JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
+STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
 MOST_COUNT = 256
+# Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
+CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES = 7
+ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
@@ -58,7 +62,7 @@ class Task:
 
 
 class Sampler:
-    """Measures points on one worker. `plan` gives the precision, `machine` the caches."""
+    """Measures points on one worker, by linkscope's own rule. `plan` gives the precision, `machine` the caches."""
 
     def __init__(self, worker: Worker, plan: Plan, machine: MachineFacts) -> None:
         self._worker = worker
@@ -72,10 +76,13 @@ class Sampler:
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit)
         if not prepared.supported:
             raise Unsupported(prepared.reason)
-        return _Round(self._worker, self._plan, task, prepared.flows, prepared.actors).measure()
+        return self._round_of(task, prepared.flows, prepared.actors).measure()
+
+    def _round_of(self, task: Task, flows: list[FlowFacts], actors: int) -> "PointRound":
+        return PointRound(self._worker, self._plan, task, flows, actors)
 
 
-class _Round:
+class PointRound:
     """The state of one point-round while it is measured."""
 
     def __init__(self, worker: Worker, plan: Plan, task: Task, flows: list[FlowFacts], actors: int) -> None:
@@ -93,26 +100,36 @@ class _Round:
 
     def measure(self) -> Round:
         batch = self._batch()
-        shorter = [0] * self._actors if self._single else batch
-        longer = batch if self._single else [2 * count for count in batch]
+        # Of an operation that lasts long the first is like any other: it is compared with none instead of with two.
+        alone = self._single or min(self._each) >= ALONE_S
+        shorter = [0] * self._actors if alone else batch
+        longer = batch if alone else [2 * count for count in batch]
         counts = [longer[actor] - shorter[actor] for actor in range(self._actors)]
         samples: list[list[float]] = [[] for _ in range(self._actors)]
+        last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
         overlap = 1.0
         while True:
             more = self._samples_wanted(samples, counts)
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
             for sample in range(trace.samples):
-                ends = [trace.seconds(sample, 1, actor) for actor in range(self._actors)]
+                starts, ends = ([trace.seconds(sample, at, actor) for actor in range(self._actors)] for at in (0, 1))
                 overlap = min(overlap, min(ends) / max(ends)) if max(ends) > 0 else overlap
                 for actor in range(self._actors):
-                    line = slope(trace.seconds(sample, 0, actor), ends[actor], shorter[actor], longer[actor])
-                    samples[actor].append(_rounded(line.each_s))
+                    line = slope(starts[actor], ends[actor], shorter[actor], longer[actor])
+                    samples[actor].append(self.rounded(line.each_s))
+                    last[actor].append(self.rounded((max(ends) - max(starts)) / counts[actor]))
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
             if more == 0:
-                return self._record(batch, samples, once, overlap)
+                # Flows that take turns have no time of their own; together they have that of the last.
+                return self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
+
+    @staticmethod
+    def rounded(seconds: float) -> float:
+        """Nine digits: far below any clock's tick, and half the length in a file."""
+        return float(f"{seconds:.9g}")
 
     def _batch(self) -> list[int]:
         if self._single:
@@ -134,16 +151,18 @@ class _Round:
             round=self._task.round,
             flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
             batch=batch,
-            overhead_s=_rounded(median(once)),
+            overhead_s=self.rounded(median(once)),
             timing=_timing(trace.timing),
             verified=None if trace.verdict is None else True,
             guards=guards,
-            device_s=_rounded(self._busy_s),
+            device_s=self.rounded(self._busy_s),
         )
 
     def _samples_wanted(self, samples: list[list[float]], counts: list[int]) -> int:
         """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
         taken, longest = len(samples[0]), max(self._each)
+        if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
+            return 1 - taken  # engines and links repeat a copy that large to a thousandth
         if taken == 0:
             if self._single or longest * max(counts) * 3 < LONG_S:
                 return 6 if self._single else 3
@@ -154,6 +173,9 @@ class _Round:
         steady_all = all(steady(of, precision_target(self._plan, self._task.point.bytes), resolution) for of in samples)
         return 0 if steady_all else min(2, MOST_SAMPLES - 1 - taken)
 
+    def _by_host(self) -> bool:
+        return self._last is not None and self._last.timing == "host"
+
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
         one = [1] * self._actors
@@ -161,6 +183,8 @@ class _Round:
         if max(self._each) < LONG_S:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._measure_each([few] * self._actors, 1)
+        if self._task.point.bytes == 0:
+            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), MOST_STEPS) for each in self._each]
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))
@@ -182,7 +206,11 @@ class _Round:
             tried[tuple(batch)] = min(long) / max(long) * straight
             if tried[tuple(batch)] >= TOGETHER:
                 return batch
-            batch = balanced(self._each, least)
+            # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
+            # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
+            nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
+            each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
+            batch = balanced(each, least)
         best = max(tried, key=lambda counts: tried[counts])
         return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
@@ -232,10 +260,13 @@ class _Round:
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = HUGE_BATCH_S if self._task.point.bytes >= HUGE_BYTES else LARGE_BATCH_S, JOINT_BATCH_S
+        if self._task.point.bytes >= EVEN_BYTES:  # one such copy is a batch's worth of bytes
+            alone = joint = EVEN_BATCH_S
         longest = max(self._each)
         enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
-        if self._actors > 1:  # who gets how much of what is shared evens out over a few operations
-            joint = max(joint, min(JOINT_COUNT * longest, STRETCH_S))
+        if self._actors > 1 and self._task.point.bytes < EVEN_BYTES:
+            # Who gets how much of what is shared evens out over a few operations, or within one that is large.
+            joint = max(joint, min(JOINT_COUNT * longest, JOINT_MOST_S))
         return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick, enough)
 
     def _measure_each(self, batch: list[int], samples: int) -> Trace:
@@ -303,8 +334,3 @@ def _timing(name: str) -> Timing:
     if name not in names:
         raise RequestFailed("failed", f"the worker timed by '{name}', which this version does not know")
     return names[name]
-
-
-def _rounded(seconds: float) -> float:
-    """Nine digits: far below any clock's tick, and half the length in a file."""
-    return float(f"{seconds:.9g}")

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
-from linkscope.plan import Plan, Work, in_order, next_work, rounds_wanted
+from linkscope.plan import Plan, Rule, Work, in_order, next_work, rounds_wanted
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
+from linkscope.run.forecast import Forecast
 from linkscope.run.monitor import Monitor, NoTally, Tally
-from linkscope.run.progress import Progress, WorkLeft
+from linkscope.run.nvbandwidth import NvbandwidthSampler
+from linkscope.run.progress import Progress
 from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
 from linkscope.run.states import INTERRUPTED, State, finished, states_of
 from linkscope.run.target import Target
@@ -21,6 +23,7 @@ from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers
 from linkscope.runfile import End, Point, Round, Run, RunWriter
 
+_SAMPLERS: dict[Rule, type[Sampler]] = {"linkscope": Sampler, "nvbandwidth": NvbandwidthSampler}
 _CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
 
 
@@ -69,6 +72,7 @@ class Supervisor:
         self._states = states_of(plan, target.facts, earlier)
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
+        self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
         self._lost: set[str] = set()
         self._waiting: list[str] = []  # points whose first round did not fit into the share of first rounds
         self._admitted: set[str] = set()  # of those: the ones that were given time after all
@@ -137,9 +141,10 @@ class Supervisor:
                 again.append(id)
             elif record is not None and number + 1 == wanted[id]:
                 self._conclude(id)
-            self._progress.tick(lambda: self._work_left(wanted))
+            self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
         for id in again:  # the GPU may have recovered by now; both records are kept
             self._take(id, number)
+            self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
 
     def _take(self, id: str, number: int) -> Round | None:
         """One point in one round, if it may still be measured."""
@@ -161,17 +166,6 @@ class Supervisor:
             return None
         return self._attempt(state, id, number)
 
-    def _work_left(self, wanted: dict[str, int]) -> WorkLeft:
-        done_s = left_s = 0.0
-        points = 0
-        for id, rounds in wanted.items():
-            state = self._states[id]
-            done_s += state.expected_s * len(state.rounds)
-            if id not in self._points and not state.stopped and len(state.rounds) < rounds:
-                left_s += state.expected_s * (rounds - len(state.rounds))
-                points += 1
-        return WorkLeft(done_s, left_s, points)
-
     def _attempt(self, state: State, id: str, number: int) -> Round | None:
         """Measures, and writes the round, or the point where it can have no value."""
         try:
@@ -186,7 +180,7 @@ class Supervisor:
             state.rounds.append(record)
             state.cost_s = record.device_s
             self._budget.add(record.device_s)
-            self._writer.write(record)
+            self._write(record)
             return record
         return None
 
@@ -204,7 +198,7 @@ class Supervisor:
         return self._measured_once(state, number)
 
     def _measured_once(self, state: State, number: int) -> Round:
-        sampler = Sampler(self._workers.get(), self._plan, self._target.facts)
+        sampler = _SAMPLERS[self._plan.rule](self._workers.get(), self._plan, self._target.facts)
         since = time.monotonic()
         try:
             record = sampler.measure(Task(state.what, number, state.rounds[0] if state.rounds else None))
@@ -246,7 +240,11 @@ class Supervisor:
 
     def _settle(self, point: Point) -> None:
         self._points[point.id] = point
-        self._writer.write(point)
+        self._write(point)
+
+    def _write(self, record: Round | Point) -> None:
+        self._writer.write(record)
+        self._progress.record(record)
 
     def _save_unfinished(self) -> None:
         """After Ctrl-C: a record for every point that has a round, so that the file can be read as it is."""

@@ -72,12 +72,14 @@ def modelled(model: "Model", seed: int) -> Target:
     content = model.to_json()
 
     def limit(point: PointId) -> tuple[float, str] | None:
+        if _has_no_limit(point):
+            return None
         found: PathLimit | None = everywhere.get((point.src, point.dst))
         if point.param("peer") == "off" and point.src != point.dst:
             from linkscope.machine.model_paths import limit_through_host
 
             found = limit_through_host(model, point.src, point.dst)
-        return (found.gbps, found.derivation) if found else None
+        return _one_sided(point, found.gbps, found.derivation) if found else None
 
     facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
@@ -94,14 +96,28 @@ def this_machine() -> Target:
     machine = probe(driver_facts())
 
     def limit(point: PointId) -> tuple[float, str] | None:
+        if _has_no_limit(point):
+            return None
         found = limit_of(
             machine, point.src, point.dst, point.src_memory, point.dst_memory, point.engine, point.bidirectional,
             peer={"on": True, "off": False}.get(point.param("peer")),
         )  # fmt: skip
-        return (found.gbps, found.source) if found.gbps is not None else None
+        return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
     facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes))
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
+
+
+def _has_no_limit(point: PointId) -> bool:
+    """Of an operation without bytes, and of flows between one place and all GPUs (each of them has its own)."""
+    return point.bytes == 0 or "all" in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
+
+
+def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
+    """A copy within one memory reads and writes there; who only reads or only writes has all of its rate."""
+    if point.src == point.dst and point.benchmark in ("read", "write"):
+        return 2 * gbps, f"{source}; not both read and written: {2 * gbps:.4g} GB/s"
+    return gbps, source
 
 
 def same_machine(target: Target, run: Run) -> Target:

@@ -37,7 +37,30 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, cons
   copy_tail(to, from, bytes);
 }
 
-// The same by the tensor memory accelerator: one thread a block sends 16 KiB pieces through shared memory, two pieces
+// Two copies of one size at once: even warps do the first, odd warps the second.
+extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
+  constexpr unsigned in_flight = 4, warp = 32;
+  const bool back = threadIdx.x / warp % 2;
+  const u64 lanes = blockDim.x / 2, vectors = bytes / 16, tile = lanes * in_flight;
+  const uint4* source = reinterpret_cast<const uint4*>(back ? back_from : from);
+  uint4* target = reinterpret_cast<uint4*>(back ? back_to : to);
+  const u64 lane = threadIdx.x / (2 * warp) * warp + threadIdx.x % warp;
+  for (u64 first = blockIdx.x * tile; first < vectors; first += gridDim.x * tile) {
+    if (first + tile <= vectors) {
+      uint4 held[in_flight];
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) held[k] = load(source + first + lane + k * lanes);
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) store(target + first + lane + k * lanes, held[k]);
+    } else {
+      for (u64 i = first + lane; i < vectors; i += lanes) store(target + i, load(source + i));
+    }
+  }
+  copy_tail(to, from, bytes);
+  copy_tail(back_to, back_from, bytes);
+}
+
+// A copy by the tensor memory accelerator: one thread a block sends 16 KiB pieces through shared memory, two pieces
 // being fetched while one is written. Compute capability 9.0 and later; empty below, and never launched there.
 extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
 #if __CUDA_ARCH__ >= 900

@@ -1,5 +1,5 @@
-// All of the page works without this: it only filters the paths, opens several at once, opens all for printing, and
-// makes downloads.
+// All of the page works without this: it only filters the paths, opens several at once, opens what is to be printed,
+// leaves keys what does not scroll, and makes downloads.
 "use strict";
 const panels = [...document.querySelectorAll("details.panel")];
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
@@ -13,7 +13,23 @@ document.getElementById("filter").addEventListener("input", (event) => {
     panel.hidden = !words.every((word) => name.includes(word));
   });
 });
-addEventListener("beforeprint", () => open([...document.querySelectorAll("main details")], true));
+
+// Printed are all words and charts, and the tables that are open: all tables of a run can be a hundred pages.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("main details:not([open], .numbers, .table, .which)")];
+  open(opened, true);
+});
+addEventListener("afterprint", () => open(opened, false));
+
+// Only what scrolls is a stop of the Tab key. A closed part is looked at when it opens: it has no width before.
+const closedIn = (one) => one.parentElement.closest("details:not([open])");
+const settle = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !closedIn(one)).forEach((one) => {
+  one.tabIndex = one.scrollWidth > one.clientWidth ? 0 : -1;
+});
+settle(document);
+addEventListener("resize", () => settle(document));
+document.addEventListener("toggle", (event) => settle(event.target), true);
 
 // Downloads are made of the tables: the numbers are not in the page a second time.
 const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,

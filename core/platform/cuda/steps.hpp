@@ -1,0 +1,19 @@
+// What the steps of a program are on this machine: how each is queued or done, and how what it left behind is checked.
+#pragma once
+#include "platform/cuda/session.hpp"
+
+namespace linkscope {
+
+/// Why a GPU or a CPU thread here cannot do this kernel, known by its name; "" where it can.
+[[nodiscard]] std::string why_no_step(const Kernel&, ActorKind);
+
+/// Loads every kernel that the loops launch: later, host threads of several actors would load at the same time.
+void load_code(const CudaSession&);
+/// Queues (streams) or does (CPU threads) `count` iterations of an actor's loop.
+void act(const CudaSession&, ActorState&, u32 count);
+/// Gives an actor whose kernels leave a result the memory for it, or brings what is there to its start.
+void start_results(const CudaSession&, ActorState&);
+/// Compares everything that was written, read or followed since the destinations were last poisoned.
+[[nodiscard]] Verdict verify(const CudaSession&);
+
+}  // namespace linkscope

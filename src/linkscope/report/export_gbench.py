@@ -1,0 +1,117 @@
+"""A run as the JSON of Google Benchmark, for what reads that: rounds are its repetitions."""
+
+import json
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from linkscope.runfile import Flow, Point, Run
+
+_WITHOUT_VALUE = ("unsupported", "failed", "skipped")
+_NS = 1e9  # in a second; and bytes a second in a GB/s
+
+
+def to_gbench(run: Run) -> str:
+    """Every flow with a value as one benchmark, every point without one as an error."""
+    benchmarks: list[dict[str, Any]] = []
+    family = 0  # a number for each benchmark: readers sort by it, and so keep the order of the run file
+    for point in run.points:
+        for rows in _benchmarks(point, run.modelled):
+            benchmarks += [{"name": row.pop("name"), "family_index": family, **row} for row in rows]
+            family += 1
+    return json.dumps({"context": _context(run), "benchmarks": benchmarks}, indent=2) + "\n"
+
+
+def _context(run: Run) -> dict[str, Any]:
+    machine = run.header.machine
+    threads = (machine.get("cpu") or {}).get("threads")
+    return {
+        "date": run.header.started,
+        "host_name": machine.get("name", ""),
+        "executable": "linkscope",
+        **({"num_cpus": threads} if threads else {}),
+        "json_schema_version": 1,
+        "linkscope_version": run.header.tool.get("version", ""),
+        "modelled": run.modelled,
+    }
+
+
+def _benchmarks(point: Point, modelled: bool) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each benchmark of the point: one without a value; else one a flow, the first under the point's id."""
+    worked = [flow for flow in point.flows if flow.median_s is not None]
+    if point.status in _WITHOUT_VALUE or not worked:
+        yield [_error(point, modelled)]
+        return
+    for number, flow in enumerate(point.flows):
+        if flow.median_s is not None:
+            name = f"{point.id}/flow:{number}" if number else point.id
+            common = _common(name, len(flow.round_medians_s), _label(point, flow, modelled))
+            yield [*_repetitions(flow, common), *_aggregates(flow, common)]
+
+
+def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
+    label_of = {"label": label} if label else {}
+    return {
+        "name": name, "per_family_instance_index": 0, "run_name": name, "repetitions": repetitions, "threads": 1,
+        **label_of, "time_unit": "ns",
+    }  # fmt: skip
+
+
+def _repetitions(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    rates = _rates(flow)
+    for number, (time, samples) in enumerate(zip(flow.round_medians_s, flow.samples_s, strict=True)):
+        numbers = {"run_type": "iteration", "repetition_index": number, "iterations": len(samples)}
+        yield {**common, **numbers, **_times(time, rates[number] if rates else None)}
+
+
+def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """As Google Benchmark has them: none for a single repetition, rates aggregated for themselves."""
+    times, rates = flow.round_medians_s, _rates(flow)
+    if len(times) < 2:
+        return
+    for what, unit, compute in (
+        ("mean", "time", statistics.fmean),
+        ("median", "time", statistics.median),
+        ("stddev", "time", statistics.stdev),
+        ("cv", "percentage", _variation),
+    ):
+        time, rate = compute(times), compute(rates) if rates else None
+        if what == "median":  # the same numbers as everywhere else in linkscope
+            time, rate = flow.median_s or time, flow.gbps * _NS if flow.gbps else None
+        yield {
+            **common, "name": f"{common['name']}_{what}", "run_type": "aggregate", "aggregate_name": what,
+            "aggregate_unit": unit, "iterations": len(times), **_times(time, rate, _NS if unit == "time" else 1.0),
+        }  # fmt: skip
+
+
+def _rates(flow: Flow) -> list[float] | None:
+    """Bytes a second of each round; None where nothing is moved, or a round was too short for the clock."""
+    if not flow.bytes or min(flow.round_medians_s) <= 0:
+        return None
+    return [flow.bytes / time for time in flow.round_medians_s]
+
+
+def _variation(values: list[float]) -> float:
+    mean = statistics.fmean(values)
+    return statistics.stdev(values) / mean if mean else 0.0
+
+
+def _times(time: float, rate: float | None, scale: float = _NS) -> dict[str, Any]:
+    """No CPU time is taken, and readers want one: it repeats the time."""
+    rates = {"bytes_per_second": rate} if rate is not None else {}
+    return {"real_time": time * scale, "cpu_time": time * scale, **rates}
+
+
+def _error(point: Point, modelled: bool) -> dict[str, Any]:
+    """Times of 0, as Google Benchmark writes them: its tools fail on rows without times."""
+    message = f"{point.status}: {point.reason}" if point.reason else point.status
+    return {
+        **_common(point.id, 1, "modelled" if modelled else ""), "run_type": "iteration", "repetition_index": 0,
+        "error_occurred": True, "error_message": message, "iterations": 0, "real_time": 0.0, "cpu_time": 0.0,
+    }  # fmt: skip
+
+
+def _label(point: Point, flow: Flow, modelled: bool) -> str:
+    """What must not be overlooked."""
+    words = [point.status if point.status != "ok" else "", "background" if flow.role == "background" else ""]
+    return ", ".join(filter(None, [*words, "modelled" if modelled else ""]))

@@ -1,0 +1,127 @@
+"""Copies between one place and all GPUs at once: what all flows moved together, and each one's part of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from linkscope.report.curves import (
+    Estimate,
+    Family,
+    Method,
+    Path,
+    alike,
+    curves,
+    flow_rate,
+    measured_flows,
+    natural,
+    path_of,
+    total_of,
+)
+from linkscope.report.words import params_text, paths_text, varying
+from linkscope.runfile import Flow, Point
+from linkscope.units import format_fraction, format_rate, format_rate_interval
+
+_ALIKE = 0.02
+
+
+@dataclass(frozen=True)
+class Part:
+    """One flow: '-> gpu:1' or 'gpu:1 ->', its rate, and its share of the total."""
+
+    name: str
+    rate: Estimate
+    share: float
+
+
+@dataclass(frozen=True)
+class JointRow:
+    """One place, and its flows at the size with the highest total."""
+
+    path: Path
+    bytes: int
+    total: Estimate
+    parts: tuple[Part, ...]
+
+    def part(self, name: str) -> Part | None:
+        """The flow of that name."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One pattern: a method and its rows. `params` tells what sets it apart from others of its family."""
+
+    family: Family
+    params: str
+    names: tuple[str, ...]
+    rows: tuple[JointRow, ...]
+
+
+@dataclass(frozen=True)
+class JointLine:
+    """Rows that are alike, for where there is no room for every flow."""
+
+    pattern: str
+    paths: str
+    total: str
+    bytes: int
+    each: str
+
+
+def joints(points: Iterable[Point]) -> list[Joint]:
+    """Every pattern that has a total."""
+    by_method: dict[Method, list[JointRow]] = {}
+    for curve in curves(point for point in points if path_of(point).joint):
+        best = curve.best()
+        if best is not None and (total := total_of(best)) is not None:
+            by_method.setdefault(curve.method, []).append(_row(best, total))
+    found = []
+    for method, rows in by_method.items():
+        shown = varying(other for other in by_method if other.family == method.family)
+        told = params_text(pair for pair in method.params if pair[0] in shown)
+        names = sorted({part.name for row in rows for part in row.parts}, key=natural)
+        found.append(Joint(method.family, told, tuple(names), tuple(rows)))
+    return found
+
+
+def joint_lines(points: Iterable[Point]) -> list[JointLine]:
+    """A line for the rows of a pattern whose totals are alike."""
+    found = []
+    for joint in joints(points):
+        clusters: list[list[JointRow]] = []
+        for row in sorted(joint.rows, key=lambda row: -row.total.value):
+            if clusters and alike(clusters[-1][0].total, row.total, _ALIKE):
+                clusters[-1].append(row)
+            else:
+                clusters.append([row])
+        found += [_line(joint, cluster) for cluster in clusters]
+    return found
+
+
+def _row(point: Point, total: Estimate) -> JointRow:
+    path = path_of(point)
+    rated = [(flow, rate) for flow in measured_flows(point) if (rate := flow_rate(flow)) is not None]
+    parts = (Part(_name(flow, path), rate, rate.value / total.value) for flow, rate in rated)
+    return JointRow(path, point.bytes, total, tuple(parts))
+
+
+def _name(flow: Flow, path: Path) -> str:
+    """The end that others do not share, and on which side of the arrow it is."""
+    shared = path.dst if path.src.endswith(":all") else path.src
+    return f"-> {flow.dst}" if flow.src == shared else f"{flow.src} ->"
+
+
+def _line(joint: Joint, cluster: list[JointRow]) -> JointLine:
+    best = cluster[0]
+    rates = [part.rate.value for row in cluster for part in row.parts]
+    shares = [part.share for row in cluster for part in row.parts]
+    each = ""
+    if rates:
+        each = (
+            f"{len(best.parts)} flows of {min(rates):.4g} to {format_rate(max(rates))}, "
+            f"{format_fraction(min(shares)).removesuffix(' %')} to {format_fraction(max(shares))} each"
+        )
+    return JointLine(
+        f"{joint.family}" + (f", {joint.params}" if joint.params else ""),
+        paths_text([row.path for row in sorted(cluster, key=lambda row: row.path)]),
+        format_rate_interval(best.total.value, best.total.low, best.total.high), best.bytes, each,
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""What was found so far, as lines that fit a terminal while the run goes on."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from linkscope.report.sofar import Limit, Row, SoFar
+from linkscope.report.words import paths_text
+from linkscope.runfile import Point, Round
+from linkscope.units import format_bytes, format_fraction, format_seconds
+
+_HEADS = ("", "", "so far", "of limit", "at", "rounds", "done")
+_NAME, _PATHS, _VALUE, _SHARE, _AT, _ROUNDS, _DONE = range(len(_HEADS))
+_LEAST = (_NAME, _VALUE)
+# What a narrow terminal goes without, first to last; after all of them names are shortened, then cut, then the share
+# goes: 40 columns have a name, a value and its share.
+_DROP = (_ROUNDS, _AT, _PATHS, _DONE)
+_GAP = 2
+_MOST_PATHS, _LEAST_NAME = 36, 12
+_LEAST_WIDTH, _MOST_LINES = 20, 24
+_HEAD, _LATEST = "bold", "bold cyan"
+
+
+class LiveTable:
+    """Takes the records of a run, and tells what they come to."""
+
+    def __init__(self, ids: Iterable[str], limit: Limit, *, modelled: bool) -> None:
+        self._found = SoFar(ids, limit)
+        self._modelled = modelled
+
+    def add(self, record: Round | Point) -> None:
+        """Takes up a record; costs nothing."""
+        self._found.add(record)
+
+    def table(self, width: int, height: int) -> list[tuple[str, str]]:
+        """At most `height` lines of at most `width` columns, with their styles: a head, then the rows.
+
+        Nothing where the terminal is too narrow for a name and a value.
+        """
+        if height < 1 or width < _LEAST_WIDTH:
+            return []
+        room = min(height, _MOST_LINES) - 1
+        rows = self._found.rows()
+        if len(rows) > room:
+            rows = self._found.rows(merged=True)
+        kept = rows if len(rows) <= room else _largest(rows, room - 1)
+        title = "MODELLED, best rates" if self._modelled else "Best rates"
+        lines = _fitted(title, kept, width)
+        if len(kept) < len(rows) and room > 0:
+            lines.append((f"and {len(rows) - len(kept)} more"[:width], ""))
+        return lines
+
+    def best(self) -> str:
+        """The best of each benchmark in one line: 'so far: h2d 55.4 GB/s (95 % of its limit)'."""
+        best: dict[str, Row] = {}
+        for row in self._found.rows(merged=True):
+            name = row.group.family.benchmark
+            if name not in best or _rank(row) > _rank(best[name]):
+                best[name] = row
+        if not best:
+            return ""
+        told = [
+            f"{name}{' both ways' if row.group.both_ways else ''} {_value(row)}"
+            + (f" ({format_fraction(row.share)} of its limit)" if row.share is not None else "")
+            for name, row in best.items()
+        ]
+        return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(told)}"
+
+
+def _rank(row: Row) -> tuple[bool, bool, float]:
+    """One way before both ways: what a path can do; then the larger rate or the shorter time."""
+    return not row.group.both_ways, row.rate is not None, row.rate if row.rate is not None else -(row.seconds or 0.0)
+
+
+def _largest(rows: Sequence[Row], count: int) -> list[Row]:
+    """The rows with the highest rates, in the order that they had."""
+    order = sorted(range(len(rows)), key=lambda at: rows[at].rate or 0.0, reverse=True)
+    return [rows[at] for at in sorted(order[: max(count, 0)])]
+
+
+def _fitted(title: str, rows: Sequence[Row], width: int) -> list[tuple[str, str]]:
+    """The head and a line a row, in as many columns as fit."""
+    heads = [title, *_HEADS[1:]]
+    for cells in ([_cells(row) for row in rows], [_cells(row, short=True) for row in rows]):
+        shown = list(range(len(_HEADS)))
+        for drop in (None, *_DROP):
+            shown = [column for column in shown if column != drop]
+            widths = _widths([heads, *cells])
+            if _width(widths, shown) <= width:
+                return _lines([heads, *cells], rows, widths, shown)
+    heads[_SHARE] = "limit"  # one way or another it has to fit now
+    widths = _widths([heads, *cells])
+    room = width - _width(widths, shown) + widths[_NAME]
+    if room < _LEAST_NAME:
+        shown = list(_LEAST)
+        room = width - _width(widths, shown) + widths[_NAME]
+    if room < len(title):
+        heads[_NAME] = title.partition(",")[0]
+    widths[_NAME] = max(0, room)
+    return [(line[:width], style) for line, style in _lines([heads, *cells], rows, widths, shown)]
+
+
+def _lines(
+    table: Sequence[Sequence[str]], rows: Sequence[Row], widths: Sequence[int], shown: Sequence[int]
+) -> list[tuple[str, str]]:
+    styles = [_HEAD, *(_LATEST if row.latest else "" for row in rows)]
+    return [(_joined(cells, widths, shown), style) for cells, style in zip(table, styles, strict=True)]
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> str:
+    aligned = [
+        _cut(cells[column], widths[column]).ljust(widths[column])
+        if column in (_NAME, _PATHS)
+        else cells[column].rjust(widths[column])
+        for column in shown
+    ]
+    return (" " * _GAP).join(aligned).rstrip()
+
+
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(cells[column]) for cells in table) for column in range(len(_HEADS))]
+
+
+def _width(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[column] for column in shown) + _GAP * (len(shown) - 1)
+
+
+def _cells(row: Row, *, short: bool = False) -> list[str]:
+    name = str(row.group)
+    if short:  # 'h2d ce pinned->device'
+        name = name.replace(" by ", " ").replace(",", "").replace(" <-> ", "<->").replace(" -> ", "->")
+    low, high = row.rounds
+    count = f" ({len(row.paths)})" if len(row.paths) > 1 else ""
+    return [
+        name, _cut(_plain(paths_text(row.paths)), _MOST_PATHS - len(count)) + count, _value(row),
+        format_fraction(row.share) if row.share is not None else "", format_bytes(row.at_bytes) if row.at_bytes else "",
+        f"{low}" if low == high else f"{low}-{high}", f"{row.done}/{row.points}",
+    ]  # fmt: skip
+
+
+def _value(row: Row) -> str:
+    """Three digits: without an interval more would claim too much."""
+    if row.rate is None:
+        return format_seconds(float(f"{row.seconds or 0.0:.3g}"))
+    decimals = 2 - math.floor(math.log10(row.rate)) if row.rate > 0 else 0
+    return f"{round(row.rate, decimals):.{max(0, min(decimals, 4))}f} GB/s"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 2, 0)] + ".."[: max(width, 0)]
+
+
+def _plain(text: str) -> str:
+    """Without control characters: a name in a file must not steer the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

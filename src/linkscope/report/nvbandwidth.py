@@ -1,0 +1,225 @@
+"""The tables that nvbandwidth 0.8 prints, from a run of suite `nvbandwidth`: one below the other they can be compared.
+
+Its "read" and "write" tables name the GPU whose stream or threads copy in the row; a read brings data from the column's
+GPU, a write takes data there. Where it names a copy differently from what it does, the cell holds what it does:
+`all_to_one_read` moves from the one to all others, `one_to_all_read` from all others to the one, and the SM forms of
+these two are pushed by the source as their write forms are (its testcases_sm.cpp).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from linkscope.runfile import Flow, Point, Run
+
+Cell = Callable[[int, int], float | None]
+Cells = list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """`key` is what nvbandwidth's SUM line calls it; `cells` has a row of one for tables of one row. None: no value."""
+
+    key: str
+    title: str
+    cells: Cells
+
+    @property
+    def sum(self) -> float:
+        """Of the cells that have a value, as nvbandwidth adds them."""
+        return sum(value for row in self.cells for value in row if value is not None)
+
+
+def tables(run: Run) -> list[Table]:
+    """Every table of which the run has at least one cell, in nvbandwidth's order. Rates in GB/s, latencies in ns."""
+    return [table for table in _Tables(run).all() if any(value is not None for row in table.cells for value in row)]
+
+
+def text(run: Run) -> str:
+    """The tables as nvbandwidth lays them out. Empty where the run has none."""
+    return "\n".join(_text(table) for table in tables(run))
+
+
+def _text(table: Table) -> str:
+    lines = [table.title, "  " + "".join(f"{column:>10}" for column in range(len(table.cells[0])))]
+    for number, row in enumerate(table.cells):
+        shown = ("N/A" if value is None else f"{value:.2f}" for value in row)
+        lines.append(f"{number:>2}" + "".join(f"{value:>10}" for value in shown))
+    return "\n".join([*lines, "", f"SUM {table.key} {table.sum:.2f}", ""])
+
+
+def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
+    return f"memcpy {engine.upper()} {row}(row) {arrow} GPU(column){which} bandwidth (GB/s)"
+
+
+class _Tables:
+    def __init__(self, run: Run) -> None:
+        largest: dict[str, int] = {}
+        for point in run.points:
+            largest[point.benchmark] = max(point.bytes, largest.get(point.benchmark, 0))
+        self._points = [point for point in run.points if point.median_s and point.bytes == largest[point.benchmark]]
+        places = {place for point in run.points for flow in point.flows for place in (flow.src, flow.dst)}
+        self._gpus = sorted((place for place in places if place.startswith("gpu:")), key=lambda place: int(place[4:]))
+        # Its chain is short enough to stay in the L2 of the GPU that holds it; by linkscope's own rule lines are fresh.
+        self._peer_cache = "hot" if run.header.plan.get("rule") == "nvbandwidth" else "cold"
+
+    def all(self) -> list[Table]:
+        made: list[Table] = []
+        for engine in ("ce", "sm"):
+            made += self._with_host(engine)
+            made += [self._one_way(engine, "read", "dst"), self._one_way(engine, "write", "src")]
+            made += [*self._both_ways(engine, "read", "dst"), *self._both_ways(engine, "write", "src")]
+            made += self._host_and_all(engine) + self._one_and_all(engine)
+        return made + self._alone()
+
+    def _alone(self) -> list[Table]:
+        gpus = self._gpus
+        host = self._row(lambda _, c: self._latency("numa:", gpus[c], "cold"))
+        peer = self._matrix(lambda r, c: self._latency(gpus[c], gpus[r], self._peer_cache))
+        local = self._row(lambda _, c: self._rate("local", "ce", gpus[c], gpus[c]))
+        return [
+            Table("host_device_latency_sm", "memory latency SM CPU(row) <-> GPU(column) (ns)", host),
+            Table("device_to_device_latency_sm", "Device to Device Latency SM GPU(row) <-> GPU(column) (ns)", peer),
+            Table("device_local_copy", "memcpy local GPU(column) bandwidth (GB/s)", local),
+        ]
+
+    def _with_host(self, engine: str) -> list[Table]:
+        gpus = self._gpus
+        both = "exchange" if engine == "sm" else "h2d"  # by threads it copies both ways in one kernel
+        there = self._row(lambda _, c: self._rate("h2d", engine, "numa:", gpus[c]))
+        back = self._row(lambda _, c: self._rate("d2h", engine, gpus[c], "numa:"))
+        there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], both_ways=True))
+        back_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], both_ways=True, back=True))
+        return [
+            Table(f"host_to_device_memcpy_{engine}", _title(engine, "CPU", "->"), there),
+            Table(f"device_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), back),
+            Table(f"host_to_device_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), there_of_both),
+            Table(f"device_to_host_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), back_of_both),
+        ]
+
+    def _one_way(self, engine: str, word: str, initiator: str) -> Table:
+        def cell(row: int, column: int) -> float | None:
+            src, dst = (column, row) if word == "read" else (row, column)
+            return self._rate("d2d", engine, self._gpus[src], self._gpus[dst], initiator=initiator)
+
+        arrow = "->" if word == "read" else "<-"
+        return Table(f"device_to_device_memcpy_{word}_{engine}", _title(engine, "GPU", arrow), self._matrix(cell))
+
+    def _both_ways(self, engine: str, word: str, initiator: str) -> list[Table]:
+        def there(row: int, column: int) -> float | None:
+            src, dst = self._gpus[column], self._gpus[row]
+            return self._rate("d2d", engine, src, dst, both_ways=True, initiator=initiator)
+
+        def back(row: int, column: int) -> float | None:
+            return there(column, row)
+
+        def total(row: int, column: int) -> float | None:
+            ways = there(row, column), back(row, column)
+            return None if None in ways else sum(way for way in ways if way is not None)
+
+        key = f"device_to_device_bidirectional_memcpy_{word}_{engine}"
+        return [
+            Table(f"{key}_{which}", _title(engine, "GPU", "<->", f" {which.capitalize()}"), self._matrix(cell))
+            for which, cell in ((f"{word}1", there), (f"{word}2", back), ("total", total))
+        ]
+
+    def _host_and_all(self, engine: str) -> list[Table]:
+        both = "exchange_all" if engine == "sm" else "host_to_all"
+
+        def of(benchmark: str, *, both_ways: bool = False, back: bool = False) -> Cells:
+            ends = ("gpu:all", "numa:") if benchmark == "all_to_host" else ("numa:", "gpu:all")
+            rate = self._rate
+            return self._row(
+                lambda _, c: rate(benchmark, engine, *ends, both_ways=both_ways, back=back, of=self._gpus[c])
+            )
+
+        to_host, from_host = of(both, both_ways=True, back=True), of(both, both_ways=True)
+        return [
+            Table(f"all_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), of("all_to_host")),
+            Table(f"all_to_host_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), to_host),
+            Table(f"host_to_all_memcpy_{engine}", _title(engine, "CPU", "->"), of("host_to_all")),
+            Table(f"host_to_all_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), from_host),
+        ]
+
+    def _one_and_all(self, engine: str) -> list[Table]:
+        by_reader = "dst" if engine == "ce" else "src"
+        forms = [
+            ("all_to_one_write", "<-", "all_to_one", "src"),
+            ("all_to_one_read", "->", "one_to_all", by_reader),
+            ("one_to_all_write", "->", "one_to_all", "src"),
+            ("one_to_all_read", "<-", "all_to_one", by_reader),
+        ]
+        return [
+            Table(f"{key}_{engine}", _title(engine, "GPU", arrow), self._totals(benchmark, engine, initiator))
+            for key, arrow, benchmark, initiator in forms
+        ]
+
+    def _totals(self, benchmark: str, engine: str, initiator: str) -> Cells:
+        def cell(_: int, column: int) -> float | None:
+            one = self._gpus[column]
+            ends = (one, "gpu:all") if benchmark == "one_to_all" else ("gpu:all", one)
+            found = self._find(benchmark, engine, *ends, initiator=initiator)
+            return found.total_gbps if found else None
+
+        return self._row(cell)
+
+    def _row(self, cell: Cell) -> Cells:
+        return [[cell(0, column) for column in range(len(self._gpus))]]
+
+    def _matrix(self, cell: Cell) -> Cells:
+        each = range(len(self._gpus))
+        return [[cell(row, column) if row != column else None for column in each] for row in each]
+
+    def _latency(self, src: str, dst: str, cache: str) -> float | None:
+        point = self._find("latency", "sm", src, dst, cache=cache)
+        return point.median_s * 1e9 if point and point.median_s else None
+
+    def _rate(
+        self,
+        benchmark: str,
+        engine: str,
+        src: str,
+        dst: str,
+        *,
+        both_ways: bool = False,
+        back: bool = False,
+        of: str = "",
+        initiator: str = "",
+    ) -> float | None:
+        """Of the flow from src to dst, or with `back` of the one against it; `of`: of that GPU among all."""
+        params = {"initiator": initiator} if initiator else {}
+        if both_ways and not benchmark.startswith("exchange"):
+            params["bidirectional"] = "true"
+        point = self._find(benchmark, engine, src, dst, **params)
+        if point is None and both_ways:  # a pair of GPUs is measured once
+            point, back = self._find(benchmark, engine, dst, src, **params), not back
+        if point is None:
+            return None
+        if benchmark == "d2d":
+            flows = point.flows[back:]
+        else:
+            to_host = back != (benchmark in ("d2h", "all_to_host"))
+            flows = [flow for flow in point.flows if _is_of(flow, to_host, of)]
+        return flows[0].gbps if flows else None
+
+    def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
+        """The point, or of several that differ in the node of the host's memory the fastest."""
+        ways = params.setdefault("bidirectional", "false")
+        found = [
+            point
+            for point in self._points
+            if (point.benchmark, point.engine) == (benchmark, engine)
+            and _is(point.src, src)
+            and _is(point.dst, dst)
+            and point.params.get("bidirectional", "false") == ways
+            and all(point.params.get(name, value) == value for name, value in params.items())
+        ]
+        return min(found, key=lambda point: point.median_s or 0.0, default=None)
+
+
+def _is(place: str, wanted: str) -> bool:
+    return place.startswith(wanted) if wanted.endswith(":") else place == wanted
+
+
+def _is_of(flow: Flow, to_host: bool, gpu: str) -> bool:
+    one = flow.src if flow.src.startswith("gpu:") else flow.dst
+    return flow.dst.startswith("numa:") == to_host and one == (gpu or one)

@@ -1,0 +1,218 @@
+"""What a run found so far, from its rounds: a row for every family and the paths that it serves alike.
+
+The value of a point is the median of its round medians until its record is there. No interval is claimed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from linkscope.report.curves import Family, Path, share_of, total_of
+from linkscope.runfile import Point, PointId, Round
+from linkscope.stats import median
+
+ALIKE_SO_FAR = 0.1  # rates of paths that differ by less share a row: before there are intervals, 2 % would be noise
+
+Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """What shares a row where the paths are alike; of all other parameters the best counts."""
+
+    family: Family
+    both_ways: bool
+
+    def __str__(self) -> str:
+        return str(self.family).replace("->", "<->") if self.both_ways else str(self.family)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The best of some paths. Rates in GB/s, both ways the total of the two; `share` is of one way's limit."""
+
+    group: Group
+    paths: tuple[Path, ...]
+    rate: float | None
+    seconds: float | None  # where there is no rate: the shortest
+    share: float | None
+    at_bytes: int
+    rounds: tuple[int, int]  # that the points have, the fewest and the most
+    done: int  # points that are finished
+    points: int
+    latest: bool  # the last record is of one of them
+
+
+@dataclass(slots=True)
+class _Value:
+    """What one point came to so far."""
+
+    rate: float | None
+    seconds: float
+    share: float | None
+    bytes: int
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Larger is better: a rate before a time, a short time before a long one."""
+        return self.rate is not None, self.rate if self.rate is not None else -self.seconds
+
+
+@dataclass(slots=True)
+class _Point:
+    """One point of the run. `medians` are those of each round and measured flow, `apart` of throttled rounds."""
+
+    what: PointId
+    rounds: set[int] = field(default_factory=set)
+    medians: list[list[float]] = field(default_factory=list)
+    apart: list[list[float]] = field(default_factory=list)
+    flow_bytes: list[int] = field(default_factory=list)
+    together_s: float | None = None  # where the total is taken over that (docs/run-file.md)
+    value: _Value | None = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class _OfPath:
+    """The points of one path in one group, and what they come to."""
+
+    points: list[_Point] = field(default_factory=list)
+    best: _Value | None = None
+    rounds: tuple[int, int] = (0, 0)
+    done: int = 0
+
+
+class SoFar:
+    """Takes up records; looks at them only when somebody asks for the rows. `ids` are the points of the plan."""
+
+    def __init__(self, ids: Iterable[str], limit: Limit) -> None:
+        self._limit = limit
+        self._fresh: list[Round | Point] = []
+        self._latest: tuple[Group, Path] | None = None
+        self._points: dict[str, _Point] = {}
+        self._groups: dict[Group, dict[Path, _OfPath]] = {}
+        for id in ids:
+            self._known(id)
+
+    def add(self, record: Round | Point) -> None:
+        """Costs nothing."""
+        self._fresh.append(record)
+
+    def rows(self, *, merged: bool = False) -> list[Row]:
+        """Of everything that has a value, sorted by family. `merged`: one for each family and direction."""
+        self._take_up()
+        found: list[Row] = []
+        for group, of_group in sorted(self._groups.items()):
+            known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
+            # Paths cannot be compared before each of their points was measured once.
+            whole = not merged and all(of_path.rounds[0] or of_path.done for of_path in known.values())
+            for cluster in _alike(known) if whole else [list(known)] if known else []:
+                found.append(self._row(group, cluster, known))
+        return found
+
+    def _row(self, group: Group, cluster: Sequence[Path], known: dict[Path, _OfPath]) -> Row:
+        members = [known[path] for path in cluster]
+        best = max((of_path.best for of_path in members if of_path.best), key=lambda value: value.rank)
+        return Row(
+            group=group,
+            paths=tuple(cluster),
+            rate=best.rate,
+            seconds=None if best.rate is not None else best.seconds,
+            share=best.share,
+            at_bytes=best.bytes,
+            rounds=(min(of_path.rounds[0] for of_path in members), max(of_path.rounds[1] for of_path in members)),
+            done=sum(of_path.done for of_path in members),
+            points=sum(len(of_path.points) for of_path in members),
+            latest=self._latest is not None and self._latest[0] == group and self._latest[1] in cluster,
+        )
+
+    def _take_up(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        changed: dict[str, _Point] = {}
+        for record in fresh:
+            point = changed[record.id] = self._known(record.id)
+            if isinstance(record, Round):
+                _add_round(point, record)
+            else:
+                point.done = True
+                point.value = _value_of(record)
+        for id, point in changed.items():
+            if not point.done:
+                point.value = self._interim(id, point)
+        for key in {_key(point.what) for point in changed.values()}:
+            _sum_up(self._groups[key[0]][key[1]])
+        if fresh:
+            self._latest = _key(self._points[fresh[-1].id].what)
+
+    def _known(self, id: str) -> _Point:
+        if id not in self._points:
+            point = self._points[id] = _Point(PointId.parse(id))
+            group, path = _key(point.what)
+            self._groups.setdefault(group, {}).setdefault(path, _OfPath()).points.append(point)
+        return self._points[id]
+
+    def _interim(self, id: str, point: _Point) -> _Value | None:
+        """As the record will have it, if there are no more rounds."""
+        medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
+        if not medians or min(medians) <= 0:
+            return None
+        rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
+        if not all(point.flow_bytes):
+            return _Value(None, medians[0], None, point.what.bytes)
+        limit = self._limit(point.what)
+        total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
+        return _Value(total, medians[0], rates[0] / limit[0] if limit else None, point.what.bytes)
+
+
+def _key(what: PointId) -> tuple[Group, Path]:
+    family = Family(what.benchmark, what.engine, what.src_memory, what.dst_memory)
+    return Group(family, what.bidirectional), Path(what.src, what.dst)
+
+
+def _add_round(point: _Point, record: Round) -> None:
+    """A round of a point that was finished opens it again: an earlier session of the run had stopped there."""
+    flows = [flow for flow in record.flows if flow.role == "measured"]
+    point.done = False
+    point.rounds.add(record.round)
+    point.flow_bytes = [flow.bytes for flow in flows]
+    point.together_s = record.guards.get("together_s")
+    kept = point.apart if "throttled" in record.guards else point.medians
+    kept.append([median(flow.samples_s) for flow in flows])
+
+
+def _value_of(point: Point) -> _Value | None:
+    total = total_of(point)
+    if point.median_s is None or (total is None and point.bytes):
+        return None
+    return _Value(total.value if total else None, point.median_s, share_of(point), point.bytes)
+
+
+def _sum_up(of_path: _OfPath) -> None:
+    values = [point.value for point in of_path.points if point.value is not None]
+    of_path.best = max(values, key=lambda value: value.rank, default=None)
+    of_path.done = sum(point.done for point in of_path.points)
+    measured = [len(point.rounds) for point in of_path.points if point.rounds or not point.done]
+    of_path.rounds = (min(measured, default=0), max(measured, default=0))
+
+
+def _alike(known: dict[Path, _OfPath]) -> list[list[Path]]:
+    """Best first; a cluster holds what is alike to its best."""
+    clusters: list[list[Path]] = []
+    best: _Value | None = None
+    for path, of_path in sorted(known.items(), key=lambda item: _rank(item[1]), reverse=True):
+        assert of_path.best is not None
+        if best is not None and _near(best, of_path.best):
+            clusters[-1].append(path)
+        else:
+            clusters.append([path])
+            best = of_path.best
+    return clusters
+
+
+def _rank(of_path: _OfPath) -> tuple[bool, float]:
+    return of_path.best.rank if of_path.best else (False, 0.0)
+
+
+def _near(one: _Value, other: _Value) -> bool:
+    if one.rate is None or other.rate is None:
+        return one.rate is other.rate and other.seconds <= one.seconds * (1 + ALIKE_SO_FAR)
+    return one.rate <= other.rate * (1 + ALIKE_SO_FAR)

@@ -1,0 +1,159 @@
+"""How much of a run is done, and how long the rest will take: base rounds, and the extra rounds to be expected.
+
+Which points will miss their precision shows early: the interval of six rounds reaches from the lowest to the highest.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from linkscope.plan import Plan, precision_target, rounds_wanted
+from linkscope.plan.next import rounds_after
+from linkscope.run.budget import Budget
+from linkscope.run.progress import WorkLeft
+from linkscope.run.states import State
+from linkscope.runfile import Point, Round
+from linkscope.stats import median
+
+_FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
+_FEW_ROUNDS = 20  # before so many, starting the worker is most of the time
+_MISSED, _MISSED_WEIGHT = 0.3, 20.0  # points that need extra rounds: seen on H200; counts as so many points
+# The expected range of n normal samples in standard deviations, from n = 2 on.
+_RANGE = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
+
+
+@dataclass
+class _Seen:
+    """What the rounds of a point told so far; `ends` are the lowest and the highest median of each measured flow."""
+
+    rounds: int = 0
+    kept: int = 0  # rounds that were not throttled
+    spent_s: float = 0.0
+    ends: list[tuple[float, float]] = field(default_factory=list)
+    will_miss: bool | None = None  # None: too early to tell
+
+
+@dataclass
+class _Sum:
+    """Rounds still to measure: their seconds, their number, and the unfinished points that they are of."""
+
+    seconds: float = 0.0
+    rounds: float = 0.0
+    points: int = 0
+
+
+class Forecast:
+    """Looks at the states of all points when it is asked. The share that it tells never falls."""
+
+    def __init__(self, plan: Plan, states: Mapping[str, State], budget: Budget, *, modelled: bool) -> None:
+        self._plan = plan
+        self._states = states
+        self._budget = budget
+        self._modelled = modelled  # then a round of one point costs as much as of any other: time is virtual
+        self._extra = rounds_after(plan, plan.rounds) - plan.rounds
+        self._seen = {id: _Seen() for id in states}
+        self._told = 0.0
+        self._started = time.monotonic()
+        self._look()
+        self._before, self._rounds_before = self._done(), sum(seen.rounds for seen in self._seen.values())
+
+    def left(self, points: Mapping[str, Point], wanted: Mapping[str, int], number: int) -> WorkLeft:
+        """In round `number` of taking points to the `wanted` numbers of rounds; `points` are those that have them."""
+        self._look()
+        to_come = self._to_come(points, wanted)
+        done, left = self._done(), to_come.rounds if self._modelled else to_come.seconds
+        if to_come.seconds > 0:
+            left *= min(1.0, max(self._budget.left(), 0.0) / to_come.seconds)
+        self._told = max(self._told, done / max(done + left, 1e-12))
+        return WorkLeft(self._told, self._left_s(done - self._before, left), to_come.points, self._stage(number))
+
+    def _left_s(self, done: float, left: float) -> float | None:
+        """Wall time: what lies between the measurements goes on taking its share."""
+        rounds = sum(seen.rounds for seen in self._seen.values()) - self._rounds_before
+        if done <= 0 or rounds < min(_FEW_ROUNDS, len(self._states)):
+            return None
+        return (time.monotonic() - self._started) * left / done
+
+    def _stage(self, number: int) -> str:
+        base = self._plan.rounds
+        return f"round {number + 1} of {base}" if number < base else f"extra round {number + 1 - base}"
+
+    def _look(self) -> None:
+        """Takes up the rounds that are new."""
+        for id, state in self._states.items():
+            seen = self._seen[id]
+            if len(state.rounds) > seen.rounds:
+                for record in state.rounds[seen.rounds :]:
+                    _take_up(seen, record)
+                seen.will_miss = self._will_miss(state, seen) if self._extra else False
+
+    def _done(self) -> float:
+        """Seconds that were measured; of a model, rounds."""
+        return sum(seen.rounds if self._modelled else seen.spent_s for seen in self._seen.values())
+
+    def _to_come(self, points: Mapping[str, Point], wanted: Mapping[str, int]) -> _Sum:
+        scale, others = self._scale(), self._missed()
+        found = _Sum()
+        for id, state in self._states.items():
+            seen, point = self._seen[id], points.get(id)
+            if point is not None:
+                rounds = self._rounds_after(point)
+            elif state.stopped:
+                continue
+            elif wanted.get(id, 0) > self._plan.rounds:
+                rounds = max(0, wanted[id] - seen.rounds)
+            else:
+                extra = self._extra * (others if seen.will_miss is None else seen.will_miss)
+                rounds = max(0, self._plan.rounds - seen.rounds) + extra
+            if rounds > 0:
+                found.points += 1
+                found.rounds += rounds
+                found.seconds += self._cost(state, rounds, scale)
+        return found
+
+    def _rounds_after(self, point: Point) -> float:
+        if point.status != "missed_precision" or not point.flows:
+            return 0.0
+        return rounds_wanted(self._plan, point) - len(point.flows[0].round_medians_s)
+
+    def _cost(self, state: State, rounds: float, scale: float) -> float:
+        """Seconds of so many more rounds of a point."""
+        if state.cost_s is None:
+            return state.estimate_s * scale * (rounds + _FIRST - 1)
+        return state.cost_s * rounds / (_FIRST if len(state.rounds) == 1 and not self._modelled else 1.0)
+
+    def _scale(self) -> float:
+        """What a round costs over its estimate; the estimates have the say until some were measured."""
+        if all(seen.rounds for seen in self._seen.values()):
+            return 1.0
+        measured = [(state.estimate_s, self._seen[id]) for id, state in self._states.items() if state.rounds]
+        doubt = 0.02 * sum(state.estimate_s for state in self._states.values())
+        spent = sum(seen.spent_s / (seen.rounds + _FIRST - 1) for _, seen in measured)
+        return (spent + doubt) / max(sum(estimate for estimate, _ in measured) + doubt, 1e-12)
+
+    def _missed(self) -> float:
+        """How many of the points of which it is not known yet will need extra rounds, 0 to 1."""
+        told = [seen.will_miss for seen in self._seen.values() if seen.will_miss is not None]
+        return (sum(told) + _MISSED * _MISSED_WEIGHT) / (len(told) + _MISSED_WEIGHT) if self._extra else 0.0
+
+    def _will_miss(self, state: State, seen: _Seen) -> bool | None:
+        """Whether the interval will be too wide, going by the rounds so far; None before there are two."""
+        if seen.kept < 2:
+            return None
+        base = self._plan.rounds
+        final = _RANGE[base - 2] if base <= 8 else 5.6 / math.sqrt(base)  # from nine on ends are dropped
+        growth = max(1.0, final / _RANGE[min(seen.kept, 10) - 2])
+        widths = [(high - low) / max(high + low, 1e-30) for low, high in seen.ends]
+        return growth * max(widths) > precision_target(self._plan, state.what.bytes)
+
+
+def _take_up(seen: _Seen, record: Round) -> None:
+    seen.rounds += 1
+    seen.spent_s += record.device_s
+    if "throttled" in record.guards:
+        return
+    medians = [median(flow.samples_s) for flow in record.flows if flow.role == "measured"]
+    ends = seen.ends or [(math.inf, -math.inf)] * len(medians)
+    seen.ends = [(min(low, one), max(high, one)) for (low, high), one in zip(ends, medians, strict=False)]
+    seen.kept += 1

@@ -1,0 +1,90 @@
+// Kernels and chases on the small machine of sim_testing.hpp, against closed forms. All numbers are written here, in us.
+#include "base/error.hpp"
+#include "doctest.h"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+constexpr u64 megabyte = 1'000'000;
+
+Program by_threads(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}, Engine engine = Engine::sm) {
+  const auto host = engine == Engine::cpu ? "pageable" : "pinned";
+  const auto memory = [&](const std::string& place) { return place.starts_with("numa") ? host : "device"; };
+  auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
+  c.engine = engine;
+  return build_program(c);
+}
+
+void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
+
+// One block of 512 threads has 32 KiB in flight and needs 0.2 us to read them and 0.1 us to write them.
+constexpr double tile = 32768 * 1e-3;  // us at 1 GB/s
+
+}  // namespace
+
+TEST_CASE("one block copies a tile in what its load and the block itself take") {
+  const auto sim = make_sim(toy(), 1);
+  const double setup = 2 + 0.5;  // launch, and the last load
+  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.8));
+  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "2"}, {"threads", "256"}})), setup + 1000 / (tile / 0.8));
+  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.7));
+  is(slope(*sim, by_threads("write", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1000 / (tile / 0.6));
+}
+
+TEST_CASE("with a block on every SM memories and links are the limit, as threads get them") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte)), 2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
+  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);     // 12.5 GB/s x 0.4
+  is(slope(*sim, by_threads("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 5.0);
+  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte)), 2 + 0.5 + 0.25 + 1000 / 40.0);                          // pushed
+  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte, {{"initiator", "dst"}})), 2 + 1.0 + 1000 / 40.0);  // pulled
+  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
+}
+
+TEST_CASE("one kernel both ways: each direction has its link") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);
+}
+
+TEST_CASE("a step of a chase: there, the memory, and back") {
+  const auto sim = make_sim(toy(), 1);
+  const auto step = [&](const std::string& src, const std::string& dst, Engine engine) {
+    return slope(*sim, by_threads("latency", src, dst, 0, {}, engine), 100);
+  };
+  is(step("gpu:0", "gpu:0", Engine::sm), 0.5);
+  is(step("gpu:1", "gpu:0", Engine::sm), 0.5 + 2 * 0.25);
+  is(step("numa:0", "gpu:0", Engine::sm), 0.1 + 2 * 0.5);
+  is(step("numa:0", "numa:0", Engine::cpu), 0.1);
+  is(step("numa:1", "numa:0", Engine::cpu), 0.1 + 2 * 0.25);
+}
+
+TEST_CASE("what the model cannot say, it says") {
+  const auto why = [](const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; };
+  auto without = toy();
+  without.erase("kernel");
+  CHECK(why(without, by_threads("local", "gpu:0", "gpu:0", 8)).find("[kernel]") != std::string::npos);
+  auto far = toy();
+  far.erase("peer");
+  CHECK(why(far, by_threads("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
+  CHECK(why(far, by_threads("read", "gpu:0", "gpu:0", 8)).empty());
+  CHECK(why(toy(), by_threads("latency", "gpu:0", "gpu:0", 0, {{"cache", "hot"}})).find("caches") != std::string::npos);
+  CHECK(why(toy(), by_threads("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") != std::string::npos);
+}
+
+TEST_CASE("a wrong byte in what is only read or written is found as well") {
+  auto machine = toy();
+  machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
+  const auto sim = make_sim(machine, 1);
+  for (const char* benchmark : {"read", "write", "local"})
+    for (const char* key : {"bad#0", "good#0"}) {
+      const auto session = sim->prepare(by_threads(benchmark, "gpu:0", "gpu:0", 4096), key);
+      const auto verdict = sim->run(*session, {1, {{2}}, true}).verdict;
+      REQUIRE(verdict);
+      CHECK(verdict->ok == (std::string{key} == "good#0"));
+      CHECK(verdict->checked_bytes > 0);
+    }
+}

@@ -1,0 +1,112 @@
+"""A headless Chromium that is spoken to over a pipe: keys, widths and paper, as a person has them."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+_LAUNCH = """import fcntl, os, sys
+pipes = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3]]  # out of the way of 3 and 4
+for pipe, known in zip(pipes, (3, 4)):  # where the browser reads and writes
+    os.dup2(pipe, known)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+_KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " ")}
+
+
+class Browser:
+    """One page at a time. Raises RuntimeError with the browser's words where it refuses something."""
+
+    def __init__(self, profile: Path) -> None:
+        read, self._to = os.pipe()
+        self._from, write = os.pipe()
+        command = [
+            sys.executable, "-c", _LAUNCH, str(read), str(write), str(CHROMIUM), "--headless", "--no-sandbox",
+            "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}", "--remote-debugging-pipe",
+        ]  # fmt: skip
+        silent = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, pass_fds=(read, write), stdout=silent, stderr=silent)
+        os.close(read)
+        os.close(write)
+        self._number, self._rest, self._session = 0, b"", ""
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._call("Page.enable")
+
+    def open(self, file: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
+        """Loads a file in a window of this width and waits until it is there."""
+        self._call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+        self.media("", dark=dark)
+        self._call("Page.navigate", url=file.as_uri())
+        while self._read().get("method") != "Page.loadEventFired":
+            pass
+
+    def media(self, name: str, *, dark: bool = False) -> None:
+        """Shows the page as `print` or `screen` has it; '' is what a window has."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", media=name, features=[scheme])
+
+    def ask(self, script: str) -> Any:
+        """The value of a JavaScript expression; promises are awaited."""
+        found = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in found:
+            raise RuntimeError(str(found["exceptionDetails"]))
+        return found["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """A key down and up."""
+        code, text = _KEYS[key]
+        known = {"key": text if key == "Space" else key, "code": key, "windowsVirtualKeyCode": code}
+        self._call("Input.dispatchKeyEvent", type="keyDown", text=text, **known)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **known)
+
+    def write(self, text: str) -> None:
+        """Types into what has the focus."""
+        self._call("Input.insertText", text=text)
+
+    def pdf(self) -> bytes:
+        """What a printer gets."""
+        return base64.b64decode(self._call("Page.printToPDF", preferCSSPageSize=True)["data"])
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=20)
+        os.close(self._to)
+        os.close(self._from)
+
+    def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        sent = {"id": self._number, "method": method, "params": params}
+        session = {"sessionId": self._session} if self._session else {}
+        os.write(self._to, json.dumps(sent | session).encode() + b"\0")
+        while (found := self._read()).get("id") != self._number:
+            pass
+        if "error" in found:
+            raise RuntimeError(f"{method}: {found['error']['message']}")
+        answer: dict[str, Any] = found["result"]
+        return answer
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            read = os.read(self._from, 1 << 20)
+            if not read:
+                raise RuntimeError("the browser ended")
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\0")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

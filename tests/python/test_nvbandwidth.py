@@ -1,0 +1,145 @@
+"""Suite `nvbandwidth`, its tables and its rule, by whole commands on a modelled machine without noise."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from linkscope.cli.main import main
+from linkscope.machine import model as models
+from linkscope.report.nvbandwidth import tables
+from linkscope.runfile import Run, read_run
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+# The keys of nvbandwidth 0.8's SUM lines, in the order of its tests.
+BOTH = [f"device_to_device_bidirectional_memcpy_{word}" for word in ("read", "write")]
+KEYS = [
+    key
+    for engine in ("ce", "sm")
+    for key in (
+        f"host_to_device_memcpy_{engine}", f"device_to_host_memcpy_{engine}",
+        f"host_to_device_bidirectional_memcpy_{engine}", f"device_to_host_bidirectional_memcpy_{engine}",
+        f"device_to_device_memcpy_read_{engine}", f"device_to_device_memcpy_write_{engine}",
+        *(f"{BOTH[0]}_{engine}_{which}" for which in ("read1", "read2", "total")),
+        *(f"{BOTH[1]}_{engine}_{which}" for which in ("write1", "write2", "total")),
+        f"all_to_host_memcpy_{engine}", f"all_to_host_bidirectional_memcpy_{engine}",
+        f"host_to_all_memcpy_{engine}", f"host_to_all_bidirectional_memcpy_{engine}",
+        f"all_to_one_write_{engine}", f"all_to_one_read_{engine}",
+        f"one_to_all_write_{engine}", f"one_to_all_read_{engine}",
+    )
+] + ["host_device_latency_sm", "device_to_device_latency_sm", "device_local_copy"]  # fmt: skip
+
+# What the model's links, uplinks and memories come to, in GB/s and ns: written here, not read from its file.
+EXPECTED = {
+    "host_to_device_memcpy_ce": 55.5, "device_to_host_memcpy_ce": 55.5,
+    "host_to_device_bidirectional_memcpy_ce": 50.65, "device_to_host_bidirectional_memcpy_ce": 50.65,
+    "device_to_device_memcpy_read_ce": 395, "device_to_device_memcpy_write_ce": 395,
+    f"{BOTH[0]}_ce_read1": 395, f"{BOTH[0]}_ce_read2": 395, f"{BOTH[0]}_ce_total": 790,
+    "all_to_host_memcpy_ce": 37.5, "host_to_all_memcpy_ce": 45.5,
+    "all_to_host_bidirectional_memcpy_ce": 23.5, "host_to_all_bidirectional_memcpy_ce": 23.5,
+    "all_to_one_write_ce": 395, "all_to_one_read_ce": 395, "one_to_all_write_ce": 395, "one_to_all_read_ce": 395,
+    "host_to_device_memcpy_sm": 51.7, "device_to_host_memcpy_sm": 51.7,
+    "device_to_device_memcpy_read_sm": 376, "device_to_device_memcpy_write_sm": 376,
+    "host_device_latency_sm": 1168, "device_to_device_latency_sm": 1001, "device_local_copy": 2000,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Machine h200x4 without noise, as a file."""
+    path = tmp_path_factory.mktemp("machine") / "quiet.toml"
+    text = models.bundled()["h200x4"].read_text()
+    path.write_text(text[: text.index("# Sigmas of log-normal factors")])
+    assert "noise" not in tomllib.loads(path.read_text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def measured(machine: Path) -> Path:
+    path = machine.with_name("run.jsonl")
+    assert main(["run", "--machine", str(machine), "--suite", "nvbandwidth", "-o", str(path), "--json"]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def ruled(machine: Path) -> Run:
+    path = machine.with_name("ruled.jsonl")
+    words = ["run", "--machine", str(machine), "--suite", "nvbandwidth", "--rule", "nvbandwidth", "--json"]
+    assert main([*words, "-o", str(path)]) == 0
+    return read_run(path)
+
+
+def test_every_table_of_nvbandwidth_is_there_and_right(measured: Path) -> None:
+    made = {table.key: table for table in tables(read_run(measured))}
+    assert list(made) == KEYS
+    for key, expected in EXPECTED.items():
+        cells = made[key].cells
+        filled = [value for row in cells for value in row if value is not None]
+        assert filled == pytest.approx([expected] * len(filled), rel=0.011), key
+        assert len(filled) == (12 if len(cells) == 4 else 4), key
+        if len(cells) == 4:
+            assert [cells[at][at] for at in range(4)] == [None] * 4
+
+
+def test_the_text_is_laid_out_as_nvbandwidth_does(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(measured), "--nvbandwidth"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("MODELLED\n\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n")
+    lines = printed.splitlines()
+    at = lines.index("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)")
+    assert lines[at + 1] == "           0         1         2         3"
+    assert lines[at + 2][:12] == " 0       N/A" and all(len(line) == 42 for line in lines[at + 1 : at + 6])
+    assert lines[at + 6] == "" and lines[at + 7].startswith("SUM device_to_device_memcpy_read_ce 47")
+
+
+def test_a_run_without_its_measurements_has_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "h200x1", "--only", "h2h/*/4096?*", "--rounds", "1", "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["report", str(path), "--nvbandwidth"]) == 3
+    assert "--suite nvbandwidth" in capsys.readouterr().err
+
+
+def test_its_rule_is_one_round_of_three_samples_of_sixteen_copies(ruled: Run) -> None:
+    assert ruled.header.plan["rule"] == "nvbandwidth" and ruled.header.plan["rounds"] == 1
+    for point in ruled.points:
+        if point.bytes and point.flows:
+            assert set(point.batch or ()) == {16}
+            assert [len(samples) for samples in point.flows[0].samples_s] == [3]
+            assert point.status == "missed_precision" and point.ci95_s is None and point.verified
+
+
+def test_its_rule_finds_the_same_where_flows_share_nothing(ruled: Run) -> None:
+    made = {table.key: table for table in tables(ruled)}
+    for key in ("host_to_device_memcpy_ce", "device_to_host_memcpy_sm", "device_to_device_memcpy_read_ce"):
+        filled = [value for row in made[key].cells for value in row if value is not None]
+        assert filled == pytest.approx([EXPECTED[key]] * len(filled), rel=0.011)
+
+
+def test_its_rule_counts_the_other_flows_warm_ups_where_one_engine_serves_all(ruled: Run) -> None:
+    """Three flows take turns: of 60 copies 48 are timed, from the end of the first flow's fourth, the tenth, on."""
+    totals = [
+        point.total_gbps for point in ruled.points
+        if (point.benchmark, point.engine, point.params.get("initiator")) == ("one_to_all", "ce", "src")
+    ]  # fmt: skip
+    assert totals == pytest.approx([395 * 48 / 50] * 4, rel=0.01)
+
+
+def test_a_rule_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--machine", "h200x1", "--rule", "guess"]) == 2
+    assert "linkscope and nvbandwidth" in capsys.readouterr().err
+
+
+def test_a_stopped_run_goes_on_by_its_rule(machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.jsonl"
+    words = ["run", "--machine", str(machine), "--suite", "nvbandwidth", "--rule", "nvbandwidth", "--only", "d2h/*"]
+    assert main([*words, "-o", str(path), "--json"]) == 0
+    kept = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in kept[:6] if json.loads(line)["record"] != "end") + "\n")
+    assert main(["run", "--resume", str(path), "--json"]) == 0
+    assert len(read_run(path).points) == 8
+    assert all(point.batch == [16] for point in read_run(path).points)
+    assert main(["run", "--resume", str(path), "--rule", "linkscope"]) == 2

@@ -1,0 +1,464 @@
+"""What is shown while a run goes on: the table of what was found, the bar, plain lines, and the time left."""
+
+import gzip
+import io
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fakes import H2D, facts, plan, point
+from linkscope.plan import estimated_seconds
+from linkscope.report import sofar
+from linkscope.report.live import LiveTable
+from linkscope.report.sofar import SoFar
+from linkscope.run import forecast, plan_of, progress
+from linkscope.run.budget import Budget
+from linkscope.run.forecast import Forecast
+from linkscope.run.progress import Lines, Terminal, WorkLeft, progress_for
+from linkscope.run.states import State
+from linkscope.runfile import Point, PointId, Round, RoundFlow, Run, read_run
+from screen import Screen
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+MIB = 1 << 20
+
+
+def taken(id: str, number: int, *gbps: float, **guards: object) -> Round:
+    """A round in which the flows of a point had these rates."""
+    what = PointId.parse(id)
+    ends = [(what.src, what.dst), (what.dst, what.src)]
+    flows = [
+        RoundFlow(src, dst, "pinned", "device", what.bytes, "measured", [what.bytes / rate / 1e9] * 3)
+        for rate, (src, dst) in zip(gbps, ends, strict=False)
+    ]
+    return Round(
+        id=id, round=number, flows=flows, batch=[4], overhead_s=1e-6, timing="virtual", verified=True, guards=guards,
+        device_s=1e-3,
+    )  # fmt: skip
+
+
+def h2d(gpu: int = 0, size: int = MIB, both: str = "false", memory: str = "pinned") -> str:
+    id = H2D.format(size, both, "batched").replace("gpu:0", f"gpu:{gpu}")
+    return id.replace("pinned", memory)
+
+
+def table_of(records: list, ids: list[str] | None = None, modelled: bool = False, limit: float | None = 60.0):
+    made = LiveTable(
+        ids if ids is not None else list(dict.fromkeys(record.id for record in records)),
+        lambda what: (limit, "the test says so") if limit else None,
+        modelled=modelled,
+    )
+    for record in records:
+        made.add(record)
+    return made
+
+
+def text_of(lines: list[tuple[str, str]]) -> str:
+    return "\n".join(line for line, _ in lines)
+
+
+# What was found
+
+
+def test_a_line_for_paths_that_are_alike() -> None:
+    records = [taken(h2d(gpu), number, 54.0 + gpu / 10) for number in range(2) for gpu in range(4)]
+    records.append(taken(h2d(0, memory="pageable"), 0, 9.05))
+    assert text_of(table_of(records, modelled=True).table(100, 20)) == "\n".join(
+        [
+            "MODELLED, best rates                                     so far  of limit     at  rounds  done",
+            "h2d by ce, pageable -> device  numa:0 -> gpu:0        9.05 GB/s      15 %  1 MiB       1   0/1",
+            "h2d by ce, pinned -> device    numa:0 -> gpu:0-3 (4)  54.3 GB/s      90 %  1 MiB       2   0/4",
+        ]
+    )
+    assert "MODELLED" not in text_of(table_of(records).table(100, 20))
+
+
+def test_paths_that_differ_have_their_own_lines_once_each_point_was_measured() -> None:
+    ids = [h2d(gpu, size) for gpu in range(2) for size in (8, MIB)]
+    records = [taken(h2d(0), 0, 50.0), taken(h2d(1, 8), 0, 0.01)]
+    assert [len(row.paths) for row in rows_of(records, ids)] == [2]  # which is slower is not known yet
+    records += [taken(h2d(1), 0, 25.0), taken(h2d(0, 8), 0, 0.01)]
+    assert [row.rate for row in rows_of(records, ids)] == pytest.approx([50.0, 25.0])
+    assert [row.share for row in rows_of(records, ids)] == pytest.approx([5 / 6, 5 / 12])
+
+
+def rows_of(records: list, ids: list[str]) -> list[sofar.Row]:
+    found = SoFar(ids, lambda what: (60.0, "the test says so"))
+    for record in records:
+        found.add(record)
+    return found.rows()
+
+
+def test_the_value_so_far_is_the_median_of_the_rounds_that_count() -> None:
+    id = h2d()
+    records = [taken(id, 0, 50.0), taken(id, 1, 10.0, throttled=["hw_thermal"]), taken(id, 1, 51.0), taken(id, 2, 40.0)]
+    [row] = rows_of(records, [id])
+    assert row.rate == pytest.approx(50.0) and row.rounds == (3, 3) and (row.done, row.points) == (0, 1)
+    only_hot = taken(id, 0, 10.0, throttled=["hw_thermal"])
+    assert rows_of([only_hot], [id])[0].rate == pytest.approx(10.0)
+
+
+def test_both_ways_is_the_total_and_the_share_one_ways() -> None:
+    id = h2d(both="true")
+    [row] = rows_of([taken(id, 0, 30.0, 24.0)], [id])
+    assert row.rate == pytest.approx(54.0) and row.share == pytest.approx(0.5)
+    assert str(row.group) == "h2d by ce, pinned <-> device"
+    [row] = rows_of([taken(id, 0, 30.0, 24.0, together_s=2 * MIB / 40e9)], [id])
+    assert row.rate == pytest.approx(40.0)  # where the rule takes the total over the time until the last flow ended
+
+
+def test_a_record_of_the_point_has_the_last_word() -> None:
+    id, other = h2d(), h2d(1)
+    records = [taken(id, 0, 50.0), taken(other, 0, 50.0)]
+    failed = point(id, status="failed", reason="wrong data")
+    assert [len(row.paths) for row in rows_of([*records, failed], [id, other])] == [1]
+    assert rows_of([taken(id, 0, 50.0), failed], [id]) == []
+    [row] = rows_of([taken(id, 0, 50.0), point(id, median_s=1e-5, gbps=48.0, limit_gbps=60.0)], [id])
+    assert row.rate == 48.0 and row.share == pytest.approx(0.8) and row.done == 1
+
+
+def test_an_operation_without_bytes_has_a_time() -> None:
+    id = "launch/kernel/numa:0.pinned->gpu:0.device/0?mode=batched"
+    record = taken(h2d(), 0, 1.0)
+    record.id, record.flows[0].bytes, record.flows[0].samples_s = id, 0, [2.342e-6]
+    assert "  2.34 us  " in text_of(table_of([record]).table(100, 20))
+
+
+def test_nothing_found_yet_is_a_head_alone() -> None:
+    head = text_of(table_of([], [h2d()], modelled=True).table(80, 20))
+    assert re.fullmatch("MODELLED, best rates +so far  of limit +at  rounds  done", head)
+    assert table_of([], [h2d()]).best() == ""
+
+
+# Widths and heights
+
+
+def many() -> list[Round]:
+    return [
+        taken(h2d(gpu, size, memory=memory), 0, rate * (1 + gpu))
+        for memory, rate in (("pageable", 9.0), ("pinned", 55.0), ("registered", 54.0))
+        for gpu in range(4)
+        for size in (MIB, 4 * MIB)
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 5, 12, 20, 30, 40, 60, 80, 140])
+@pytest.mark.parametrize("height", [0, 1, 2, 3, 5, 50])
+def test_the_table_fits(width: int, height: int) -> None:
+    lines = table_of(many(), modelled=True).table(width, height)
+    assert len(lines) <= height and all(len(line) <= width for line, _ in lines)
+    assert bool(lines) == (height > 0 and width >= 20)
+    assert not lines or lines[0][0].startswith("MODELLED")
+
+
+@pytest.mark.parametrize("width", [39, 60, 80])
+def test_a_narrow_table_keeps_name_value_and_share(width: int) -> None:
+    text = text_of(table_of(many()).table(width, 4))
+    assert re.search(r"^h2d (by )?ce,? pinned ?-> ?device +(numa:0 .*)?220 GB/s +367 %", text, re.MULTILINE), text
+
+
+def test_a_low_table_merges_paths_then_leaves_out_the_slow() -> None:
+    made = table_of(many())
+    assert len(made.table(100, 50)) == 1 + 12
+    merged = text_of(made.table(100, 4)).splitlines()[1:]
+    assert [line.split()[3] for line in merged] == ["pageable", "pinned", "registered"]
+    assert all("(4)" in line for line in merged)
+    least = text_of(made.table(100, 3)).splitlines()
+    assert "220 GB/s" in least[1] and least[2] == "and 2 more"
+
+
+def test_the_family_under_way_is_marked() -> None:
+    lines = table_of([taken(h2d(memory="pageable"), 0, 9.0), taken(h2d(), 0, 55.0)]).table(100, 20)
+    assert [bool(style) for _, style in lines] == [True, False, True]
+
+
+def test_a_place_cannot_steer_the_terminal() -> None:
+    record = taken(h2d().replace("numa:0", "disk:%1b[31mred"), 0, 5.0)
+    assert "\x1b" not in text_of(table_of([record]).table(100, 20))
+
+
+# Plain lines
+
+
+class Clock:
+    """Stands in for the module `time`."""
+
+    def __init__(self, now: list[float]) -> None:
+        self.monotonic = lambda: now[0]
+        self.process_time = lambda: 0.0
+
+
+def left(share: float, seconds: float | None = None, points: int = 7) -> Callable[[], WorkLeft]:
+    return lambda: WorkLeft(share, seconds, points, "round 2 of 6")
+
+
+def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", Clock(now))
+    stream = io.StringIO()
+    lines = progress_for(table_of([], [h2d()], modelled=True), stream)
+    assert isinstance(lines, Lines)
+    for second in range(0, 43, 2):
+        now[0] = float(second)
+        if second == 14:
+            lines.record(taken(h2d(), 0, 54.0))
+        lines.tick(left(second / 50, 50.0 - second, points=20 - second // 2))
+    lines.stop()
+    assert stream.getvalue().splitlines() == [
+        " 20%, round 2 of 6, 15 points unfinished, about 40 s left",
+        " 40%, round 2 of 6, 10 points unfinished, about 30 s left",
+        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of its limit)",
+        " 60%, round 2 of 6, 5 points unfinished, about 20 s left",
+        " 80%, round 2 of 6, 0 points unfinished, about 10 s left",
+    ]
+
+
+def test_one_way_is_told_before_both_ways() -> None:
+    records = [taken(h2d(), 0, 54.0), taken(h2d(both="true"), 0, 50.0, 50.0)]
+    assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s"
+    assert table_of(records[1:]).best() == "best so far: h2d both ways 100 GB/s (83 % of its limit)"
+
+
+# On a terminal
+
+
+class Tty(io.StringIO):
+    """A stream that is a terminal, and the screen that it writes to."""
+
+    encoding = "utf-8"
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self.screen = screen
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+    def write(self, text: str) -> int:
+        self.screen.feed(text.replace("\n", "\r\n"))
+        return super().write(text)
+
+
+@pytest.fixture
+def screen(monkeypatch) -> Screen:
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    made = Screen(100, 24)
+    monkeypatch.setattr(os, "get_terminal_size", lambda fd=0: os.terminal_size((made.width, made.height)))
+    made.feed("$ linkscope run\r\n")
+    return made
+
+
+def drawn(shown: progress.Progress, *shares: float) -> None:
+    for share in shares:
+        shown._next = 0.0
+        shown.tick(left(share, 60.0))
+
+
+def test_on_a_terminal_a_table_stands_above_a_bar_and_nothing_is_left(screen) -> None:
+    shown = progress_for(table_of(many(), modelled=True), Tty(screen))
+    assert isinstance(shown, Terminal)
+    drawn(shown, 0.1, 0.25)
+    lines = screen.text().splitlines()
+    assert lines[1].startswith("MODELLED") and sum(line.startswith("h2d") for line in lines) == 12
+    assert re.fullmatch(r"━{7}─{23}  25%  round 2 of 6, 7 points unfinished, about 60 s left", lines[-1])
+    assert screen.cursor_visible
+    shown.stop()
+    shown.stop()
+    assert screen.text() == "$ linkscope run" and screen.cursor == (0, 1)
+
+
+@pytest.mark.parametrize("widths", [(50, 40, 100), (40,), (99, 98), (24, 9, 60), (140, 40)])
+def test_a_resized_terminal_keeps_one_table_and_a_clean_end(screen, widths: tuple[int, ...]) -> None:
+    screen.height = 80  # what scrolled out cannot be cleared
+    shown = progress_for(table_of(many()), Tty(screen))
+    drawn(shown, 0.1)
+    for width in widths:
+        screen.resize(width)
+        drawn(shown, 0.2)
+        text = screen.text()
+        assert text.startswith("$ linkscope run"[:width])
+        assert len(re.findall(r"^Best", text, re.MULTILINE)) == (width > 20), text
+        assert max(map(len, text.splitlines()[2:])) < width
+    screen.resize(30)
+    shown.stop()
+    assert screen.text() == "$ linkscope run" and screen.cursor_visible
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 5, 24])
+def test_a_low_terminal_is_never_scrolled_over(screen, height: int) -> None:
+    screen.height = height
+    shown = progress_for(table_of(many()), Tty(screen))
+    drawn(shown, 0.1, 0.2, 0.3)
+    assert len(screen.text().splitlines()) - 1 <= max(1, height - 1)
+    shown.stop()
+    assert screen.text().splitlines()[0] == "$ linkscope run" and "%" not in screen.text()
+
+
+def test_a_run_that_ends_before_anything_was_drawn_writes_nothing(screen) -> None:
+    stream = Tty(screen)
+    progress_for(table_of([], [h2d()]), stream).stop()
+    assert stream.getvalue() == ""
+
+
+def test_no_color_is_heeded(screen, monkeypatch) -> None:
+    coloured = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
+    streams = [Tty(screen), Tty(screen)]
+    for stream, no_color in zip(streams, ("", "1"), strict=True):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        shown = progress_for(table_of(many()), stream)
+        drawn(shown, 0.1)
+        shown.stop()
+    assert coloured.search(streams[0].getvalue()) and not coloured.search(streams[1].getvalue())
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
+def test_a_terminal_that_can_do_nothing_gets_lines(screen, monkeypatch, term: str) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert isinstance(progress_for(table_of([], [h2d()]), Tty(screen)), Lines)
+
+
+def test_a_terminal_without_the_letters_gets_plain_ones(screen) -> None:
+    stream = Tty(screen)
+    stream.encoding = "ascii"
+    shown = progress_for(table_of(many()), stream)
+    drawn(shown, 0.5)
+    assert stream.getvalue().isascii() and "####----" in screen.text().replace("#" * 11, "")
+
+
+def test_a_terminal_that_is_gone_does_not_end_the_run(screen, monkeypatch) -> None:
+    stream = Tty(screen)
+    shown = progress_for(table_of(many()), stream)
+    drawn(shown, 0.1)
+
+    def gone(text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(stream, "write", gone)
+    drawn(shown, 0.2, 0.3)
+    shown.stop()
+
+
+def test_it_draws_four_times_a_second_at_most_and_less_often_where_that_is_dear(screen, monkeypatch) -> None:
+    now, cost = [0.0], [0.0]
+    clock = Clock(now)
+    monkeypatch.setattr(progress, "time", clock)
+    shown = progress_for(table_of(many()), Tty(screen))
+    asked: list[float] = []
+
+    def told() -> WorkLeft:
+        asked.append(now[0])
+        return WorkLeft(0.1, None, 7, "round 1 of 6")
+
+    for step in range(200):  # two seconds
+        now[0] = 1.0 + step / 100
+        shown.tick(told)
+    assert len(asked) == 8
+    clock.process_time = lambda: cost.append(0.1) or sum(cost)  # every look at the clock finds 0.1 s more
+    asked.clear()
+    for step in range(1000):
+        now[0] = 10.0 + step / 100
+        shown.tick(told)
+    assert len(asked) == 5  # 0.1 s of every two: 5 %
+
+
+@pytest.mark.parametrize("width", [5, 20, 40, 60])
+def test_a_narrow_bar_says_the_time_left_last_of_all(screen, width: int) -> None:
+    screen.width = width
+    shown = progress_for(table_of([], [h2d()]), Tty(screen))
+    drawn(shown, 0.5)
+    said = screen.text().splitlines()[-1]
+    assert len(said) < width and ("50%" in said or width < 12)
+    assert ("about 60 s left" in said) == (width >= 40)
+
+
+# What is left
+
+
+def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[float, float, WorkLeft]]:
+    """What was told during a run on hardware: seconds since its start, its seconds in all, and the words."""
+    now = [0.0]
+    made = plan_of(run)
+    states = {id: State(PointId.parse(id), estimated_seconds(PointId.parse(id), facts(8))) for id in made.points}
+    monkeypatch.setattr(forecast, "time", Clock(now))
+    looks = Forecast(made, states, Budget(None, modelled=False), modelled=False)
+    points: dict[str, Point] = {}
+    wanted = dict.fromkeys(made.points, made.rounds)
+    told = []
+    for record in order:
+        if isinstance(record, Round):
+            state = states[record.id]
+            state.rounds.append(record)
+            state.cost_s = record.device_s
+            now[0] += record.device_s
+            wanted[record.id] = max(wanted[record.id], made.rounds + 3 * (record.round >= made.rounds))
+        else:
+            points[record.id] = record
+        if sum(len(state.rounds) for state in states.values()) % 20 == 0 and isinstance(record, Round):
+            told.append((now[0], looks.left(points, wanted, record.round)))
+    return [(when, now[0], work) for when, work in told]
+
+
+def test_on_hardware_the_share_never_fell_and_the_time_left_was_right(monkeypatch) -> None:
+    path = RESULTS / "h200x1-standard-a.jsonl.gz"
+    decoder = msgspec.json.Decoder(Round | Point)
+    order = [decoder.decode(line) for line in gzip.decompress(path.read_bytes()).splitlines()[1:-1]]
+    told = replayed(monkeypatch, read_run(path), order)
+    shares = [work.share for _, _, work in told]
+    assert shares == sorted(shares) and shares[-1] > 0.98
+    assert {work.stage for _, _, work in told} >= {"round 1 of 6", "round 6 of 6", "extra round 3"}
+    for when, total, work in told:
+        if when > total / 3:  # the first round is also spent on calibrating
+            assert work.left_s == pytest.approx(total - when, rel=0.2, abs=0.05 * total), (when, work)
+            assert work.share == pytest.approx(when / total, abs=0.05)
+
+
+def imprecise(spread: float, rounds: int, ids: list[str]) -> tuple[Forecast, dict[str, State]]:
+    made = plan(*ids)
+    states = {id: State(PointId.parse(id), 1e-3) for id in made.points}
+    for number in range(rounds):
+        for id, state in states.items():
+            state.rounds.append(taken(id, number, 50.0 * (1 + spread * (number % 2))))
+            state.cost_s = 1e-3
+    return Forecast(made, states, Budget(None, modelled=True), modelled=True), states
+
+
+@pytest.mark.parametrize("spread, rounds, extra", [(0.0, 2, 0), (0.05, 2, 3), (0.005, 2, 0), (0.05, 5, 3)])
+def test_extra_rounds_are_expected_where_the_rounds_differ_too_much(spread, rounds, extra) -> None:
+    ids = [h2d(size=MIB << n) for n in range(3)]
+    looks, _ = imprecise(spread, rounds, ids)
+    assert looks.left({}, dict.fromkeys(ids, 6), rounds).share == pytest.approx(rounds / (6 + extra))
+
+
+def test_the_share_never_falls_also_where_the_forecast_was_wrong() -> None:
+    ids = [h2d(size=MIB << n) for n in range(3)]
+    looks, states = imprecise(0.0, 5, ids)
+    wanted = dict.fromkeys(ids, 6)
+    before = looks.left({}, wanted, 5)
+    for id, state in states.items():
+        state.rounds.append(taken(id, 5, 70.0))
+    after = looks.left({}, wanted, 5)
+    assert before.share == pytest.approx(5 / 6) and after.share == before.share
+    assert after.points == 3  # three more rounds of each are to come
+
+
+def test_what_does_not_fit_into_the_budget_is_not_to_come() -> None:
+    ids = [h2d(size=MIB << n) for n in range(3)]
+    made = plan(*ids, budget_s=9.5e-3)
+    states = {id: State(PointId.parse(id), 1e-3) for id in ids}
+    budget = Budget(made.budget_s, modelled=True)
+    looks = Forecast(made, states, budget, modelled=True)
+    for number in range(3):
+        for id, state in states.items():
+            state.rounds.append(taken(id, number, 50.0))
+            state.cost_s = 1e-3
+            budget.add(1e-3)
+    assert looks.left({}, dict.fromkeys(ids, 6), 2).share == pytest.approx(9 / 9.5)
