@@ -1,12 +1,11 @@
 """The page in headless Chromium: nothing asked for elsewhere, no error, every chart drawn, with and without scripts."""
 
 import json
-import re
-import subprocess
+from urllib.parse import unquote
 
 import pytest
 
-from browser import CHROMIUM
+from browser import CHROMIUM, Browser
 from invented import SIZES, point, run, small_run
 from linkscope.report.html import page
 
@@ -43,22 +42,25 @@ ASK = """<script>
 </script>"""
 
 
-def dom(tmp_path, text: str, *options: str) -> str:
+END = """new Promise((done) => {
+  const look = () => {
+    const out = document.getElementById("answer");
+    if (out) done(out.textContent); else setTimeout(look, 50);
+  };
+  look();
+})"""
+
+
+def opened(browser: Browser, tmp_path, text: str, *, scripts: bool = True) -> Browser:
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
-    command = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile",
-        "--window-size=1280,900", "--virtual-time-budget=10000", *options, "--dump-dom", file.as_uri(),
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    browser.open(file, scripts=scripts)
+    return browser
 
 
 def answer(tmp_path, text: str) -> dict:
-    from urllib.parse import unquote
-
-    found = re.search(r'<pre id="answer">(.*?)</pre>', dom(tmp_path, text), flags=re.S)
-    assert found, "the page did not come to its end"
-    return json.loads(unquote(found[1]))
+    with Browser(tmp_path / "profile") as browser:
+        return json.loads(unquote(opened(browser, tmp_path, text).ask(END)))
 
 
 def watched(made) -> str:
@@ -104,8 +106,9 @@ def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
 
 
 def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
-    forbid = '<head><meta http-equiv="Content-Security-Policy" content="script-src \'none\'">'
-    text = dom(tmp_path, page(small_run()).replace("<head>", forbid, 1))
+    with Browser(tmp_path / "profile") as browser:
+        opened(browser, tmp_path, page(small_run()), scripts=False)
+        text = browser.ask("document.documentElement.outerHTML")
     for told in ("Slowest GPU pair", "Points to distrust", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
         assert told in text
     assert text.count("<tr><td>") == len(small_run().points)

@@ -3,7 +3,8 @@
 Its rule (memcpy.cpp, `doMemcpy`): 4 copies to warm up and 16 that are timed, queued behind a spinning kernel; three
 such samples in one process, of which it takes the median. Where it adds flows up (one to all, all to one) it divides
 all bytes by the time from the end of the first flow's warm-up to the end of the last flow. Where one engine serves all
-flows in turn, the others' warm-ups lie within that time. It has one process and so no interval.
+flows in turn, the others' warm-ups lie within that time. Of copies both ways between host and GPUs it times one
+direction, and the other copies twice as much. It has one process and so no interval.
 """
 
 from linkscope.run.answers import FlowFacts
@@ -24,19 +25,32 @@ class NvbandwidthSampler(Sampler):
 
 class _NvbandwidthRound(PointRound):
     def measure(self) -> Round:
-        everybody = range(self._actors)
-        batches = [[WARM_UP] * self._actors, [WARM_UP + TIMED] * self._actors]
-        samples: list[list[float]] = [[] for _ in everybody]
+        samples: list[list[float]] = [[] for _ in range(self._actors)]
         together: list[float] = []
         overlap = 1.0
+        groups = self._groups()
         for number in range(SAMPLES):
-            trace = self._run(1, batches, verify=number == SAMPLES - 1)
-            warm, all_of_it = ([trace.seconds(0, batch, actor) for actor in everybody] for batch in (0, 1))
-            for actor in everybody:
-                samples[actor].append(self.rounded((all_of_it[actor] - warm[actor]) / TIMED))
-            together.append((max(all_of_it) - warm[0]) / TIMED)
-            overlap = min(overlap, min(all_of_it) / max(all_of_it))
+            for group in groups:
+                batches = [self._batch_for(group, WARM_UP), self._batch_for(group, WARM_UP + TIMED)]
+                last = number == SAMPLES - 1 and group is groups[-1]
+                trace = self._run(1, batches, verify=last)
+                warm, all_of_it = ([trace.seconds(0, at, actor) for actor in range(self._actors)] for at in (0, 1))
+                for actor in group:
+                    samples[actor].append(self.rounded((all_of_it[actor] - warm[actor]) / TIMED))
+                together.append((max(all_of_it) - warm[0]) / TIMED)
+                overlap = min(overlap, min(all_of_it) / max(all_of_it[actor] for actor in group))
         made = self._record([TIMED] * self._actors, samples, [0.0], overlap)
-        if self._actors > 1:
+        if self._actors > 1 and len(groups) == 1:
             made.guards["together_s"] = self.rounded(median(together))
         return made
+
+    def _groups(self) -> list[list[int]]:
+        """Actors that are timed at once. Of host copies both ways it times one direction while the other goes on."""
+        to_host = [flow.actor for flow in self._flows if flow.src.startswith("gpu:") and flow.dst.startswith("numa:")]
+        others = [actor for actor in range(self._actors) if actor not in to_host]
+        both = bool(to_host and others)
+        return [others, to_host] if both else [list(range(self._actors))]
+
+    def _batch_for(self, group: list[int], count: int) -> list[int]:
+        """Whoever is not timed has twice as much to do, and so outlasts who is."""
+        return [count if actor in group else 2 * count for actor in range(self._actors)]

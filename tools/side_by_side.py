@@ -1,0 +1,63 @@
+"""What nvbandwidth printed and what linkscope measured on one machine, table by table: docs/nvbandwidth.md.
+
+Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
+
+Of each table the median of its cells. `allowed` is 1 % where single pairs copy by engine and 3 % for the rest, or what
+two runs of nvbandwidth differ by, whichever is larger.
+"""
+
+import gzip
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from linkscope.report.nvbandwidth import tables
+from linkscope.runfile import read_run
+from linkscope.stats import median
+
+_ROW = re.compile(r" *\d+((?: +(?:N/A|\d+\.\d+))+)")
+
+
+def printed(path: str) -> dict[str, float]:
+    """The median cell of each table of nvbandwidth's output, by the key of its SUM line."""
+    data = Path(path).read_bytes()
+    text = (gzip.decompress(data) if path.endswith(".gz") else data).decode()
+    found: dict[str, float] = {}
+    cells: list[float] = []
+    for line in text.splitlines():
+        row = _ROW.fullmatch(line)
+        if row:
+            cells += [float(cell) for cell in row[1].split() if cell != "N/A"]
+        elif line.startswith("SUM "):
+            found[line.split()[1]], cells = median(cells), []
+    return found
+
+
+def main() -> None:
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    ours = {
+        table.key: median([value for row in table.cells for value in row if value is not None])
+        for table in tables(read_run(sys.argv[1]))
+    }
+    theirs = [printed(path) for path in sys.argv[2:]]
+    print("| table | nvbandwidth | its own difference | linkscope | difference | allowed | |")
+    print("|---|---|---|---|---|---|---|")
+    for key in theirs[0]:
+        values = [run[key] for run in theirs if key in run]
+        middle = sum(values) / len(values)
+        own = (max(values) - min(values)) / middle
+        shown = ", ".join(f"{value:.2f}" for value in values)
+        if key not in ours:
+            print(f"| {key} | {shown} | {own:.2%} | not measured | | | |")
+            continue
+        off = ours[key] / middle - 1
+        allowed = max(0.03 if "_sm" in key or "all_" in key else 0.01, own)
+        verdict = "" if abs(off) <= allowed else "beyond"
+        print(f"| {key} | {shown} | {own:.2%} | {ours[key]:.2f} | {off:+.2%} | {allowed:.2%} | {verdict} |")
+
+
+if __name__ == "__main__":
+    main()
