@@ -56,4 +56,22 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   program.actors.push_back(std::move(actor));
 }
 
+Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {
+  Program program;
+  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
+  program.regions.push_back({at, memory, region_bytes, content});
+  Actor actor;
+  actor.place = by;
+  if (by.kind == PlaceKind::numa) {
+    actor.kind = ActorKind::cpu_thread;
+    actor.clock = Clock::host;
+  } else if (at.kind == PlaceKind::numa) {
+    actor.cpu = at;
+  }
+  actor.loop.push_back(std::move(kernel));
+  program.actors.push_back(std::move(actor));
+  program.flows.push_back({0, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes});
+  return program;
+}
+
 }  // namespace linkscope

@@ -33,10 +33,15 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
-/// Copies by a GPU's own threads; its accesses that copy nothing; copies between one place and all GPUs.
+/// A region of its own at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
+[[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel);
+
+/// Rows of one file each, for several engines or kinds of places.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();
-[[nodiscard]] std::vector<Benchmark> kernel_accesses();
 [[nodiscard]] std::vector<Benchmark> joint_copies();
+[[nodiscard]] std::vector<Benchmark> kernel_accesses();
+[[nodiscard]] std::vector<Benchmark> exchanges();
+[[nodiscard]] std::vector<Benchmark> latencies();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

@@ -1,0 +1,53 @@
+// nvbandwidth host_to_device_bidirectional_memcpy_sm and host_to_all_bidirectional_memcpy_sm: one kernel copies from host
+// memory and to it at the same time, even warps one way and odd warps the other.
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+/// A kernel of the GPU `dst` whose warps copy from and to the host at once: one actor, two flows.
+void add_exchange(Program& program, const Case& c, const Place& host, const Place& gpu) {
+  const u64 stride = slice_stride(c.bytes);
+  const u32 slices = slice_count(c.bytes, c.footprint_bytes);
+  const auto region = static_cast<u32>(program.regions.size());
+  const auto span = [&](u32 number) { return Span{region + number, 0, c.bytes, stride, slices}; };
+  const auto add = [&](const Place& at, MemKind kind, Content content) { program.regions.push_back({at, kind, stride * slices, content}); };
+  add(host, c.src_memory, Content::pattern);
+  add(gpu, c.dst_memory, Content::poison);
+  add(gpu, c.dst_memory, Content::pattern);
+  add(host, c.src_memory, Content::poison);
+  using enum Access::Dir;
+  const auto actor = static_cast<u32>(program.actors.size());
+  Actor stream;
+  stream.place = gpu;
+  stream.cpu = host;
+  stream.loop.push_back(Kernel{"exchange", kernel_shape(c), 0, {{span(0), read}, {span(1), write}, {span(2), read}, {span(3), write}}});
+  program.actors.push_back(std::move(stream));
+  program.flows.push_back({actor, host, gpu, c.src_memory, c.dst_memory, c.bytes});
+  program.flows.push_back({actor, gpu, host, c.dst_memory, c.src_memory, c.bytes});
+}
+
+Program build(const Case& c) {
+  Program program;
+  if (c.dst.index != all_places) add_exchange(program, c, c.src, c.dst);
+  else if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": nobody said which GPUs gpu:all are"};
+  for (const auto& gpu : c.others) add_exchange(program, c, c.src, gpu);
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> exchanges() {
+  const auto row = [](const char* name, const char* summary, const char* source, Relation relation) {
+    return Benchmark{name, summary, source, Engine::sm, PlaceKind::numa, PlaceKind::gpu, relation, {{MemKind::pinned, MemKind::device}},
+                     {blocks_param(), threads_param()}, build};
+  };
+  return {
+      row("exchange", "one kernel of a GPU copies from and to host memory at once, even warps one way and odd ones the other",
+          "nvbandwidth host_to_device_bidirectional_memcpy_sm", Relation::any),
+      row("exchange_all", "such a kernel on every GPU at once", "nvbandwidth host_to_all_bidirectional_memcpy_sm", Relation::to_all),
+  };
+}
+
+}  // namespace linkscope
