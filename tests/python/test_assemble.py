@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fakes import H2D, facts, plan
+from linkscope.plan import rounds_wanted
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import EVENT_TICK_S
 from linkscope.run.target import modelled, this_machine
@@ -127,3 +128,17 @@ def test_the_memory_of_either_end_limits_a_model(pair: tuple[str, str]) -> None:
     content = models.load("h200x4").to_json()
     content["numa"][0]["dram_gbps"]["v"] = 10.0
     assert models.limits(msgspec.convert(content, models.Model))[pair].gbps == 10.0
+
+
+def test_flows_that_took_turns_have_a_total_and_a_reason_and_get_no_more_rounds() -> None:
+    rounds = [round_of(n, [40e-6] * 3, [40e-6] * 3, guards={"joint_overlap": 0.5}) for n in range(6)]
+    point = assembler().point(BOTH, rounds)
+    assert point.total_gbps == pytest.approx(2 * (1 << 20) / 40e-6 / 1e9)
+    assert point.status == "missed_precision" and "only 50%" in point.reason and point.guards["in_turn"] is True
+    assert rounds_wanted(plan(BOTH), point) == 6
+
+
+def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
+    guards = {"joint_overlap": 0.5, "together_s": 50e-6}
+    point = assembler().point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
+    assert point.total_gbps == pytest.approx(2 * (1 << 20) / 50e-6 / 1e9) and "in_turn" not in point.guards

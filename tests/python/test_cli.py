@@ -317,14 +317,17 @@ def test_a_worker_that_does_not_work(capsys, monkeypatch, command: str) -> None:
     assert not Path("a.jsonl").exists()
 
 
-def test_list_has_what_the_contract_says(capsys) -> None:
+def test_list_has_what_the_contract_says(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for what in ([], ["suites"], ["machines"]):
         assert main(["list", *what, "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)
         assert rows and all({"name", "summary", "source"} <= row.keys() for row in rows)
         assert main(["list", *what]) == 0
         text = capsys.readouterr().out
-        assert all(row["name"] in text and row["summary"] in text for row in rows)
+        assert max(map(len, text.splitlines())) <= 80
+        words = " ".join(text.split())
+        assert all(row["name"] in words and row["summary"] in words for row in rows)
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

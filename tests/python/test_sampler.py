@@ -186,3 +186,65 @@ def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> Non
     record = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0, None))
     first, second = record.batch
     assert ends(2 * first, 2 * second)[0] == pytest.approx(2 * ends(first, second)[0])
+
+
+@pytest.mark.parametrize("size", [64 << 20, 512 << 20])
+def test_flows_that_take_turns_are_told_by_the_end_of_the_last(size: int) -> None:
+    """One engine does all of the first flow, then all of the second: neither has a time of its own."""
+    id = H2D.format(size, "true", "batched")
+    worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
+    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([4e-3, 4e-3], rel=1e-6)
+    assert record.guards["joint_overlap"] == pytest.approx(0.5)
+
+
+def both_ways(first_s: float, second_s: float, alone_s: float):
+    """Seconds of two flows, each copy at its own pace while both run, and whoever is left faster."""
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        one, other = first * first_s, second * second_s
+        if one <= other:
+            return one, one + (second - one / second_s) * alone_s
+        return other + (first - other / first_s) * alone_s, other
+
+    return ends
+
+
+def test_flows_of_unlike_pace_are_seen_while_both_run() -> None:
+    """As 512 MiB both ways for four H200s at once: 28 ms to the GPUs, 18.5 ms to the host, 10 ms where left alone."""
+    id = H2D.format(512 << 20, "true", "batched")
+    record = Sampler(Joint(both_ways(28e-3, 18.5e-3, 10e-3)), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert value(record, 0) == pytest.approx(28e-3, rel=0.03) and value(record, 1) == pytest.approx(18.5e-3, rel=0.03)
+    assert record.guards["joint_overlap"] > 0.96
+
+
+class Timed(Restless):
+    """One flow whose times depend on the count alone; remembers the batches it was asked for."""
+
+    def __init__(self, time_of, timing: str = "gate") -> None:
+        super().__init__()
+        self.time_of, self.timing, self.asked = time_of, timing, []
+
+    def run(self, samples, batches, *, verify, limit_s):
+        self.asked += [batch[0] for batch in batches] * samples
+        stamps = [t for _ in range(samples) for batch in batches for t in (0.0, self.time_of(batch[0]))]
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+
+def test_an_operation_that_lasts_long_is_compared_with_none() -> None:
+    worker = Timed(lambda count: 3e-6 + (count * 9.7e-3 + 12e-6 if count else 0.0))
+    id = H2D.format(512 << 20, "false", "batched")
+    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert value(record) == pytest.approx(9.7e-3, rel=2e-3)  # with what the first costs more
+    assert worker.asked[-4:] == [0, 1, 0, 1] and record.batch == [1]
+
+
+@pytest.mark.parametrize("step_s, batch", [(1e-6, 1000), (0.1e-6, 4096), (20e-6, 256)])
+def test_a_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: int) -> None:
+    """The first launch of a sample takes 58 us more, now and then; a launch costs 5 us."""
+    calls = iter(range(1_000_000))
+    worker = Timed(lambda count: 5e-6 + count * step_s + (58e-6 if next(calls) % 7 == 3 else 0.0))
+    id = "latency/sm/gpu:1.device->gpu:0.device/0?cache=cold&range=2MiB"
+    record = Sampler(worker, plan(H2D.format(8, "false", "batched")), facts()).measure(Task(PointId.parse(id), 0))
+    assert value(record) == pytest.approx(step_s, rel=0.06)
+    assert record.batch[0] == pytest.approx(batch, rel=0.1)

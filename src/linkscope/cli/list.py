@@ -7,6 +7,8 @@ linkscope list machines    the bundled models for `run --machine`
 
 import argparse
 import json
+import shutil
+import textwrap
 from typing import Any
 
 from linkscope.errors import FINE
@@ -29,10 +31,22 @@ def main(arguments: argparse.Namespace) -> int:
     names = [row["name"] + (f" by {row['engine']}" if "engine" in row else "") for row in rows]
     width = max(map(len, names))
     for name, row in zip(names, rows, strict=True):
-        print(f"{name:<{width}}  {row['summary']}" + (f"  [{row['source']}]" if row["source"] != "linkscope" else ""))
+        _print(f"{name:<{width}}  {row['summary']}", width + 2)
+        if row["source"] != "linkscope":
+            _print(f"{'':<{width}}  [{row['source']}]", width + 3)
         for param in row.get("params", []):
-            print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}")
+            _print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}", width + 6)
     return FINE
+
+
+def _print(text: str, indent: int) -> None:
+    """Within the terminal's width; what follows the first line `indent` columns in."""
+    lead = text[: len(text) - len(text.lstrip())]
+    columns = max(shutil.get_terminal_size().columns, 60)
+    body = textwrap.wrap(
+        text.strip(), columns, initial_indent=lead, subsequent_indent=" " * indent, break_on_hyphens=False
+    )
+    print("\n".join(body))
 
 
 def _benchmarks() -> list[dict[str, Any]]:
