@@ -1,6 +1,8 @@
 #include "program/program.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <sstream>
 
 #include "base/error.hpp"
@@ -99,6 +101,24 @@ void check_step(const Program& program, const Step& step, const std::string& whe
              step);
 }
 
+void shift_regions(Step& step, u32 by) {
+  std::visit(Overloaded{
+                 [&](Move& m) {
+                   m.from.region += by;
+                   m.to.region += by;
+                 },
+                 [&](Kernel& k) {
+                   for (auto& access : k.traffic) access.span.region += by;
+                 },
+                 [&](Set& s) { s.word.region += by; },
+                 [&](Wait& w) { w.word.region += by; },
+                 [&](Call& c) {
+                   if (c.span) c.span->region += by;
+                 },
+             },
+             step);
+}
+
 }  // namespace
 
 std::vector<Touch> touches(const Step& step) {
@@ -150,6 +170,37 @@ std::string to_text(const Program& program) {
   out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
       << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait") << "\n";
   return out.str();
+}
+
+Program together(const std::vector<Program>& programs) {
+  Program all;
+  const auto between_gpus = [](const Program& p) {
+    return std::any_of(p.flows.begin(), p.flows.end(), [](const Flow& f) { return f.src.kind == PlaceKind::gpu && f.dst.kind == PlaceKind::gpu && f.src != f.dst; });
+  };
+  std::optional<bool> peer;
+  for (const auto& program : programs) {
+    if (program.cache != programs.front().cache || program.held_by != programs.front().held_by)
+      wrong("together", "the programs ask for different caches, or for streams held in different ways");
+    if (between_gpus(program)) {
+      if (peer && *peer != program.peer) wrong("together", "one wants peer access between GPUs and one wants none");
+      peer = program.peer;
+    }
+    const auto first_region = static_cast<u32>(all.regions.size()), first_actor = static_cast<u32>(all.actors.size());
+    all.regions.insert(all.regions.end(), program.regions.begin(), program.regions.end());
+    for (auto actor : program.actors) {
+      for (auto* steps : {&actor.once, &actor.loop})
+        for (auto& step : *steps) shift_regions(step, first_region);
+      all.actors.push_back(std::move(actor));
+    }
+    for (auto flow : program.flows) {
+      flow.actor += first_actor;
+      all.flows.push_back(std::move(flow));
+    }
+  }
+  all.peer = peer.value_or(false);
+  all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
+  all.held_by = programs.empty() ? HeldBy::kernel : programs.front().held_by;
+  return all;
 }
 
 void validate(const Program& program) {

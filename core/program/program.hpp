@@ -147,6 +147,10 @@ struct Program {
 [[nodiscard]] MemKind parse_mem_kind(std::string_view);
 [[nodiscard]] Engine parse_engine(std::string_view);
 
+/// Everybody of several programs at once. Throws Error{usage} where they ask for different states (peer access, caches,
+/// what holds the streams): those are the whole program's.
+[[nodiscard]] Program together(const std::vector<Program>&);
+
 /// The program in words, one line a step: for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);
 

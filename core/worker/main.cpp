@@ -80,7 +80,13 @@ class Worker {
 
   Answer prepare(const Json& request) {
     session_.reset();
-    const Program program = build_program(parse_case(request.at("case")));
+    std::vector<Program> programs;
+    if (request.contains("cases"))
+      for (const auto& one : request.at("cases")) programs.push_back(build_program(parse_case(one)));
+    else
+      programs.push_back(build_program(parse_case(request.at("case"))));
+    const Program program = programs.size() == 1 ? programs.front() : together(programs);
+    validate(program);
     if (const auto support = platform_->supports(program); !support) return {{{"supported", false}, {"reason", support.why_not}}, {}};
     actors_ = program.actors.size();
     session_ = platform_->prepare(program, request.at("key").get<std::string>());

@@ -146,3 +146,24 @@ TEST_CASE("bytes are told in the largest unit that they fill") {
   CHECK(bytes_text(32_MiB) == "32 MiB");
   CHECK(bytes_text(150'323'855'360) == "140 GiB");
 }
+
+TEST_CASE("programs at once keep their regions, actors and flows apart") {
+  auto there = default_case(host_to_device), back = default_case(device_to_host);
+  const auto one = build_program(there), other = build_program(back);
+  const auto all = together({one, other});
+  REQUIRE(all.actors.size() == 2);
+  CHECK(all.regions.size() == one.regions.size() + other.regions.size());
+  CHECK(all.flows[1].actor == 1);
+  CHECK(std::get<Move>(all.actors[1].loop[0]).from.region == one.regions.size());
+  CHECK_NOTHROW(validate(all));
+  back.params["after"] = "wait";
+  CHECK_THROWS_AS((void)together({one, build_program(back)}), Error);
+}
+
+TEST_CASE("peer access is one setting for all programs at once") {
+  auto on = default_case(device_to_device), off = default_case(device_to_device);
+  off.params["peer"] = "off";
+  CHECK_THROWS_AS((void)together({build_program(on), build_program(off)}), Error);
+  CHECK(together({build_program(default_case(host_to_device)), build_program(on)}).peer);
+  CHECK_FALSE(together({build_program(off), build_program(default_case(host_to_device))}).peer);
+}

@@ -23,23 +23,6 @@ Program d2d(u64 bytes, Params params = {}) {
   return build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", bytes, std::move(params)));
 }
 
-/// `count` programs' actors in one.
-Program together(const std::vector<Program>& programs) {
-  Program all = programs[0];
-  for (std::size_t i = 1; i < programs.size(); ++i) {
-    const auto shift = static_cast<u32>(all.regions.size());
-    all.regions.insert(all.regions.end(), programs[i].regions.begin(), programs[i].regions.end());
-    for (auto actor : programs[i].actors) {
-      for (auto& step : actor.loop) {
-        std::get<Move>(step).from.region += shift;
-        std::get<Move>(step).to.region += shift;
-      }
-      all.actors.push_back(actor);
-    }
-  }
-  return all;
-}
-
 void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
 void is_about(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(0.01)); }
 

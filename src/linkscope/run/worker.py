@@ -129,9 +129,12 @@ class Worker:
         answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "open", **request}, OPEN_LIMIT_S)[0])
         return answer
 
-    def prepare(self, case: dict[str, Any], key: str, limit_s: float = REQUEST_LIMIT_S) -> Prepared:
-        """Makes the program of a case ready to run."""
-        line, _ = self._ask({"op": "prepare", "case": case, "key": key}, limit_s)
+    def prepare(
+        self, case: dict[str, Any] | list[dict[str, Any]], key: str, limit_s: float = REQUEST_LIMIT_S
+    ) -> Prepared:
+        """Makes the program of a case ready to run, or that of several at once."""
+        what = {"cases": case} if isinstance(case, list) else {"case": case}
+        line, _ = self._ask({"op": "prepare", **what, "key": key}, limit_s)
         return self._typed(line, Prepared)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:

@@ -1,0 +1,125 @@
+"""Say what a modelled machine gives one transfer, or several at once.
+
+linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
+linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
+linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
+
+Rates are those of the steady state, all transfers running. What it says is MODELLED.
+"""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from linkscope.errors import FINE, UserError
+from linkscope.units import format_bytes, format_seconds, parse_bytes
+
+if TYPE_CHECKING:
+    from linkscope.run.steady import Steady
+    from linkscope.runfile import PointId
+
+SUMMARY = "say what a modelled machine gives one transfer, or several at once"
+_HOST_MEMORY = ("pinned", "pageable", "registered")
+_ENGINES = ("ce", "sm", "tma")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `predict`."""
+    add = parser.add_argument
+    add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
+    add("--src", metavar="PLACE", required=True, help="numa:0, gpu:1")
+    add("--dst", metavar="PLACE", required=True)
+    add("--bytes", metavar="SIZE", default="64MiB", help="of one transfer (default 64MiB)")
+    add("--memory", choices=_HOST_MEMORY, default="pinned", help="host memory (default pinned)")
+    add("--engine", choices=_ENGINES, default="ce", help="what moves data to, from and between GPUs (default ce)")
+    add("--peer", choices=("on", "off"), default="on", help="direct access between GPUs (default on)")
+    add("--threads", metavar="N", default="1", help="CPU threads that share a copy between host memories (default 1)")
+    add("--bidirectional", action="store_true", help="with the opposite transfer at the same time")
+    add(
+        "--with",
+        metavar="'SRC -> DST'",
+        dest="others",
+        action="append",
+        default=[],
+        help="at once with; again for more",
+    )
+    add("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope predict`."""
+    from linkscope.machine.choose import Modelled, resolve
+    from linkscope.run.steady import steady_rates
+
+    size = parse_bytes(arguments.bytes)
+    if size is None or size <= 0 or size % 8:
+        raise UserError(f"--bytes {arguments.bytes}: a size is a multiple of 8 B, like 64MiB")
+    choice = resolve(arguments.machine, None) if arguments.machine != "auto" else None
+    if not isinstance(choice, Modelled):
+        raise UserError(
+            f"--machine {arguments.machine}: a prediction needs a model; `linkscope list machines` names those here"
+        )
+    ends = [(arguments.src, arguments.dst), *map(_pair, arguments.others)]
+    if arguments.bidirectional:
+        ends += [(dst, src) for src, dst in ends]
+    parts = [_points(arguments, src, dst, size) for src, dst in ends]
+    found = steady_rates(choice.model, [point for part in parts for point in part])
+    flows = [_summed(part, found) for part in parts]
+    if arguments.json:
+        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows}))
+        return FINE
+    print(f"MODELLED: {choice.model.machine.title}")
+    for flow in flows:
+        took = format_seconds(float(flow["seconds"]))
+        print(
+            f"{flow['src']} -> {flow['dst']}  {flow['gbps']:.4g} GB/s  ({format_bytes(int(flow['bytes']))} in {took})"
+        )
+    if len(flows) > 1:
+        print(f"in all  {sum(float(flow['gbps']) for flow in flows):.4g} GB/s")
+    return FINE
+
+
+def _pair(text: str) -> tuple[str, str]:
+    src, arrow, dst = text.partition("->")
+    if not arrow or not src.strip() or not dst.strip():
+        raise UserError(f"--with {text}: write it as 'numa:1 -> gpu:1'")
+    return src.strip(), dst.strip()
+
+
+def _points(arguments: argparse.Namespace, src: str, dst: str, size: int) -> "list[PointId]":
+    """The transfer as points: one, or between host memories one a thread."""
+    from linkscope.plan.facts import kind_of
+    from linkscope.runfile import PointId
+
+    kinds = (kind_of(src), kind_of(dst))
+    for place, kind in ((src, kinds[0]), (dst, kinds[1])):
+        if kind not in ("numa", "gpu"):
+            raise UserError(f"{place} is no place that a model has; write numa:0 or gpu:1")
+    if kinds == ("numa", "numa"):
+        threads = _threads(arguments.threads)
+        each = max(size // threads // 8 * 8, 8)
+        return [PointId("h2h", "cpu", src, "pageable", dst, "pinned", each)] * threads
+    if _threads(arguments.threads) > 1:
+        raise UserError("--threads is of copies between host memories: other transfers are queued by one thread")
+    if kinds == ("gpu", "gpu"):
+        name = "local" if src == dst else "d2d"
+        peer = (("peer", arguments.peer),) if (name, arguments.engine) == ("d2d", "ce") else ()
+        if name == "d2d" and not peer and arguments.peer == "off":
+            raise UserError(f"--engine {arguments.engine} needs --peer on: threads reach another GPU's memory directly")
+        return [PointId(name, arguments.engine, src, "device", dst, "device", size, peer)]
+    if kinds[0] == "numa":
+        return [PointId("h2d", arguments.engine, src, arguments.memory, dst, "device", size)]
+    return [PointId("d2h", arguments.engine, src, "device", dst, arguments.memory, size)]
+
+
+def _threads(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise UserError(f"--threads {text}: it is a whole number from 1 to 1024")
+    return int(text)
+
+
+def _summed(points: "list[PointId]", found: "list[Steady]") -> dict[str, float | int | str]:
+    """The transfer that these points make up; takes their flows off the front of `found`."""
+    flows = [found.pop(0) for _ in points]
+    size, gbps = sum(flow.bytes for flow in flows), sum(flow.gbps for flow in flows)
+    return {"src": flows[0].src, "dst": flows[0].dst, "bytes": size, "gbps": gbps, "seconds": size / gbps / 1e9}

@@ -1,0 +1,96 @@
+"""What several transfers get at once on a modelled machine while all of them run: `linkscope predict`.
+
+The simulation runs them, without noise. Each flow is timed by the slope of its own batch while every other flow has so
+much to do that it outlasts that batch; so a rate is that of the steady state, and not of who happens to end first.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import NOT_HERE, UserError
+from linkscope.plan import case_of
+from linkscope.plan.facts import MachineFacts
+from linkscope.run.worker import Worker, worker_command
+from linkscope.runfile import PointId
+
+if TYPE_CHECKING:
+    from linkscope.machine.model import Model
+
+_COUNT = 4  # operations of the timed flow; twice as many the second time
+_MOST = 20_000  # operations of one that outlasts
+_MARGIN = 1.5
+
+
+@dataclass(frozen=True)
+class Steady:
+    """One flow: GB/s, and seconds of one operation, while all run."""
+
+    src: str
+    dst: str
+    bytes: int
+    gbps: float
+    seconds: float
+
+
+def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
+    """The flows of the points, in their order. Raises UserError where the model cannot run them, with its reason."""
+    from linkscope.machine.model import places
+
+    known = places(model)
+    facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
+    worker = Worker(worker_command())
+    try:
+        worker.open({"platform": "sim", "machine": _quiet(model), "seed": 0})
+        cases = [case_of(point, facts) for point in points]
+        alone = []
+        for case in cases:
+            alone += _alone(worker, case)
+        prepared = worker.prepare(cases, "together#0")
+        if not prepared.supported:
+            raise UserError(f"{facts.name}: {prepared.reason}", NOT_HERE)
+        seconds = [_while_all_run(worker, alone, actor) for actor in range(prepared.actors)]
+        return [
+            Steady(flow.src, flow.dst, flow.bytes, flow.bytes / seconds[flow.actor] / 1e9, seconds[flow.actor])
+            for flow in prepared.flows
+        ]
+    finally:
+        worker.kill()
+
+
+def _quiet(model: "Model") -> dict[str, Any]:
+    """The model without noise, faults and the step of its clock: a prediction is not a draw."""
+    content = model.to_json()
+    content.pop("noise", None)
+    content.pop("fault", None)
+    content["costs"]["event_tick_ns"]["v"] = 0
+    return content
+
+
+def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
+    """Seconds of an operation of every actor of one case, the others of the case beside it."""
+    prepared = worker.prepare([case], "alone#0")
+    if not prepared.supported:
+        raise UserError(f"{case['src']} -> {case['dst']}: {prepared.reason}", NOT_HERE)
+    counts = [[count] * prepared.actors for count in (_COUNT, 2 * _COUNT)]
+    trace = worker.run(1, counts, verify=False)
+    each = range(prepared.actors)
+    return [(trace.seconds(0, 1, actor) - trace.seconds(0, 0, actor)) / _COUNT for actor in each]
+
+
+def _while_all_run(worker: Worker, alone: list[float], timed: int) -> float:
+    """Seconds of an operation of one actor. No other is faster than alone: that says how much outlasts it."""
+    slower = 1.0
+    while True:
+        lasts = _MARGIN * slower * 2 * _COUNT * alone[timed]
+        batch = [min(math.ceil(lasts / each), _MOST) for each in alone]
+        batches = [
+            [count if actor != timed else times for actor, count in enumerate(batch)] for times in (_COUNT, 2 * _COUNT)
+        ]
+        trace = worker.run(1, batches, verify=False)
+        short, long = (trace.seconds(0, at, timed) for at in (0, 1))
+        others = [trace.seconds(0, 1, actor) for actor in range(len(alone)) if actor != timed]
+        if all(end >= long for end in others) or max(batch) == _MOST:
+            return (long - short) / _COUNT
+        slower = max(2 * slower, long / (2 * _COUNT * alone[timed]))

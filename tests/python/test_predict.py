@@ -1,0 +1,93 @@
+"""`linkscope predict` on bundled models, against what their links and memories come to (written here)."""
+
+import json
+
+import pytest
+
+from linkscope.cli.main import main
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict]:
+    capsys.readouterr()
+    assert main(["predict", *words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["modelled"] is True
+    for flow in answer["flows"]:
+        assert flow["seconds"] == pytest.approx(flow["bytes"] / flow["gbps"] / 1e9)
+    return answer["flows"]
+
+
+ALONE = [
+    ("ac922", "numa:0", "gpu:0", 72), ("ac922", "numa:0", "gpu:3", 41), ("ac922", "gpu:2", "numa:1", 72),
+    ("h200x4", "numa:0", "gpu:1", 55.5), ("h200x4", "gpu:0", "gpu:3", 395), ("h200x4", "gpu:2", "gpu:2", 2000),
+    ("h200x4", "numa:0", "numa:0", 11.7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "src", "dst", "gbps"), ALONE)
+def test_one_transfer_gets_what_its_way_gives(capsys, machine: str, src: str, dst: str, gbps: float) -> None:
+    (flow,) = predicted(capsys, "--machine", machine, "--src", src, "--dst", dst, "--bytes", "1GiB")
+    assert (flow["src"], flow["dst"], flow["bytes"]) == (src, dst, 1 << 30)
+    assert flow["gbps"] == pytest.approx(gbps, rel=0.01)
+
+
+def rates(capsys, *words: str) -> list[float]:
+    return [flow["gbps"] for flow in predicted(capsys, "--machine", "h200x4", "--bytes", "512MiB", *words)]
+
+
+def test_transfers_at_once_get_what_they_share(capsys) -> None:
+    to_all = ["--src", "numa:0", "--dst", "gpu:0", *(w for n in (1, 2, 3) for w in ("--with", f"numa:0 -> gpu:{n}"))]
+    assert rates(capsys, *to_all) == pytest.approx([182 / 4] * 4, rel=0.01)
+    assert rates(capsys, *to_all, "--bidirectional") == pytest.approx([188 / 8] * 8, rel=0.01)
+    apart = ["--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1 -> gpu:2"]
+    assert rates(capsys, *apart) == pytest.approx([55.5, 395], rel=0.01)
+
+
+def test_a_small_transfer_is_seen_beside_a_large_one_all_the_time(capsys) -> None:
+    """Rates are of the steady state: the slow host copy must not be alone while the fast ones have ended."""
+    words = ["--src", "numa:0", "--dst", "gpu:0", "--memory", "pageable", "--with", "gpu:0 -> gpu:1"]
+    slow, fast = rates(capsys, *words)
+    assert slow < 10 and fast == pytest.approx(395, rel=0.01)
+
+
+def test_what_the_options_say_is_done(capsys) -> None:
+    words = ["--src", "gpu:0", "--dst", "gpu:1"]
+    (staged,) = rates(capsys, *words, "--peer", "off")
+    (threads,) = rates(capsys, *words, "--engine", "sm")
+    assert staged < 40 and threads == pytest.approx(376, rel=0.01)
+    (pageable,) = rates(capsys, "--src", "gpu:0", "--dst", "numa:0", "--memory", "pageable")
+    assert pageable < 20
+    one, three = (rates(capsys, "--src", "numa:0", "--dst", "numa:0", "--threads", n)[0] for n in ("1", "3"))
+    assert three == pytest.approx(3 * one, rel=0.01)
+
+
+def test_people_read_that_it_is_modelled(capsys) -> None:
+    assert main(["predict", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bidirectional"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("MODELLED") and "numa:0 -> gpu:0" in text and "in all  101.2 GB/s" in text
+
+
+WRONG = [
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:9"], 3, "no gpu:9"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--engine", "sm"], 3, "[kernel]"),
+    (["--machine", "nowhere", "--src", "numa:0", "--dst", "gpu:0"], 3, "no machine 'nowhere'"),
+    (["--machine", "auto", "--src", "numa:0", "--dst", "gpu:0"], 2, "needs a model"),
+    (["--machine", "ac922", "--src", "nic:0", "--dst", "gpu:0"], 2, "nic:0"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "7"], 2, "--bytes 7"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1"], 2, "numa:1 -> gpu:1"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--threads", "2"], 2, "--threads"),
+    (["--machine", "ac922", "--src", "numa:0", "--dst", "numa:1", "--threads", "0"], 2, "--threads 0"),
+    (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm", "--peer", "off"], 2, "--peer on"),
+    (["--machine", "ac922", "--src", "numa:0"], 2, "--dst"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "told"), WRONG)
+def test_what_cannot_be_predicted_has_its_reason(capsys, words: list[str], code: int, told: str) -> None:
+    assert main(["predict", *words]) == code
+    said = capsys.readouterr()
+    assert told in said.err and not said.out and "Traceback" not in said.err
