@@ -55,6 +55,7 @@ void check(const Benchmark& row, const Case& c) {
   if (all[0] != (row.relation == Relation::from_all) || all[1] != (row.relation == Relation::to_all))
     misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; gpu:all is the " +
                     (row.relation == Relation::from_all ? "source" : row.relation == Relation::to_all ? "destination" : "end of copies to or from all GPUs only"));
+  if (!c.others.empty() && !all[0] && !all[1]) misfit(row, "others are the GPUs of gpu:all, which is neither of its ends");
   if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
     misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) + " memory");
   for (const auto& [name, value] : c.params) {

@@ -50,6 +50,24 @@ TEST_CASE("one kernel both ways: each direction has its link") {
   is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);
 }
 
+TEST_CASE("one block both ways: half of its threads each; no more blocks than an SM's threads allow") {
+  const auto sim = make_sim(toy(), 1);
+  const double half = tile / 2 / (1.1 + 0.3);  // GB/s: its slowest load, and its own tiles
+  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1.1 + 0.5 + 1000 / std::min(half, 5.0));
+  auto wide = toy();
+  wide["gpu"][0]["memory_gbps"] = 1e6;  // then only what the 10 SMs hold is the limit: 40 blocks
+  const auto fast = make_sim(wide, 1);
+  is(slope(*fast, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "128"}})), 2.5 + 1000 / (40 * tile / 0.8));
+}
+
+TEST_CASE("both ways of one kernel are compared") {
+  auto machine = toy();
+  machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
+  const auto sim = make_sim(machine, 1);
+  const auto session = sim->prepare(by_threads("exchange", "numa:0", "gpu:0", 4096), "good#0");
+  CHECK(sim->run(*session, {1, {{2}}, true}).verdict->checked_bytes == 2 * 2 * 4096);
+}
+
 TEST_CASE("a step of a chase: there, the memory, and back") {
   const auto sim = make_sim(toy(), 1);
   const auto step = [&](const std::string& src, const std::string& dst, Engine engine) {

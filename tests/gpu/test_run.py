@@ -75,3 +75,27 @@ def test_launch_blocking_is_noticed_and_said(tmp_path) -> None:
 def test_without_visible_gpus_the_host_is_measured_alone(tmp_path) -> None:
     run = measured(tmp_path / "a.jsonl", "--suite", "quick", CUDA_VISIBLE_DEVICES="")
     assert run.points and {point.benchmark for point in run.points} == {"h2h"}
+
+
+KERNELS = [
+    "h2d/sm/numa:0.pinned->gpu:0.device/24?bidirectional=false&blocks=sms&mode=batched&threads=512",
+    "d2h/sm/gpu:0.device->numa:0.pinned/8?blocks=8&mode=batched&threads=1024",
+    "local/sm/gpu:0.device->gpu:0.device/1000024?blocks=sms&mode=batched&threads=256",
+    "read/sm/numa:0.pinned->gpu:0.device/24?blocks=sms&threads=512",
+    "read/sm/gpu:0.device->gpu:0.device/1000024?blocks=8&threads=1024",
+    "write/sm/gpu:0.device->numa:0.pinned/8?blocks=sms&threads=512",
+    "write/sm/gpu:0.device->gpu:0.device/1000024?blocks=sms&threads=256",
+    "exchange/sm/numa:0.pinned->gpu:0.device/24?blocks=sms&threads=512",
+    "exchange/sm/numa:0.pinned->gpu:0.device/1000024?blocks=8&threads=1024",
+    "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB",
+    "latency/sm/gpu:0.device->gpu:0.device/0?cache=hot&range=64MiB",
+    "latency/cpu/numa:0.pageable->numa:0.pageable/0?cache=cold&range=2MiB",
+]
+
+
+def test_every_kernel_moves_reads_and_follows_all_of_it(tmp_path) -> None:
+    """Tails of 8 B and spans that end within a tile; what is left behind is compared."""
+    only = [word for id in KERNELS for word in ("--only", id)]
+    points = measured(tmp_path / "run.jsonl", "--rounds", "1", *only).points
+    assert len(points) == len(KERNELS)
+    assert [(point.id, point.verified) for point in points if point.verified is not True] == []

@@ -133,6 +133,36 @@ def test_a_rule_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str])
     assert "linkscope and nvbandwidth" in capsys.readouterr().err
 
 
+def test_its_rule_is_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--machine", "h200x1", "--rule", "nvbandwidth", "--rounds", "6"]) == 2
+    assert "one round" in capsys.readouterr().err
+
+
+ODD = [
+    ("latency/sm/gpu:0.device->gpu:1.device/8?cache=cold&range=2MiB", 2, "no bytes"),
+    ("h2d/ce/numa:0.pinned->gpu:all.device/4096?after=kernel&bidirectional=false&mode=batched", 2, "gpu:all"),
+    ("host_to_all/ce/numa:0.pinned->gpu:1.device/4096?bidirectional=false", 2, "gpu:all"),
+    ("host_to_all/ce/numa:0.pinned->host:1/gpu:all.device/4096?bidirectional=false", 2, "gpu:all"),
+    ("one_to_all/ce/gpu:0.device->gpu:all.device/4096?initiator=src", 3, "no GPU that gpu:all would stand for"),
+]
+
+
+@pytest.mark.parametrize(("id", "code", "told"), ODD)
+def test_an_odd_id_is_refused_with_its_reason(id: str, code: int, told: str, capsys, tmp_path: Path) -> None:
+    machine = "h200x1" if code == 3 else "h200x4"
+    assert main(["run", "--machine", machine, "--only", id, "-o", str(tmp_path / "run.jsonl")]) == code
+    said = capsys.readouterr().err
+    assert told in said and not (tmp_path / "run.jsonl").exists()
+
+
+def test_a_whole_id_of_all_gpus_is_measured(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    id = "one_to_all/ce/gpu:2.device->gpu:all.device/1048576?initiator=dst"
+    assert main(["run", "--machine", "h200x4", "--only", id, "--json", "-o", str(path)]) == 0
+    (point,) = read_run(path).points
+    assert [(flow.src, flow.dst) for flow in point.flows] == [("gpu:2", f"gpu:{other}") for other in (0, 1, 3)]
+
+
 def test_a_stopped_run_goes_on_by_its_rule(machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.jsonl"
     words = ["run", "--machine", str(machine), "--suite", "nvbandwidth", "--rule", "nvbandwidth", "--only", "d2h/*"]

@@ -13,6 +13,7 @@ from linkscope.plan import (
     MachineFacts,
     Param,
     Plan,
+    Suite,
     case_of,
     footprint,
     in_order,
@@ -21,6 +22,7 @@ from linkscope.plan import (
     precision_target,
     rounds_wanted,
 )
+from linkscope.plan.enumerate import points_of
 from linkscope.runfile import PointId
 
 
@@ -197,3 +199,48 @@ def test_footprint(size: int, cache: int, expected: int) -> None:
     what = PointId("h2d", "ce", "numa:0", "pinned", "gpu:0", "device", size, (("mode", "batched"),))
     assert footprint(what, machine) == expected
     assert case_of(what, machine)["footprint_bytes"] == expected
+
+
+def joint_row(relation: str, src: str = "gpu", dst: str = "gpu") -> Benchmark:
+    memories = [("device" if src == "gpu" else "pinned", "device" if dst == "gpu" else "pinned")]
+    return Benchmark("spread", "", "", "ce", src, dst, relation, memories, [])
+
+
+def joint_points(machine: MachineFacts, row: Benchmark) -> list[PointId]:
+    rule = SUITES["full"].rules[0].__class__((8,), benchmarks=("spread",))
+    return points_of(Suite("joint", "", (rule,)), machine, [row])
+
+
+def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
+    places = tuple(f"host:{host}/{place}" for host in (0, 1) for place in ("numa:0", "gpu:0", "gpu:1", "gpu:2"))
+    machine = MachineFacts("two", True, places)
+    points = joint_points(machine, joint_row("to_all"))
+    assert [(p.src, p.dst) for p in points] == [
+        (place, f"{place.split('/')[0]}/gpu:all") for place in places if "gpu" in place
+    ]
+    assert case_of(points[-1], machine)["others"] == ["host:1/gpu:0", "host:1/gpu:1"]
+    back = joint_points(machine, joint_row("from_all", dst="numa"))
+    assert [p.src for p in back] == ["host:0/gpu:all", "host:1/gpu:all"]
+    assert case_of(back[0], machine)["others"] == ["host:0/gpu:0", "host:0/gpu:1", "host:0/gpu:2"]
+
+
+@pytest.mark.parametrize("gpus, one_to_all, host_to_all", [(0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 3, 1)])
+def test_one_other_gpu_is_not_all(gpus: int, one_to_all: int, host_to_all: int) -> None:
+    machine = MachineFacts("m", True, ("numa:0", *(f"gpu:{n}" for n in range(gpus))))
+    assert len(joint_points(machine, joint_row("to_all"))) == one_to_all
+    assert len(joint_points(machine, joint_row("to_all", src="numa"))) == host_to_all
+
+
+def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
+    caches = {"numa:0": 8 << 20, "gpu:0": 50 << 20, "gpu:1": 50 << 20}
+    machine = MachineFacts("m", True, ("numa:0", "gpu:0", "gpu:1"), caches)
+    what = PointId("all_to_host", "ce", "gpu:all", "device", "numa:0", "pinned", 1 << 20)
+    assert footprint(what, machine) == 150 << 20
+
+
+def test_an_operation_without_bytes_has_no_footprint_and_is_taken_once() -> None:
+    row = Benchmark("chase", "", "", "sm", "gpu", "gpu", "same", [("device", "device")], [], sized=False)
+    machine = MachineFacts("m", True, ("gpu:0",), {"gpu:0": 1 << 20})
+    suite = Suite("s", "", (SUITES["full"].rules[0].__class__((8, 16), benchmarks=("chase",)),))
+    (point,) = points_of(suite, machine, [row])
+    assert point.bytes == 0 and footprint(point, machine) == 0 and "others" not in case_of(point, machine)

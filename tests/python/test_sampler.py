@@ -218,6 +218,32 @@ def test_flows_of_unlike_pace_are_seen_while_both_run() -> None:
     assert record.guards["joint_overlap"] > 0.96
 
 
+def test_one_slow_sample_does_not_make_flows_take_turns() -> None:
+    calls = iter(range(1_000_000))
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        slow = 0.02 if next(calls) == 9 else 0.0
+        return first * 2e-3, second * 2e-3 + slow
+
+    id = H2D.format(64 << 20, "true", "batched")
+    record = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 2e-3], rel=1e-6)
+    assert record.guards["joint_overlap"] > 0.96
+
+
+def test_a_later_round_measures_as_the_first_did() -> None:
+    """Flows of 10 and 5 ms, of which the first operation takes 1 ms longer: compared with two, not with none."""
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        return first and first * 10e-3 + 1e-3, second and second * 5e-3 + 1e-3
+
+    id = H2D.format(256 << 20, "true", "batched")
+    first = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    later = Sampler(Joint(ends), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+    for record in (first, later):
+        assert [value(record, flow) for flow in (0, 1)] == pytest.approx([10e-3, 5e-3], rel=1e-6)
+
+
 class Timed(Restless):
     """One flow whose times depend on the count alone; remembers the batches it was asked for."""
 

@@ -73,6 +73,9 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
   [[nodiscard]] static std::set<u32> gpus_of(const Program&);
+  /// Pairs of GPUs between which the program's flows go.
+  [[nodiscard]] static std::set<std::pair<u32, u32>> peer_pairs(const Program&);
+  [[nodiscard]] bool can_access(u32 from, u32 to) const;
   Device& device(u32 index);
   Device* any_device();
   Device* device_for(const Program&, const Region&);
@@ -174,13 +177,20 @@ std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor
   return "";
 }
 
+std::set<std::pair<u32, u32>> CudaPlatformImpl::peer_pairs(const Program& program) {
+  std::set<std::pair<u32, u32>> pairs;
+  for (const auto& flow : program.flows)
+    if (flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst) pairs.emplace(flow.src.index, flow.dst.index);
+  return pairs;
+}
+
 std::string CudaPlatformImpl::why_no_peer(const Program& program) const {
   if (!program.peer) return "";
   for (const char* symbol : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess"})
     if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-  const auto gpus = gpus_of(program);
+  const auto pairs = peer_pairs(program);
   for (const auto& peer : facts_.peers)
-    if (gpus.contains(peer.from) && gpus.contains(peer.to) && !peer.access)
+    if ((pairs.contains({peer.from, peer.to}) || pairs.contains({peer.to, peer.from})) && !peer.access)
       return "gpu:" + std::to_string(peer.from) + " cannot access the memory of gpu:" + std::to_string(peer.to);
   return "";
 }
@@ -246,11 +256,16 @@ Device* CudaPlatformImpl::device_for(const Program& program, const Region& regio
   return gpus.empty() ? any_device() : &device(*gpus.begin());
 }
 
+bool CudaPlatformImpl::can_access(u32 from, u32 to) const {
+  return std::any_of(facts_.peers.begin(), facts_.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
+}
+
 void CudaPlatformImpl::set_peers(const Program& program) {
+  if (peer_pairs(program).empty()) return;  // nothing goes between GPUs: what is set costs nothing
   const auto gpus = gpus_of(program);
   for (const u32 from : gpus)
     for (const u32 to : gpus) {
-      if (from == to || peers_on_.contains({from, to}) == program.peer) continue;
+      if (from == to || peers_on_.contains({from, to}) == program.peer || !can_access(from, to)) continue;
       auto& target = device(to);
       device(from).use();
       if (program.peer) {
@@ -318,7 +333,8 @@ void CudaPlatformImpl::warm_up(CudaSession& session) {
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
   sample_host(session, once, stamps.data());
-  for (const auto& stamp : stamps) session.expected_loop = std::max(session.expected_loop, Seconds{stamp.exit_s - stamp.enter_s});
+  for (std::size_t a = 0; a < stamps.size(); ++a)
+    session.expected_loop = std::max(session.expected_loop, Seconds{stamps[a].exit_s - stamps[a].enter_s} / once[a]);
 }
 
 void CudaPlatformImpl::choose_timing(CudaSession& session) {

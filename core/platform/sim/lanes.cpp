@@ -206,9 +206,10 @@ Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel
     tile += reads ? machine_.kernel->read_tile : machine_.kernel->write_tile;
   }
   stage.setup += loads + machine_.kernel->launch;
+  // Both ways: half of the threads each, which read and write their own tiles.
+  const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
-  stage.path.cap = kernel_cap(gpu, kernel.shape, tile + (loads > 0 ? loads : machine_.kernel->load));
-  if (kernel.traffic.size() == 4) stage.path.cap /= 2;  // both ways: half of the threads each
+  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load)) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});

@@ -87,6 +87,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
         return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
     }
+    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
+      return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
     if (program.cache == CacheState::hot) return Support::no("the model has no caches yet");
     if (!routes_.between(at, by) || !routes_.between(by, at))
       return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));

@@ -96,6 +96,8 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
     precision = _precision(arguments.precision)
     rule = _rule(arguments.rule or "linkscope")
+    if rule == "nvbandwidth" and arguments.rounds not in (None, "1"):
+        raise UserError(f"--rounds {arguments.rounds}: nvbandwidth's rule is one round, in one process; leave it out")
     rounds = _whole("--rounds", arguments.rounds or ("1" if rule == "nvbandwidth" else "6"), least=1, most=1000)
     seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
     from linkscope.plan import make_plan

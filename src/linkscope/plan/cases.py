@@ -18,7 +18,11 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
 
     0 for an operation without bytes.
     """
-    wanted = max(_wanted(machine, point.src), _wanted(machine, point.dst))
+    ends = [point.src, point.dst]
+    for place, other in (ends, ends[::-1]):
+        if place == all_gpus(other):
+            ends += machine.gpus_but(other)
+    wanted = max(_wanted(machine, place) for place in ends)
     size = point.bytes
     if size == 0:
         return 0

@@ -108,7 +108,8 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
         raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
-    rows = [row for row in named if row.engine == point.engine]
+    kinds = kind_of(point.src), kind_of(point.dst)
+    rows = sorted((row for row in named if row.engine == point.engine), key=lambda row: (row.src, row.dst) != kinds)
     if not rows:
         engines = ", ".join(dict.fromkeys(row.engine for row in named))
         raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
@@ -116,6 +117,9 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     if all(problems):
         raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list` shows what there is")
     _check_places(pattern, machine)
+    for place, other in ((point.src, point.dst), (point.dst, point.src)):
+        if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):
+            raise UserError(f"--only {pattern}: {machine.name} has no GPU that {place} would stand for", NOT_HERE)
     return point
 
 

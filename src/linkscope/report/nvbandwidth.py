@@ -53,10 +53,13 @@ def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
 
 class _Tables:
     def __init__(self, run: Run) -> None:
-        largest: dict[str, int] = {}
+        largest: dict[tuple[str, str], int] = {}
         for point in run.points:
-            largest[point.benchmark] = max(point.bytes, largest.get(point.benchmark, 0))
-        self._points = [point for point in run.points if point.median_s and point.bytes == largest[point.benchmark]]
+            what = point.benchmark, point.engine
+            largest[what] = max(point.bytes, largest.get(what, 0))
+        self._points = [
+            point for point in run.points if point.median_s and point.bytes == largest[point.benchmark, point.engine]
+        ]
         places = {place for point in run.points for flow in point.flows for place in (flow.src, flow.dst)}
         self._gpus = sorted((place for place in places if place.startswith("gpu:")), key=lambda place: int(place[4:]))
         # Its chain is short enough to stay in the L2 of the GPU that holds it; by linkscope's own rule lines are fresh.

@@ -180,7 +180,7 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
         guards.update(round.guards)
     overlaps = [round.guards["joint_overlap"] for round in kept if "joint_overlap" in round.guards]
     if overlaps:
-        guards["joint_overlap"] = min(overlaps)
+        guards["joint_overlap"] = float(f"{median(overlaps):.4g}")
     timings = sorted({round.timing for round in kept})
     if len(timings) > 1:
         guards["timings"] = timings

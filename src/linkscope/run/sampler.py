@@ -92,7 +92,7 @@ class PointRound:
         self._flows = flows
         self._actors = actors
         self._single = task.point.param("mode") == "single"
-        self._each = [_first_guess(task)] * actors  # seconds an operation
+        self._each = _first_guess(task, flows, actors)  # seconds an operation
         self._busy_s = 0.0
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
@@ -108,13 +108,13 @@ class PointRound:
         samples: list[list[float]] = [[] for _ in range(self._actors)]
         last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
-        overlap = 1.0
+        overlaps: list[float] = []
         while True:
             more = self._samples_wanted(samples, counts)
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
             for sample in range(trace.samples):
                 starts, ends = ([trace.seconds(sample, at, actor) for actor in range(self._actors)] for at in (0, 1))
-                overlap = min(overlap, min(ends) / max(ends)) if max(ends) > 0 else overlap
+                overlaps.append(min(ends) / max(ends) if max(ends) > 0 else 1.0)
                 for actor in range(self._actors):
                     line = slope(starts[actor], ends[actor], shorter[actor], longer[actor])
                     samples[actor].append(self.rounded(line.each_s))
@@ -124,6 +124,7 @@ class PointRound:
             self._each = [max(median(of), 0.0) for of in samples]
             if more == 0:
                 # Flows that take turns have no time of their own; together they have that of the last.
+                overlap = median(overlaps)
                 return self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
 
     @staticmethod
@@ -312,11 +313,15 @@ def balanced(each_s: list[float], least_s: float) -> list[int]:
     return best
 
 
-def _first_guess(task: Task) -> float:
-    """Seconds an operation before this round measured any: as in the first round, else slower than any memory."""
+def _first_guess(task: Task, flows: list[FlowFacts], actors: int) -> list[float]:
+    """Seconds an operation of each actor before this round measured any: as in the first round, else slower than any
+    memory."""
     if task.first is None:
-        return task.point.bytes / _SLOWEST_RATE
-    return max(median(flow.samples_s) for flow in task.first.flows)
+        return [task.point.bytes / _SLOWEST_RATE] * actors
+    guess = [0.0] * actors
+    for facts, flow in zip(flows, task.first.flows, strict=True):
+        guess[facts.actor] = max(guess[facts.actor], median(flow.samples_s))
+    return guess
 
 
 def _flow(facts: FlowFacts, samples: list[float]) -> RoundFlow:
