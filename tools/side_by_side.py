@@ -3,7 +3,8 @@
 Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
 
 Of each table the median of its cells. `allowed` is 1 % where single pairs copy by engine and 3 % for the rest, or what
-two runs of nvbandwidth differ by, whichever is larger.
+two runs of nvbandwidth differ by, whichever is larger. Last, how long linkscope's run took, and how much of that time
+what was timed was under way.
 """
 
 import gzip
@@ -14,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from linkscope.report.nvbandwidth import tables
-from linkscope.runfile import read_run
+from linkscope.runfile import Round, Run, read_run
 from linkscope.stats import median
 
 _ROW = re.compile(r" *\d+((?: +(?:N/A|\d+\.\d+))+)")
@@ -35,18 +36,37 @@ def printed(path: str) -> dict[str, float]:
     return found
 
 
+def timed_s(run: Run) -> float:
+    """Seconds in which timed batches ran: two a sample, the second twice as long, or one alone (docs/worker.md)."""
+    alone = 8e-3
+    total = 0.0
+    for rounds in run.rounds.values():
+        for each in rounds:
+            of = [flow.samples_s for flow in each.flows]
+            for sample in zip(*of, strict=True):
+                batches = 1 if min(sample) >= alone else 3
+                total += batches * max(seconds * count for seconds, count in zip(sample, _counts(each), strict=True))
+    return total
+
+
+def _counts(each: Round) -> list[int]:
+    """The batch of every flow; flows of one actor share its batch."""
+    share = len(each.flows) // len(each.batch)
+    return [count for count in each.batch for _ in range(share)]
+
+
 def main() -> None:
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
+    run = read_run(sys.argv[1])
     ours = {
-        table.key: median([value for row in table.cells for value in row if value is not None])
-        for table in tables(read_run(sys.argv[1]))
+        table.key: median([value for row in table.cells for value in row if value is not None]) for table in tables(run)
     }
     theirs = [printed(path) for path in sys.argv[2:]]
     print("| table | nvbandwidth | its own difference | linkscope | difference | allowed | |")
     print("|---|---|---|---|---|---|---|")
     for key in theirs[0]:
-        values = [run[key] for run in theirs if key in run]
+        values = [cells[key] for cells in theirs if key in cells]
         middle = sum(values) / len(values)
         own = (max(values) - min(values)) / middle
         shown = ", ".join(f"{value:.2f}" for value in values)
@@ -57,6 +77,9 @@ def main() -> None:
         allowed = max(0.03 if "_sm" in key or "all_" in key else 0.01, own)
         verdict = "" if abs(off) <= allowed else "beyond"
         print(f"| {key} | {shown} | {own:.2%} | {ours[key]:.2f} | {off:+.2%} | {allowed:.2%} | {verdict} |")
+    rounds = max(each.round for of in run.rounds.values() for each in of) + 1
+    wall = f"{run.end.wall_s:.1f} s" if run.end else "not ended"
+    print(f"\nlinkscope: {wall} in {rounds} processes, of which timed batches ran for {timed_s(run):.1f} s.")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include "calls.hpp"
 #include "context.hpp"
 #include "faults.hpp"
+#include "log.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
@@ -123,6 +124,7 @@ CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUs
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == 0) return CUDA_SUCCESS;
   if (!find(dst, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  log("fill", stream->context, std::to_string(bytes) + ' ' + std::to_string(value));
   stream->submit([=] {
     if (lost() == CUDA_SUCCESS) std::memset(reinterpret_cast<void*>(dst), value, bytes);
   });

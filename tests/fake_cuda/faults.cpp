@@ -37,9 +37,9 @@ bool initialized() { return is_initialized; }
 Delivers begin_copy() {
   const auto number = ++copies_begun;
   if (settings().copy_us) std::this_thread::sleep_for(std::chrono::microseconds{settings().copy_us});
-  if (number >= settings().overrun_first && number <= settings().overrun_last) return Delivers::one_byte_more;
-  if (number >= settings().skip_first && number <= settings().skip_last) return Delivers::nothing;
-  return number >= settings().corrupt_first && number <= settings().corrupt_last ? Delivers::one_wrong_byte : Delivers::all;
+  if (settings().overrun.contain(number)) return Delivers::one_byte_more;
+  if (settings().skip.contain(number)) return Delivers::nothing;
+  return settings().corrupt.contain(number) ? Delivers::one_wrong_byte : Delivers::all;
 }
 
 void end_copy() {

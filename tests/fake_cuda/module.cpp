@@ -12,12 +12,14 @@
 #include "context.hpp"
 #include "faults.hpp"
 #include "kernels.hpp"
+#include "log.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
 struct CUfunc_st {
   CUcontext context = nullptr;
   const fake::Prepare* prepare = nullptr;
+  std::string name;
 };
 
 struct CUmod_st {
@@ -113,7 +115,7 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   const auto* prepare = find_kernel(name);
   if (!prepare || std::find(module->kernels.begin(), module->kernels.end(), name) == module->kernels.end()) return CUDA_ERROR_NOT_FOUND;
   const std::lock_guard lock{world()};
-  module->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{module->context, prepare}));
+  module->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{module->context, prepare, name}));
   *function = module->functions.back().get();
   return CUDA_SUCCESS;
 }
@@ -126,6 +128,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   if (blocks == 0 || threads == 0 || threads > most_threads || shared_bytes > most_shared_bytes || extra) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = stream_of(handle);
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
+  log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads));
   const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] {
     if (lost() != CUDA_SUCCESS) return;
     if (const CUresult status = launch(); status != CUDA_SUCCESS) lose(status);

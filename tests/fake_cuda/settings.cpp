@@ -40,14 +40,21 @@ void read_mode(Settings& s) {
     refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
 }
 
-/// "n" or "n+": one copy, or all from one on.
-void read_copies(const char* name, unsigned long long& first, unsigned long long& last) {
+/// "n", "n+" or "n+m": one copy, all from one on, or every mth from one on.
+Copies read_copies(const char* name) {
   auto value = text(name);
-  if (value.empty()) return;
+  if (value.empty()) return {};
+  Copies copies;
+  if (const auto plus = value.find('+'); plus != std::string::npos && plus + 1 < value.size()) {
+    copies.step = to_number(name, value.substr(plus + 1));
+    if (copies.step == 0) refuse(name, value, "n+m with m of at least 1");
+    value.erase(plus + 1);
+  }
   const bool onwards = value.back() == '+';
   if (onwards) value.pop_back();
-  first = to_number(name, value);
-  last = onwards ? never : first;
+  copies.first = to_number(name, value);
+  copies.last = onwards ? never : copies.first;
+  return copies;
 }
 
 void read_lost(Settings& s) {
@@ -73,9 +80,9 @@ Settings read() {
   s.init = static_cast<CUresult>(number("FAKE_CUDA_INIT", 0));
   read_mode(s);
   read_lost(s);
-  read_copies("FAKE_CUDA_CORRUPT", s.corrupt_first, s.corrupt_last);
-  read_copies("FAKE_CUDA_SKIP", s.skip_first, s.skip_last);
-  read_copies("FAKE_CUDA_OVERRUN", s.overrun_first, s.overrun_last);
+  s.corrupt = read_copies("FAKE_CUDA_CORRUPT");
+  s.skip = read_copies("FAKE_CUDA_SKIP");
+  s.overrun = read_copies("FAKE_CUDA_OVERRUN");
   std::tie(s.slow_symbol, s.slow_us) = with_number("FAKE_CUDA_SLOW", text("FAKE_CUDA_SLOW"), 0);
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
@@ -83,6 +90,7 @@ Settings read() {
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
+  s.log = text("FAKE_CUDA_LOG");
   return s;
 }
 

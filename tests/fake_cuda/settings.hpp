@@ -10,6 +10,12 @@ namespace fake {
 
 constexpr unsigned long long never = ~0ull;
 
+/// The copies that a fault befalls, counted from 1.
+struct Copies {
+  unsigned long long first = never, last = 0, step = 1;
+  [[nodiscard]] bool contain(unsigned long long number) const { return number >= first && number <= last && (number - first) % step == 0; }
+};
+
 struct Settings {
   int version = 13000;
   std::vector<int> visible;  // ordinals into `buses`, after CUDA_VISIBLE_DEVICES
@@ -24,14 +30,13 @@ struct Settings {
   CUresult lost_error = CUDA_ERROR_ECC_UNCORRECTABLE;
   std::string hang_symbol;
   unsigned long long hang_after = 0;
-  unsigned long long corrupt_first = never, corrupt_last = 0;
-  unsigned long long skip_first = never, skip_last = 0;
-  unsigned long long overrun_first = never, overrun_last = 0;
+  Copies corrupt, skip, overrun;
   std::string slow_symbol;
   unsigned long long slow_us = 0, copy_us = 0;
   bool no_peer = false, lying_peer = false;
   unsigned long long staging_bytes = never;
   bool launch_blocking = false;
+  std::string log;
 };
 
 const Settings& settings();

@@ -87,6 +87,7 @@ KERNELS = [
     "write/sm/gpu:0.device->gpu:0.device/1000024?blocks=sms&threads=256",
     "exchange/sm/numa:0.pinned->gpu:0.device/24?blocks=sms&threads=512",
     "exchange/sm/numa:0.pinned->gpu:0.device/1000024?blocks=8&threads=1024",
+    "exchange/sm/numa:0.pinned->gpu:0.device/1000024?blocks=pieces&threads=256",
     "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB",
     "latency/sm/gpu:0.device->gpu:0.device/0?cache=hot&range=64MiB",
     "latency/cpu/numa:0.pageable->numa:0.pageable/0?cache=cold&range=2MiB",

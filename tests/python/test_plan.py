@@ -97,6 +97,39 @@ def test_without_gpus_the_host_is_measured() -> None:
     assert {p.benchmark for p in ids(gpus=0)} == {"h2h"}
 
 
+# A row that needs a GPU, and one of the host's memory, as those of suite `nvbandwidth` and the others.
+TO_GPU = Benchmark("h2d", "", "", "sm", "numa", "gpu", "any", [("pinned", "device")], [])
+IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [])
+
+
+def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> None:
+    """As where CUDA_VISIBLE_DEVICES is empty or the driver is missing: the host's places are there all the same."""
+    host = MachineFacts("bare", False, ("numa:0", "numa:1"))
+    with pytest.raises(UserError) as caught:
+        make_plan(host, [TO_GPU, IN_HOST], suite="nvbandwidth")
+    said = str(caught.value)
+    assert "suite nvbandwidth has no point on bare: it has no GPU" in said and "no place" not in said
+    assert caught.value.exit_code == 3
+    assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # what needs none is measured
+    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+        make_plan(MachineFacts("bare", True, ()), [TO_GPU], suite="nvbandwidth")
+    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+        make_plan(MachineFacts("odd", True, ("gpu:0",)), [TO_GPU], suite="nvbandwidth")
+
+
+@pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "an id is like h2h/cpu/numa:0.pinned")])
+def test_a_glob_of_copies_to_gpus_on_a_machine_without_one_says_that_there_is_none(suite: str, example: str) -> None:
+    host = MachineFacts("bare", False, ("numa:0",))
+    with pytest.raises(UserError) as caught:
+        make_plan(host, [TO_GPU, IN_HOST], suite=suite, only=["h2d/*"])
+    said = str(caught.value)
+    assert "--only h2d/* matches no point on bare, which has no GPU" in said and caught.value.exit_code == 3
+    assert example in said and "like h2d" not in said and ("an id is like" in said) == bool(example)
+    with pytest.raises(UserError) as caught:
+        plan("nonsense*")
+    assert "no GPU" not in str(caught.value)
+
+
 def test_only_selects_and_names_what_is_not_there() -> None:
     assert all("gpu:1" in id for id in plan("*gpu:1*").points)
     assert len(plan("d2h/*", "local/*").points) == len(plan("d2h/*").points) + len(plan("local/*").points)
@@ -222,6 +255,57 @@ def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
     back = joint_points(machine, joint_row("from_all", dst="numa"))
     assert [p.src for p in back] == ["host:0/gpu:all", "host:1/gpu:all"]
     assert case_of(back[0], machine)["others"] == ["host:0/gpu:0", "host:0/gpu:1", "host:0/gpu:2"]
+
+
+# Two hosts of which the second has more of everything, so that no place of one stands for one of the other.
+UNLIKE = MachineFacts(
+    "two", True,
+    ("host:0/numa:0", "host:0/gpu:0", "host:0/gpu:1", "host:1/numa:0", "host:1/numa:1",
+     "host:1/gpu:0", "host:1/gpu:1", "host:1/gpu:2"),
+    {"host:0/numa:0": 1 << 20, "host:0/gpu:0": 2 << 20, "host:0/gpu:1": 3 << 20, "host:1/numa:0": 4 << 20,
+     "host:1/numa:1": 5 << 20, "host:1/gpu:0": 6 << 20, "host:1/gpu:1": 7 << 20, "host:1/gpu:2": 8 << 20},
+)  # fmt: skip
+
+
+def ends(row: Benchmark) -> list[str]:
+    """'0/numa:0 > 0/gpu:1': the ends of every point of the row on the two hosts."""
+    return [f"{p.src} > {p.dst}".replace("host:", "") for p in joint_points(UNLIKE, row)]
+
+
+def test_pairs_of_two_hosts_are_those_of_each_host() -> None:
+    to_gpus = ["0/numa:0 > 0/gpu:0", "0/numa:0 > 0/gpu:1"]
+    to_gpus += [f"1/numa:{node} > 1/gpu:{gpu}" for node in (0, 1) for gpu in (0, 1, 2)]
+    assert ends(joint_row("any", src="numa")) == to_gpus
+    pairs = ["0/gpu:0 > 0/gpu:1", "0/gpu:1 > 0/gpu:0"]
+    pairs += [f"1/gpu:{src} > 1/gpu:{dst}" for src in (0, 1, 2) for dst in (0, 1, 2) if src != dst]
+    assert ends(joint_row("different")) == pairs
+    assert ends(joint_row("same")) == [
+        f"{gpu} > {gpu}" for gpu in ("0/gpu:0", "0/gpu:1", "1/gpu:0", "1/gpu:1", "1/gpu:2")
+    ]
+    # Of host 0 a GPU has one other, which is not all; its nodes have two GPUs.
+    assert ends(joint_row("to_all")) == [f"1/gpu:{gpu} > 1/gpu:all" for gpu in (0, 1, 2)]
+    assert ends(joint_row("from_all")) == [f"1/gpu:all > 1/gpu:{gpu}" for gpu in (0, 1, 2)]
+    assert ends(joint_row("to_all", src="numa")) == [
+        f"{node} > {node[0]}/gpu:all" for node in ("0/numa:0", "1/numa:0", "1/numa:1")
+    ]
+
+
+@pytest.mark.parametrize(
+    "src, dst, others, mib",
+    [
+        ("host:0/gpu:all", "host:0/numa:0", ["host:0/gpu:0", "host:0/gpu:1"], 3),
+        ("host:1/numa:1", "host:1/gpu:all", ["host:1/gpu:0", "host:1/gpu:1", "host:1/gpu:2"], 8),
+        ("host:1/gpu:2", "host:1/gpu:all", ["host:1/gpu:0", "host:1/gpu:1"], 8),
+        ("host:1/gpu:all", "host:1/gpu:0", ["host:1/gpu:1", "host:1/gpu:2"], 8),
+        ("host:1/numa:0", "host:1/gpu:1", None, 7),
+        ("host:0/gpu:0", "host:0/numa:0", None, 2),
+    ],
+)
+def test_a_case_names_the_gpus_of_its_host_and_rotates_over_their_largest_cache(src, dst, others, mib) -> None:
+    kinds = ["device" if "gpu" in place else "pinned" for place in (src, dst)]
+    case = case_of(PointId("spread", "ce", src, kinds[0], dst, kinds[1], 1 << 20), UNLIKE)
+    assert (case["src"], case["dst"], case.get("others")) == (src, dst, others)
+    assert case["footprint_bytes"] == 3 * mib << 20
 
 
 @pytest.mark.parametrize("gpus, one_to_all, host_to_all", [(0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 3, 1)])

@@ -4,22 +4,178 @@ from typing import Any
 
 import pytest
 
-from fakes import H2D, facts, plan
+from fakes import H2D, facts, plan, round_record
 from linkscope.plan import MachineFacts, footprint
 from linkscope.run.answers import Prepared, Trace
+from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import HUGE_BATCH_S, LARGE_BATCH_S, MOST_SAMPLES, REQUEST_LIMIT_S, Sampler, Task
-from linkscope.runfile import PointId, Round
-from test_sampler import Joint, Restless, sampled
+from linkscope.runfile import PointId, Round, RoundFlow
+from linkscope.stats import median
+from test_sampler import Joint, Restless, Timed, sampled, value
 
 
-def measured(worker: Any, size: int, both: str = "true") -> Round:
+def measured(worker: Any, size: int, both: str = "true", first: Round | None = None) -> Round:
     id = H2D.format(size, both, "batched")
-    return Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    return Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0, first))
 
 
-def test_the_overlap_is_the_worst_that_was_seen() -> None:
-    record = measured(Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3)), 64 << 20)
-    assert record.guards["joint_overlap"] == pytest.approx(0.5)
+def earlier(batch: list[int], *each_s: float) -> Round:
+    """The first round of a point, which settled on this batch: later rounds measure with it, whatever they find."""
+    made = round_record("the sampler takes no more of it than this", 0)
+    made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [each]) for each in each_s]
+    made.batch = batch
+    return made
+
+
+def takes_turns(first: int, second: int) -> tuple[float, float]:
+    """Start costs of 1 and 5 ms; then all of the first flow, 2 ms each, then all of the second, 3 ms each."""
+    return 1e-3 + first * 2e-3, 5e-3 + first * 2e-3 + second * 3e-3
+
+
+# From a batch of 4 and 10 to its double the last ends 4 x 2 + 10 x 3 = 38 ms later: for 4 operations more, and for 10.
+# The rates of the two then add up to all their bytes over those 38 ms.
+TURNS = {
+    "the second ends last": ([4, 10], takes_turns),
+    "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1]),
+}
+
+
+@pytest.mark.parametrize(("batch", "ends"), TURNS.values(), ids=TURNS)
+def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_their_own_counts(batch, ends) -> None:
+    size = 64 << 20
+    record = measured(Joint(ends), size, first=earlier(batch, 2e-3, 3e-3))
+    assert record.batch == batch
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / count for count in batch], rel=1e-6)
+    assert record.guards["joint_overlap"] == pytest.approx(17 / 81, abs=1e-4)  # of the doubled batch
+    assert record.overhead_s == pytest.approx(1e-3 if batch[0] == 4 else 5e-3, rel=1e-6)  # that of the first flow
+    id = H2D.format(size, "true", "batched")
+    point = Assembler(plan(id), facts(), lambda _: None).point(id, [record])
+    assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
+
+
+def test_long_flows_that_take_turns_are_compared_with_none_and_lose_only_the_start() -> None:
+    """10 ms once, then 20 ms twice: 50 ms more than without any, behind starts of 1 and 5 ms."""
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        return 1e-3 + first * 10e-3, 5e-3 + first * 10e-3 + second * 20e-3
+
+    record = measured(Joint(ends), 64 << 20, first=earlier([1, 2], 10e-3, 20e-3))
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([50e-3, 25e-3], rel=1e-6)
+    assert record.guards["joint_overlap"] == pytest.approx(0.2)
+
+
+class Overlapping(Joint):
+    """10 us an operation; in the doubled batch of each sample the second flow needs this part of the first's time."""
+
+    def __init__(self, overlaps: list[float]) -> None:
+        super().__init__(None)
+        self.overlaps = iter(overlaps)
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            (short, _), (long, _) = batches
+            stamps += [0.0, short * 1e-5, 0.0, short * 1e-5]
+            stamps += [0.0, long * 1e-5, 0.0, long * 1e-5 * next(self.overlaps)]
+        return Trace(samples, len(batches), 2, "host", stamps=stamps)
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "overlap"),
+    [
+        ([0.95, 0.5, 0.9, 0.99, 0.6, 0.88, 1.0], 0.9),  # their mean is 0.83, the last 1
+        ([1.0, 0.84, 0.97, 0.83, 0.82, 0.99, 0.8], 0.84),  # their mean is 0.89
+        ([1.1, 1.3, 1.25, 1.6, 1.25, 1.2, 1.4], 0.8),  # the second takes longer
+    ],
+)
+def test_the_overlap_of_a_round_is_the_median_of_its_samples(overlaps: list[float], overlap: float) -> None:
+    record = measured(Overlapping(overlaps), 8, first=earlier([10, 10], 1e-5, 1e-5))
+    assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
+    assert len(record.flows[0].samples_s) == MOST_SAMPLES
+    own = [2 * of - 1 for of in overlaps]  # what the doubled batch adds to the second, as a part of 10 us
+    both = [max(2 * of, 2) - 1 for of in overlaps]  # and to whoever ends last
+    expected = [median([1.0] * 7), median(own)] if overlap >= 0.85 else [median(both)] * 2
+    assert [value(record, flow) / 1e-5 for flow in (0, 1)] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("start_s", [(1e-3, 0.0), (0.0, 1e-3)], ids=["the first later", "the second later"])
+def test_flows_of_one_pace_that_start_apart_are_balanced_by_their_ends(start_s: tuple[float, float]) -> None:
+    """2 ms an operation each: their slopes ask for equal batches, of which the doubled ones end 5.9 % apart."""
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        return start_s[0] + first * 2e-3, start_s[1] + second * 2e-3
+
+    record = measured(Joint(ends), 64 << 20)
+    fewer, more = record.batch if start_s[0] > start_s[1] else record.batch[::-1]
+    assert fewer < more
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 2e-3], rel=1e-6)
+
+
+def test_of_the_batches_tried_the_one_that_ended_most_together_is_kept() -> None:
+    """Equal ones end 30 % apart, those tried next 5 %, and all after that 13 %."""
+    seen: list[float] = []
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        ratio = round(second / first, 6)
+        if ratio not in seen:
+            seen.append(ratio)
+        apart = [0.7, 0.95, 0.87, 0.87][min(seen.index(ratio), 3)]
+        return second * 2e-3 * apart, second * 2e-3
+
+    record = measured(Joint(ends), 64 << 20)
+    assert len(seen) > 2 and record.batch[1] / record.batch[0] == pytest.approx(seen[1], rel=1e-5)
+    assert record.guards["joint_overlap"] == pytest.approx(0.95)
+
+
+def test_a_batch_in_which_one_flow_only_waits_is_not_kept() -> None:
+    """With the second batch tried the doubled one ends together, but only since the first flow waits for the second.
+
+    Its slope there is no time of that flow's.
+    """
+    unequal: list[tuple[int, int]] = []
+
+    def ends(first: int, second: int) -> tuple[float, float]:
+        if first == second:
+            return first * 2.7e-3, second * 2e-3
+        unequal.append((first, second))
+        waits = (first, second) == (2 * unequal[0][0], 2 * unequal[0][1])
+        return (second * 2e-3 if waits else first * 1.4e-3), second * 2e-3
+
+    record = measured(Joint(ends), 64 << 20)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([1.4e-3, 2e-3], rel=1e-6)
+
+
+def test_short_flows_together_do_not_overfill_the_queue() -> None:
+    record = sampled(8, both="true", each_s=0.1e-6, start_s=0.0, rate=1e15)
+    assert record.batch == [128, 128]
+
+
+@pytest.mark.parametrize(("size", "batch"), [(128 << 20, [4, 4]), (256 << 20, [1, 1])])
+def test_large_copies_both_ways_are_several_in_a_batch_and_larger_ones_one(size: int, batch: list[int]) -> None:
+    """4 ms each: who gets how much evens out over four of them, or within one that is large."""
+    assert measured(Joint(lambda first, second: (first * 4e-3, second * 4e-3)), size).batch == batch
+
+
+def test_one_way_a_copy_of_256_mib_is_a_batch() -> None:
+    assert sampled(256 << 20, each_s=1.22e-3, rate=1e15).batch == [1]
+    assert sampled(248 << 20, each_s=1.22e-3, rate=1e15).batch == [2]
+
+
+@pytest.mark.parametrize(
+    ("timing", "size", "first", "later"),
+    [
+        ("gate", 256 << 20, 2, 1), ("events", 256 << 20, 2, 1), ("kernel_clock", 256 << 20, 2, 1),
+        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 4, 4), ("host", 1 << 30, 4, 4),
+        ("gate", 255 << 20, 4, 4), ("host", 255 << 20, 4, 4),
+    ],
+)  # fmt: skip
+def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(timing, size, first, later) -> None:
+    """Engines and links repeat them to a thousandth, whatever clock tells; what the host makes or times does not."""
+    one = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false")
+    other = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false", one)
+    assert [len(record.flows[0].samples_s) for record in (one, other)] == [first, later]
+    for record in (one, other):
+        assert record.batch == [1] and value(record) == pytest.approx(3e-3, rel=1e-6)
 
 
 @pytest.mark.parametrize("size, least", [(1 << 20, LARGE_BATCH_S), (16 << 20, HUGE_BATCH_S)])

@@ -71,11 +71,16 @@ def test_one_seed_gives_one_file_in_any_order(tmp_path) -> None:
     assert without != paths[2].read_text().splitlines()[1:-1]
 
 
-def test_what_misses_gets_more_rounds_and_says_so(tmp_path) -> None:
+def test_what_misses_what_it_could_reach_gets_more_rounds_and_says_so(tmp_path) -> None:
+    """The middle four rounds of one point lie within 24 %, those of the other do not: more of them would not help."""
     path = tmp_path / "a.jsonl"
-    outcome = measured(target(noise=0.2), plan(MIB, ONE, precision=0.001), path)
+    outcome = measured(target(noise=0.2), plan(MIB, ONE, precision=0.12), path)
     assert outcome.exit_code == 0
-    for found in results(path).values():
+    hopeless = results(path)[MIB]
+    inner = sorted(hopeless.flows[0].round_medians_s)[1:-1]
+    assert hopeless.status == "missed_precision" and "after 6 rounds" in hopeless.reason
+    assert len(inner) == 4 and inner[-1] - inner[0] > 0.24 * hopeless.median_s
+    for found in [results(path)[ONE]]:
         assert found.status == "missed_precision" and "after 9 rounds" in found.reason
         assert len(found.flows[0].round_medians_s) == 9 and found.ci_level == pytest.approx(0.961, abs=1e-3)
         assert found.spread.between_rounds > 0.05 > found.spread.within_rounds
@@ -312,7 +317,7 @@ def test_a_gpu_that_stays_hot_in_the_extra_rounds_ends_the_point(tmp_path, monke
 
     path = tmp_path / "a.jsonl"
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda modelled: HotLater())
-    assert measured(target(modelled=False, noise=0.3), plan(ONE, precision=0.001), path).exit_code == 0
+    assert measured(target(modelled=False, noise=0.2), plan(ONE, precision=0.12), path).exit_code == 0
     found = results(path)[ONE]
     assert found.status == "missed_precision" and "throttled" in found.reason
     assert len(found.flows[0].samples_s) == 6 and len(found.guards["throttled_rounds"]) == 6
@@ -330,7 +335,7 @@ def test_a_driver_that_is_lost_for_good_keeps_what_was_measured(tmp_path, monkey
         return opened(worker, request)
 
     monkeypatch.setattr(Worker, "open", no_more)
-    assert measured(target(modelled=False, noise=0.3), plan(ONE, precision=0.001), path).exit_code == 0
+    assert measured(target(modelled=False, noise=0.2), plan(ONE, precision=0.12), path).exit_code == 0
     found = results(path)[ONE]
     assert found.status == "missed_precision" and "no GPU any more" in found.reason and found.median_s
 

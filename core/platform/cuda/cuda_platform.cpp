@@ -84,6 +84,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   void make_actors(CudaSession&);
   void choose_timing(CudaSession&);
   void warm_up(CudaSession&);
+  bool rehearse(CudaSession&, const std::vector<u32>& batch);
   Timing timing_of(CudaSession&, const Order&);
 
   Driver driver_;
@@ -326,15 +327,29 @@ u32 whole_footprint(const Actor& actor) {
   return static_cast<u32>(most);
 }
 
-/// Runs everybody's loop once, and where caches are to be hot over all memory, ungated: code is loaded, staging memory made, and the time of an iteration known.
+/// Runs everybody's loop once, and where caches are to be hot over all memory: code is loaded, staging memory made, and
+/// the time of an iteration known. Behind a gate where one will be used: large copies are too dear for a rehearsal more.
 void CudaPlatformImpl::warm_up(CudaSession& session) {
   std::vector<u32> once;
   for (const auto& actor : session.program.actors) once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
-  sample_host(session, once, stamps.data());
+  if (session.timing == Timing::gate) {
+    rehearse(session, once);
+    read_events(session, stamps.data());
+  } else {
+    sample_host(session, once, stamps.data());
+  }
   for (std::size_t a = 0; a < stamps.size(); ++a)
     session.expected_loop = std::max(session.expected_loop, Seconds{stamps[a].exit_s - stamps[a].enter_s} / once[a]);
+}
+
+/// Whether queueing this batch behind a closed gate goes through without holding the host up.
+bool CudaPlatformImpl::rehearse(CudaSession& session, const std::vector<u32>& batch) {
+  // Once may be the host's own hiccup or staging memory being made; what blocks for good does so again.
+  const bool blocks = blocks_behind_gate(session, *gate_, batch) && blocks_behind_gate(session, *gate_, batch);
+  (blocks ? session.blocking : session.rehearsed).push_back(batch);
+  return !blocks;
 }
 
 void CudaPlatformImpl::choose_timing(CudaSession& session) {
@@ -375,12 +390,7 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
     const auto known = [&](const auto& other) { return within(batch, other); };
     if (std::any_of(session.rehearsed.begin(), session.rehearsed.end(), known)) continue;
     const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(), [&](const auto& other) { return within(other, batch); });
-    // Once may be the host's own hiccup, and another way of timing is another quantity: what blocks does so again.
-    if (hopeless || (blocks_behind_gate(session, *gate_, batch) && blocks_behind_gate(session, *gate_, batch))) {
-      if (!hopeless) session.blocking.push_back(batch);
-      return Timing::host;
-    }
-    session.rehearsed.push_back(batch);
+    if (hopeless || !rehearse(session, batch)) return Timing::host;  // another way of timing is another quantity
   }
   return Timing::gate;
 }
@@ -392,8 +402,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
   make_buffers(*session);
   make_actors(*session);
   bind_thread_to_node(session->actors.front().node);
-  warm_up(*session);
   choose_timing(*session);
+  warm_up(*session);
   if (!session->why_timing.empty()) session->notes.emplace_back("timing", session->why_timing);
   if (session->program.cache == CacheState::cold) session->notes.emplace_back("cpu_cache_flush", cache_flush_instruction());
   return session;

@@ -180,6 +180,12 @@ void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>
   queue_loops(session, batch);
 }
 
+Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
+  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
+}
+
+}  // namespace
+
 /// Event times count from the first actor's entry on the same GPU: events of different GPUs share no clock.
 void read_events(CudaSession& session, Stamp* stamps) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -193,12 +199,6 @@ void read_events(CudaSession& session, Stamp* stamps) {
     stamps[a] = {enter_s, enter_s + static_cast<double>(exit) * 1e-3};
   }
 }
-
-Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
-  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
-}
-
-}  // namespace
 
 void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
   const Seconds timeout = gate_timeout(session, batch);

@@ -74,7 +74,7 @@ struct CudaSession final : Session {
   Timing timing = Timing::gate;
   std::string why_timing;
   std::vector<std::vector<u32>> rehearsed, blocking;  // batches queued behind the gate without and with the host getting stuck
-  Seconds expected_loop{0};  // one iteration of everybody's loop, measured once, ungated
+  Seconds expected_loop{0};  // one iteration of everybody's loop, measured once
   std::vector<std::pair<std::string, std::string>> notes;
 
   void poison_destinations() const;
@@ -93,6 +93,8 @@ void sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Stam
 void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 /// One host thread an actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
 void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+/// When every actor's loop was entered and left, by the events around it.
+void read_events(CudaSession&, Stamp* stamps);
 /// True when queueing a batch behind a closed gate waits for the gate.
 [[nodiscard]] bool blocks_behind_gate(CudaSession&, const Gate&, const std::vector<u32>& batch);
 

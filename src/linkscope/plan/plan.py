@@ -59,9 +59,10 @@ def make_plan(
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
     points = [str(point) for point in _selected(points_of(chosen, machine, table), only, chosen, machine, table)]
     if not points:
-        raise UserError(
-            f"suite {suite} has no point on {machine.name}: it has no place that a benchmark uses", NOT_HERE
-        )
+        why = "it has no place that a benchmark uses"
+        if machine.places and not machine.of_kind("gpu"):
+            why = "it has no GPU, and all that this suite measures needs one"
+        raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=seed if order_seed is None else order_seed, points=points,
@@ -160,8 +161,7 @@ def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[
         return UserError(
             f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full", NOT_HERE
         )
-    example = next((str(point) for point in points_of(suite, machine, table)), "h2d/*")
-    return UserError(
-        f"--only {pattern} matches no point on {machine.name}; an id is like {example}: put * around a part of one",
-        NOT_HERE,
-    )
+    without = "" if machine.of_kind("gpu") else ", which has no GPU"
+    example = next((str(point) for point in points_of(suite, machine, table)), None)
+    hint = f"; an id is like {example}: put * around a part of one" if example else ""
+    return UserError(f"--only {pattern} matches no point on {machine.name}{without}{hint}", NOT_HERE)

@@ -7,6 +7,7 @@ flows in turn, the others' warm-ups lie within that time. Of copies both ways be
 direction, and the other copies twice as much. It has one process and so no interval.
 """
 
+from linkscope.plan.facts import kind_of
 from linkscope.run.answers import FlowFacts
 from linkscope.run.sampler import PointRound, Sampler, Task
 from linkscope.runfile import Round
@@ -46,7 +47,7 @@ class _NvbandwidthRound(PointRound):
 
     def _groups(self) -> list[list[int]]:
         """Actors that are timed at once. Of host copies both ways it times one direction while the other goes on."""
-        to_host = [flow.actor for flow in self._flows if flow.src.startswith("gpu:") and flow.dst.startswith("numa:")]
+        to_host = [flow.actor for flow in self._flows if (kind_of(flow.src), kind_of(flow.dst)) == ("gpu", "numa")]
         others = [actor for actor in range(self._actors) if actor not in to_host]
         both = bool(to_host and others)
         return [others, to_host] if both else [list(range(self._actors))]

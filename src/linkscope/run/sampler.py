@@ -41,6 +41,7 @@ MOST_SAMPLES = 7
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
+_SAME_PACE = 1.05
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
 
 
@@ -163,7 +164,8 @@ class PointRound:
         """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
         taken, longest = len(samples[0]), max(self._each)
         if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
-            return 1 - taken  # engines and links repeat a copy that large to a thousandth
+            # Engines and links repeat a copy that large to a thousandth: one a round, two while nothing is known.
+            return 0 if self._task.first else 1 - taken
         if taken == 0:
             if self._single or longest * max(counts) * 3 < LONG_S:
                 return 6 if self._single else 3
@@ -175,7 +177,8 @@ class PointRound:
         return 0 if steady_all else min(2, MOST_SAMPLES - 1 - taken)
 
     def _by_host(self) -> bool:
-        return self._last is not None and self._last.timing == "host"
+        before = self._last or self._task.first  # a later round has run nothing before its first samples
+        return before is not None and before.timing == "host"
 
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
@@ -199,6 +202,7 @@ class PointRound:
         least = self._least_s()
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
+        paces: list[float] = []
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:
             trace = self._measure_each(batch, 1 if 3 * max(self._ends(batch)) > LONG_S else 3)
             short, long = (self._median_ends(trace, at) for at in (0, 1))
@@ -207,6 +211,10 @@ class PointRound:
             tried[tuple(batch)] = min(long) / max(long) * straight
             if tried[tuple(batch)] >= TOGETHER:
                 return batch
+            # Copies a second: one engine that serves all in turn does as many with any batch, and none end together.
+            paces.append(2 * sum(batch) / max(long))
+            if min(long) < NEARLY_TOGETHER * max(long) and len(paces) == 2 and paces[1] <= _SAME_PACE * paces[0]:
+                break
             # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
             # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
@@ -222,6 +230,8 @@ class PointRound:
 
     def _straightened(self, batch: list[int]) -> list[int]:
         """Doubles the batch until its slope is that of its double; tells where it never is."""
+        if self._task.point.bytes >= EVEN_BYTES:
+            return batch
         while 4 * sum(batch) <= 2 * MOST_COUNT and 7 * max(self._ends(batch)) <= STRAIGHT_S:
             batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
             timing = self._last.timing if self._last else ""

@@ -37,7 +37,8 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, cons
   copy_tail(to, from, bytes);
 }
 
-// Two copies of one size at once: even warps do the first, odd warps the second.
+// Two copies of one size at once: even warps do the first, odd warps the second. Four accesses in flight a thread, or one
+// where there are threads enough for all.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
   constexpr unsigned in_flight = 4, warp = 32;
   const bool back = threadIdx.x / warp % 2;
@@ -45,6 +46,10 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, 
   const uint4* source = reinterpret_cast<const uint4*>(back ? back_from : from);
   uint4* target = reinterpret_cast<uint4*>(back ? back_to : to);
   const u64 lane = threadIdx.x / (2 * warp) * warp + threadIdx.x % warp;
+  if (gridDim.x * lanes >= vectors) {
+    const u64 i = blockIdx.x * lanes + lane;
+    if (i < vectors) store(target + i, load(source + i));
+  } else
   for (u64 first = blockIdx.x * tile; first < vectors; first += gridDim.x * tile) {
     if (first + tile <= vectors) {
       uint4 held[in_flight];

@@ -1,0 +1,275 @@
+#include "emulated_gpu.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "program/pattern.hpp"
+
+namespace emulated {
+namespace {
+
+constexpr u64 guard = 4096, line = 256;
+constexpr char guard_byte = '\xC3', fresh_byte = '\xA5';
+
+std::vector<Memory*>& memories() {
+  static std::vector<Memory*> alive;
+  return alive;
+}
+
+}  // namespace
+
+// --- memory -------------------------------------------------------------------------------------------------------
+
+Memory::Memory(u64 bytes) : bytes_{bytes}, kept_(bytes + 2 * guard + line, guard_byte), reads_(bytes / 8), writes_(bytes / 8) {
+  const auto first = reinterpret_cast<std::uintptr_t>(kept_.data()) + guard;
+  start_ = kept_.data() + guard + (line - first % line) % line;
+  std::memset(start_, fresh_byte, bytes_);
+  memories().push_back(this);
+}
+
+Memory::~Memory() { std::erase(memories(), this); }
+
+void Memory::fill_with_pattern(u64 seed, u64 first_index) const {
+  for (u64 i = 0; i < bytes_ / 8; ++i) words()[i] = linkscope_pattern_word(seed, first_index + i);
+}
+
+bool Memory::holds_pattern(u64 seed, u64 first_index) const {
+  for (u64 i = 0; i < bytes_ / 8; ++i)
+    if (words()[i] != linkscope_pattern_word(seed, first_index + i)) return false;
+  return true;
+}
+
+bool Memory::guards_intact() const {
+  const auto intact = [](const char* from, const char* to) { return std::all_of(from, to, [](char c) { return c == guard_byte; }); };
+  return intact(kept_.data(), start_) && intact(start_ + bytes_, kept_.data() + kept_.size());
+}
+
+bool Memory::untouched() const {
+  return std::all_of(start_, start_ + bytes_, [](char c) { return c == fresh_byte; });
+}
+
+bool Memory::once(const std::vector<unsigned>& counts) const {
+  const auto whole = counts.begin() + static_cast<std::ptrdiff_t>(bytes_ / 16 * 2);
+  return std::all_of(counts.begin(), whole, [](unsigned n) { return n == 1; }) && std::all_of(whole, counts.end(), [](unsigned n) { return n == 0; });
+}
+
+void fault(const std::string& what) {
+  faults.push_back("block " + std::to_string(blockIdx.x) + " of " + std::to_string(gridDim.x) + ", thread " + std::to_string(threadIdx.x) + " of " +
+                   std::to_string(blockDim.x) + ": " + what);
+}
+
+bool touch(const void* at, u64 bytes, bool writes) {
+  const auto* start = static_cast<const char*>(at);
+  accesses.push_back({blockIdx.x, threadIdx.x, start, writes});
+  if (reinterpret_cast<std::uintptr_t>(at) % std::min<u64>(bytes, 16)) fault("an address that is not aligned");
+  for (Memory* memory : memories()) {
+    if (start < memory->data() || start + bytes > memory->data() + memory->bytes()) continue;
+    auto& counts = writes ? memory->writes_ : memory->reads_;
+    const auto first = static_cast<u64>(start - memory->data()) / 8;
+    for (u64 word = first; word < first + bytes / 8; ++word) ++counts[word];
+    return true;
+  }
+  fault(std::string{writes ? "writes" : "reads"} + " where no memory is");
+  return false;
+}
+
+// --- threads ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr unsigned warp = 32;
+
+struct Lane {
+  ucontext_t context{};
+  std::vector<char> stack = std::vector<char>(256 << 10);
+  bool done = false;
+  unsigned exchanges = 0;
+};
+
+struct Warp {
+  ucontext_t scheduler{};
+  std::array<Lane, warp> lanes;
+  unsigned lane = 0;                             // who runs
+  std::array<std::array<u64, warp>, 2> given{};  // two: who is quick gives the next value before others took this one
+  const std::function<void()>* kernel = nullptr;
+  bool in_step = false;
+};
+
+Warp& running() {
+  static auto* one = new Warp;
+  return *one;
+}
+
+void run_lane() {
+  auto& all = running();
+  (*all.kernel)();
+  all.lanes[all.lane].done = true;  // the context ends, the scheduler goes on
+}
+
+void run_warp(unsigned first) {
+  auto& all = running();
+  const unsigned count = std::min(warp, blockDim.x - first);
+  for (unsigned i = 0; i < count; ++i) {
+    auto& lane = all.lanes[i];
+    lane.done = false;
+    lane.exchanges = 0;
+    getcontext(&lane.context);
+    lane.context.uc_stack.ss_sp = lane.stack.data();
+    lane.context.uc_stack.ss_size = lane.stack.size();
+    lane.context.uc_link = &all.scheduler;
+    makecontext(&lane.context, run_lane, 0);
+  }
+  for (unsigned ended = 0; ended < count;) {
+    ended = 0;
+    for (all.lane = 0; all.lane < count; ++all.lane) {
+      auto& lane = all.lanes[all.lane];
+      threadIdx.x = first + all.lane;
+      if (!lane.done) swapcontext(&all.scheduler, &lane.context);
+      ended += lane.done;
+    }
+    if (ended && ended < count) fault("waits for lanes that have ended");
+  }
+}
+
+// --- bulk copies --------------------------------------------------------------------------------------------------
+
+struct Fetch {
+  unsigned to;
+  const char* from;
+  unsigned bytes;
+};
+
+struct Barrier {
+  unsigned arrivals = 0, arrived = 0, phase = 0;
+  u64 expected = 0;
+  std::vector<Fetch> fetches;
+};
+
+struct Store {
+  char* to;
+  unsigned from, bytes;
+};
+
+std::map<unsigned, Barrier> barriers;
+std::vector<Store> gathered;
+std::vector<std::vector<Store>> committed;
+
+char anchor;  // shared memory is static here: near enough for 32 bits
+
+char* in_shared(unsigned address) { return &anchor + static_cast<std::int32_t>(address); }
+
+Barrier& at(unsigned address) {
+  if (!barriers.contains(address)) fault("a barrier that was not made");
+  return barriers[address];
+}
+
+/// A piece is looked up as the vectors that it consists of.
+bool touch_all(const char* start, unsigned bytes, bool writes) {
+  if (bytes == 0 || bytes % 16) fault("a bulk copy of " + std::to_string(bytes) + " B");
+  bool there = true;
+  for (unsigned offset = 0; there && offset < bytes; offset += 16) there = touch(start + offset, 16, writes);
+  return there;
+}
+
+void end_block() {
+  for (const auto& [address, barrier] : barriers)
+    if (!barrier.fetches.empty()) fault("ends with a bulk copy under way to its shared memory");
+  if (!gathered.empty() || !committed.empty()) fault("ends with a bulk copy under way from its shared memory");
+  barriers.clear();
+  gathered.clear();
+  committed.clear();
+}
+
+}  // namespace
+
+void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel, Lanes lanes) {
+  running().kernel = &kernel;
+  running().in_step = lanes == Lanes::in_step;
+  accesses.clear();
+  gridDim.x = blocks;
+  blockDim.x = threads;
+  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+    if (lanes == Lanes::in_step)
+      for (unsigned first = 0; first < threads; first += warp) run_warp(first);
+    else
+      for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel();
+    end_block();
+  }
+}
+
+u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask) {
+  auto& all = running();
+  auto& lane = all.lanes[all.lane];
+  if (lanes != ~0u || blockDim.x % warp) fault("an exchange of part of a warp");
+  if (!all.in_step) {
+    fault("an exchange of lanes that do not go in step");
+    return value;
+  }
+  auto& given = all.given[lane.exchanges++ % 2];
+  const unsigned self = all.lane;
+  given[self] = value;
+  swapcontext(&lane.context, &all.scheduler);
+  return given[(self ^ mask) % warp];
+}
+
+void ptx_mov_u64(u64& now) {
+  static u64 clock = 0;
+  now = clock += 100;
+  if (when_timed) when_timed();
+}
+
+u64 __cvta_generic_to_shared(const void* address) { return static_cast<u64>(static_cast<const char*>(address) - &anchor); }
+
+void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals) {
+  barriers[barrier] = {};
+  barriers[barrier].arrivals = arrivals;
+}
+
+void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned bytes) {
+  ++at(barrier).arrived;
+  at(barrier).expected += bytes;
+}
+
+void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes, unsigned barrier) {
+  if (reinterpret_cast<std::uintptr_t>(in_shared(to)) % 16) fault("a bulk copy to where shared memory is not aligned");
+  at(barrier).fetches.push_back({to, from, bytes});
+}
+
+void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done, unsigned if_not) {
+  if (if_done == if_not) fault("does not learn whether a barrier was passed");
+  auto& found = at(barrier);
+  done = if_done ? if_done : if_not;  // the kernel goes on in any case
+  if (found.phase % 2 != parity) return;  // that phase has ended
+  u64 bytes = 0;
+  for (const auto& fetch : found.fetches) {
+    if (touch_all(fetch.from, fetch.bytes, false)) std::memcpy(in_shared(fetch.to), fetch.from, fetch.bytes);
+    bytes += fetch.bytes;
+  }
+  if (found.arrived != found.arrivals || bytes != found.expected) fault("waits for ever at a barrier");
+  found.fetches.clear();
+  found.arrived = 0;
+  found.expected = 0;
+  ++found.phase;
+}
+
+void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes) { gathered.push_back({to, from, bytes}); }
+
+void ptx_cp_async_bulk_commit_group() {
+  committed.push_back(gathered);
+  gathered.clear();
+}
+
+void ptx_cp_async_bulk_wait_group(unsigned but) {
+  while (committed.size() > but) {
+    for (const auto& store : committed.front())
+      if (touch_all(store.to, store.bytes, true)) std::memcpy(store.to, in_shared(store.from), store.bytes);
+    committed.erase(committed.begin());
+  }
+}
+
+}  // namespace emulated

@@ -1,0 +1,114 @@
+// A GPU that is slow and strict, for device code made into C++ by kernels_as_cpp.py: blocks and warps one after the
+// other, the lanes of a warp as contexts that take turns where they exchange values. Every access by an asm statement is looked up: it has
+// to be aligned, inside of a Memory, and is counted there. What bulk copies may leave for later is left until then.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace emulated {
+
+using u64 = unsigned long long;
+
+struct Index {
+  unsigned x = 0;
+};
+inline Index threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) ulonglong2 {
+  u64 x, y;
+};
+
+/// A buffer between two guard zones; while it lives, kernels may touch it.
+class Memory {
+ public:
+  explicit Memory(u64 bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  [[nodiscard]] char* data() const { return start_; }
+  [[nodiscard]] u64* words() const { return reinterpret_cast<u64*>(start_); }
+  [[nodiscard]] u64 bytes() const { return bytes_; }
+  void fill_with_pattern(u64 seed, u64 first_index = 0) const;
+  [[nodiscard]] bool holds_pattern(u64 seed, u64 first_index = 0) const;
+  [[nodiscard]] bool guards_intact() const;
+  [[nodiscard]] bool untouched() const;
+  /// True when asm statements have read (written) every whole 16 bytes once, and nothing else.
+  [[nodiscard]] bool vectors_read_once() const { return once(reads_); }
+  [[nodiscard]] bool vectors_written_once() const { return once(writes_); }
+
+ private:
+  friend bool touch(const void*, u64 bytes, bool writes);
+  [[nodiscard]] bool once(const std::vector<unsigned>&) const;
+  u64 bytes_;
+  std::vector<char> kept_;
+  char* start_;
+  std::vector<unsigned> reads_, writes_;  // by word
+};
+
+/// What asm statements did, in order.
+struct Access {
+  unsigned block, thread;
+  const char* at;
+  bool writes;
+};
+inline std::vector<Access> accesses;
+/// What a GPU would answer with an error, with waiting for ever, or with other bytes.
+inline std::vector<std::string> faults;
+void fault(const std::string& what);
+/// Called whenever a kernel looks at the clock, which goes on by 100 ns.
+inline std::function<void()> when_timed;
+
+/// Only lanes that go in step may exchange values; they take more time.
+enum class Lanes { one_by_one, in_step };
+void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel, Lanes = Lanes::one_by_one);
+
+// --- what kernels call --------------------------------------------------------------------------------------------
+
+bool touch(const void* at, u64 bytes, bool writes);
+u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
+inline void atomicAdd(u64* at, u64 value) { *at += value; }
+inline void atomicMin(u64* at, u64 value) { *at = value < *at ? value : *at; }
+inline void __threadfence_system() {}
+u64 __cvta_generic_to_shared(const void*);
+
+template <class T>
+T loaded(const void* at) {
+  return touch(at, sizeof(T), false) ? *static_cast<const T*>(at) : T{};
+}
+template <class T>
+void stored(void* at, const T& value) {
+  if (touch(at, sizeof(T), true)) *static_cast<T*>(at) = value;
+}
+
+inline void ptx_ld_global_cs_v2_u64(u64& x, u64& y, const void* at) {
+  const auto v = loaded<ulonglong2>(at);
+  x = v.x, y = v.y;
+}
+inline void ptx_st_global_cs_v2_u64(void* at, u64 x, u64 y) { stored(at, ulonglong2{x, y}); }
+inline void ptx_ld_global_cs_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsigned& w, const void* at) {
+  const auto v = loaded<uint4>(at);
+  x = v.x, y = v.y, z = v.z, w = v.w;
+}
+inline void ptx_st_global_cs_v4_u32(void* at, unsigned x, unsigned y, unsigned z, unsigned w) { stored(at, uint4{x, y, z, w}); }
+inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
+void ptx_mov_u64(u64& now);
+
+// Bulk copies. A fetch is made when somebody waits for its barrier, a store when its group is waited for: a kernel that
+// waits for too little delivers what was there before.
+void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals);
+inline void ptx_fence_mbarrier_init_release_cluster() {}
+void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned bytes);
+void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes, unsigned barrier);
+void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done, unsigned if_not);
+void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes);
+void ptx_cp_async_bulk_commit_group();
+void ptx_cp_async_bulk_wait_group(unsigned but);
+inline void ptx_cp_async_bulk_wait_group_read(unsigned but) { ptx_cp_async_bulk_wait_group(but); }
+
+}  // namespace emulated

@@ -1,0 +1,69 @@
+"""Device code as C++ that a test can run: every asm statement becomes a call of a function named after its instruction.
+
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(x), "l"(y));  ->  ptx_st_global_v2_u64(to, x, y);
+
+The arguments are the operands in the order of the instruction's text, numbers in it included, so that swapped operands
+are seen. An instruction that tests/core/emulated_gpu.hpp does not know fails to compile. Shared memory becomes static,
+and the rest stays as it is.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+STATEMENT = "asm volatile("
+
+
+def closing(text: str, start: int) -> int:
+    """Where the parenthesis closes that opened before `start`."""
+    depth, at = 1, start
+    while depth:
+        if text[at] == '"':
+            at = text.index('"', at + 1)
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at - 1
+
+
+def operands(text: str) -> list[str]:
+    """The expressions behind the constraints, of outputs and inputs. Clobbers have no parentheses."""
+    found, at = [], 0
+    while constraint := re.compile(r'"[=+]?[a-z]"\s*\(').search(text, at):
+        at = closing(text, constraint.end())
+        found.append(text[constraint.end() : at])
+    return found
+
+
+def call(inside: str) -> str:
+    instructions = re.match(r'\s*"([^"]*)"', inside)
+    assert instructions is not None, inside
+    given = operands(inside[instructions.end() :])
+    words = instructions[1].replace("%%", "")
+    name = re.search(r"(?<![.\w])[a-z]\w*\.[\w.:]+", words)
+    assert name is not None, inside
+    arguments = re.findall(r"(%\d+|(?<![\w%.])\d+(?!\w))", words[name.end() :])
+    assert {int(word[1:]) for word in arguments if word[0] == "%"} == set(range(len(given))), inside
+    shown = [given[int(word[1:])] if word[0] == "%" else word for word in arguments]
+    return f"ptx_{re.sub(r'[.:]+', '_', name[0])}({', '.join(shown)})"
+
+
+def converted(text: str) -> str:
+    done, at = "", 0
+    while (found := text.find(STATEMENT, at)) >= 0:
+        end = closing(text, found + len(STATEMENT))
+        done += text[at:found] + call(text[found + len(STATEMENT) : end])
+        at = end + 1
+    done += text[at:]
+    # C++ wants alignas first, and does not know the pragma.
+    return re.sub(r"__shared__ (alignas\(\d+\) )?", r"\1static ", done.replace("#pragma unroll", ""))
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    for source in map(Path, sys.argv[2:]):
+        (out / f"{source.stem}.inc").write_text(converted(source.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+// What CPU threads do, in which no driver takes part: what they touch leaves the caches before every sample or is in them,
+// and where a chase ends is compared. The linker leads every flush through here (CMakeLists.txt), so that it can be seen.
+#include <doctest.h>
+
+#include <mutex>
+#include <vector>
+
+#include "platform/cuda/cuda_platform.hpp"
+#include "platform/cuda/session.hpp"
+#include "platform/host/flush.hpp"
+#include "platform/host/topology.hpp"
+#include "program/chain.hpp"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+struct Flushed {
+  const std::byte* start;
+  u64 bytes;
+};
+std::vector<Flushed> flushed;
+std::mutex guard;  // a large flush is several threads' work
+
+}  // namespace
+
+extern "C" void __real__ZN9linkscope16flush_cpu_cachesEPKvm(const void*, u64);
+extern "C" void __wrap__ZN9linkscope16flush_cpu_cachesEPKvm(const void* start, u64 bytes) {
+  {
+    const std::scoped_lock lock{guard};
+    flushed.push_back({static_cast<const std::byte*>(start), bytes});
+  }
+  __real__ZN9linkscope16flush_cpu_cachesEPKvm(start, bytes);
+}
+
+namespace {
+
+/// A chase by a CPU thread on the machine at hand, prepared; no GPU is needed.
+struct Chase {
+  std::unique_ptr<CudaPlatform> platform = make_cuda();
+  std::unique_ptr<Session> session;
+
+  Chase(const std::string& range, const std::string& cache) {
+    Case c;
+    c.benchmark = "latency";
+    c.engine = Engine::cpu;
+    c.src = c.dst = numa(0);
+    c.params = {{"range", range}, {"cache", cache}};
+    session = platform->prepare(build_program(c), "key#0");
+    flushed.clear();
+  }
+  [[nodiscard]] CudaSession& inside() const { return static_cast<CudaSession&>(*session); }
+  [[nodiscard]] std::byte* memory() const { return inside().buffers.front()->host(); }
+  [[nodiscard]] u64 steps_taken() const { return inside().actors.front().iteration; }
+  [[nodiscard]] Trace run(u32 samples, std::vector<std::vector<u32>> batches, bool verify = true) const {
+    return platform->run(*session, {samples, std::move(batches), verify});
+  }
+};
+
+/// How often each line of the chain was flushed, at least and at most.
+std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
+  u64 least = ~u64{0}, most = 0;
+  for (u64 offset = 0; offset < bytes; offset += linkscope_chain_line) {
+    u64 count = 0;
+    for (const auto& range : flushed) count += start + offset >= range.start && start + offset < range.start + range.bytes;
+    least = std::min(least, count);
+    most = std::max(most, count);
+  }
+  return {least, most};
+}
+
+}  // namespace
+
+TEST_CASE("a cold chase by a CPU has every line flushed before every sample") {
+  const Chase chase{"2MiB", "cold"};
+  CHECK(chase.steps_taken() == 1);  // and its warm-up is the one step that loads code
+  REQUIRE(chase.run(3, {{8}, {16}}, false).stamps.size() == 6);
+  if (3 * last_level_cache_bytes() <= 2_MiB) {
+    MESSAGE("this machine hides its caches, or has none to speak of: nothing is flushed");
+    return;
+  }
+  CHECK(flushes_of_a_line(chase.memory(), 2_MiB) == std::pair<u64, u64>{6, 6});
+}
+
+TEST_CASE("a hot chase by a CPU has gone through all lines before, and none is flushed") {
+  for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
+    const Chase chase{range, "hot"};
+    CHECK(chase.steps_taken() == bytes / linkscope_chain_line);
+    REQUIRE(chase.run(3, {{8}, {16}}, false).stamps.size() == 6);
+    CHECK(flushed.empty());
+  }
+}
+
+TEST_CASE("a chase by a CPU goes through as many lines as its range has, each once") {
+  for (const auto& [range, bytes] : {std::pair{"2MiB", 2_MiB}, std::pair{"64MiB", 64_MiB}}) {
+    const Chase chase{range, "hot"};
+    const u64 lines = bytes / linkscope_chain_line;
+    std::vector<bool> visited(lines);
+    const auto* at = chase.memory();
+    u64 distinct = 0;
+    for (u64 step = 0; step < lines; ++step) {
+      const auto line = static_cast<u64>(at - chase.memory()) / linkscope_chain_line;
+      REQUIRE(line < lines);
+      distinct += !visited[line];
+      visited[line] = true;
+      at = *reinterpret_cast<const std::byte* const*>(at);
+    }
+    CHECK(distinct == lines);
+    CHECK(at == chase.memory());
+  }
+}
+
+TEST_CASE("a chase by a CPU that does not end where it should is found") {
+  for (const char* cache : {"cold", "hot"}) {
+    const Chase chase{"2MiB", cache};
+    CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
+    auto& first = *reinterpret_cast<std::byte**>(chase.memory());
+    auto* const right = first;
+    first = chase.memory() + 256 * 77;  // the first line leads elsewhere, on the same cycle
+    const auto wrong = chase.run(2, {{8}, {16}}).verdict;
+    REQUIRE(wrong);
+    CHECK_FALSE(wrong->ok);
+    CHECK(wrong->wrong_bytes == sizeof(u64));
+    CHECK(wrong->first_wrong.find("numa:0.pageable at byte ") == 0);
+    first = right;
+    CHECK_FALSE(chase.run(2, {{8}, {16}}).verdict->ok);  // what was left by then is compared as well
+    CHECK(chase.run(2, {{8}, {16}}).verdict->ok);
+  }
+}
+
+TEST_CASE("a chase by a CPU that took a step too few or too many is found") {
+  for (const int off : {-1, 1}) {
+    const Chase chase{"2MiB", "cold"};
+    (void)chase.run(1, {{8}});
+    chase.inside().actors.front().iteration += static_cast<u64>(off);
+    const auto verdict = chase.run(1, {{8}}).verdict;  // compares what the samples before left, too
+    CHECK_FALSE(verdict->ok);
+  }
+}
+
+TEST_CASE("a copy by a CPU has the slices of its batch flushed before every sample, and no others, at both ends") {
+  for (const auto& [src_memory, dst_memory] : {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
+    Case c;
+    c.benchmark = "h2h";
+    c.engine = Engine::cpu;
+    c.src = c.dst = numa(0);
+    c.src_memory = src_memory;
+    c.dst_memory = dst_memory;
+    c.bytes = 4_KiB;
+    c.footprint_bytes = 64_KiB;
+    const auto platform = make_cuda();
+    const auto session = platform->prepare(build_program(c), "key#0");
+    if (3 * last_level_cache_bytes() <= c.footprint_bytes) continue;
+    flushed.clear();
+    (void)platform->run(*session, {8, {{4}}, false});  // eight times four of sixteen slices
+    u64 bytes = 0;
+    for (const auto& range : flushed) bytes += range.bytes;
+    CHECK(bytes == 2 * 2 * c.footprint_bytes);
+    for (const auto* buffer : static_cast<CudaSession&>(*session).buffers)
+      CHECK(flushes_of_a_line(buffer->host(), c.footprint_bytes) == std::pair<u64, u64>{2, 2});
+  }
+}

@@ -1,0 +1,270 @@
+// The device code itself, as C++ on an emulated GPU (emulated_gpu.hpp): the fake driver has kernels of its own, so that
+// without this nothing but a GPU would run these. Every byte is touched once, nothing outside, and what is left behind
+// is what the host compares with.
+#include <doctest.h>
+
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "benchmarks/copies.hpp"
+#include "emulated_gpu.hpp"
+#include "program/chain.hpp"
+#include "program/pattern.hpp"
+#include "sim_testing.hpp"
+
+namespace emulated {
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+#define __CUDA_ARCH__ 900
+#include "access.inc"
+#include "copy.inc"
+#include "gate.inc"
+#include "pattern.inc"
+#undef __CUDA_ARCH__
+#undef __launch_bounds__
+#undef __forceinline__
+#undef __device__
+#undef __global__
+
+}  // namespace emulated
+
+using namespace emulated;
+
+namespace {
+
+struct Launch {
+  unsigned blocks, threads;
+};
+
+constexpr std::array sizes{8ull, 16ull, 24ull, 1000ull, 4096ull, 1'000'024ull};
+// Fewer and more blocks than there is work for; tiles that end where the memory ends, and such that do not.
+constexpr std::array<Launch, 8> shapes{{{1, 32}, {1, 512}, {2, 96}, {3, 160}, {7, 64}, {8, 1024}, {5, 224}, {132, 512}}};
+
+template <class Check>
+void for_all(const Check& check, unsigned threads_multiple_of = 32) {
+  for (const auto& [blocks, threads] : shapes)
+    for (const u64 bytes : sizes) {
+      if (threads % threads_multiple_of) continue;
+      CAPTURE(blocks);
+      CAPTURE(threads);
+      CAPTURE(bytes);
+      check(Launch{blocks, threads}, bytes);
+    }
+}
+
+void run(const Launch& shape, const std::function<void()>& kernel, Lanes lanes = Lanes::one_by_one) {
+  faults.clear();
+  launch(shape.blocks, shape.threads, kernel, lanes);
+  for (const auto& what : faults) FAIL_CHECK(what);
+}
+
+/// One way of a copy: all of `from` read once and left as it was, all of `to` written once.
+void check_copied(const Memory& from, const Memory& to, u64 seed) {
+  CHECK(from.holds_pattern(seed));
+  CHECK(to.holds_pattern(seed));
+  CHECK(from.vectors_read_once());
+  CHECK(to.vectors_written_once());
+  CHECK((from.guards_intact() && to.guards_intact()));
+}
+
+u64 sum_of(u64 words, u64 seed, u64 first_index) {
+  u64 sum = 0;
+  for (u64 i = 0; i < words; ++i) sum += linkscope_pattern_word(seed, first_index + i);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("the copy kernel moves every byte once, and none outside") {
+  for_all([](const Launch& shape, u64 bytes) {
+    const Memory from{bytes}, to{bytes};
+    from.fill_with_pattern(bytes);
+    run(shape, [&] { linkscope_copy(to.data(), from.data(), bytes); });
+    check_copied(from, to, bytes);
+  });
+}
+
+TEST_CASE("the exchange kernel moves every byte once each way, one way by even warps and the other by odd ones") {
+  for_all(
+      [](const Launch& shape, u64 bytes) {
+        const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
+        from.fill_with_pattern(bytes);
+        back_from.fill_with_pattern(bytes + 1);
+        run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
+        check_copied(from, to, bytes);
+        check_copied(back_from, back_to, bytes + 1);
+        const auto within = [&](const Memory& memory, const char* at) { return at >= memory.data() && at < memory.data() + bytes; };
+        bool apart = true;
+        for (const auto& access : accesses) apart = apart && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
+        CHECK(apart);
+      },
+      64);
+}
+
+TEST_CASE("the exchange kernel is launched with as many even warps as odd ones") {
+  unsigned launches = 0;
+  for (const auto& row : linkscope::exchanges())
+    for (const auto& param : row.params)
+      for (const auto value : param.values) {
+        auto c = linkscope::testing::default_case(row);
+        c.params[std::string{param.name}] = value;
+        for (const auto& actor : linkscope::build_program(c).actors) {
+          const auto& kernel = std::get<linkscope::Kernel>(actor.loop.front());
+          CHECK(kernel.shape.threads % 64 == 0);
+          CHECK((kernel.shape.threads >= 64 && kernel.shape.threads <= 1024));
+          ++launches;
+        }
+      }
+  CHECK(launches > 10);
+}
+
+TEST_CASE("bulk copies move every byte once, and no stage is fetched into while it is still being written from") {
+  constexpr u64 piece = 16384 - 128;  // one block, then all of them, do more pieces than there are stages
+  for (const unsigned blocks : {1u, 2u, 3u, 7u, 132u})
+    for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{1000}, piece, piece + 8, piece + 16, 2 * piece, 3 * piece, 4 * piece - 16, 21 * piece + 24, u64{1'000'024}}) {
+      CAPTURE(blocks);
+      CAPTURE(bytes);
+      const Memory from{bytes}, to{bytes};
+      from.fill_with_pattern(bytes + blocks);
+      run({blocks, 32}, [&] { linkscope_copy_tma(to.data(), from.data(), bytes); });
+      check_copied(from, to, bytes + blocks);
+    }
+}
+
+TEST_CASE("the read kernel reads every byte once, and its sum is that of all words") {
+  for_all([](const Launch& shape, u64 bytes) {
+    const Memory from{bytes};
+    from.fill_with_pattern(bytes, 5);
+    u64 sum = 0, expected = 0;
+    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
+    CHECK(sum == sum_of(bytes / 8, bytes, 5));
+    CHECK(from.vectors_read_once());
+    CHECK((from.guards_intact() && from.holds_pattern(bytes, 5)));
+    run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
+    run(shape, [&] { linkscope_sum_pattern(bytes / 8, bytes, 5, 2, &expected); });
+    CHECK(sum == expected);  // as the host compares: what was read twice counts twice
+  });
+}
+
+TEST_CASE("every word that the read kernel is given counts") {
+  constexpr u64 bytes = 4096 + 24;
+  const Memory from{bytes};
+  for (u64 word = 0; word < bytes / 8; ++word) {
+    for (u64 i = 0; i < bytes / 8; ++i) from.words()[i] = i == word;
+    u64 sum = 0;
+    run({2, 32}, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
+    CAPTURE(word);
+    CHECK(sum == 1);
+  }
+}
+
+TEST_CASE("the write kernel writes every byte once, with the pattern as it stands from the first word on") {
+  for_all([](const Launch& shape, u64 bytes) {
+    const Memory to{bytes};
+    run(shape, [&] { linkscope_write(to.data(), bytes, 42, 1024); });
+    CHECK(to.holds_pattern(42, 1024));
+    CHECK(to.vectors_written_once());
+    CHECK(to.guards_intact());
+  });
+}
+
+TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
+  constexpr u64 bytes = 64 << 10;
+  const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
+  from.fill_with_pattern(1);
+  u64 sum = 0;
+  const std::vector<std::function<void()>> kernels{
+      [&] { linkscope_copy(to.data(), from.data(), bytes); }, [&] { linkscope_read(from.data(), bytes, &sum); },
+      [&] { linkscope_write(to.data(), bytes, 1, 0); }, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); }};
+  for (const auto& kernel : kernels) {
+    run({3, 128}, kernel, Lanes::in_step);
+    std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
+    for (const auto& access : accesses) by_thread[{access.block, access.thread}].push_back(access.at);
+    bool together = true;
+    for (const auto& [who, touched] : by_thread) {
+      if (who.second % 32 == 0) continue;
+      const auto& neighbour = by_thread[{who.first, who.second - 1}];
+      together = together && neighbour.size() == touched.size();
+      for (std::size_t i = 0; together && i < touched.size(); ++i) together = touched[i] == neighbour[i] + 16;
+    }
+    CHECK(together);
+  }
+}
+
+TEST_CASE("a pattern is filled into every word, and every wrong word is counted") {
+  for (const auto& [blocks, threads] : shapes) {
+    const u64 bytes = 1'000'024, words = bytes / 8;
+    const Memory memory{bytes};
+    u64 result[2] = {0, ~0ull};
+    const auto check = [&] {
+      result[0] = 0, result[1] = ~0ull;
+      run({blocks, threads}, [&] { linkscope_check(memory.words(), words, 7, 3, result); });
+    };
+    run({blocks, threads}, [&] { linkscope_fill(memory.words(), words, 7, 3); });
+    CHECK((memory.holds_pattern(7, 3) && memory.guards_intact()));
+    check();
+    CHECK((result[0] == 0 && result[1] == ~0ull));
+    for (const u64 word : {u64{5}, u64{40'000}, words - 1}) memory.words()[word] ^= 1ull << 63;
+    check();
+    CHECK((result[0] == 3 && result[1] == 5));
+  }
+}
+
+TEST_CASE("a chase visits every line of its chain once, in the order that its verification knows") {
+  for (const u64 lines : {1ull, 2ull, 4ull, 8192ull})
+    for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{256, 256}}) {
+      CAPTURE(lines);
+      const Memory region{lines * linkscope_chain_line};
+      run(shape, [&] { linkscope_fill_chain(region.data(), lines); });
+      CHECK(region.guards_intact());
+      const auto start = reinterpret_cast<u64>(region.data());
+      u64 position = start;
+      run({1, 1}, [&] { linkscope_chase(&position, lines); });
+      CHECK(position == start);
+      REQUIRE(accesses.size() == lines);
+      std::set<const char*> visited;
+      u64 line = 0;
+      bool in_order = true;
+      for (u64 step = 0; step < lines; ++step, line = linkscope_chain_next(line, lines)) {
+        const char* expected = region.data() + line * linkscope_chain_line;
+        in_order = in_order && accesses[step].at == expected && line == linkscope_chain_after(step, lines);
+        visited.insert(accesses[step].at);
+      }
+      CHECK(in_order);
+      CHECK(visited.size() == lines);
+      for (const u64 steps : {1ull, 5ull, 2ull}) run({1, 1}, [&] { linkscope_chase(&position, steps); });  // each goes on
+      CHECK(position == start + linkscope_chain_after(8, lines) * linkscope_chain_line);
+    }
+}
+
+TEST_CASE("hardly a step of a chain goes where a prefetcher would have been: to a line next to the one before") {
+  CHECK(linkscope_chain_line == 256);  // and two lines of 128 B lie between its loads
+  for (const u64 lines : {8192ull, 262144ull}) {
+    u64 near = 0;
+    for (u64 line = 0; line < lines; ++line) {
+      const auto next = linkscope_chain_next(line, lines), apart = next > line ? next - line : line - next;
+      near += apart < 16;
+    }
+    CHECK(near * 100 < lines);
+  }
+}
+
+TEST_CASE("the gate opens when its word is written, and after its time-out says that it gave up") {
+  volatile unsigned word = 0;
+  unsigned timed_out = 0, looked = 0;
+  when_timed = [&] { word = ++looked > 5; };
+  run({1, 1}, [&] { linkscope_gate(&word, 100'000, &timed_out); });
+  CHECK((timed_out == 0 && looked == 6));
+  word = 0;
+  looked = 0;
+  when_timed = [&] { ++looked; };
+  run({1, 1}, [&] { linkscope_gate(&word, 10'000, &timed_out); });
+  CHECK((timed_out == 1 && word == 0));
+  CHECK(looked > 100);  // each look is 100 ns
+  when_timed = {};
+}

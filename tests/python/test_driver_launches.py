@@ -1,0 +1,290 @@
+"""The real worker on the fake driver: which kernel runs where, in which shape, and what is done to caches before it."""
+
+from pathlib import Path
+
+import pytest
+
+from fake_driver import ROOT, needs_fake, needs_worker
+from linkscope.run.sampler import MOST_STEPS
+from test_driver_matrix import KIB, MIB, access, d2d, d2h, h2d, joint, local, opened, prepare, run, worker, works
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_fake, needs_worker]
+
+SMS, L2 = 132, 60 * MIB  # of the fake GPUs
+NOT_TIMED = {"gate", "fill", "check", "sum_pattern", "fill_chain", "empty"}
+
+
+def by(engine, wanted):
+    return wanted | {"engine": engine}
+
+
+def latency(src, dst, **params):
+    """A chase; a CPU's where neither end is a GPU."""
+    made = access("latency", src, dst, size=0, **params)
+    if "gpu" in src + dst:
+        return made
+    return made | {"engine": "cpu", "src_memory": "pageable", "dst_memory": "pageable"}
+
+
+class Logged:
+    """What one worker queued on the fake driver, as tuples with the GPU by linkscope's own number."""
+
+    def __init__(self, worker, folder: Path, **settings):
+        self._file = folder / "queued"
+        self._file.touch()
+        self.pipe, driver = opened(worker, CUDA_LOG=self._file, **settings)
+        self._gpus = {gpu["pci"].upper(): f"gpu:{index}" for index, gpu in enumerate(driver["gpus"])}
+        self._read = 0
+
+    def more(self):
+        """Since the last time."""
+        lines = self._file.read_text().splitlines()[self._read :]
+        self._read += len(lines)
+        return [(what, self._gpus[gpu], *details) for what, gpu, *details in map(str.split, lines)]
+
+    def launches(self):
+        """(kernel, gpu, blocks, threads) of what is timed."""
+        found = [
+            (details[0].removeprefix("linkscope_"), gpu, int(details[1]), int(details[2]))
+            for what, gpu, *details in self.more()
+            if what == "launch"
+        ]
+        return [one for one in found if one[0] not in NOT_TIMED]
+
+
+def test_the_fake_writes_down_what_is_queued(worker, tmp_path):
+    logged = Logged(worker, tmp_path)
+    works(logged.pipe, access("write", "gpu:0", "gpu:1", blocks="8"))
+    lines = logged.more()
+    assert ("launch", "gpu:0", "linkscope_write", "8", "512") in lines
+    assert ("fill", "gpu:1", str(MIB), str(0xA5)) in lines
+
+
+# --- who acts -----------------------------------------------------------------------------------------------------
+
+# Which GPU runs what: of a read the destination's threads, of a write the source's, of a copy whoever the case names.
+ACTORS = {
+    "read of host memory": (access("read", "numa:0", "gpu:1"), "read", {"gpu:1"}),
+    "read of a peer": (access("read", "gpu:1", "gpu:0"), "read", {"gpu:0"}),
+    "read of a peer, other way": (access("read", "gpu:0", "gpu:1"), "read", {"gpu:1"}),
+    "read of its own": (access("read", "gpu:1", "gpu:1"), "read", {"gpu:1"}),
+    "write to host memory": (access("write", "gpu:1", "numa:0"), "write", {"gpu:1"}),
+    "write to a peer": (access("write", "gpu:0", "gpu:1"), "write", {"gpu:0"}),
+    "write to a peer, other way": (access("write", "gpu:1", "gpu:0"), "write", {"gpu:1"}),
+    "write to its own": (access("write", "gpu:1", "gpu:1"), "write", {"gpu:1"}),
+    "chase through host memory": (latency("numa:0", "gpu:1"), "chase", {"gpu:1"}),
+    "chase through a peer": (latency("gpu:1", "gpu:0"), "chase", {"gpu:0"}),
+    "h2d": (by("sm", h2d(gpu=1)), "copy", {"gpu:1"}),
+    "d2h": (by("sm", d2h(gpu=1)), "copy", {"gpu:1"}),
+    "push": (by("sm", d2d()), "copy", {"gpu:0"}),
+    "pull": (by("sm", d2d(initiator="dst")), "copy", {"gpu:1"}),
+    "push both ways": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
+    "bulk push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
+    "bulk pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
+    "bulk h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
+    "local": (by("sm", local(gpu=1)), "copy", {"gpu:1"}),
+    "exchange": (access("exchange", "numa:0", "gpu:1"), "exchange", {"gpu:1"}),
+    "exchange with all": (
+        access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]), "exchange", {"gpu:0", "gpu:1"}
+    ),
+    "host to all": (by("sm", joint("host_to_all", "numa:0", "gpu:all")), "copy", {"gpu:0", "gpu:1"}),
+    "all to one, pulled": (
+        by("sm", joint("all_to_one", "gpu:all", "gpu:1", others=["gpu:0"], initiator="dst")), "copy", {"gpu:1"}
+    ),
+    "one to all, pushed": (by("sm", joint("one_to_all", "gpu:1", "gpu:all", others=["gpu:0"])), "copy", {"gpu:1"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTORS)
+def test_the_gpu_that_acts_launches_the_kernel_and_no_other_does(worker, tmp_path, name):
+    wanted, kernel, gpus = ACTORS[name]
+    logged = Logged(worker, tmp_path)
+    works(logged.pipe, wanted)
+    assert {launch[:2] for launch in logged.launches()} == {(kernel, gpu) for gpu in gpus}
+
+
+@pytest.mark.parametrize(
+    "name", ["read of host memory", "write to a peer", "h2d", "push both ways", "exchange", "host to all"]
+)
+@pytest.mark.parametrize(
+    "blocks, threads", [("8", "512"), ("sms", "256"), ("1", "1024"), ("128", "512"), ("sms", None)]
+)
+def test_the_grid_is_the_blocks_and_the_block_the_threads_of_the_case(worker, tmp_path, name, blocks, threads):
+    wanted, kernel, _ = ACTORS[name]
+    asked = {key: value for key, value in (("blocks", blocks), ("threads", threads)) if value}
+    logged = Logged(worker, tmp_path)
+    works(logged.pipe, wanted | {"params": wanted["params"] | asked})
+    found = {(launch[0], *launch[2:]) for launch in logged.launches()}
+    assert found == {(kernel, SMS if blocks == "sms" else int(blocks), int(threads or 512))}
+
+
+@pytest.mark.parametrize("name", ["read of host memory", "write to a peer", "push both ways", "host to all"])
+def test_kernels_of_which_nothing_is_said_have_a_block_of_512_threads_on_every_sm(worker, tmp_path, name):
+    wanted, kernel, _ = ACTORS[name]
+    logged = Logged(worker, tmp_path)
+    works(
+        logged.pipe, wanted | {"params": {k: v for k, v in wanted["params"].items() if k not in ("blocks", "threads")}}
+    )
+    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {(kernel, SMS, 512)}
+
+
+@pytest.mark.parametrize("blocks", ["8", "sms"])
+def test_bulk_copies_are_one_warp_a_block(worker, tmp_path, blocks):
+    logged = Logged(worker, tmp_path)
+    works(logged.pipe, by("tma", h2d(blocks=blocks)))
+    assert {launch[2:] for launch in logged.launches()} == {(SMS if blocks == "sms" else 8, 32)}
+
+
+def test_a_chase_is_one_thread_and_a_batch_of_it_one_launch(worker, tmp_path):
+    logged = Logged(worker, tmp_path)
+    assert prepare(logged.pipe, latency("numa:0", "gpu:0"))["supported"]
+    assert set(logged.launches()) == {("chase", "gpu:0", 1, 1)}
+    for batch in (8, 3000):
+        assert logged.pipe.ask("run", samples=3, batches=[[batch]], verify=False)["timing"] == "gate"
+        *rehearsal, one, two, three = logged.launches()
+        assert one == two == three == ("chase", "gpu:0", 1, 1)
+        assert len(rehearsal) in (1, 2)  # twice where the host had a hiccup
+
+
+# --- caches -------------------------------------------------------------------------------------------------------
+
+
+def sampled(logged, wanted, samples=3, batch=4):
+    """What the samples queue, rehearsed before: "flush gpu:N" by filling twice its L2 elsewhere, or the kernel."""
+    assert prepare(logged.pipe, wanted)["supported"]
+    assert logged.pipe.ask("run", samples=1, batches=[[batch]], verify=False)["timing"] == "gate"
+    logged.more()
+    assert logged.pipe.ask("run", samples=samples, batches=[[batch]], verify=False)["ok"]
+    told = []
+    for what, gpu, *details in logged.more():
+        if what == "fill":
+            assert details == [str(2 * L2), "0"]
+            told.append(f"flush {gpu}")
+        elif details[0] != "linkscope_gate":
+            told.append(details[0].removeprefix("linkscope_"))
+    return told
+
+
+# What a GPU reads or writes elsewhere is in its own L2 as well as in that of whose memory it is.
+EVICTED = {
+    "read of host memory": (access("read", "numa:0", "gpu:1"), ["gpu:1"]),
+    "read of registered memory": (access("read", "numa:0", "gpu:0") | {"src_memory": "registered"}, ["gpu:0"]),
+    "read of a peer": (access("read", "gpu:1", "gpu:0"), ["gpu:0", "gpu:1"]),
+    "read of its own": (access("read", "gpu:0", "gpu:0"), ["gpu:0"]),
+    "write to host memory": (access("write", "gpu:1", "numa:0"), ["gpu:1"]),
+    "write to a peer": (access("write", "gpu:1", "gpu:0"), ["gpu:0", "gpu:1"]),
+    "copy from host memory": (by("sm", h2d(gpu=1)), ["gpu:1"]),
+    "copy to a peer": (by("sm", d2d()), ["gpu:0", "gpu:1"]),
+    "exchange": (access("exchange", "numa:0", "gpu:0"), ["gpu:0"]),
+    "cold chase through host memory": (latency("numa:0", "gpu:0", cache="cold"), ["gpu:0"]),
+    "cold chase through 64 MiB": (latency("numa:0", "gpu:0", cache="cold", range="64MiB"), ["gpu:0"]),
+    "cold chase through a peer": (latency("gpu:1", "gpu:0", cache="cold"), ["gpu:0", "gpu:1"]),
+    "cold chase through its own": (latency("gpu:0", "gpu:0", cache="cold"), ["gpu:0"]),
+    "hot chase through host memory": (latency("numa:0", "gpu:0", cache="hot"), []),
+    "hot chase through a peer": (latency("gpu:1", "gpu:0", cache="hot"), []),
+    "hot chase through its own": (latency("gpu:0", "gpu:0", cache="hot"), []),
+    "more than the caches hold": (access("read", "numa:0", "gpu:0", size=MIB) | {"footprint_bytes": 3 * L2}, []),
+}
+
+
+@pytest.mark.parametrize("name", EVICTED)
+def test_gpus_that_could_hold_what_is_read_are_flushed_before_every_sample(worker, tmp_path, name):
+    wanted, gpus = EVICTED[name]
+    told = sampled(Logged(worker, tmp_path), wanted)
+    kernel = told[-1]
+    launches = 1 if kernel == "chase" else 4
+    each = len(gpus) + launches
+    assert len(told) == 3 * each
+    for sample in (told[at : at + each] for at in range(0, len(told), each)):
+        assert sorted(sample[: len(gpus)]) == [f"flush {gpu}" for gpu in gpus]
+        assert sample[len(gpus) :] == [kernel] * launches
+
+
+def steps_compared(pipe, wanted, batch=0):
+    """How many steps of a chase were taken and compared: those of the warm-up, and two times a batch."""
+    assert prepare(pipe, wanted)["supported"]
+    answer = pipe.ask("run", samples=1, batches=[[batch]], verify=True)
+    assert answer["ok"] and answer["verdict"]["ok"], answer
+    return answer["verdict"]["checked_bytes"] // 8
+
+
+CHASED = [("numa:0", "numa:0"), ("numa:0", "gpu:0"), ("gpu:0", "gpu:0"), ("gpu:1", "gpu:0")]
+RANGES = {"2MiB": 2 * MIB, "64MiB": 64 * MIB}
+
+
+@pytest.mark.parametrize("src, dst", CHASED)
+@pytest.mark.parametrize("size", RANGES)
+def test_a_hot_chase_has_been_through_all_lines_and_a_cold_one_through_none(worker, src, dst, size):
+    pipe, _ = opened(worker)
+    lines = RANGES[size] // 256  # once, or twice where the host had a hiccup
+    assert steps_compared(pipe, latency(src, dst, cache="cold", range=size)) in (1, 2)
+    assert steps_compared(pipe, latency(src, dst, cache="hot", range=size)) in (lines, 2 * lines)
+
+
+@pytest.mark.parametrize("src, dst", CHASED)
+@pytest.mark.parametrize("size", RANGES)
+def test_a_chain_leads_through_all_of_its_range(worker, src, dst, size):
+    """A shorter chain has come round by the step at which this one is compared, and stands elsewhere."""
+    pipe, _ = opened(worker)
+    prepared = prepare(pipe, latency(src, dst, range=size))
+    kind = "device" if "gpu" in src else "pinned" if "gpu" in dst else "pageable"
+    assert f"region r0 {src}.{kind} {RANGES[size]} B chain\n" in prepared["program"]
+    assert f"r0[0 +{RANGES[size]}]" in prepared["program"]
+    assert steps_compared(pipe, latency(src, dst, range=size), batch=2 * MIB // 256 + 5) >= 2 * MIB // 256 + 6
+
+
+def test_a_batch_of_a_chase_and_its_double_visit_no_line_of_the_smallest_range_twice(worker):
+    """2 L steps at most in a launch: a second visit might find the line in a cache."""
+    text = (ROOT / "core" / "program" / "chain.hpp").read_text()
+    assert "linkscope_chain_line = 256," in text
+    assert RANGES["2MiB"] // 256 == 2 * MOST_STEPS
+    pipe, _ = opened(worker)
+    assert "[0 +2097152]" in prepare(pipe, latency("numa:0", "gpu:0"))["program"]
+
+
+# --- both ways by one kernel --------------------------------------------------------------------------------------
+
+# `run` launches 1 + 16 + 50 times, and each is two copies to the fake: there, and back.
+LAUNCHES = 1 + 16 + 50
+
+
+@pytest.mark.parametrize("launch", [1, 2, 18, LAUNCHES])
+@pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
+@pytest.mark.parametrize(
+    "way, found", [(0, "gpu:0.device at byte "), (1, "numa:0.pinned at byte ")], ids=["to", "back"]
+)
+def test_each_way_of_an_exchange_is_compared(worker, fault, launch, way, found):
+    wanted = access("exchange", "numa:0", "gpu:0", size=24) | {"footprint_bytes": 24 * 128}  # no slice is written twice
+    pipe, _ = opened(worker, **{fault: 2 * launch - 1 + way})
+    verdict = run(pipe, wanted)["verdict"]
+    assert (verdict["ok"], verdict["wrong_bytes"]) == (False, 24 if fault == "CUDA_SKIP" else 8)
+    assert verdict["first_wrong"].startswith(found)
+    assert verdict["checked_bytes"] == 2 * 24 * LAUNCHES
+
+
+@pytest.mark.parametrize("copy", [1, 2, 3, 4])
+def test_each_way_of_the_exchange_with_each_gpu_is_compared(worker, copy):
+    """The first four copies: those of two kernels' warm-up, in either order."""
+    wanted = access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]) | {"footprint_bytes": 16 * MIB}
+    pipe, _ = opened(worker, CUDA_CORRUPT=copy)
+    verdict = run(pipe, wanted)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] == 8
+
+
+def test_an_exchange_that_writes_too_much_is_found_on_the_way_back(worker):
+    pipe, _ = opened(worker, CUDA_OVERRUN=2)
+    verdict = run(pipe, access("exchange", "numa:0", "gpu:0", size=24) | {"footprint_bytes": 24 * 128})["verdict"]
+    assert not verdict["ok"] and verdict["first_wrong"].startswith("numa:0.pinned at byte 24")
+
+
+def test_the_flows_of_an_exchange_are_opposite_and_of_one_size(worker):
+    pipe, _ = opened(worker)
+    prepared = prepare(pipe, access("exchange", "numa:0", "gpu:1", size=64 * KIB))
+    there, back = prepared["flows"]
+    assert prepared["actors"] == 1 and there["actor"] == back["actor"] == 0
+    ends = {"src": "numa:0", "src_memory": "pinned", "dst": "gpu:1", "dst_memory": "device"}
+    assert {key: there[key] for key in ends} == ends
+    assert (back["src"], back["src_memory"], back["dst"], back["dst_memory"]) == ("gpu:1", "device", "numa:0", "pinned")
+    assert there["bytes"] == back["bytes"] == 64 * KIB

@@ -1,0 +1,68 @@
+"""Whole commands on the fake driver: what kernels did is what the run file says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker
+from linkscope.runfile import read_run
+
+pytestmark = [needs_fake, needs_worker]
+
+EXCHANGE = "exchange/sm/numa:0.pinned->gpu:1.device/65536?*threads=512"
+CHASE = "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=64MiB"
+LENIENT = "99%"  # a fake's times are the host's: they say nothing
+
+
+def measured(folder: Path, only: str, **settings):
+    """The one point of a run, and the command's exit code."""
+    path = folder / "run.jsonl"
+    only = only.replace("?", "[?]")
+    command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--only", only, "--precision", LENIENT]
+    done = subprocess.run(
+        [*command, "-o", str(path), "--json"], env=environment(**settings), capture_output=True, text=True, timeout=120
+    )
+    assert path.exists(), done.stderr
+    run = read_run(path)
+    assert not run.header.modelled and len(run.points) == 1, done.stderr
+    return run.points[0], done.returncode
+
+
+def ends(flow) -> tuple[str, str, str, str, int]:
+    return flow.src, flow.src_memory, flow.dst, flow.dst_memory, flow.bytes
+
+
+def test_both_flows_of_an_exchange_are_in_the_run_file_and_add_up(tmp_path):
+    point, code = measured(tmp_path, EXCHANGE)
+    assert (point.status, point.verified, code) == ("ok", True, 0), point.reason
+    there, back = point.flows
+    assert ends(there) == ("numa:0", "pinned", "gpu:1", "device", 65536)
+    assert ends(back) == ("gpu:1", "device", "numa:0", "pinned", 65536)
+    assert there.median_s == back.median_s == point.median_s  # one kernel moves both
+    assert point.gbps == pytest.approx(65536 / point.median_s / 1e9)
+    assert point.total_gbps == pytest.approx(2 * point.gbps)
+
+
+@pytest.mark.parametrize("first, place", [(1, "gpu:1.device"), (2, "numa:0.pinned")], ids=["to", "back"])
+def test_an_exchange_of_which_one_way_is_wrong_is_a_failed_point(tmp_path, first, place):
+    """Each launch is two copies to the fake, and every second copy has a wrong bit."""
+    point, code = measured(tmp_path, EXCHANGE, CUDA_CORRUPT=f"{first}+2")
+    assert (point.status, point.verified, code) == ("failed", False, 1)
+    assert point.gbps is None and point.total_gbps is None
+    assert point.reason.startswith("wrong data: ") and f" bytes are wrong, the first: {place} at byte " in point.reason
+
+
+def test_a_chase_that_strays_is_a_failed_point(tmp_path):
+    point, code = measured(tmp_path, CHASE, CUDA_SKIP=2)  # the first copy sets the chase to its start
+    assert (point.status, point.verified, code) == ("failed", False, 1)
+    assert "where the chase should stand" in point.reason
+
+
+def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
+    log = tmp_path / "queued"
+    point, _ = measured(tmp_path, CHASE, CUDA_LOG=log)
+    assert (point.status, point.verified) == ("ok", True), point.reason
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert {tuple(line[2:]) for line in lines if line[2] == "linkscope_chase"} == {("linkscope_chase", "1", "1")}

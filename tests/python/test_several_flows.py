@@ -1,0 +1,172 @@
+"""What a point with several flows says: limits are of one flow, totals of all of them, overlaps of all rounds."""
+
+import re
+from typing import Any
+
+import pytest
+
+from fakes import H2D, facts, plan
+from invented import flow as invented_flow
+from invented import point as invented_point
+from invented import run as invented_run
+from linkscope.machine import model as models
+from linkscope.machine.limits import Limit
+from linkscope.report.curves import share_of, total_of
+from linkscope.report.overview import overview
+from linkscope.report.sofar import SoFar
+from linkscope.report.summary import summary
+from linkscope.run.assemble import Assembler
+from linkscope.run.target import modelled, this_machine
+from linkscope.runfile import Point, PointId, Round, RoundFlow
+
+SIZE = 64 << 20
+BOTH = H2D.format(SIZE, "true", "batched")
+THERE, BACK = ("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "device", "pinned")
+
+
+def rounds(*rates: float, overlaps: tuple[float, ...] = (1.0,) * 6, ends: Any = (THERE, BACK)) -> list[Round]:
+    """Six rounds in which each flow reaches its rate in GB/s, with the overlap of each round."""
+    made = []
+    for number, overlap in enumerate(overlaps):
+        flows = [
+            RoundFlow(*of, SIZE, "measured", [SIZE / rate / 1e9] * 3) for of, rate in zip(ends, rates, strict=True)
+        ]
+        made.append(
+            Round(
+                id=BOTH, round=number, flows=flows, batch=[4] * len(flows), overhead_s=1e-6, timing="gate+slope",
+                verified=True, guards={"joint_overlap": overlap}, device_s=1e-3,
+            )
+        )  # fmt: skip
+    return made
+
+
+def both_ways(there: float, back: float, limit: float | None = 60.0, **fields: Any) -> Point:
+    """The point that two flows of these rates make where the hardware allows each of them `limit`."""
+    found = (limit, "the test says so") if limit else None
+    return Assembler(plan(BOTH), facts(), lambda _: found).point(BOTH, rounds(there, back, **fields))
+
+
+def test_the_limit_of_a_point_both_ways_is_that_of_one_flow_and_its_total_may_be_more() -> None:
+    point = both_ways(54.0, 48.0)
+    assert point.status == "ok" and "above_limit" not in point.guards
+    assert point.limit_gbps == 60.0 and point.total_gbps == pytest.approx(102.0)
+    assert share_of(point) == pytest.approx(0.9)  # of the first flow, neither of both nor of their mean
+
+
+@pytest.mark.parametrize(("there", "back", "wrong"), [(61.0, 20.0, "numa:0 to gpu:0"), (20.0, 61.0, "gpu:0 to numa:0")])
+def test_one_flow_above_the_limit_is_wrong_although_both_together_are_below_twice_of_it(
+    there: float, back: float, wrong: str
+) -> None:
+    point = both_ways(there, back)
+    assert point.status == "failed" and f"from {wrong}" in (point.reason or "") and "60 GB/s" in (point.reason or "")
+    assert point.guards["above_limit"] == pytest.approx(61.0)
+    assert both_ways(60.5, 60.5).status == "ok"  # a limit is known to a per cent
+
+
+def test_the_live_table_tells_the_total_and_the_first_flow_s_share_before_the_record_and_after() -> None:
+    so_far = SoFar([BOTH], lambda _: (60.0, "the test says so"))
+    for one in rounds(54.0, 48.0):
+        so_far.add(one)
+    (before,) = so_far.rows()
+    so_far.add(both_ways(54.0, 48.0))
+    (after,) = so_far.rows()
+    for row in (before, after):
+        assert row.rate == pytest.approx(102.0) and row.share == pytest.approx(0.9)
+
+
+def test_the_summary_tells_the_total_beside_one_way_s_share() -> None:
+    """Flows of 54 and 48 GB/s, the limit 60: 102 GB/s in all, and 90 % of the limit."""
+    point = both_ways(54.0, 48.0)
+    (family,) = overview([point])
+    (row,) = family.rows
+    assert row.rate is not None and row.rate.value == pytest.approx(102.0)
+    assert row.share == (pytest.approx(0.9), pytest.approx(0.9))
+    line = next(
+        line for line in summary(invented_run([point]), width=120, colour=False).splitlines() if "numa:0 ->" in line
+    )
+    assert re.search(r" 102\S* +\[102\S*, 102\S*\] +90 %", line), line
+
+
+def test_between_one_place_and_all_gpus_each_flow_has_a_limit_and_the_total_none() -> None:
+    id = "host_to_all/ce/numa:0.pinned->gpu:all.device/67108864?bidirectional=false"
+    limit = modelled(models.load("h200x4"), 1).limit
+    ends = [("numa:0", f"gpu:{gpu}", "pinned", "device") for gpu in range(4)]
+    made = Assembler(plan(BOTH), facts(gpus=4), limit)
+    point = made.point(id, rounds(50.0, 40.0, 45.0, 58.0, ends=ends))
+    assert point.status == "ok" and point.limit_gbps is None and share_of(point) is None
+    assert point.total_gbps == pytest.approx(193.0) and total_of(point).value == pytest.approx(193.0)  # type: ignore[union-attr]
+    point.limit_gbps = 58.45
+    assert share_of(point) is None  # a flow shares what is there with the others
+    point = made.point(id, rounds(50.0, 40.0, 45.0, 60.0, ends=ends))
+    assert point.status == "failed" and "from numa:0 to gpu:3" in (point.reason or "")
+
+
+# Of an H200 of the model: 4800 GB/s of memory, 478 GB/s of NVLink, 58.45 GB/s of PCIe. A copy within a GPU's memory
+# reads and writes there; a read or write alone has all of its rate. Nothing between two places is halved or doubled.
+LIMITS = {
+    "local/ce/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
+    "local/sm/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
+    "read/sm/gpu:0.device->gpu:0.device/8?blocks=sms": 4800.0,
+    "write/sm/gpu:0.device->gpu:0.device/8?blocks=sms": 4800.0,
+    "read/sm/gpu:1.device->gpu:0.device/8?blocks=sms": 478.0,
+    "write/sm/gpu:0.device->gpu:1.device/8?blocks=sms": 478.0,
+    "read/sm/numa:0.pinned->gpu:0.device/8?blocks=sms": 58.45,
+    "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&mode=batched&peer=on": 478.0,
+    "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=true&mode=batched&peer=on": 478.0,
+    "h2d/ce/numa:0.pinned->gpu:0.device/8?bidirectional=false&mode=batched": 58.45,
+    "h2d/ce/numa:0.pinned->gpu:0.device/8?bidirectional=true&mode=batched": 58.45,
+    "exchange/sm/numa:0.pinned->gpu:0.device/8?blocks=sms": 58.45,
+}
+
+
+@pytest.mark.parametrize(("id", "gbps"), LIMITS.items(), ids=LIMITS)
+def test_the_limit_of_a_model_is_that_of_one_flow(id: str, gbps: float) -> None:
+    found = modelled(models.load("h200x4"), 1).limit(PointId.parse(id))
+    assert found is not None and found[0] == pytest.approx(gbps, abs=0.01)
+    assert ("not both read and written: 4800 GB/s" in found[1]) == (gbps == 4800.0)
+
+
+@pytest.mark.parametrize(("id", "gbps"), LIMITS.items(), ids=LIMITS)
+def test_the_limit_of_this_machine_is_that_of_one_flow(id: str, gbps: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `limit` says is handed on as it is, but that of reads and writes within one memory."""
+    monkeypatch.setattr("linkscope.machine.limits.limit", lambda *_, **__: Limit(100.0, "the test says so"))
+    found = this_machine().limit(PointId.parse(id))
+    assert found is not None and found[0] == (200.0 if gbps == 4800.0 else 100.0)
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "overlap", "status"),
+    [
+        ((0.5, 0.9, 0.88, 0.92, 0.95, 1.0), 0.91, "ok"),  # one round that ran apart is one of six
+        ((0.5, 0.8, 0.8, 0.88, 1.0, 1.0), 0.84, "missed_precision"),
+        ((0.5, 0.5, 0.5, 0.5, 0.9, 1.0), 0.5, "missed_precision"),  # the last round says nothing of the others
+    ],
+)
+def test_the_overlap_of_a_point_is_the_median_of_its_rounds(
+    overlaps: tuple[float, ...], overlap: float, status: str
+) -> None:
+    point = both_ways(54.0, 48.0, overlaps=overlaps)
+    assert point.guards["joint_overlap"] == pytest.approx(overlap) and point.status == status
+    assert ("in_turn" in point.guards) == (status != "ok")
+    assert point.total_gbps == pytest.approx(102.0)
+
+
+def test_a_flow_behind_the_measured_ones_is_in_no_total() -> None:
+    made = rounds(54.0, 48.0)
+    for one in made:
+        one.flows[1].role = "background"
+    point = Assembler(plan(BOTH), facts(), lambda _: None).point(BOTH, made)
+    total = total_of(point)
+    assert total is not None and point.total_gbps == total.value == total.high == pytest.approx(54.0)
+    so_far = SoFar([BOTH], lambda _: None)
+    so_far.add(made[0])
+    assert so_far.rows()[0].rate == pytest.approx(54.0)
+
+
+def test_the_ends_of_a_total_s_interval_are_the_sums_of_those_of_its_flows() -> None:
+    """As invented: each flow from 98 to 102 % of its median time."""
+    point = invented_point(BOTH, SIZE / 50e9)
+    point.flows[1] = invented_flow("gpu:0", "numa:0", ("device", "pinned"), SIZE, SIZE / 25e9)
+    point.total_gbps = 75.0
+    total = total_of(point)
+    assert total is not None and (total.low, total.high) == (pytest.approx(75 / 1.02), pytest.approx(75 / 0.98))

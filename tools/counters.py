@@ -1,0 +1,135 @@
+"""The traffic that kernels state against what the GPU's counters saw, as a Markdown table. docs/counters.md shows one.
+
+Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, and Nsight Compute's `ncu` allowed to read counters)
+
+A kernel of a point states in its program what it reads and writes, and where. ncu runs the worker with that point and
+counts, for every launch of the kernel, the 32-byte sectors that its threads and bulk copies moved between the SMs and
+each kind of memory. A chase reads 8 bytes a step, for which the hardware moves a sector.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from linkscope.plan import case_of
+from linkscope.run.target import choose
+from linkscope.run.worker import Worker, worker_command
+from linkscope.runfile import PointId
+from linkscope.stats import median
+
+SECTOR = 32
+CHASE_STEPS = 4096
+LIMIT_S = 90
+KERNELS = "^linkscope_(copy|copy_tma|read|write|exchange|chase)$"
+POINTS = [
+    f"{benchmark}?{params}"
+    for size in (1 << 20, 64 << 20, 1000024)
+    for benchmark, params in (
+        (f"h2d/sm/numa:0.pinned->gpu:0.device/{size}", "blocks=sms&mode=batched&threads=512"),
+        (f"d2h/sm/gpu:0.device->numa:0.pinned/{size}", "blocks=8&mode=batched&threads=1024"),
+        (f"local/sm/gpu:0.device->gpu:0.device/{size}", "blocks=sms&mode=batched&threads=256"),
+        (f"h2d/tma/numa:0.pinned->gpu:0.device/{size}", "blocks=sms&mode=batched"),
+        (f"d2h/tma/gpu:0.device->numa:0.pinned/{size}", "blocks=8&mode=batched"),
+        (f"local/tma/gpu:0.device->gpu:0.device/{size}", "blocks=sms&mode=batched"),
+        (f"read/sm/numa:0.pinned->gpu:0.device/{size}", "blocks=sms&threads=512"),
+        (f"read/sm/gpu:0.device->gpu:0.device/{size}", "blocks=8&threads=1024"),
+        (f"write/sm/gpu:0.device->numa:0.pinned/{size}", "blocks=sms&threads=512"),
+        (f"write/sm/gpu:0.device->gpu:0.device/{size}", "blocks=sms&threads=256"),
+        (f"exchange/sm/numa:0.pinned->gpu:0.device/{size}", "blocks=sms&threads=512"),
+    )
+] + [
+    "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB",
+    "latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=64MiB",
+]
+ROUTES = {"sysmem": "host", "device": "own memory", "peer": "another GPU"}
+METRICS = {
+    (route, way): f"lts__t_sectors_srcunit_tex_aperture_{route}_op_{way}.sum"
+    for route in ROUTES
+    for way in ("read", "write")
+}
+
+
+def stated(program: str) -> dict[tuple[str, str], int]:
+    """Bytes that one iteration of the program's kernel reads and writes, by kind of memory as seen by its GPU."""
+    regions = dict(re.findall(r"^region (r\d+) (\S+?)\.", program, re.MULTILINE))
+    runs_on = re.search(r"stream (gpu:\d+)", program)
+    loop = re.search(r"^  loop (.*)$", program, re.MULTILINE)
+    assert runs_on and loop
+    moved: dict[tuple[str, str], int] = {}
+    span = r"(r\d+)\[\d+ \+(\d+)\]"
+    found = [(way, *rest) for way, *rest in re.findall(rf"(read|write) {span}", loop[1])]
+    for move in re.findall(rf"{span}.* -> {span}", loop[1]):
+        found += [("read", *move[:2]), ("write", *move[2:])]
+    for way, region, size in found:
+        place = regions[region]
+        route = "device" if place == runs_on[1] else "peer" if place.startswith("gpu") else "sysmem"
+        moved[route, way] = moved.get((route, way), 0) + (SECTOR if "kernel chase" in loop[1] else int(size))
+    return moved
+
+
+def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[str, str], float]:
+    """Bytes that each launch of the kernel moved, by ncu: the median of the launches, of a chase the longest's."""
+    requests = [
+        {"op": "open", "platform": "cuda"},
+        {"op": "prepare", "case": case, "key": f"{point}#0"},
+        {"op": "run", "samples": 1, "batches": [[steps]], "verify": False},
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "ncu.csv"
+        command = ["ncu", "--clock-control", "none", "--csv", "--print-units", "base", "--log-file", str(log)]
+        command += ["-k", f"regex:{KERNELS}", "--metrics", ",".join(METRICS.values()), *worker_command()]
+        # ncu waits for every launch that it looks at: nothing may be held back behind a gate.
+        environment = {**os.environ, "CUDA_LAUNCH_BLOCKING": "1"}
+        text = "\n".join(json.dumps(request) for request in requests) + "\n"
+        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=LIMIT_S, env=environment)
+        lines = log.read_text().splitlines() if log.exists() else []
+    start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        said = [*lines[-5:], done.stderr.decode(errors="replace")[-500:]]
+        sys.exit(f"{point}: ncu counted nothing:\n" + "\n".join(said))
+    by_metric: dict[str, list[float]] = {}
+    for row in csv.DictReader(lines[start:]):
+        if row["Metric Value"]:
+            by_metric.setdefault(row["Metric Name"], []).append(float(row["Metric Value"].replace(",", "")))
+    of_launches = max if steps > 1 else median
+    return {key: SECTOR * of_launches(by_metric[name]) for key, name in METRICS.items() if name in by_metric}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("points", nargs="*", metavar="POINT_ID", default=POINTS)
+    asked = arguments.parse_args()
+    if shutil.which("ncu") is None:
+        sys.exit("counters.py needs Nsight Compute: ncu is not on the path")
+    target = choose("auto", seed=1)
+    print("| kernel of | memory | stated, B | counted, B | apart |\n|---|---|---|---|---|")
+    for text in asked.points:
+        point = PointId.parse(text)
+        case = case_of(point, target.facts)
+        worker = Worker(worker_command())
+        worker.open(target.open_request)
+        prepared = worker.prepare(case, f"{point}#0")
+        worker.kill()
+        if not prepared.supported:
+            print(f"| `{point}` | | | {prepared.reason} | |", flush=True)
+            continue
+        steps = CHASE_STEPS if point.benchmark == "latency" else 1
+        says, saw = stated(prepared.program), counted(point, case, steps)
+        for (route, way), found in saw.items():
+            says_here = says.get((route, way), 0) * steps
+            if says_here or found > 4096:
+                apart = f"{found / says_here - 1:+.2%}" if says_here else "not stated"
+                print(f"| `{point}` | {ROUTES[route]}, {way} | {says_here} | {found:.0f} | {apart} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
