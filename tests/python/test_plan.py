@@ -35,10 +35,11 @@ def test_every_ordered_pair_peer_and_initiator_once() -> None:
     points = [p for p in everything if p.param("mode") == "batched" and p.param("call", "memcpy") == "memcpy"]
     points = [p for p in points if p.param("after", "kernel") == "kernel"]
     one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
-    both = {(p.src, p.dst) for p in points if p.bidirectional}
-    assert len(one_way) == 12 * 2 * 2
-    assert both == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
-    assert len(points) == len(one_way) + len(both) * 4
+    both = [(p.src, p.dst, p.param("peer")) for p in points if p.bidirectional]
+    assert {way[2:] for way in one_way} == {("on", "src"), ("on", "dst"), ("off", "src")}
+    assert len(one_way) == 12 * 3  # what differs from the defaults does so in one parameter
+    assert {way[:2] for way in both} == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
+    assert len(both) == 6 * 2 and len(points) == len(one_way) + len(both)
 
 
 def test_standard_has_every_pair_both_initiators_and_the_staged_way() -> None:
@@ -69,6 +70,14 @@ def test_quick_is_part_of_standard_by_path_and_full_holds_both() -> None:
 def test_a_rule_that_needs_what_a_row_lacks_takes_nothing_of_it() -> None:
     both = [p for p in ids(suite="quick") if p.bidirectional]
     assert {p.benchmark for p in both} == {"h2d", "d2d"}
+
+
+def test_full_takes_every_value_of_every_parameter_one_at_a_time() -> None:
+    params = [Param("a", ["1", "2", "3"], ""), Param("b", ["x", "y"], "")]
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params)
+    points = [PointId.parse(id) for id in make_plan(facts(1), [row], suite="full").points]
+    taken = {(p.param("a"), p.param("b")) for p in points if p.bytes == 1 << 20}
+    assert taken == {("1", "x"), ("2", "x"), ("3", "x"), ("1", "y")}
 
 
 def test_a_new_parameter_is_at_its_default_but_in_full() -> None:

@@ -44,12 +44,18 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Every combination of the values that row and rule share; none where the rule needs what the row lacks."""
+    """Every combination of the values that row and rule share, and what the rule takes besides.
+
+    None where the rule needs what the row lacks.
+    """
     if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
     choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
     for chosen in itertools.product(*choices):
         yield tuple(sorted(chosen))
+        for at, param in enumerate(row.params):
+            for value in rule.also(param):
+                yield tuple(sorted((*chosen[:at], (param.name, value), *chosen[at + 1 :])))
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:

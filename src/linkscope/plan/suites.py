@@ -15,7 +15,8 @@ ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
 
 @dataclass(frozen=True)
 class Rule:
-    """The sizes to take, and the values of some parameters; of the others the default, or with `everything` all.
+    """The sizes to take, and the values of some parameters; of the others the default, or with `everything` each other
+    value, one parameter at a time.
 
     A rule that names values takes nothing of a row without that parameter; one that names neither benchmarks nor
     engines takes all that do not stand apart. Operations without bytes are taken once, whatever the sizes.
@@ -30,8 +31,12 @@ class Rule:
 
     def values(self, param: Param) -> list[str]:
         """The values of this parameter that the rule takes."""
-        wanted = self.params.get(param.name, EACH if self.everything else (param.values[0],))
+        wanted = self.params.get(param.name, (param.values[0],))
         return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
+
+    def also(self, param: Param) -> list[str]:
+        """The values besides, that the rule takes while all other parameters are as `values` has them."""
+        return list(param.values[1:]) if self.everything and param.name not in self.params else []
 
     def takes(self, row: Benchmark) -> bool:
         """Whether this row is meant."""
@@ -77,8 +82,21 @@ _ALONE = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 _COPIES = ("h2d", "d2h", "d2d", "local")
 _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
+_EXCHANGES = ("exchange", "exchange_all")
+_BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _NVBANDWIDTH = 512 * MIB
+
+_STANDARD = (
+    _rule(*_CURVE, initiator=EACH),
+    _rule(*_BOTH_WAYS, bidirectional=("true",)),
+    _rule(*_STAGED, peer=("off",)),
+    _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
+    _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
+    _rule(*_ALONE, mode=("single",), peer=("off",)),
+    _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
+    _rule(benchmarks=("latency",)),
+)
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
@@ -91,16 +109,7 @@ SUITES: dict[str, Suite] = {
         Suite(
             "standard",
             "a curve of every path by every method, batched and single: the map of a machine in minutes",
-            (
-                _rule(*_CURVE, initiator=EACH),
-                _rule(*_BOTH_WAYS, bidirectional=("true",)),
-                _rule(*_STAGED, peer=("off",)),
-                _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
-                _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
-                _rule(*_ALONE, mode=("single",), peer=("off",)),
-                _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
-                _rule(benchmarks=("latency",)),
-            ),
+            _STANDARD,
         ),
         Suite(
             "sm",
@@ -109,7 +118,7 @@ SUITES: dict[str, Suite] = {
                 _rule(*_SM_CURVE, benchmarks=_ACCESS, memories=_PINNED),
                 _rule(_SM_CURVE[-1], benchmarks=_ACCESS, memories=_PINNED, blocks=_BLOCKS),
                 _rule(_SM_CURVE[-1], benchmarks=_JOINT, initiator=EACH, bidirectional=EACH),
-                _rule(_SM_CURVE[-1], benchmarks=("exchange", "exchange_all"), threads=EACH, blocks=("pieces", "sms")),
+                _rule(_SM_CURVE[-1], benchmarks=_EXCHANGES, threads=EACH, blocks=("pieces", "sms")),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 _rule(*_SM_CURVE, benchmarks=_COPIES, memories=_PINNED, initiator=EACH),
                 _rule(_SM_CURVE[-1], benchmarks=_COPIES, memories=_PINNED, bidirectional=("true",)),
@@ -137,25 +146,22 @@ SUITES: dict[str, Suite] = {
                     bidirectional=EACH,
                 ),
                 _rule(_NVBANDWIDTH, benchmarks=("local",), engines=("ce",)),
-                _rule(_NVBANDWIDTH, benchmarks=("exchange", "exchange_all"), threads=("1024",)),
+                _rule(_NVBANDWIDTH, benchmarks=_EXCHANGES, threads=("1024",)),
                 _rule(benchmarks=("latency",), engines=("sm",), memories=_PINNED, cache=EACH),
             ),
         ),
         Suite(
             "full",
-            "everything: all powers of two from 8 B to 1 GiB, all values of all parameters of copies by copy engine",
+            "every operation at all powers of two from 8 B to 1 GiB; every value of its parameters, one at a time",
             (
-                Rule(ALL_SIZES, everything=True),
-                _rule(*ALL_SIZES, benchmarks=_COPIES, engines=_KERNELS, mode=EACH, initiator=EACH, bidirectional=EACH),
-                _rule(*_SM_CURVE, benchmarks=_COPIES, engines=_KERNELS, initiator=EACH, blocks=_BLOCKS),
-                _rule(
-                    *ALL_SIZES,
-                    benchmarks=(*_JOINT, *_ACCESS, "exchange", "exchange_all"),
-                    initiator=EACH,
-                    bidirectional=EACH,
-                ),
-                _rule(*_SM_CURVE, benchmarks=_ACCESS, blocks=_BLOCKS),
+                Rule(ALL_SIZES),
+                Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
+                Rule(ALL_SIZES, benchmarks=_BY_KERNELS, engines=_KERNELS),
+                Rule(_CURVE, everything=True),
+                Rule(_CURVE, benchmarks=_JOINT, engines=("ce",), everything=True),
+                Rule(_SM_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
+                *_STANDARD,
             ),
         ),
     )
