@@ -4,6 +4,7 @@
 #include <doctest.h>
 
 #include <array>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -104,6 +105,24 @@ TEST_CASE("the exchange kernel moves every byte once each way, one way by even w
         CHECK(apart);
       },
       64);
+}
+
+TEST_CASE("by pieces the exchange kernel copies 16 bytes a thread, which leaves none over") {
+  for (const unsigned threads : {64u, 256u, 1024u})
+    for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{8192}, u64{8200}, u64{100008}}) {
+      const u64 each = u64{threads} / 2 * 16;
+      const Launch shape{static_cast<unsigned>((bytes + each - 1) / each), threads};
+      const Memory from{bytes}, to{bytes}, back_from{bytes}, back_to{bytes};
+      from.fill_with_pattern(bytes);
+      back_from.fill_with_pattern(bytes + 1);
+      run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
+      check_copied(from, to, bytes);
+      check_copied(back_from, back_to, bytes + 1);
+      std::map<unsigned, unsigned> by_thread;
+      for (const auto& access : accesses) ++by_thread[access.block * threads + access.thread];
+      for (const auto& [thread, count] : by_thread)
+        if (thread > 0) CHECK(count == 2);  // a load and a store; thread 0 also copies what is left
+    }
 }
 
 TEST_CASE("the exchange kernel is launched with as many even warps as odd ones") {

@@ -130,6 +130,19 @@ def test_kernels_of_which_nothing_is_said_have_a_block_of_512_threads_on_every_s
     assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {(kernel, SMS, 512)}
 
 
+@pytest.mark.parametrize("blocks, threads", [("pieces", "256"), (None, "1024"), ("pieces", "512")])
+@pytest.mark.parametrize("size", [8, 24, 8192, 1000024])
+def test_an_exchange_by_pieces_has_a_thread_for_each_16_bytes_and_no_block_more(
+    worker, tmp_path, size, blocks, threads
+):
+    wanted, kernel, _ = ACTORS["exchange"]
+    asked = {"threads": threads} | ({"blocks": blocks} if blocks else {})
+    logged = Logged(worker, tmp_path)
+    works(logged.pipe, wanted | {"bytes": size, "params": asked})
+    each_way = int(threads) // 2 * 16
+    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {(kernel, -(-size // each_way), int(threads))}
+
+
 @pytest.mark.parametrize("blocks", ["8", "sms"])
 def test_bulk_copies_are_one_warp_a_block(worker, tmp_path, blocks):
     logged = Logged(worker, tmp_path)

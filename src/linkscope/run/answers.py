@@ -38,6 +38,13 @@ class Verdict(msgspec.Struct):
     first_wrong: str
 
 
+class Carried(msgspec.Struct):
+    """What a directed link carried during a `run`, as the platform counted it."""
+
+    link: str
+    bytes: int
+
+
 class Trace(msgspec.Struct):
     """The answer to `run`. `stamps` holds entry and exit in seconds per sample, batch and actor."""
 
@@ -47,6 +54,7 @@ class Trace(msgspec.Struct):
     timing: str
     notes: dict[str, Any] = {}
     verdict: Verdict | None = None
+    links: list[Carried] = []
     stamps: Any = ()  # array("d"), which msgspec has no type for
 
     def seconds(self, sample: int, batch: int, actor: int) -> float:

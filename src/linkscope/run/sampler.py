@@ -144,6 +144,8 @@ class PointRound:
         if trace.verdict is not None and not trace.verdict.ok:
             raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
         guards: dict[str, Any] = dict(trace.notes)
+        if "throttled" in guards:  # a model says itself what NVML says of a GPU
+            guards["throttled"] = guards["throttled"].split(", ")
         if self._actors > 1:
             guards["joint_overlap"] = round(overlap, 4)
         if self._bent:

@@ -24,6 +24,11 @@ class State:
         return any(round.round == number for round in self.rounds)
 
     @property
+    def first(self) -> Round | None:
+        """The round whose batch the later ones take over."""
+        return self.rounds[0] if self.rounds else None
+
+    @property
     def expected_s(self) -> float:
         """What another round costs."""
         return self.estimate_s if self.cost_s is None else self.cost_s

@@ -5,11 +5,12 @@ Each round is a fresh worker (on a model a fresh session) and a new random order
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
 from linkscope.plan import Plan, Rule, Work, in_order, next_work, rounds_wanted
+from linkscope.run.ahead import WORTH_IT, Ahead, Failure
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
@@ -20,11 +21,10 @@ from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
 from linkscope.run.states import INTERRUPTED, State, finished, states_of
 from linkscope.run.target import Target
 from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
-from linkscope.run.workers import CannotStart, Workers
+from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import End, Point, Round, Run, RunWriter
 
 _SAMPLERS: dict[Rule, type[Sampler]] = {"linkscope": Sampler, "nvbandwidth": NvbandwidthSampler}
-_CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,9 @@ class Supervisor:
         self._tally = tally
         self._stop_asked = stop_asked
         self._workers = Workers(command, target.open_request, stop_asked)
+        self._command = command
+        self._ahead: Ahead | None = None
+        self._coming: Iterator[Round | Failure] | None = None  # of this round, where several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
         self._states = states_of(plan, target.facts, earlier)
@@ -91,6 +94,8 @@ class Supervisor:
             self._give_up(str(problem))
         finally:
             self._workers.drop()
+            if self._ahead:
+                self._ahead.stop()
             self._progress.stop()
             self._monitor.stop()
         wall_s = round(time.monotonic() - started, 3)
@@ -135,16 +140,29 @@ class Supervisor:
             self._drop_worker()
         cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
         again = []
-        for id in due if cheap_first else in_order(self._plan, due, number):
+        order = due if cheap_first else in_order(self._plan, due, number)
+        self._coming = self._by_several(order, number)
+        for id in order:
             record = self._take(id, number)
             if record is not None and "throttled" in record.guards:
                 again.append(id)
             elif record is not None and number + 1 == wanted[id]:
                 self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
+        self._coming = None
         for id in again:  # the GPU may have recovered by now; both records are kept
             self._take(id, number)
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
+
+    def _by_several(self, order: list[str], number: int) -> Iterator[Round | Failure] | None:
+        """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""
+        states = [self._states[id] for id in order if id not in self._points]
+        if not self._target.modelled or self._plan.budget_s is not None or len(states) < WORTH_IT:
+            return None
+        if self._ahead is None:
+            sampler = _SAMPLERS[self._plan.rule]
+            self._ahead = Ahead(self._command, self._target.open_request, sampler, self._plan, self._target.facts)
+        return self._ahead.results([Task(state.what, number, state.first) for state in states])
 
     def _take(self, id: str, number: int) -> Round | None:
         """One point in one round, if it may still be measured."""
@@ -185,23 +203,18 @@ class Supervisor:
         return None
 
     def _measured(self, state: State, number: int) -> Round:
-        """A worker that dies early in a point may have died of something else: the point is tried once more."""
-        started = time.monotonic()
-        try:
-            return self._measured_once(state, number)
-        except WorkerGone as gone:
-            if gone.hung or time.monotonic() - started > _CHEAP_S:
-                raise
-        except RequestFailed as failure:
-            if failure.kind != "lost":
-                raise
-        return self._measured_once(state, number)
+        if self._coming is None:
+            return twice(lambda: self._measured_once(state, number))
+        found = next(self._coming)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _measured_once(self, state: State, number: int) -> Round:
         sampler = _SAMPLERS[self._plan.rule](self._workers.get(), self._plan, self._target.facts)
         since = time.monotonic()
         try:
-            record = sampler.measure(Task(state.what, number, state.rounds[0] if state.rounds else None))
+            record = sampler.measure(Task(state.what, number, state.first))
         except WorkerGone as gone:
             self._workers.forget()
             if gone.abandoned:

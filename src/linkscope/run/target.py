@@ -1,5 +1,6 @@
 """What is measured: this machine, or a model of one. All that differs between the two stands here."""
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,20 +66,19 @@ def target_of(run: Run) -> Target:
 def modelled(model: "Model", seed: int) -> Target:
     """A model as a target; its noise depends on the seed."""
     from linkscope.machine.model import places
-    from linkscope.machine.model_paths import limits
+    from linkscope.machine.model_paths import limit_through_host, limits
 
     known = places(model)
     everywhere = limits(model)
     content = model.to_json()
+    through_host = functools.cache(lambda src, dst: limit_through_host(model, src, dst))
 
     def limit(point: PointId) -> tuple[float, str] | None:
         if _has_no_limit(point):
             return None
         found: PathLimit | None = everywhere.get((point.src, point.dst))
         if point.param("peer") == "off" and point.src != point.dst:
-            from linkscope.machine.model_paths import limit_through_host
-
-            found = limit_through_host(model, point.src, point.dst)
+            found = through_host(point.src, point.dst)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
     facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))

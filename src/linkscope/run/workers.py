@@ -2,9 +2,27 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+
+_CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
+
+Answer = TypeVar("Answer")
+
+
+def twice(measure: Callable[[], Answer]) -> Answer:
+    """A worker that dies early in a point may have died of something else: the point is tried once more."""
+    started = time.monotonic()
+    try:
+        return measure()
+    except WorkerGone as gone:
+        if gone.hung or time.monotonic() - started > _CHEAP_S:
+            raise
+    except RequestFailed as failure:
+        if failure.kind != "lost":
+            raise
+    return measure()
 
 
 class CannotStart(Exception):

@@ -1,0 +1,84 @@
+"""Several processes measure a model at once: the run file is the same, whatever goes wrong."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fakes import measured, plan, target
+from linkscope.run import supervisor
+from linkscope.runfile import read_run
+
+
+def written(path, monkeypatch, least: int, **behaviour):
+    """The lines of a run but its first and last, where several processes measure from `least` points on."""
+    monkeypatch.setattr(supervisor, "WORTH_IT", least)
+    measured(target(**behaviour), plan(suite="quick", rounds=6), path)
+    return path.read_text().splitlines()[1:-1]
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {"noise": 0.02},
+        {"flawed": {"unsupported": "*/4096?*#0"}},
+        {"flawed": {"wrong": "*/4096?*#2"}},
+        {"flawed": {"die": "*/4096?*#1"}},
+    ],
+    ids=["noise", "unsupported", "wrong data", "dies"],
+)
+def test_several_processes_write_what_one_does(tmp_path, monkeypatch, behaviour):
+    one = written(tmp_path / "one.jsonl", monkeypatch, 10**9, **behaviour)
+    several = written(tmp_path / "several.jsonl", monkeypatch, 1, **behaviour)
+    assert several == one and len(one) > 50
+
+
+def test_with_a_budget_one_process_measures_for_what_comes_next_depends_on_what_was_spent(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "WORTH_IT", 1)
+    monkeypatch.setattr(supervisor, "Ahead", None)  # would not work
+    measured(target(), plan(suite="quick", budget_s=1e3), tmp_path / "a.jsonl")
+    assert read_run(tmp_path / "a.jsonl").points
+
+
+def test_on_hardware_nothing_is_measured_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "WORTH_IT", 1)
+    monkeypatch.setattr(supervisor, "Ahead", None)
+    measured(target(modelled=False), plan(suite="quick"), tmp_path / "a.jsonl")
+    assert read_run(tmp_path / "a.jsonl").points
+
+
+def children_of(pid: int) -> set[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    mine = {int(one) for one in found.split()}
+    return mine.union(*(children_of(one) for one in mine))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_is_left_when_the_command_ends(tmp_path, how):
+    """A suite large enough for several processes; Ctrl-C saves what was measured."""
+    path = tmp_path / "a.jsonl"
+    command = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    family = children_of(process.pid)
+    assert len(family) >= 4  # two processes or more, each with a worker
+    process.send_signal(how)
+    process.wait(30)
+    while (alive := [one for one in family if _runs(one)]) and time.monotonic() < deadline + 30:
+        time.sleep(0.1)
+    assert not alive
+    run = read_run(path)
+    assert sum(map(len, run.rounds.values())) > 100
+    assert (process.returncode == 4) == (how == signal.SIGINT)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
