@@ -26,8 +26,9 @@ PYTHON = {
     "stats": COMMON,
     "plan": COMMON | {"machine", "runfile", "stats"},
     "run": COMMON | {"machine", "runfile", "stats", "plan"},
+    "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
     "report": COMMON | {"runfile", "stats"},
-    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "report"},
+    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "selftest", "report"},
 }
 
 

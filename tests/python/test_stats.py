@@ -14,6 +14,7 @@ from linkscope.stats import (
     more_rounds,
     slope,
     steady,
+    trend,
     variance_split,
 )
 
@@ -125,3 +126,17 @@ def test_one_mode_is_not_called_two(draw) -> None:
 def test_few_samples_claim_no_modes() -> None:
     assert bimodal([1.0] * 9 + [2.0] * 9) is None
     assert bimodal([1.0] * 30) is None
+
+
+def test_a_trend_is_that_within_rounds_and_not_between_them() -> None:
+    falling = [[5.0, 4.0, 3.0, 2.0, 1.0]] * 4
+    assert trend(falling) == pytest.approx(-40 / (4 * 5 * 4 * 15 / 18) ** 0.5)
+    assert trend([of[::-1] for of in falling]) == -trend(falling)
+    assert trend([[9.0] * 5, [8.0] * 5, [7.0] * 5]) == 0 == trend([[1.0]]) == trend([])
+
+
+def test_without_a_trend_a_clear_one_is_seen_as_often_as_of_a_normal_number() -> None:
+    chance = random.Random(7)
+    found = [trend([[chance.random() for _ in range(6)] for _ in range(6)]) for _ in range(4000)]
+    assert 0.035 < sum(abs(z) > 1.96 for z in found) / len(found) < 0.065
+    assert not any(abs(z) > 4.5 for z in found)

@@ -34,7 +34,7 @@ def rounds_wanted(plan: Plan, point: Point) -> int:
     have = len(_rounds(point))
     if point.status != "missed_precision" or have < plan.rounds:
         return have
-    if "stopped" in point.guards or "in_turn" in point.guards:  # flows that take turns do so in every round
+    if point.guards.keys() & {"stopped", "in_turn", "trend"}:  # what takes turns or drifts does so in every round
         return have
     at = plan.rounds
     while at < have:

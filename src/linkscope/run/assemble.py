@@ -8,10 +8,13 @@ from linkscope.plan import Plan, footprint, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
-from linkscope.stats import bimodal, median, median_interval, variance_split
+from linkscope.stats import bimodal, median, median_interval, trend, variance_split
 
 Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
 LIMIT_MARGIN = 0.01
+
+
+CLEAR_TREND = 4.0  # standard deviations: by chance once in 16,000 points
 
 
 class Assembler:
@@ -33,7 +36,9 @@ class Assembler:
             return point
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
+        point.spread = _spread(point.flows[0], point.precision_target)
         self._judge(point, len(kept), stopped)
+        self._look_for_a_trend(point)
         if throttled and point.status == "ok":
             point.status, point.reason = "missed_precision", "its GPU was throttled in every round"
         self._check_limit(point)
@@ -101,6 +106,20 @@ class Assembler:
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
             point.guards["stopped"] = stopped
 
+    def _look_for_a_trend(self, point: Point) -> None:
+        """Samples that rise or fall within their rounds are of what was not warm, or did not stay as it was."""
+        for flow in point.flows:
+            if point.status not in ("ok", "missed_precision") or not flow.median_s:
+                return
+            drift = median([(of[-1] - of[0]) / flow.median_s for of in flow.samples_s if of])
+            if abs(trend(flow.samples_s)) >= CLEAR_TREND and abs(drift) > point.precision_target:
+                point.guards["trend"] = float(f"{drift:.4g}")
+                point.status = "missed_precision"
+                how = "rise" if drift > 0 else "fall"
+                before = f"{point.reason}; " if point.reason else ""
+                point.reason = f"{before}the samples of a round {how} by {abs(drift):.0%}: it did not settle"
+                return
+
     def _check_limit(self, point: Point) -> None:
         """A rate above what the hardware allows is a wrong measurement, whatever its spread."""
         what = PointId.parse(point.id)
@@ -130,7 +149,6 @@ def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     point.total_gbps = sum(rates) if rates else None
     interval = median_interval(main.round_medians_s)
     point.ci_level = interval.level if interval else None
-    point.spread = _spread(main)
     point.batch, point.timing = first.batch, first.timing
     point.overhead_s = median([round.overhead_s for round in kept if round.overhead_s is not None] or [0.0])
     checks = [round.verified for round in kept]
@@ -153,10 +171,11 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     )  # fmt: skip
 
 
-def _spread(flow: Flow) -> Spread | None:
+def _spread(flow: Flow, precision: float) -> Spread | None:
     """Spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
 
-    Rounds that each lie wholly on one side differ from each other, which is no mode of one process.
+    Rounds that each lie wholly on one side differ from each other, which is no mode of one process. Modes nearer than
+    the precision that was asked for are one: two readings of a clock next to each other, for example.
     """
     split = variance_split(flow.samples_s)
     if split is None or not flow.median_s or flow.median_s <= 0:
@@ -165,7 +184,7 @@ def _spread(flow: Flow) -> Spread | None:
     if modes is not None:
         border = sum(modes) / 2
         straddling = sum(min(samples) < border < max(samples) for samples in flow.samples_s)
-        modes = modes if straddling >= 2 else None
+        modes = modes if straddling >= 2 and modes[1] - modes[0] > precision * flow.median_s else None
     return Spread(
         within_rounds=float(f"{split.within**0.5 / flow.median_s:.4g}"),
         between_rounds=float(f"{split.between**0.5 / flow.median_s:.4g}"),
@@ -184,7 +203,8 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     timings = sorted({round.timing for round in kept})
     if len(timings) > 1:
         guards["timings"] = timings
-    apart = [round for round in rounds if round not in kept]
+    ours = {id(round) for round in kept}  # not by value: a model's round that is taken again is the same
+    apart = [round for round in rounds if id(round) not in ours]
     if apart:
         guards["throttled_rounds"] = [
             {

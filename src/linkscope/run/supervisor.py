@@ -243,8 +243,9 @@ class Supervisor:
             self._settle(self._assembler.without_value(id, "skipped", state.stopped or "it was not measured"))
             return
         point = self._assembler.point(id, state.rounds, state.stopped)
-        wanted = rounds_wanted(self._plan, point)
-        if wanted <= len(point.flows[0].round_medians_s):
+        kept = len(point.flows[0].round_medians_s)
+        wanted = max(rounds_wanted(self._plan, point), 0 if state.stopped else self._plan.rounds)
+        if wanted <= kept:
             self._settle(point)
         elif all(state.has(number) for number in range(wanted)):
             self._settle(self._assembler.point(id, state.rounds, "its GPU was throttled in the other rounds"))

@@ -33,6 +33,21 @@ def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> 
     return error <= max(relative * abs(median(samples)), absolute) / 4
 
 
+def trend(rounds: Sequence[Sequence[float]]) -> float:
+    """How clearly the samples rise (above 0) or fall (below 0) in their order within each round, in deviations.
+
+    Kendall's S summed over the rounds (Mann, Nonparametric tests against trend, 1945; its variance without ties): about
+    normal with mean 0 and deviation 1 where there is no trend. What differs between rounds does not count. 0 where no
+    round has two samples.
+    """
+    score, variance = 0, 0.0
+    for samples in rounds:
+        count = len(samples)
+        score += sum((b > a) - (b < a) for i, a in enumerate(samples) for b in samples[i + 1 :])
+        variance += count * (count - 1) * (2 * count + 5) / 18
+    return score / math.sqrt(variance) if variance else 0.0
+
+
 def bimodal(samples: Sequence[float], width: float = 5.0) -> tuple[float, float] | None:
     """Both modes (medians of the two sides) where the largest gap in the middle 80 % is over `width` MADs; else None.
 

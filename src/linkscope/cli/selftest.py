@@ -1,0 +1,86 @@
+"""Measure what is known: linkscope's own measuring path on simulated machines with planted truths.
+
+  linkscope selftest                    every planted truth, and the checks of this machine that are cheap
+  linkscope selftest --here             the checks of this machine alone
+  linkscope selftest --only enqueue     one row; may be given again
+
+Exit code 0 where every row holds, 1 where one does not; its name is printed.
+"""
+
+import argparse
+import fnmatch
+import itertools
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from linkscope.selftest import Row, Verdict
+
+SUMMARY = "measure what is known, and say whether it was found"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `selftest`."""
+    add = parser.add_argument
+    add("--here", action="store_true", help="only the checks of this machine: clocks, cache flush, pages, peers")
+    add("--only", metavar="GLOB", action="append", help="only rows whose name matches; may be given again")
+    add("--jobs", metavar="N", help="rows at a time (default: the CPUs and one more, four at most)")
+    add("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope selftest`."""
+    from linkscope.run import worker_command
+    from linkscope.selftest import HERE, PLANTED, carry_out
+
+    worker_command()  # without it nothing can be measured, and one sentence says so
+    started = time.monotonic()
+    planted = () if arguments.here else _chosen(PLANTED, arguments.only)
+    here = _chosen(HERE, arguments.only)
+    if not planted and not here:
+        names = ", ".join(row.name for row in (*(() if arguments.here else PLANTED), *HERE))
+        raise UserError(f"--only {' '.join(arguments.only)} matches no row; there are {names}", NOT_HERE)
+    verdicts: list[Verdict] = []
+    # This machine's rows come first and one at a time: what they time must not share its cores with the others.
+    for verdict in itertools.chain(carry_out(here), carry_out(planted, _jobs(arguments.jobs))):
+        verdicts.append(verdict)
+        if not arguments.json:
+            print(_line(verdict), flush=True)
+    failing = [verdict.row for verdict in verdicts if not verdict.holds]
+    seconds = round(time.monotonic() - started, 1)
+    if arguments.json:
+        import msgspec
+
+        rows = msgspec.to_builtins(verdicts)
+        print(json.dumps({"holds": not failing, "failing": failing, "seconds": seconds, "rows": rows}, indent=1))
+    else:
+        print(f"{len(verdicts) - len(failing)} of {len(verdicts)} rows hold, in {seconds:.0f} s")
+    if failing:
+        print(f"linkscope: selftest: does not hold: {', '.join(failing)}", file=sys.stderr)
+    return SOMETHING_FAILED if failing else FINE
+
+
+def _chosen(rows: "Sequence[Row]", only: list[str] | None) -> "list[Row]":
+    return [row for row in rows if not only or any(fnmatch.fnmatchcase(row.name, pattern) for pattern in only)]
+
+
+def _jobs(text: str | None) -> int:
+    if text is None:
+        return min(len(os.sched_getaffinity(0)) + 1, 4)  # one row spends its time waiting for a worker that hangs
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise UserError(f"--jobs {text}: it is a whole number from 1 to 64")
+    return int(text)
+
+
+def _line(verdict: "Verdict") -> str:
+    """Three lines a row: its name and whether it holds, what was planted, what was found."""
+    holds = "holds" if verdict.holds else "DOES NOT HOLD"
+    head = f"{verdict.row:<20} {holds}  ({verdict.seconds:.1f} s)"
+    return f"{head}\n    planted  {verdict.planted}\n    found    {verdict.found}"

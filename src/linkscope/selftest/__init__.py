@@ -1,0 +1,6 @@
+"""Known truths in, the real measuring path, and whether they come out: `linkscope selftest` (docs/selftest.md)."""
+
+from linkscope.selftest.rows import Finding, Row, Verdict, carry_out
+from linkscope.selftest.table import HERE, PLANTED
+
+__all__ = ["HERE", "PLANTED", "Finding", "Row", "Verdict", "carry_out"]

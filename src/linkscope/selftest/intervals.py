@@ -1,0 +1,165 @@
+"""95 % intervals that cover the truth, under four kinds of noise, and no wider than they must be.
+
+The noise is that of one H200 (anchors.md, 24 processes): the samples of a process agree to 0.3 %, but its median is 3 %
+away from that of the next. Each repetition is a whole measurement: the sampler takes rounds from a worker that answers
+with drawn times, the assembler makes the point, and the plan says whether a few more rounds are worth it.
+"""
+
+import functools
+import math
+import random
+import statistics
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from linkscope.plan import MachineFacts, Plan, rounds_wanted
+from linkscope.run.answers import FlowFacts, Prepared, Trace
+from linkscope.run.assemble import Assembler
+from linkscope.run.sampler import Sampler, Task
+from linkscope.run.worker import Worker
+from linkscope.runfile import Point, PointId, Round
+from linkscope.selftest.bench import D2H
+from linkscope.selftest.rows import Finding, Row
+
+SEEDS, REPETITIONS = (11, 12, 13), 2000
+COVERED, WIDEST = 0.94, 1.6
+_EACH_S, _ONCE_S = 2.2e-6, 1.25e-6
+_BETWEEN, _WITHIN = 0.032, 0.003  # of 8 B to the device
+_ID = D2H.format(8)
+_PLAN = Plan(suite="selftest", only=[], precision=None, budget_s=None, rounds=6, seed=1, order_seed=1, points=[_ID])
+_FACTS = MachineFacts("drawn", True, ("numa:0", "gpu:0"), {})
+
+
+@dataclass
+class Noise:
+    """Factors of a process and of its samples, drawn one after the other; `median` is that of a process."""
+
+    chance: random.Random
+
+    median = 1.0
+
+    def process(self) -> float:
+        """The factor of the next process."""
+        return math.exp(_BETWEEN * self.chance.gauss(0, 1))
+
+    def sample(self) -> float:
+        """The factor of the next sample, on top of that of its process."""
+        return math.exp(_WITHIN * self.chance.gauss(0, 1))
+
+
+class LogNormal(Noise):
+    """Both levels log-normal and independent."""
+
+
+class Autocorrelated(Noise):
+    """Samples that scatter by 1 % and follow each other closely: many of them say little more than one."""
+
+    last: float | None = None
+
+    def process(self) -> float:
+        self.last = None
+        return super().process()
+
+    def sample(self) -> float:
+        step = self.chance.gauss(0, 1)
+        self.last = step if self.last is None else 0.9 * self.last + math.sqrt(1 - 0.9**2) * step
+        return math.exp(0.01 * self.last)
+
+
+class Bimodal(Noise):
+    """Seven processes of ten are fast, the others 8 % slower (as pages lie well or badly)."""
+
+    def process(self) -> float:
+        mode = 1.0 if self.chance.random() < 0.7 else 1.08
+        return mode * math.exp(0.01 * self.chance.gauss(0, 1))
+
+    median = math.exp(0.01 * statistics.NormalDist().inv_cdf(0.5 / 0.7))
+
+
+class HeavyTail(Noise):
+    """Processes with Student's t of three degrees of freedom; one sample of twelve is half as long again."""
+
+    def process(self) -> float:
+        squares = sum(self.chance.gauss(0, 1) ** 2 for _ in range(3))
+        return math.exp(_BETWEEN / 2 * self.chance.gauss(0, 1) / math.sqrt(squares / 3))
+
+    def sample(self) -> float:
+        return super().sample() * (1.5 if self.chance.random() < 1 / 12 else 1.0)
+
+
+class _Drawn:
+    """A worker that answers with drawn times."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise, self._process = noise, 1.0
+
+    def prepare(self, case: dict[str, Any], key: str, limit_s: float) -> Prepared:
+        self._process = self._noise.process()
+        flow = FlowFacts(0, "gpu:0", "numa:0", "device", "pinned", case["bytes"], "measured")
+        return Prepared(True, actors=1, flows=[flow])
+
+    def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
+        stamps = array("d")
+        for _ in range(samples):
+            each = _EACH_S * self._process * self._noise.sample()
+            for batch in batches:
+                stamps.extend((0.0, _ONCE_S + each * batch[0]))
+        return Trace(samples, len(batches), 1, "virtual", stamps=stamps)
+
+
+def _point(noise: Noise, assembler: Assembler) -> Point:
+    """One whole measurement."""
+    sampler = Sampler(cast(Worker, _Drawn(noise)), _PLAN, _FACTS)
+    what, rounds = PointId.parse(_ID), list[Round]()
+    wanted = _PLAN.rounds
+    while len(rounds) < wanted:
+        while len(rounds) < wanted:
+            rounds.append(sampler.measure(Task(what, len(rounds), rounds[0] if rounds else None)))
+        point = assembler.point(_ID, rounds)
+        wanted = rounds_wanted(_PLAN, point)
+    return point
+
+
+def oracle_width(kind: type[Noise]) -> float:
+    """Width, as a fraction of the truth, of the interval of who knows the noise: the middle 95 % of all medians of six
+    processes."""
+    noise = kind(random.Random(1))
+
+    def process() -> float:
+        return noise.process() * statistics.median(noise.sample() for _ in range(4))
+
+    medians = sorted(statistics.median(process() for _ in range(6)) for _ in range(4000))
+    return (medians[3899] - medians[100]) / noise.median
+
+
+def _check(kind: type[Noise], folder: Path) -> Finding:
+    assembler = Assembler(_PLAN, _FACTS, lambda point: None)
+    covered, widths = [], []
+    truth = _EACH_S * kind.median
+    for seed in SEEDS:
+        noise, hits = kind(random.Random(seed)), 0
+        for _ in range(REPETITIONS):
+            ci95_s = _point(noise, assembler).ci95_s
+            if ci95_s is not None:
+                hits += ci95_s[0] <= truth <= ci95_s[1]
+                widths.append((ci95_s[1] - ci95_s[0]) / truth)
+        covered.append(hits / REPETITIONS)
+    least = COVERED - 2 * math.sqrt(COVERED * (1 - COVERED) / REPETITIONS)
+    best = oracle_width(kind)
+    wide = statistics.median(widths) / best if widths else math.inf
+    return Finding(
+        f"{REPETITIONS} repetitions on each of {len(SEEDS)} seeds; who knows the noise needs +-{best / 2:.2%}",
+        f"covered {', '.join(f'{share:.1%}' for share in covered)} (least {least:.1%}), "
+        f"{wide:.2f} times as wide (most {WIDEST})",
+        min(covered) >= least and wide <= WIDEST,
+    )  # fmt: skip
+
+
+ROWS = (
+    Row("interval_lognormal", functools.partial(_check, LogNormal), cost_s=15),
+    Row("interval_autocorrelated", functools.partial(_check, Autocorrelated), cost_s=15),
+    Row("interval_bimodal", functools.partial(_check, Bimodal), cost_s=15),
+    Row("interval_outliers", functools.partial(_check, HeavyTail), cost_s=15),
+)

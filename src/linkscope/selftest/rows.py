@@ -1,0 +1,69 @@
+"""A row of the self-test: what was planted, what was found, whether it holds; and how rows are carried out."""
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from linkscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was planted and what was found, in words with their units."""
+
+    planted: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """`check` gets an empty folder for its run files. `cost_s`: roughly; long ones are started first."""
+
+    name: str
+    check: Callable[[Path], Finding]
+    cost_s: float = 0.3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A row that was carried out, and how long it took."""
+
+    row: str
+    planted: str
+    found: str
+    holds: bool
+    seconds: float
+
+
+def carry_out(rows: Sequence[Row], jobs: int = 1) -> Iterator[Verdict]:
+    """The verdicts in the order of the rows, each as soon as it is known. More than one job: in forked processes."""
+    if jobs == 1 or len(rows) <= 1:
+        yield from map(_carried_out, rows)
+        return
+    by_cost = sorted(rows, key=lambda row: -row.cost_s)
+    # Forked and not spawned: the rows are those of this process, also where a test has changed what they stand on.
+    # A worker dies with the thread that started it (worker.py), so rows run in the main threads of processes.
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+        running = {row.name: pool.submit(_carried_out, row) for row in by_cost}
+        try:
+            for row in rows:
+                yield running[row.name].result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _carried_out(row: Row) -> Verdict:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="linkscope-selftest-") as folder:
+        try:
+            finding = row.check(Path(folder))
+        except UserError:
+            raise
+        except Exception as problem:  # whatever breaks in the measuring path is a row that does not hold
+            finding = Finding("what this row plants", f"{type(problem).__name__}: {problem}", False)
+    return Verdict(row.name, finding.planted, finding.found, finding.holds, round(time.monotonic() - started, 3))

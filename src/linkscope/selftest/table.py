@@ -1,0 +1,7 @@
+"""All rows, in the order in which they are shown."""
+
+from linkscope.selftest import costs, faults, flows, here, intervals, states
+from linkscope.selftest.rows import Row
+
+PLANTED: tuple[Row, ...] = (*costs.ROWS, *flows.ROWS, *intervals.ROWS, *states.ROWS, *faults.ROWS)
+HERE: tuple[Row, ...] = here.ROWS
