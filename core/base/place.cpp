@@ -26,7 +26,7 @@ u32 parse_index(std::string_view digits, std::string_view whole) {
 std::string_view to_string(PlaceKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 
 std::string to_string(const Place& place) {
-  std::string text = place.host == 0 ? "" : "host:" + std::to_string(place.host) + "/";
+  std::string text = place.host == one_host ? "" : "host:" + std::to_string(place.host) + "/";
   text += to_string(place.kind);
   text += ":";
   if (place.kind == PlaceKind::disk) return text + place.path;

@@ -13,18 +13,19 @@ namespace linkscope {
 enum class PlaceKind : u8 { numa, gpu, nic, disk, rank };
 
 inline constexpr u32 all_places = ~u32{0};
+inline constexpr u32 one_host = ~u32{0};  // of a place without "host:N/": there is one host only
 
 struct Place {
   PlaceKind kind = PlaceKind::numa;
   u32 index = 0;
-  u32 host = 0;
+  u32 host = one_host;
   std::string path;  // disks only
 
   auto operator<=>(const Place&) const = default;
 };
 
-inline Place numa(u32 index) { return {PlaceKind::numa, index, 0, {}}; }
-inline Place gpu(u32 index) { return {PlaceKind::gpu, index, 0, {}}; }
+inline Place numa(u32 index) { return {PlaceKind::numa, index, one_host, {}}; }
+inline Place gpu(u32 index) { return {PlaceKind::gpu, index, one_host, {}}; }
 
 [[nodiscard]] std::string to_string(const Place&);
 [[nodiscard]] std::string_view to_string(PlaceKind);

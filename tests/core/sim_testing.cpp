@@ -58,8 +58,8 @@ Case default_case(const Benchmark& row) {
   Case c;
   c.benchmark = row.name;
   c.engine = row.engine;
-  c.src = {row.src, row.relation == Relation::from_all ? all_places : 0u, 0, {}};
-  c.dst = {row.dst, row.relation == Relation::different ? 1u : row.relation == Relation::to_all ? all_places : 0u, 0, {}};
+  c.src = {row.src, row.relation == Relation::from_all ? all_places : 0u, one_host, {}};
+  c.dst = {row.dst, row.relation == Relation::different ? 1u : row.relation == Relation::to_all ? all_places : 0u, one_host, {}};
   for (const u32 other : {0u, 1u, 2u})
     if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places)) c.others.push_back(gpu(other));
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();

@@ -6,7 +6,7 @@
 using namespace linkscope;
 
 TEST_CASE("places survive text and back") {
-  for (const char* text : {"numa:0", "gpu:15", "nic:3", "rank:7", "disk:/data/set.bin", "host:1/gpu:0", "host:2/disk:/x:y"})
+  for (const char* text : {"numa:0", "gpu:15", "nic:3", "rank:7", "disk:/data/set.bin", "host:0/gpu:0", "host:1/gpu:0", "host:2/disk:/x:y"})
     CHECK(to_string(parse_place(text)) == text);
 }
 

@@ -11,7 +11,7 @@ from linkscope.runfile import read_run
 
 pytestmark = [needs_fake, needs_worker]
 
-EXCHANGE = "exchange/sm/numa:0.pinned->gpu:1.device/65536?*threads=512"
+EXCHANGE = "exchange/sm/numa:0.pinned->gpu:1.device/65536?blocks=pieces&threads=512"
 CHASE = "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=64MiB"
 LENIENT = "99%"  # a fake's times are the host's: they say nothing
 

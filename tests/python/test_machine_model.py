@@ -115,7 +115,11 @@ def test_bundled_machines_load(name: str) -> None:
 
 
 def test_bundled_machines_are_those_that_the_design_names() -> None:
-    assert {"h200x1", "h200x2", "h200x4", "ac922"} <= set(model.bundled())
+    named = {
+        *("h200x1", "h200x2", "h200x4", "h200x8", "ac922", "s822lc", "4029gp", "minsky", "newell"),
+        *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c"),
+    }
+    assert named <= set(model.bundled())
     ac922 = model.places(model.load("ac922"))
     assert ac922.gpu_numa == {"gpu:0": "numa:0", "gpu:1": "numa:0", "gpu:2": "numa:1", "gpu:3": "numa:1"}
 

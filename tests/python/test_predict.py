@@ -72,7 +72,7 @@ def test_people_read_that_it_is_modelled(capsys) -> None:
 
 WRONG = [
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:9"], 3, "no gpu:9"),
-    (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--engine", "sm"], 3, "[kernel]"),
+    (["--machine", "sl390", "--src", "numa:0", "--dst", "gpu:0", "--engine", "sm"], 3, "[kernel]"),
     (["--machine", "nowhere", "--src", "numa:0", "--dst", "gpu:0"], 3, "no machine 'nowhere'"),
     (["--machine", "auto", "--src", "numa:0", "--dst", "gpu:0"], 2, "needs a model"),
     (["--machine", "ac922", "--src", "nic:0", "--dst", "gpu:0"], 2, "nic:0"),

@@ -42,7 +42,7 @@ def test_links_of_a_probed_machine_have_what_they_reached() -> None:
     found = {(wire.one, wire.other): wire for wire in wires(run(small_run().points, **PROBED))}
     host, nvlink = found["numa:0", "gpu:0"], found["gpu:2", "NVSwitch"]
     assert len(found) == 8 and host.kind == "PCIe 5.0 x16" and host.limit == 63.0 and host.back is None
-    assert 55 < host.there < 56 and host.share() == pytest.approx(host.there / 63.0)
+    assert 55 < host.there < 56 and host.shares() == [pytest.approx(host.there / 63.0)]
     assert nvlink.kind == "NVLink x18" and nvlink.limit == 478.1 and 380 < nvlink.there < 390
 
 

@@ -102,7 +102,7 @@ std::string CudaPlatformImpl::why_no_place(const Place& place) const {
   const auto here = [&](const char* what, std::size_t count) {
     return place.index < count ? "" : to_string(place) + " is not here; this machine has " + std::to_string(count) + " " + what;
   };
-  if (place.host != 0) return to_string(place) + " is another host";
+  if (place.host != one_host) return to_string(place) + " is another host";
   switch (place.kind) {
     case PlaceKind::numa: return here("NUMA nodes", host_nodes().size());
     case PlaceKind::gpu: return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;

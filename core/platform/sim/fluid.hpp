@@ -37,6 +37,7 @@ class MaxMin {
  public:
   explicit MaxMin(std::vector<double> capacities);
   void solve(std::vector<Demand>&);
+  void set_capacity(u32 resource, double capacity) { capacity_[resource] = capacity; }
 
  private:
   std::vector<double> capacity_, left_, load_;
@@ -49,6 +50,8 @@ class Fluid {
 
   /// `bytes` begin to flow; `owner` is handed back when they have arrived.
   void start(double now, const Path& path, double bytes, double cap, u32 owner);
+  /// While no flow is in progress.
+  void set_capacity(u32 resource, double capacity) { max_min_.set_capacity(resource, capacity); }
   /// Back to time 0, with no flow in progress.
   void rewind() { now_ = 0; }
   /// When the next flow ends; never if there is none.

@@ -100,12 +100,12 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   };
   const auto driver_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
     const double rate = machine_.pageable_rate[direction];
-    return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(host, a, b, rate), machine_.costs.call};
+    return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(program, host, a, b, rate), machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
     const double rate = machine_.numa[host].memcpy_near;
-    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(host, from, to, rate), machine_.costs.cpu_copy});
+    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, rate), machine_.costs.cpu_copy});
   } else if (from == to) {
     op.stages.push_back(engine_stage(from, within_device, from, to));
     op.stages[0].by = Stage::By::compute;
@@ -261,8 +261,22 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
-Path Compiler::memcpy_path(Node thread, Node from, Node to, double rate_near) const {
+/// Whether all that the program has on the node, and the driver's ring, stay in the last-level cache of its CPUs.
+bool Compiler::in_cache(const Program& program, Node numa) const {
+  const auto& node = machine_.numa[numa];
+  if (program.cache != CacheState::hot || node.llc == 0) return false;
+  u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots;
+  for (const auto& region : program.regions)
+    if (region.at == node.place) wanted += region.bytes;
+  return wanted <= node.llc_bytes;
+}
+
+Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node to, double rate_near) const {
   Path path;
+  if (from == thread && to == thread && in_cache(program, thread)) {
+    path.cap = machine_.numa[thread].llc;  // its memory has no part in it
+    return path;
+  }
   add_use(path, from);
   add_links(path, from, thread);
   add_links(path, thread, to);

@@ -75,6 +75,7 @@ class Compiler {
   Compiler(const Machine& machine, const Routes& routes, const Servers& servers)
       : machine_{machine}, routes_{routes}, servers_{servers} {}
 
+  [[nodiscard]] u32 link_resource(u32 link) const { return machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()) + link; }
   /// Why the machine cannot run the program, if it cannot.
   [[nodiscard]] Support supports(const Program&) const;
   /// Only for programs that it supports.
@@ -98,7 +99,8 @@ class Compiler {
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;
   [[nodiscard]] Path path(Node from, Node to) const;
-  [[nodiscard]] Path memcpy_path(Node thread, Node from, Node to, double rate_near) const;
+  [[nodiscard]] Path memcpy_path(const Program&, Node thread, Node from, Node to, double rate_near) const;
+  [[nodiscard]] bool in_cache(const Program&, Node numa) const;
   void add_links(Path&, Node from, Node to) const;
   [[nodiscard]] Stage engine_stage(Node gpu, Direction, Node from, Node to) const;
 };

@@ -67,7 +67,7 @@ class Parser {
     machine_.name = file_["machine"].text("name");
     numa_nodes();
     gpus();
-    switches();
+    for (const char* kind : {"nic", "switch"}) passed(kind);
     links();
     for (const auto& share : file_.list("share")) machine_.shares.push_back({share.rate("gbps"), matching_links(share)});
     for (const auto& route : file_.list("route")) machine_.overrides.push_back(explicit_route(route));
@@ -103,7 +103,8 @@ class Parser {
         const double near = table.rate("memcpy_gbps");
         const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
         machine_.numa.push_back(
-            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro});
+            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro,
+             static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -120,11 +121,11 @@ class Parser {
         }
   }
 
-  void switches() {
-    for (const auto& table : file_.list("switch"))
+  void passed(const char* kind) {
+    for (const auto& table : file_.list(kind))
       for (const auto& name : table.list("places")) {
         add_node(name.value->get<std::string>());
-        ++machine_.switches;
+        ++machine_.passed;
       }
   }
 
@@ -232,8 +233,13 @@ class Parser {
     const auto level = [&](const char* name) {
       if (!noise.has(name)) return Spread{};
       const Table spread = noise[name];
-      return Spread{spread.number("compute", 0), spread.number("engine", 0), spread.number("channel", 0),
-                    spread.number("rate", 0), spread.number("host", 0)};
+      const auto shape = spread.has("shape") ? spread.text("shape") : "lognormal";
+      Spread read{spread.number("compute", 0), spread.number("engine", 0), spread.number("channel", 0),
+                  spread.number("rate", 0), spread.number("host", 0)};
+      if (shape == "autocorrelated") read.correlation = part(spread, "correlation");
+      else if (shape == "bimodal") read.second = positive(spread, "second"), read.share = part(spread, "share");
+      else if (shape != "lognormal") wrong(spread.name + ".shape", "noise is lognormal, autocorrelated or bimodal, not '" + shape + "'");
+      return read;
     };
     machine_.machine_noise = level("machine");
     machine_.round_noise = level("round");
@@ -243,12 +249,36 @@ class Parser {
   void faults() {
     for (const auto& table : file_.list("fault")) {
       const auto kind = table.text("kind");
-      const auto after = static_cast<u64>(table.number("after_samples", 0));
-      if (kind == "corrupt") machine_.faults.push_back({Fault::Kind::corrupt, table.text("match"), after});
-      else if (kind == "hang") machine_.faults.push_back({Fault::Kind::hang, table.text("match"), after});
-      else if (kind == "die") machine_.faults.push_back({Fault::Kind::die, table.text("match"), after});
-      else wrong(table.name + ".kind", "a fault is corrupt, hang or die, not '" + kind + "'");
+      const auto found = std::find(fault_names.begin(), fault_names.end(), kind);
+      if (found == fault_names.end()) wrong(table.name + ".kind", "there is no fault '" + kind + "'");
+      Fault fault;
+      fault.kind = static_cast<Fault::Kind>(found - fault_names.begin());
+      fault.match = table.has("match") ? table.text("match") : "*";
+      fault.after_samples = static_cast<u64>(table.number("after_samples", 0));
+      using Kind = Fault::Kind;
+      const bool timed = fault.kind == Kind::ramp || fault.kind == Kind::throttle;
+      const bool of_links = fault.kind == Kind::slow || fault.kind == Kind::flaky;
+      if (timed || fault.kind == Kind::lie) fault.samples = static_cast<u64>(table.number("samples", 0));
+      if (timed && fault.samples == 0) wrong(table.name + ".samples", "there is at least one");
+      if (timed || of_links) fault.factor = positive(table, "factor");
+      if (fault.kind == Kind::flaky) fault.share = part(table, "share");
+      if (of_links) fault.links = matching_links(table);
+      machine_.faults.push_back(std::move(fault));
     }
+  }
+
+  static constexpr std::array<std::string_view, 8> fault_names{"corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"};
+
+  static double positive(const Table& table, const char* key) {
+    const double number = table.number(key);
+    if (number == 0) wrong(table.name + "." + key, "it is more than 0");
+    return number;
+  }
+
+  static double part(const Table& table, const char* key) {
+    const double number = table.number(key);
+    if (number > 1) wrong(table.name + "." + key, "it is no more than 1");
+    return number;
   }
 };
 

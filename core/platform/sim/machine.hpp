@@ -11,7 +11,7 @@
 
 namespace linkscope::sim {
 
-/// A node of the graph: NUMA nodes first, then GPUs, then switches.
+/// A node of the graph: NUMA nodes first, then GPUs, then what data only pass: NICs and switches.
 using Node = u32;
 
 struct NumaNode {
@@ -20,6 +20,8 @@ struct NumaNode {
   double dram = 0;                          // B/s, reads and writes together
   double memcpy_near = 0, memcpy_far = 0;   // B/s of one thread; far: where a side lies on another node
   double load = 0;                          // s of a load that meets no cache, from a core of the node; 0: not known
+  u64 llc_bytes = 0;
+  double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
 };
 
 struct GpuNode {
@@ -88,19 +90,25 @@ struct Ring {
 /// change between them; rates of links; speeds of CPU threads.
 struct Spread {
   double compute = 0, engine = 0, channel = 0, rate = 0, host = 0;
+  double correlation = 0;        // of a sample's factors with those of the sample before
+  double second = 1, share = 0;  // two modes: in a `share` of cases everything takes `second` times as long
 };
 
 struct Fault {
-  enum class Kind : u8 { corrupt, hang, die } kind = Kind::corrupt;
+  enum class Kind : u8 { corrupt, hang, die, ramp, throttle, slow, flaky, lie } kind = Kind::corrupt;
   std::string match;  // glob on the key, "POINT_ID#ROUND"
   u64 after_samples = 0;
+  u64 samples = 0;         // ramp, throttle: how many are slower; lie: how many later the bytes arrive, 0: never
+  double factor = 1;       // ramp, throttle: how many times slower; slow, flaky: the part of its rate that a link has
+  double share = 1;        // flaky: of samples
+  std::vector<u32> links;  // slow, flaky
 };
 
 struct Machine {
   std::string name;
   std::vector<NumaNode> numa;
   std::vector<GpuNode> gpus;
-  u32 switches = 0;
+  u32 passed = 0;  // NICs and switches
   std::vector<Link> links;
   std::vector<Share> shares;
   std::vector<Route> overrides;
@@ -116,7 +124,7 @@ struct Machine {
   Spread machine_noise, round_noise, sample_noise;
   std::vector<Fault> faults;
 
-  [[nodiscard]] Node nodes() const { return static_cast<Node>(numa.size() + gpus.size()) + switches; }
+  [[nodiscard]] Node nodes() const { return static_cast<Node>(numa.size() + gpus.size()) + passed; }
   [[nodiscard]] Node first_gpu() const { return static_cast<Node>(numa.size()); }
   [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_gpu() + gpus.size(); }
   [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }

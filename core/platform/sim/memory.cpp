@@ -1,5 +1,7 @@
 #include "platform/sim/memory.hpp"
 
+#include <algorithm>
+
 namespace linkscope::sim {
 namespace {
 
@@ -7,10 +9,15 @@ u32 generator_of(u32 region) { return region + 1; }
 
 }  // namespace
 
-Memory::Memory(const Program& program, const Lanes& lanes) {
-  for (u32 region = 0; region < program.regions.size(); ++region)
-    regions_.emplace_back(program.regions[region].bytes,
-                          program.regions[region].content == Content::poison ? poison_generator : generator_of(region));
+void Memory::fill() {
+  regions_.clear();
+  for (u32 region = 0; region < program_.regions.size(); ++region)
+    regions_.emplace_back(program_.regions[region].bytes,
+                          program_.regions[region].content == Content::poison ? poison_generator : generator_of(region));
+}
+
+Memory::Memory(const Program& program, const Lanes& lanes) : program_{program} {
+  fill();
   tracks_.resize(lanes.tracks);
   for (const auto& lane : lanes.lanes)
     for (const auto* ops : {&lane.once, &lane.loop})
@@ -23,11 +30,36 @@ Memory::Memory(const Program& program, const Lanes& lanes) {
       }
 }
 
+bool Memory::between_gpus(const Move& move) const {
+  const auto &from = program_.regions[move.from.region].at, &to = program_.regions[move.to.region].at;
+  return from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
+}
+
+void Memory::begin_sample(std::optional<u64> lies) {
+  ++sample_;
+  lies_ = lies;
+  std::erase_if(late_, [&](const Late& late) {
+    if (late.sample > sample_) return false;
+    const auto &from = late.move->from, &to = late.move->to;
+    regions_[to.region].copy(late.target, regions_[from.region], late.source, from.bytes);
+    return true;
+  });
+}
+
+void Memory::start_afresh() {
+  fill();
+  for (auto& track : tracks_) std::fill(track.from.begin(), track.from.end(), 0);
+  late_.clear();  // by now it has arrived, and is gone with the rest
+  unmoved_ = 0;
+  unmoved_wrong_ = false;
+}
+
 void Memory::copied(const Op& op, u64 iteration) {
   for (u32 k = 0; k < op.moves.size(); ++k) {
     const auto &from = op.moves[k].from, &to = op.moves[k].to;
     const u64 source = from.offset_at(iteration), target = to.offset_at(iteration);
-    regions_[to.region].copy(target, regions_[from.region], source, op.bytes);
+    if (!lies_ || !between_gpus(op.moves[k])) regions_[to.region].copy(target, regions_[from.region], source, op.bytes);
+    else if (*lies_ > 0) late_.push_back({&op.moves[k], source, target, sample_ + *lies_});
     tracks_[op.id + k].from[iteration % to.slices] = source + 1;
     if (corrupt_at_ && op.id + k == 0 && iteration % to.slices == 0) regions_[to.region].corrupt(target + *corrupt_at_ % op.bytes);
   }

@@ -11,12 +11,18 @@ namespace linkscope::sim {
 
 class Memory {
  public:
+  /// The program outlives it.
   Memory(const Program&, const Lanes&);
 
   /// Iteration `iteration` of a copy has arrived.
   void copied(const Op&, u64 iteration);
   /// From now on one byte of the first slice that the first copy writes is wrong; `where` picks it.
   void corrupt_first_copy(u64 where) { corrupt_at_ = where; }
+  /// A sample begins. In it copies between GPUs are said to be done while their bytes are not there: they arrive so many
+  /// samples later, with 0 never.
+  void begin_sample(std::optional<u64> lies);
+  /// Destinations hold what they held at first again, and nothing has been written: an old copy proves no new one.
+  void start_afresh();
   /// Compares every slice that was written with what its source held.
   [[nodiscard]] Verdict verify() const;
 
@@ -26,11 +32,22 @@ class Memory {
     const Move* move = nullptr;
     std::vector<u64> from;  // by slice of the destination: source offset + 1 of the last write; 0: none yet
   };
+  struct Late {
+    const Move* move = nullptr;
+    u64 source = 0, target = 0, sample = 0;
+  };
+  const Program& program_;
   std::vector<Contents> regions_;
   std::vector<Track> tracks_;
   u64 unmoved_ = 0;  // bytes that were read or written without being copied
   bool unmoved_wrong_ = false;
   std::optional<u64> corrupt_at_;
+  u64 sample_ = 0;
+  std::optional<u64> lies_;
+  std::vector<Late> late_;
+
+  void fill();
+  [[nodiscard]] bool between_gpus(const Move&) const;
 };
 
 }  // namespace linkscope::sim

@@ -2,7 +2,9 @@
 
 #include <fnmatch.h>
 
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -15,16 +17,34 @@ namespace {
 
 using namespace sim;
 
-Factors draw(const Spread& spread, u64 h) {
-  return {.compute = factor(spread.compute, hash(h, u64{0})),
-          .engine = factor(spread.engine, hash(h, u64{1})),
-          .channel = factor(spread.channel, hash(h, u64{2})),
-          .rate = factor(spread.rate, hash(h, u64{3})),
-          .host = factor(spread.host, hash(h, u64{4}))};
+/// The normal numbers behind a lane's factors, by kind.
+using Normals = std::array<double, 5>;
+
+Normals normals(u64 h) {
+  Normals all;
+  for (u64 kind = 0; kind < all.size(); ++kind) all[kind] = normal(hash(h, kind));
+  return all;
 }
 
+Factors factors_of(const Spread& spread, const Normals& drawn) {
+  const auto of = [&](double sigma, u64 kind) { return sigma == 0 ? 1.0 : exponential(sigma * drawn[kind]); };
+  return {.compute = of(spread.compute, 0), .engine = of(spread.engine, 1), .channel = of(spread.channel, 2),
+          .rate = of(spread.rate, 3), .host = of(spread.host, 4)};
+}
+
+Factors draw(const Spread& spread, u64 h) { return factors_of(spread, normals(h)); }
+
+/// AR(1): each sample has a part of the one before, and as much of its own that the spread stays what it is.
+void follow(Normals& state, const Normals& fresh, double correlation) {
+  const double own = std::sqrt(1 - correlation * correlation);
+  for (std::size_t kind = 0; kind < state.size(); ++kind) state[kind] = correlation * state[kind] + own * fresh[kind];
+}
+
+/// How many times longer everything takes in the mode that is drawn.
+double mode(const Spread& spread, u64 h) { return spread.share > 0 && uniform(hash(h, "mode")) < spread.share ? spread.second : 1; }
+
 Factors operator*(const Factors& a, const Factors& b) {
-  return {a.compute * b.compute, a.engine * b.engine, a.channel * b.channel, a.rate * b.rate, a.host * b.host};
+  return {a.compute * b.compute, a.engine * b.engine, a.channel * b.channel, a.rate * b.rate, a.host * b.host, a.slow * b.slow};
 }
 
 /// The machine that this seed stands for: one of many of its kind.
@@ -47,22 +67,29 @@ Machine vary(Machine machine, u64 seed) {
 }
 
 struct SimSession final : Session {
-  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& program, u64 noise)
-      : lanes{compiler.compile(program)},
+  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise)
+      : program{asked},
+        lanes{compiler.compile(program)},
         memory{program, lanes},
         simulation{machine, servers, compiler.capacities(), lanes, memory},
         sample_noise{hash(noise, "samples")} {
     for (std::size_t lane = 0; lane < lanes.lanes.size(); ++lane)
       round.push_back(draw(machine.round_noise, hash(hash(noise, "round"), lane)));
+    round_slow = mode(machine.round_noise, hash(noise, "round"));
     factors.resize(lanes.lanes.size());
+    before.resize(lanes.lanes.size());
   }
 
+  Program program;
   Lanes lanes;
   Memory memory;
   Simulation simulation;
   u64 sample_noise;
   u64 samples = 0;  // counted over all runs: sample noise is drawn from it
   std::vector<Factors> round, factors;
+  std::vector<Normals> before;  // by lane, of the last sample
+  double round_slow = 1;
+  bool throttled = false;       // in any sample
   std::vector<Fault> faults;
 };
 
@@ -71,6 +98,7 @@ class Sim final : public Platform {
   Sim(const Machine& machine, u64 seed)
       : machine_{vary(machine, seed)},
         seed_{seed},
+        slow_{mode(machine.machine_noise, hash(seed, "machine"))},
         routes_{machine},  // as the file has it: equal ways must not part over a seed's noise
         servers_{machine_},
         compiler_{machine_, routes_, servers_} {}
@@ -99,39 +127,85 @@ class Sim final : public Platform {
         throw Error{ErrorKind::usage, "sim: a batch has " + std::to_string(batch.size()) + " counts, the program " +
                                           std::to_string(lanes.size()) + " actors"};
 
+    Verdict before;
+    if (order.verify) {  // as on hardware: what earlier samples delivered, and then, afresh, what these do
+      before = session.memory.verify();
+      session.memory.start_afresh();
+    }
     Stamp* stamps = trace.stamps.data();
     for (u32 sample = 0; sample < order.samples; ++sample)
       for (const auto& batch : order.batches) {
-        for (const auto& fault : session.faults)
-          if (session.samples >= fault.after_samples) strike(session, fault);
-        const u64 noise = hash(session.sample_noise, session.samples++);
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-          session.factors[lane] = session.round[lane] * draw(machine_.sample_noise, hash(noise, lane));
+        const u64 noise = hash(session.sample_noise, session.samples);
+        const double slow = slow_ * session.round_slow * mode(machine_.sample_noise, noise) * strike(session, noise);
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+          auto fresh = normals(hash(noise, lane));
+          if (session.samples > 0 && machine_.sample_noise.correlation > 0)
+            follow(session.before[lane], fresh, machine_.sample_noise.correlation);
+          else session.before[lane] = fresh;
+          session.factors[lane] = session.round[lane] * factors_of(machine_.sample_noise, session.before[lane]);
+          session.factors[lane].slow *= slow;
+        }
+        ++session.samples;
         const double tick_phase = uniform(hash(noise, "tick")) * machine_.costs.event_tick;
         session.simulation.sample(batch, session.factors, tick_phase, stamps);
         stamps += lanes.size();
       }
-    if (order.verify) trace.verdict = session.memory.verify();
+    if (order.verify) trace.verdict = both(before, session.memory.verify());
     trace.links = count_links(session);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane)
       trace.notes.emplace_back("route a" + std::to_string(lane), lanes[lane].route);
+    // On hardware the parent asks NVML; a model's GPU says the same word itself.
+    if (session.throttled) trace.notes.emplace_back("throttled", "sw_thermal");
     return trace;
   }
 
  private:
   Machine machine_;
   u64 seed_;
+  double slow_;
   Routes routes_;
   Servers servers_;
   Compiler compiler_;
 
-  void strike(SimSession& session, const Fault& fault) const {
-    switch (fault.kind) {
-      case Fault::Kind::corrupt: session.memory.corrupt_first_copy(session.sample_noise); return;
-      case Fault::Kind::die: std::abort();
-      case Fault::Kind::hang:
-        for (;;) std::this_thread::sleep_for(std::chrono::hours{1});  // the parent's watchdog is what ends this
+  static Verdict both(const Verdict& a, const Verdict& b) {
+    return {a.ok && b.ok, a.checked_bytes + b.checked_bytes, a.wrong_bytes + b.wrong_bytes, a.ok ? b.first_wrong : a.first_wrong};
+  }
+
+  /// What the faults do in the sample that comes; how many times longer it takes through them.
+  double strike(SimSession& session, u64 noise) const {
+    double slow = 1;
+    std::optional<u64> lies;
+    for (const auto& fault : session.faults)
+      for (const u32 link : fault.links) session.simulation.set_capacity(compiler_.link_resource(link), machine_.links[link].rate);
+    std::vector<double> left(machine_.links.size(), 1);
+    for (const auto& fault : session.faults) {
+      if (session.samples < fault.after_samples) continue;
+      const u64 since = session.samples - fault.after_samples;
+      switch (fault.kind) {
+        case Fault::Kind::corrupt: session.memory.corrupt_first_copy(session.sample_noise); break;
+        case Fault::Kind::die: std::abort();
+        case Fault::Kind::hang:
+          for (;;) std::this_thread::sleep_for(std::chrono::hours{1});  // the parent's watchdog is what ends this
+        case Fault::Kind::ramp:
+          if (since < fault.samples) slow *= 1 + (fault.factor - 1) * (1 - static_cast<double>(since) / static_cast<double>(fault.samples));
+          break;
+        case Fault::Kind::throttle:
+          if (since >= fault.samples) break;
+          slow *= fault.factor;
+          session.throttled = true;
+          break;
+        case Fault::Kind::slow:
+        case Fault::Kind::flaky:
+          for (const u32 link : fault.links)
+            if (uniform(hash(hash(noise, "flaky"), link)) < fault.share) left[link] *= fault.factor;
+          break;
+        case Fault::Kind::lie: lies = fault.samples; break;
+      }
+      for (const u32 link : fault.links)
+        session.simulation.set_capacity(compiler_.link_resource(link), machine_.links[link].rate * left[link]);
     }
+    session.memory.begin_sample(lies);
+    return slow;
   }
 
   std::vector<LinkBytes> count_links(SimSession& session) const {

@@ -94,7 +94,7 @@ void Simulation::begin_op(u32 lane) {
   running.chunks = op.overlaps ? u64{op.chunks} * running.iterations : op.chunks;
   for (auto& runner : running.runners) runner = {};
   ++running.issued;
-  const double issued = running.start + static_cast<double>(running.issued) * lanes_[lane].issue_every;
+  const double issued = running.start + static_cast<double>(running.issued) * lanes_[lane].issue_every * running.factors.slow;
   if (issued > now_) {
     running.runners[0].step = Step::issue;
     wake(lane * 2, issued);
@@ -166,7 +166,7 @@ void Simulation::start_flow(u32 runner) {
   const double speed = stage.by == Stage::By::thread ? running.factors.host : running.factors.rate;
   self.step = Step::flow;
   const double cap = goes_inline(stage, bytes) ? machine_.copy.inline_rate : never;
-  fluid_.start(now_, stage.path, static_cast<double>(bytes) / speed, cap, runner);
+  fluid_.start(now_, stage.path, static_cast<double>(bytes) * running.factors.slow / speed, cap, runner);
 }
 
 /// A chunk has arrived at the end of a stage.
@@ -248,7 +248,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
     case Stage::By::thread: time += stage.setup * factors.host; break;
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call;
-  return time;
+  return time * factors.slow;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

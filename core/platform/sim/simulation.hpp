@@ -9,9 +9,9 @@
 
 namespace linkscope::sim {
 
-/// What noise makes of a lane's costs (times) and rates (speeds) in one sample.
+/// What noise makes of a lane's costs (times) and rates (speeds) in one sample. All that it does takes `slow` times as long.
 struct Factors {
-  double compute = 1, engine = 1, channel = 1, rate = 1, host = 1;
+  double compute = 1, engine = 1, channel = 1, rate = 1, host = 1, slow = 1;
 };
 
 class Simulation {
@@ -21,6 +21,8 @@ class Simulation {
 
   /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps have the tick's phase in them.
   void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
+  /// For the samples from now on.
+  void set_capacity(u32 resource, double capacity) { fluid_.set_capacity(resource, capacity); }
   /// Bytes that each stage carried since the last call.
   [[nodiscard]] std::vector<u64> take_carried();
 

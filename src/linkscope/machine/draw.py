@@ -42,6 +42,7 @@ def _legend(seen: Sketch) -> list[str]:
     used = {word for cell in seen.cells.values() for word in cell.split()[1:]}
     known = {
         "host": "host: no peer access, staged in host memory",
+        "network": "network: on another host, through the network",
         "PCIe": "PCIe: directly over PCIe",
         "local": "local: read and written in one memory",
         "?": "?: not visible here",

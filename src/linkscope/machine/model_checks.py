@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from linkscope.machine import model_paths as paths
-from linkscope.machine.model_types import Model, Peer, Quantity, Spread, order
+from linkscope.machine.model_types import Fault, Model, Peer, Quantity, Spread, host_of, order
 
 _FRACTION = "efficiency"
 _MAY_BE_ZERO = ("_us", "_ns")
@@ -35,6 +35,8 @@ def check(model: Model) -> None:
     _check_peers(model)
     _check_tables(model)
     _check_ways(model)
+    _check_noise(model)
+    _check_faults(model)
 
 
 def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistake:
@@ -86,11 +88,13 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _constants(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every Quantity, Peer, Spread and plain number, with its key."""
+    """Every Quantity, Peer, Spread and plain number, with its key; not the numbers of faults and noise."""
+    if isinstance(value, Fault):
+        return
     if isinstance(value, msgspec.Struct):
         if isinstance(value, Quantity | Peer | Spread):
             yield key, value
-        if isinstance(value, Quantity):
+        if isinstance(value, Quantity | Spread):
             return
         for field in msgspec.structs.fields(value):
             yield from _constants(getattr(value, field.name), _join(key, field.encode_name))
@@ -108,13 +112,7 @@ def _check_constant(key: str, value: Any) -> None:
     if isinstance(value, Quantity):
         _check_number(key, name, value.v)
     elif isinstance(value, int | float):
-        if key.startswith("noise."):
-            if not 0 <= value <= 0.5:
-                raise Mistake(key, f"{value:g} is no sigma of noise", "write a fraction between 0 and 0.5")
-        elif name != "after_samples":
-            _check_number(key, name, value)
-        elif value < 0:
-            raise Mistake(key, f"{value:g} is negative", "write how many samples go well before, 0 or more")
+        _check_number(key, name, value)
 
 
 def _check_number(key: str, name: str, number: float) -> None:
@@ -142,6 +140,7 @@ def _check_places(model: Model) -> None:
     listed: dict[str, str] = {}
     groups = [(f"numa[{i}].places", "numa", numa.places) for i, numa in enumerate(model.numa)]
     groups += [(f"gpu[{i}].at", "gpu", gpu.places()) for i, gpu in enumerate(model.gpu)]
+    groups += [(f"nic[{i}].places", "nic", nic.places) for i, nic in enumerate(model.nic)]
     groups += [(f"switch[{i}].places", "switch", switch.places) for i, switch in enumerate(model.switch)]
     for key, kind, names in groups:
         for name in names:
@@ -161,6 +160,27 @@ def _check_places(model: Model) -> None:
             if listed.get(numa, "").partition("[")[0] != "numa":
                 there = f"NUMA nodes are {_some(listed, 'numa')}"
                 raise Mistake(f"gpu[{index}].at", f"there is no NUMA node {numa}", there)
+            for place in gpu.at[numa]:
+                if host_of(place) != host_of(numa):
+                    cure = "put it at a NUMA node of its own host"
+                    raise Mistake(f"gpu[{index}].at", f"{place} is at {numa}, which is of another host", cure)
+    _check_hosts(listed)
+
+
+def _check_hosts(listed: dict[str, str]) -> None:
+    """All places name their host or none does; switches that join hosts have none."""
+    hosts = {host_of(name) for name in listed if host_of(name)}
+    for name, key in listed.items():
+        if hosts and not host_of(name) and not name.startswith("switch:"):
+            cure = f"write host:0/{name}: where one place names its host, all but switches between hosts do"
+            raise Mistake(key, f"{name} names no host", cure)
+        number = order(host_of(name))[1]
+        if number > 0 and f"host:{number - 1}" not in hosts:
+            raise Mistake(key, f"there is host:{number} but no host:{number - 1}", "number hosts from 0 without gaps")
+    for host in sorted(hosts, key=order):
+        if not any(name.startswith(f"{host}/numa:") for name in listed):
+            key = next(key for name, key in listed.items() if host_of(name) == host)
+            raise Mistake(key, f"{host} has no NUMA node", f'add {host}/numa:0 to the places of a [[numa]]')
 
 
 def _check_links(model: Model) -> None:
@@ -179,13 +199,21 @@ def _check_links(model: Model) -> None:
             key = f"link[{model.link.index(directed.link)}]"
             raise Mistake(key, f"two links are called {directed.name!r}", "give one of them another name")
         names.append(directed.name)
+    shares = [share.name for share in model.share]
     for index, share in enumerate(model.share):
         for glob in share.links:
-            if not any(fnmatch.fnmatchcase(name, glob) for name in names):
-                like = f"they are called like {names[0]!r}" if names else "add a [[link]]"
-                raise Mistake(f"share[{index}].links", f"no link is called {glob!r}", like)
+            if glob in shares and glob not in names:
+                cure = "list the links themselves: one share has links only, never another share"
+                raise Mistake(f"share[{index}].links", f"{glob!r} is a share, not a link", cure)
+        _check_globs(f"share[{index}].links", share.links, names)
     for index, route in enumerate(model.route):
         stops = [route.start, *route.via, route.to]
+        for stop in stops:
+            if stops.count(stop) > 1:
+                raise Mistake(f"route[{index}]", f"it passes {stop} twice", "name every place on the way once")
+        if any((route.start, route.to) == (other.start, other.to) for other in model.route[:index]):
+            cure = "keep one of them"
+            raise Mistake(f"route[{index}]", f"it is the second from {route.start} to {route.to}", cure)
         for stop in stops:
             if stop not in nodes:
                 raise Mistake(f"route[{index}]", f"there is no {stop}", f"there are {', '.join(nodes)}")
@@ -195,12 +223,24 @@ def _check_links(model: Model) -> None:
                 raise Mistake(f"route[{index}]", f"no link joins {one} and {other}", cure)
 
 
+def _check_globs(key: str, globs: list[str], names: list[str]) -> None:
+    if not globs:
+        raise Mistake(key, "it names no link", 'write names of directed links, as ["pcie numa:0->gpu:*"]')
+    for glob in globs:
+        if not any(fnmatch.fnmatchcase(name, glob) for name in names):
+            like = f"they are called like {names[0]!r}" if names else "add a [[link]]"
+            raise Mistake(key, f"no link is called {glob!r}", like)
+
+
 def _check_peers(model: Model) -> None:
     gpus = {name for gpu in model.gpu for name in gpu.places()}
     for index, group in enumerate(model.peer.groups if model.peer else []):
         for name in group:
             if name not in gpus:
                 raise Mistake(f"peer.groups[{index}]", f"there is no GPU {name}", f"there are {_some(gpus, 'gpu')}")
+            if host_of(name) != host_of(group[0]):
+                cure = "give each host groups of its own"
+                raise Mistake(f"peer.groups[{index}]", f"{group[0]} and {name} are on different hosts", cure)
 
 
 def _check_tables(model: Model) -> None:
@@ -217,7 +257,13 @@ def _check_tables(model: Model) -> None:
 
 def _check_ways(model: Model) -> None:
     routes = paths.routes(model)
-    everyone = [node for node in paths.nodes(model) if not node.startswith("switch:")]
+    # A switch between GPUs is reached by these only: nothing goes through a GPU.
+    switches = [node for node in paths.nodes(model) if node.startswith("switch:") or "/switch:" in node]
+    everyone = [node for node in paths.nodes(model) if node not in switches]
+    for switch in switches:
+        if not any((one, switch) in routes for one in everyone):
+            cure = "add a [[link]] between it and what it joins, or take it away"
+            raise Mistake(_table_of(model, switch), f"no link leads to {switch}", cure)
     for one in everyone:
         for other in everyone:
             if (one, other) not in routes:
@@ -226,8 +272,91 @@ def _check_ways(model: Model) -> None:
 
 
 def _table_of(model: Model, place: str) -> str:
-    numa = [f"numa[{i}]" for i, node in enumerate(model.numa) if place in node.places]
-    return (numa + [f"gpu[{i}]" for i, gpu in enumerate(model.gpu) if place in gpu.places()])[0]
+    tables: list[tuple[str, list[list[str]]]] = [
+        ("numa", [numa.places for numa in model.numa]),
+        ("gpu", [gpu.places() for gpu in model.gpu]),
+        ("nic", [nic.places for nic in model.nic]),
+        ("switch", [switch.places for switch in model.switch]),
+    ]
+    return next(f"{name}[{i}]" for name, all in tables for i, group in enumerate(all) if place in group)
+
+
+_SIGMAS = ("compute", "engine", "channel", "rate", "host")
+_OF_SHAPE: dict[str, tuple[str, ...]] = {
+    "lognormal": (),
+    "autocorrelated": ("correlation",),
+    "bimodal": ("second", "share"),
+}
+
+
+def _check_noise(model: Model) -> None:
+    for level in ("machine", "round", "sample"):
+        spread = getattr(model.noise, level, None)
+        if spread is None:
+            continue
+        key = f"noise.{level}"
+        for name in _SIGMAS:
+            if not 0 <= getattr(spread, name) <= 0.5:
+                what = f"{getattr(spread, name):g} is no sigma of noise"
+                raise Mistake(f"{key}.{name}", what, "write a fraction between 0 and 0.5")
+        if spread.shape == "autocorrelated" and level != "sample":
+            cure = "write it in [noise.sample]: machines and rounds have no order"
+            raise Mistake(f"{key}.shape", f"a {level} does not depend on the one before", cure)
+        shape = f'shape = "{spread.shape}"'
+        _check_keys(key, spread, shape, _OF_SHAPE[spread.shape], ("correlation", "second", "share"))
+        _check_range(f"{key}.correlation", spread.correlation, 0, 1, "a correlation", "write from 0 to less than 1")
+        _check_range(f"{key}.share", spread.share, 0, 1, "a share", "write more than 0 and less than 1", above=True)
+        _check_range(f"{key}.second", spread.second, 1, 100, _TIMES, _ABOVE_1, above=True)
+
+
+_TIMES, _ABOVE_1 = "how many times longer it takes", "write a factor above 1, such as 1.3"
+_OF_FAULT = {
+    "ramp": ("samples", "factor"), "throttle": ("samples", "factor"), "slow": ("links", "factor"),
+    "flaky": ("links", "factor", "share"),
+}  # fmt: skip
+_FAULT_KEYS = ("samples", "factor", "links", "share")
+
+
+def _check_faults(model: Model) -> None:
+    names = [link.name for link in paths.directed_links(model)]
+    for index, fault in enumerate(model.fault):
+        key = f"fault[{index}]"
+        if fault.after_samples < 0:
+            cure = "write how many samples go well before, 0 or more"
+            raise Mistake(f"{key}.after_samples", f"{fault.after_samples:g} is negative", cure)
+        may = ("samples",) if fault.kind == "lie" else ()
+        _check_keys(key, fault, f'kind = "{fault.kind}"', _OF_FAULT.get(fault.kind, ()), _FAULT_KEYS, may)
+        if fault.samples is not None and fault.samples < 1:
+            raise Mistake(f"{key}.samples", f"{fault.samples} is no number of samples", "write 1 or more")
+        if fault.kind in ("ramp", "throttle"):
+            _check_range(f"{key}.factor", fault.factor, 1, 1000, _TIMES, _ABOVE_1, above=True)
+        else:
+            what, cure = "the part of its rate that a link has", "write more than 0 and less than 1"
+            _check_range(f"{key}.factor", fault.factor, 0, 1, what, cure, above=True)
+        _check_range(f"{key}.share", fault.share, 0, 1, "a share", "write more than 0 and less than 1", above=True)
+        if fault.links is not None:
+            _check_globs(f"{key}.links", fault.links, names)
+
+
+def _check_keys(
+    key: str, table: Any, of: str, needed: tuple[str, ...], known: tuple[str, ...], may: tuple[str, ...] = ()
+) -> None:
+    """Which of the known keys a table has, which depends on `of`."""
+    for name in known:
+        there = getattr(table, name) is not None
+        if name in needed and not there:
+            raise Mistake(f"{key}.{name}", f"it is missing, and {of}", f"write {name} = …")
+        if there and name not in (*needed, *may):
+            has = " and ".join((*needed, *may))
+            raise Mistake(f"{key}.{name}", f"{of} has no such key", f"take it away{f'; it has {has}' * bool(has)}")
+
+
+def _check_range(
+    key: str, value: float | None, least: float, below: float, what: str, cure: str, *, above: bool = False
+) -> None:
+    """least <= value < below; with `above` least < value."""
+    if value is not None and not ((least < value if above else least <= value) and value < below):
+        raise Mistake(key, f"{value:g} is not {what}", cure)
 
 
 def _keys_at(key: str) -> list[str]:

@@ -30,9 +30,10 @@ class PathLimit:
 
 
 def nodes(model: Model) -> list[str]:
-    """NUMA nodes, GPUs, switches."""
+    """NUMA nodes, GPUs, NICs, switches."""
     known = places(model)
-    return [*known.numa, *known.gpus, *sorted((name for switch in model.switch for name in switch.places), key=order)]
+    switches = sorted((name for switch in model.switch for name in switch.places), key=order)
+    return [*known.numa, *known.gpus, *known.nics, *switches]
 
 
 def directed_links(model: Model) -> list[DirectedLink]:

@@ -12,6 +12,10 @@ import msgspec
 From = Literal["published", "derived", "fitted", "measured", "assumed"]
 
 
+Shape = Literal["lognormal", "autocorrelated", "bimodal"]
+FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"]
+
+
 class Quantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A constant and where it comes from."""
 
@@ -47,6 +51,7 @@ class Numa(_Table, frozen=True):
     memcpy_gbps: Quantity
     memcpy_remote_gbps: Quantity | None = None
     load_us: Quantity | None = None
+    llc_gbps: Quantity | None = None
 
 
 class Gpu(_Table, frozen=True):
@@ -63,6 +68,13 @@ class Gpu(_Table, frozen=True):
 
     def places(self) -> list[str]:
         return [gpu for gpus in self.at.values() for gpu in gpus]
+
+
+class Nic(_Table, frozen=True):
+    """Network cards that are alike; links say where they are and what they reach."""
+
+    places: list[str]
+    title: str = ""
 
 
 class Switch(_Table, frozen=True):
@@ -157,11 +169,15 @@ class StagedPeer(_Table, frozen=True):
 
 
 class Spread(_Table, frozen=True):
-    """Sigmas of log-normal factors of one level of noise."""
+    """One level of noise: sigmas of log-normal factors, and how samples hang together."""
 
     origin: From = msgspec.field(name="from")
     ref: str = ""
     why: str = ""
+    shape: Shape = "lognormal"
+    correlation: float | None = None
+    second: float | None = None
+    share: float | None = None
     compute: float = 0.0
     engine: float = 0.0
     channel: float = 0.0
@@ -176,17 +192,23 @@ class Noise(_Table, frozen=True):
 
 
 class Fault(_Table, frozen=True):
-    """What goes wrong where `match`, a glob, fits a point's id and round ("ID#ROUND")."""
+    """What goes wrong where `match`, a glob, fits a point's id and round ("ID#ROUND"). The kind says which of the other
+    keys it has."""
 
-    kind: Literal["corrupt", "hang", "die"]
-    match: str
+    kind: FaultKind
+    match: str = "*"
     after_samples: int = 0
+    samples: int | None = None
+    factor: float | None = None
+    links: list[str] | None = None
+    share: float | None = None
 
 
 class Model(_Table, frozen=True, kw_only=True):
     machine: Head
     numa: list[Numa]
     gpu: list[Gpu] = msgspec.field(default_factory=list)
+    nic: list[Nic] = msgspec.field(default_factory=list)
     switch: list[Switch] = msgspec.field(default_factory=list)
     link: list[Link] = msgspec.field(default_factory=list)
     share: list[Share] = msgspec.field(default_factory=list)
@@ -216,6 +238,7 @@ class Places:
     memory_bytes: dict[str, int]
     cache_bytes: dict[str, int]  # the last level of a NUMA node's cores, the L2 of a GPU
     peers: frozenset[tuple[str, str]]
+    nics: tuple[str, ...] = ()
 
 
 def places(model: Model) -> Places:
@@ -237,7 +260,13 @@ def places(model: Model) -> Places:
         memory_bytes=memory,
         cache_bytes=cache,
         peers=frozenset((a, b) for group in groups for a in group for b in group if a != b),
+        nics=tuple(sorted((place for nic in model.nic for place in nic.places), key=order)),
     )
+
+
+def host_of(place: str) -> str:
+    """'host:1/gpu:0' -> 'host:1'; '' where the machine has one host."""
+    return place.partition("/")[0] if "/" in place else ""
 
 
 def order(place: str) -> tuple[str, int]:

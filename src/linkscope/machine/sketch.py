@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from linkscope.machine import model as models
 from linkscope.machine.facts import Gpu, Machine, NumaNode
 from linkscope.machine.limits import Limit, limit
-from linkscope.machine.model_paths import routes
-from linkscope.machine.model_types import Link
+from linkscope.machine.model_paths import directed_links, routes
+from linkscope.machine.model_types import Link, host_of
 from linkscope.units import format_bytes
 
 
@@ -128,10 +128,11 @@ def _of_model(model: models.Model) -> Sketch:
             staged = gpu != other and (gpu, other) not in known.peers
             found = models.limit_through_host(model, gpu, other) if staged else ways[gpu, other]
             hops = dict.fromkeys(_hop(hop.link) for hop in way_of[gpu, other])
-            cells[gpu, other] = f"{found.gbps:.4g} {'host' if staged else '+'.join(hops) or 'local'}"
+            how = "network" if host_of(gpu) != host_of(other) else "host" if staged else "+".join(hops) or "local"
+            cells[gpu, other] = f"{found.gbps:.4g} {how}"
     return Sketch(
         title=f"MODELLED {model.machine.name}: {model.machine.title}",
-        host=(),
+        host=_network(model),
         nodes=tuple(nodes),
         gpus={
             place: f"{kind.title}, {kind.memory_gib:g} GiB, {kind.sms} SMs, {kind.l2_mib:g} MiB L2, "
@@ -142,6 +143,17 @@ def _of_model(model: models.Model) -> Sketch:
         cells=cells,
         hidden=(),
     )
+
+
+def _network(model: models.Model) -> tuple[str, ...]:
+    """Each network card and what it is linked with."""
+    links = directed_links(model)
+    lines = []
+    for nic in model.nic:
+        for place in nic.places:
+            ends = [f"{_hop(link.link)} {link.raw.v:.4g} GB/s to {link.to}" for link in links if link.start == place]
+            lines.append(f"{place}  {', '.join(([nic.title] if nic.title else []) + ends)}")
+    return tuple(lines)
 
 
 def _hop(link: Link) -> str:

@@ -103,6 +103,20 @@ class Curve:
             return None
         return next((p.bytes for p in self.measured if total_of(p) is not None and _total(p) >= _total(best) / 2), None)
 
+    def below_half(self) -> tuple[Point | None, float | None]:
+        """The next smaller size measured than that one, and its share of the best rate; no share without a total."""
+        best, half = self.best(), self.half_rate_bytes()
+        smaller = [point for point in self.measured if half is not None and point.bytes < half]
+        if best is None or not smaller:
+            return None, None
+        total = total_of(smaller[-1])
+        return smaller[-1], None if total is None else total.value / _total(best)
+
+    def untold(self) -> list[Point]:
+        """Larger sizes than the best, measured, that have no total: what is best there is not known."""
+        best = self.best()
+        return [p for p in self.measured if best is not None and p.bytes > best.bytes and total_of(p) is None]
+
 
 def curves(points: Iterable[Point]) -> list[Curve]:
     """All curves of a run, sorted by family, parameters, path and mode."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from linkscope.report.curves import Curve, Family, Method, alike, curves, rate_of, share_of, total_of
 from linkscope.report.sweep import without_sweeps
+from linkscope.report.trust import between_medians
 from linkscope.report.words import count_text, params_text
 from linkscope.runfile import End, Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
@@ -19,6 +20,10 @@ BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
 STEAL = 0.01  # share of CPU time
+REPEATS = (
+    "links sent data again during the run, of how many bytes the counters do not tell: doubt a path that is slower "
+    "than its like where a GPU's count stands out"
+)
 SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
 
 
@@ -52,6 +57,8 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
     """A path slower than most others of its method that have the same limit; told once a pair of places."""
     classes: dict[object, list[tuple[Curve, Point]]] = {}
     for curve, best in _with_best(batched):
+        if curve.untold():
+            continue  # the best of small sizes is not held against that of large ones
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
         classes.setdefault((curve.method, limit), []).append((curve, best))
     slow: dict[object, list[tuple[float, str, str]]] = {}
@@ -118,6 +125,8 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
         spread = point.spread
         if spread is None or spread.between_rounds < max(NOTABLE, BETWEEN * spread.within_rounds):
             continue
+        if (between_medians(point) or 0.0) < NOTABLE:
+            continue  # a few samples lie far out: they move means, which this spread is of, and no median
         text = (
             f"{_point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
             f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
@@ -133,6 +142,8 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
         if point.spread is None or point.spread.modes_s is None:
             continue
         low, high = point.spread.modes_s
+        if high - low <= low * point.precision_target:
+            continue  # closer than was asked to be told apart
         text = f"{_point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
     return [_worst("two modes", told, "point") for told in groups.values()]
@@ -145,7 +156,7 @@ def _errors(end: End | None) -> list[Finding]:
     found = []
     for kind, meaning, belongs in (
         ("errors", "data or links were lost: look at the GPUs before trusting this run", _lost_something),
-        ("repeats", "links sent data again; a few are normal, many cost rate", lambda name: not _lost_something(name)),
+        ("repeats", REPEATS, lambda name: not _lost_something(name)),
     ):
         told = [
             f"{gpu} {', '.join(f'{count} {name}' for name, count in sorted(counts.items()) if belongs(name))}"

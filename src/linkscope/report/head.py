@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Estimate, Path, alike, curves, measured_flows, rate_of, share_of
+from linkscope.report.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
 from linkscope.report.findings import findings
-from linkscope.report.outcome import STATUS_WORDS, half_width
-from linkscope.report.words import count_text
+from linkscope.report.outcome import APART, STATUS_WORDS
+from linkscope.report.trust import apart, half_width, signed
+from linkscope.report.words import count_text, params_text, range_share, varying
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 SAME = 0.02  # pairs that differ by less are not told apart
-_GRAVE = {"errors", "repeats", "steal"}  # kinds of findings that say that the whole run may be off
+GRAVE = {"errors", "repeats", "steal"}  # kinds of findings that say that the whole run may be off
 _NOTED = (  # guards that say that a value is not what it seems
     ("throttled_rounds", "were measured while a GPU was throttled"),
     ("above_limit", "are faster than the limit that is known of the hardware"),
@@ -28,6 +29,7 @@ class Tile:
     value: str
     lines: tuple[str, ...]
     link: str
+    numbers: tuple[tuple[str, str], ...] = ()  # a name for each of its numbers, and the id of its point
 
 
 @dataclass(frozen=True)
@@ -41,26 +43,26 @@ class Doubt:
 def tiles(run: Run) -> list[Tile]:
     """Four to six tiles; a direction that was not measured has none."""
     made = [curve for curve in curves(run.points) if curve.batched]
-    shown = [
+    found = [
         _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
         _direction("GPU to host", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("gpu", "numa")),
         _direction("GPU to GPU", made, _is_pair),
         _direction("Within a GPU", made, lambda path: path.src == path.dst and _kind(path.src) == "gpu"),
         _slowest_pair(made),
-        _doubtful(run),
     ]
-    return [tile for tile in shown if tile is not None]
+    shown = [tile for tile in found if tile is not None]
+    return [*shown, _doubtful(run, shown)]
 
 
 def doubts(run: Run) -> list[Doubt]:
     """What to distrust, the gravest first."""
     found = [Doubt("the run was stopped early: points are missing")] if run.end and not run.end.complete else []
     found += [Doubt("the run has no end record: it was cut off, or still goes on")] if run.end is None else []
-    found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in _GRAVE]
+    found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in GRAVE]
     found += [_of_status(run.points, "failed")] + [
         Doubt(f"{count_text(len(ids), 'point')} {words}", ids) for guard, words in _NOTED if (ids := _with(run, guard))
     ]
-    found += [_missed(run.points), _of_status(run.points, "skipped")]
+    found += [_apart(run.points), _missed(run.points), _of_status(run.points, "skipped")]
     return [doubt for doubt in found if doubt.text]
 
 
@@ -76,13 +78,29 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
         return None
     curve, best = max(bests, key=lambda pair: _rate(pair[1]))
     lines = [_of_limit(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
+    lines += _half_lines(curve)
+    slow = _slowest_memory(bests, best)
+    told = {label: best} | ({f"{slow[0]} of {label}": slow[1]} if slow else {})
+    return Tile(
+        label, _rate_text(best), (*filter(None, lines), *([_memory_text(*slow)] if slow else [])), "#best",
+        tuple((name, point.id) for name, point in told.items()),
+    )  # fmt: skip
+
+
+def _half_lines(curve: Curve) -> list[str]:
+    """'half of it from 256 KiB, batched; 64 KiB, the next smaller size measured: 31 %'."""
     half = curve.half_rate_bytes()
-    lines += [f"half of it from {format_bytes(half)}"] if half is not None else []
-    return Tile(label, _rate_text(best), (*filter(None, lines), *_slowest_memory(bests, best)), "#best")
+    if half is None:
+        return []
+    smaller, share = curve.below_half()
+    if smaller is None:
+        return [f"half of it from {format_bytes(half)} or less, batched: nothing smaller was measured"]
+    told = "no total" if share is None else format_fraction(share)
+    return [f"half of it from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {told})"]
 
 
-def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> list[str]:
-    """'pageable: 10.9 GB/s, 19 % of limit', where some kind of memory is slower than the best."""
+def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
+    """The kind of memory that is slower than the best, and its best point."""
     by_memory: dict[str, Point] = {}
     for _, point in bests:
         key = _memories(point)
@@ -90,34 +108,52 @@ def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> list[s
             by_memory[key] = point
     memories, slowest = min(by_memory.items(), key=lambda item: _rate(item[1]))
     if memories == _memories(best) or _alike(slowest, best):
-        return []
+        return None
+    return slowest.dst_memory if slowest.src_memory == best.src_memory else slowest.src_memory, slowest
+
+
+def _memory_text(kind: str, slowest: Point) -> str:
+    """'pageable: ~10.9 GB/s, 19 % of limit'."""
     share = share_of(slowest)
-    kind = slowest.dst_memory if slowest.src_memory == best.src_memory else slowest.src_memory
-    return [f"{kind}: {format_rate(slowest.gbps)}" + (f", {format_fraction(share)} of limit" if share else "")]
+    rate = signed(format_rate(slowest.gbps), [slowest])
+    return f"{kind}: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
 
 
 def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
     """The pair of GPUs whose best way is the slowest; says so where pairs do not differ."""
     best_of: dict[Path, Point] = {}
-    for curve, best in _one_way(made):
-        if _is_pair(curve.path) and (curve.path not in best_of or _rate(best) > _rate(best_of[curve.path])):
-            best_of[curve.path] = best
+    pairs = [curve for curve in made if _is_pair(curve.path)]
+    methods: dict[Path, Method] = {}
+    for curve, best in _one_way(pairs):
+        if curve.path not in best_of or _rate(best) > _rate(best_of[curve.path]):
+            best_of[curve.path], methods[curve.path] = best, curve.method
     if len(best_of) < 2:
         return None
     path, slowest = min(best_of.items(), key=lambda item: _rate(item[1]))
     _, fastest = max(best_of.items(), key=lambda item: _rate(item[1]))
+    shown = varying(curve.method for curve in pairs)
+    how = params_text(pair for pair in methods[path].params if pair[0] in shown or pair[0] == "bidirectional")
+    method = ", ".join(filter(None, (f"{slowest.benchmark} by {slowest.engine}", how)))
     less = 1 - _rate(slowest) / _rate(fastest)
-    told = f"{format_fraction(less)} below the fastest of {len(best_of)} pairs"
+    told, value = f"{format_fraction(less)} below the fastest of {len(best_of)} pairs", str(path)
+    rate = f"{_rate_text(slowest)} at {format_bytes(slowest.bytes)}"
     if less < SAME or _alike(slowest, fastest):
-        told = f"all {len(best_of)} pairs lie within {format_fraction(less)}"
-    lines = (f"{_rate_text(slowest)} at {format_bytes(slowest.bytes)}", _of_limit(slowest), told)
-    return Tile("Slowest GPU pair", str(path), tuple(filter(None, lines)), "#heat")
+        value = "no pair is slower than the others"
+        by = "by no more than their intervals" if _alike(slowest, fastest) else "hardly"
+        told = f"all {len(best_of)} pairs lie within {format_fraction(less)}: they differ {by}"
+        rate = f"the lowest: {path}, {rate}"
+    lines = (rate, _of_limit(slowest), f"each pair by its best method: here {method}", told)
+    return Tile("Slowest GPU pair", value, tuple(filter(None, lines)), "#heat", ((f"pair {path}", slowest.id),))
 
 
-def _doubtful(run: Run) -> Tile:
+def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     ids = doubtful_ids(run)
+    unsafe = [name for tile in shown for name, id in tile.numbers if id in ids]
+    safe = f"safe, within the precision asked for: every {'other ' if unsafe else ''}rate of these cards"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
-    grave = [finding for finding in findings(run) if finding.kind in _GRAVE]
+    lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
+    lines += (safe,) if len(unsafe) < sum(len(tile.numbers) for tile in shown) else ()
+    grave = [finding for finding in findings(run) if finding.kind in GRAVE]
     return Tile(
         "Points to distrust",
         f"{len(ids)} of {len(run.points)}",
@@ -128,8 +164,17 @@ def _doubtful(run: Run) -> Tile:
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
     listed = list(points)
-    counted = [(STATUS_WORDS[name], name) for name in ("failed", "missed_precision", "skipped", "unsupported")]
-    return [(words, n) for words, name in counted if (n := sum(point.status == name for point in listed))]
+    turns = sum(_took_turns(point) for point in listed)
+    counted = [
+        (STATUS_WORDS[name], sum(point.status == name and not _took_turns(point) for point in listed))
+        for name in ("failed", "missed_precision", "skipped", "unsupported")
+    ]
+    counted.insert(2, (f"with {APART}", turns))
+    return [(words, number) for words, number in counted if number]
+
+
+def _took_turns(point: Point) -> bool:
+    return point.status == "missed_precision" and apart(point)
 
 
 def _of_status(points: Sequence[Point], status: str) -> Doubt:
@@ -137,20 +182,35 @@ def _of_status(points: Sequence[Point], status: str) -> Doubt:
     return Doubt(f"{count_text(len(ids), 'point')} {STATUS_WORDS[status]}" if ids else "", ids)
 
 
+def _apart(points: Sequence[Point]) -> Doubt:
+    """Several flows that did not run together: another fault than a wide interval."""
+    turns = [point for point in points if _took_turns(point)]
+    if not turns:
+        return Doubt("")
+    overlaps = [point.guards["joint_overlap"] for point in turns if "joint_overlap" in point.guards]
+    share = range_share((min(overlaps), max(overlaps))) if overlaps else "too little"
+    rated = sum(point.total_gbps is not None for point in turns)
+    text = f"{count_text(len(turns), 'point')} {'has' if len(turns) == 1 else 'have'} {APART}, but {share} of the time"
+    text += ": no total" if not rated else ": a total that counts until the last flow had ended, or none"
+    return Doubt(text, tuple(point.id for point in turns))
+
+
 def _missed(points: Sequence[Point]) -> Doubt:
     """How many missed the precision that was asked for, and how many of them by far."""
-    missed = [point for point in points if point.status == "missed_precision"]
-    wide = [(width, point) for point in missed if (width := half_width(point)) is not None]
-    if not missed:
+    wanting = [point for point in points if point.status == "missed_precision" and not apart(point)]
+    wide = [(width, point) for point in wanting if (width := half_width(point)) is not None]
+    if not wanting:
         return Doubt("")
-    text = f"{count_text(len(missed), 'point')} missed precision: a wider interval than was asked for, or none"
+    none = len(wanting) - len(wide)
+    text = f"{count_text(len(wanting), 'point')} missed precision: a wider interval than was asked for"
+    text += f", or none ({none} of them)" if none else ""
     if wide:
         width, widest = max(wide, key=lambda pair: pair[0])
         far = sum(one > 5 * point.precision_target for one, point in wide)
         text += f"; {far} of them by more than five times" if far else ""
         text += f"; the widest is +-{format_fraction(width)} ({widest.id})"
     ids = [point.id for _, point in sorted(wide, key=lambda pair: -pair[0])]
-    return Doubt(text, tuple(dict.fromkeys([*ids, *(point.id for point in missed)])))
+    return Doubt(text, tuple(dict.fromkeys([*ids, *(point.id for point in wanting)])))
 
 
 def _with(run: Run, guard: str) -> tuple[str, ...]:
@@ -192,7 +252,7 @@ def _alike(one: Point, other: Point) -> bool:
 
 def _rate_text(point: Point) -> str:
     rate = _estimate(point)
-    return format_rate_interval(rate.value, rate.low, rate.high)
+    return signed(format_rate_interval(rate.value, rate.low, rate.high), [point])
 
 
 def _of_limit(point: Point) -> str:

@@ -1,19 +1,23 @@
 """Heat maps: from each place (row) to each place (column), one map a method, as a picture and as a table."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import escape
 
 from linkscope.report.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
 from linkscope.report.sweep import without_sweeps
+from linkscope.report.trust import SIGN, VOID, missed, void
 from linkscope.report.words import params_text, usual, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
 STEPS = 7  # colours h0 (little) to h6 (all) of figure.css
 _CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 30
+_NOTE = 16  # a line of words under the colours
+_LETTER = 6.4  # how wide a letter of them is
 _SCALE_W = 320  # what the colours and their words need
 _LEAST = 0.85  # of its size: a smaller map could not be read and is scrolled instead
 
@@ -24,7 +28,13 @@ class Cell:
 
     number: str
     below: str
-    share: float
+    share: float | None  # None: no colour, as it is not to be compared with the others
+    missed: bool = False  # its precision
+
+    @property
+    def text(self) -> str:
+        """The number, with the sign where it missed its precision."""
+        return (SIGN if self.missed else "") + self.number
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,17 @@ class Heat:
     def title(self) -> str:
         """All that tells this map from others."""
         return f"{self.what}: {self.family}" + (f" ({self.method})" if self.method else "")
+
+    @property
+    def notes(self) -> list[str]:
+        """What the outline and a missing colour mean, where the map has them."""
+        found = [f"{SIGN} and an outline: missed precision"] if any(cell.missed for cell in self.cells.values()) else []
+        bare = [cell for cell in self.cells.values() if cell.share is None]
+        if any(cell.below.startswith("at ") for cell in bare):
+            found.append("no colour: larger sizes have no total, as their flows did not run together")
+        if any(not cell.below.startswith("at ") for cell in bare):
+            found.append(f"no colour: the interval is wider than +-{VOID:.0%} of the value")
+        return found
 
     @property
     def width(self) -> int:
@@ -100,20 +121,25 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
         return "", "", {}
     shares = {path: share_of(best) for path, best in bests.items()}
     limited = all(share is not None for share in shares.values())
-    highest = max(_total(best) for best in bests.values())
+    untold = {curve.path for curve in of_method if curve.untold()}
+    highest = max((_total(best) for path, best in bests.items() if path not in untold and not void(best)), default=0.0)
     cells = {}
     for path, best in bests.items():
-        share = shares[path] if limited else _total(best) / highest
+        share = shares[path] if limited else _total(best) / highest if highest else 0.0
         below = format_fraction(share) if limited else format_bytes(best.bytes)
-        cells[path] = Cell(f"{_total(best):.3g}" if _total(best) < 1000 else f"{_total(best):.0f}", below, share or 0.0)
+        number = f"{_total(best):.3g}" if _total(best) < 1000 else f"{_total(best):.0f}"
+        if path in untold:
+            cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, missed(best))
+        else:
+            cells[path] = Cell(number, below, None if void(best) else share or 0.0, missed(best))
     return "best rate, GB/s", "100 % of the limit" if limited else "100 % of the best", cells
 
 
 def _latencies(of_method: Sequence[Curve]) -> _Values:
     """Nanoseconds of an operation without bytes; coloured by the shortest over it."""
-    times = {c.path: p.median_s for c in of_method for p in c.measured if not p.bytes and p.median_s}
-    shortest = min(times.values(), default=0.0)
-    cells = {path: Cell(f"{seconds * 1e9:.4g}", "ns", shortest / seconds) for path, seconds in times.items()}
+    times = {c.path: p for c in of_method for p in c.measured if not p.bytes and p.median_s}
+    shares = _by_shortest(times)
+    cells = {path: Cell(f"{(p.median_s or 0.0) * 1e9:.4g}", "ns", shares[path], missed(p)) for path, p in times.items()}
     return "time", "100 %: the shortest", cells
 
 
@@ -124,22 +150,29 @@ def _times(of_method: Sequence[Curve]) -> _Values:
     if not common:
         return "", "", {}
     size = min(common)
-    times = {c.path: p.median_s for c in of_method for p in c.measured if p.bytes == size and p.median_s}
+    times = {c.path: p for c in of_method for p in c.measured if p.bytes == size and p.median_s}
     if not times:
         return "", "", {}
-    shortest = min(times.values())
+    shares = _by_shortest(times)
     cells = {}
-    for path, seconds in times.items():
-        number, unit = format_seconds(float(f"{seconds:.3g}")).split(" ")
-        cells[path] = Cell(number, unit, shortest / seconds)
+    for path, point in times.items():
+        number, unit = format_seconds(float(f"{point.median_s:.3g}")).split(" ")
+        cells[path] = Cell(number, unit, shares[path], missed(point))
     return f"time of {format_bytes(size)} alone", "100 %: the shortest", cells
+
+
+def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:
+    """The shortest time over each; None for those that say hardly anything, which are not the shortest either."""
+    shortest = min((point.median_s or 0.0 for point in times.values() if not void(point)), default=0.0)
+    return {path: None if void(point) else shortest / (point.median_s or 1.0) for path, point in times.items()}
 
 
 def heat_svg(heat: Heat, modelled: bool) -> str:
     """The map as a picture with its numbers in the cells; row: from, column: to."""
     width = heat.width
     bottom = _TOP + _CELL_H * len(heat.rows)
-    height = bottom + _FOOT
+    notes = [line for note in heat.notes for line in textwrap.wrap(note, round((width - 8) / _LETTER))]
+    height = bottom + _FOOT + _NOTE * len(notes)
     name = ("MODELLED: " if modelled else "") + heat.title
     parts = [
         f'<svg class="chart heatmap" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -155,6 +188,8 @@ def heat_svg(heat: Heat, modelled: bool) -> str:
         parts.append(f'<text x="4" y="{y + 25}">{escape(row)}</text>')
         parts += [_cell(heat.cells.get((row, column)), x, y) for x, column in _columns(heat)]
     parts.append(_scale(bottom + 12, heat.colour))
+    for index, note in enumerate(notes):
+        parts.append(f'<text x="4" y="{bottom + _FOOT + _NOTE * index + 12}">{escape(note)}</text>')
     if modelled:
         middle, centre = width / 2, (_TOP + bottom) / 2
         size = min(64, width / 6)
@@ -178,11 +213,14 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
     box = f'x="{x + 1}" y="{y + 1}" width="{_CELL_W - 2}" height="{_CELL_H - 2}" rx="3"'
     if cell is None:
         return f'<rect class="none" {box}/>'
-    middle, colour = x + _CELL_W / 2, step(cell.share)
+    middle = x + _CELL_W / 2
+    fill, ink = ("bare", " tb") if cell.share is None else (f"h{step(cell.share)}", f" t{step(cell.share)}")
+    outline = f'<rect class="doubt" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
     return (
-        f'<rect class="h{colour}" {box}/>'
-        f'<text class="cell t{colour}" x="{middle:g}" y="{y + 18}">{escape(cell.number)}</text>'
-        f'<text class="below t{colour}" x="{middle:g}" y="{y + 32}">{escape(cell.below)}</text>'
+        f'<rect class="{fill}" {box}/>'
+        + (f'<g class="on{ink}">{outline}</g>' if cell.missed else "")
+        + f'<text class="cell{ink}" x="{middle:g}" y="{y + 18}">{escape(cell.text)}</text>'
+        f'<text class="below{ink}" x="{middle:g}" y="{y + 32}">{escape(cell.below)}</text>'
     )
 
 

@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from linkscope.report.findings import Finding, findings
-from linkscope.report.head import doubts, tiles
+from linkscope.report.glossary import WORDS
+from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.heat import Heat, heat_svg, heats
 from linkscope.report.joint import joints
 from linkscope.report.outcome import problems, run_text
@@ -19,6 +20,7 @@ from linkscope.report.panels import DRAWN_AS_ONE, panels
 from linkscope.report.picture import machine_svg, wires
 from linkscope.report.sweep import ENOUGH, sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
+from linkscope.report.trust import SIGN, SIGN_MEANS
 from linkscope.report.words import range_s, range_share, rate_text
 from linkscope.runfile import Run, read_run
 from linkscope.units import format_bytes, format_fraction
@@ -65,7 +67,10 @@ def page(run: Run) -> str:
         sweep_charts=sweep_charts(swept, modelled=run.modelled),
         enough=format_fraction(ENOUGH),
         joints=joints(run.points),
-        findings=_by_kind(findings(run)),
+        findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # those are doubts
+        sign_means=SIGN_MEANS,
+        sign=SIGN,
+        words=WORDS,
         problems=problems(run.points),
         families=overview(run.points),
         panels=panels(run.points, modelled=run.modelled),

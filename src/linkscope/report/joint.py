@@ -16,9 +16,10 @@ from linkscope.report.curves import (
     path_of,
     total_of,
 )
-from linkscope.report.words import params_text, paths_text, varying
+from linkscope.report.trust import SIGN, missed
+from linkscope.report.words import params_text, paths_text, rate_text, varying
 from linkscope.runfile import Flow, Point
-from linkscope.units import format_fraction, format_rate, format_rate_interval
+from linkscope.units import format_fraction, format_rate
 
 _ALIKE = 0.02
 
@@ -40,6 +41,12 @@ class JointRow:
     bytes: int
     total: Estimate
     parts: tuple[Part, ...]
+    missed: bool = False  # its precision
+
+    @property
+    def total_text(self) -> str:
+        """The total, with the sign where it missed its precision."""
+        return (SIGN if self.missed else "") + rate_text(self.total)
 
     def part(self, name: str) -> Part | None:
         """The flow of that name."""
@@ -101,7 +108,7 @@ def _row(point: Point, total: Estimate) -> JointRow:
     path = path_of(point)
     rated = [(flow, rate) for flow in measured_flows(point) if (rate := flow_rate(flow)) is not None]
     parts = (Part(_name(flow, path), rate, rate.value / total.value) for flow, rate in rated)
-    return JointRow(path, point.bytes, total, tuple(parts))
+    return JointRow(path, point.bytes, total, tuple(parts), missed(point))
 
 
 def _name(flow: Flow, path: Path) -> str:
@@ -123,5 +130,5 @@ def _line(joint: Joint, cluster: list[JointRow]) -> JointLine:
     return JointLine(
         f"{joint.family}" + (f", {joint.params}" if joint.params else ""),
         paths_text([row.path for row in sorted(cluster, key=lambda row: row.path)]),
-        format_rate_interval(best.total.value, best.total.low, best.total.high), best.bytes, each,
+        best.total_text, best.bytes, each,
     )  # fmt: skip

@@ -4,12 +4,13 @@ import re
 from collections.abc import Sequence
 
 from linkscope.report.findings import findings
-from linkscope.report.head import doubts, tiles
+from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
 from linkscope.report.sweep import sweep_rows
-from linkscope.report.words import range_s, range_share, rate_text
+from linkscope.report.trust import SIGN, SIGN_MEANS
+from linkscope.report.words import range_share, rate_text
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
@@ -27,7 +28,7 @@ def to_markdown(run: Run) -> str:
     for tile in tiles(run):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), "", "### What stands out", ""]
-    found = findings(run)
+    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # those are doubts
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     told = [f"- {_safe(doubt.text)}" for doubt in doubts(run)]
@@ -40,12 +41,22 @@ def _rates(run: Run) -> list[str]:
     for family in overview(run.points):
         for row in family.rows:
             cells = (
-                str(family.family), row.paths, row.params, row.best_text, range_share(row.share), row.at_text,
-                row.half_text, row.smallest_text, range_s(row.batched_s), range_s(row.single_s),
+                str(family.family), row.paths, "; ".join(filter(None, (row.params, row.untold))),
+                " ".join(filter(None, (row.best_text, f"({row.missed_text})" if row.missed_text else ""))),
+                range_share(row.share), row.at_text, row.half_text, row.smallest_text, row.batched_text,
+                row.single_text,
             )  # fmt: skip
             rows.append(cells)
     head = "method | path | how | best rate [interval] | of limit | at | half from | smallest | in a batch | alone"
-    return _table(head, 6, rows) or ["No point has a value."]
+    notes = [
+        f"{family.family}: {told}"
+        for family in overview(run.points)
+        for told in (family.folded_text, f"limits: {family.limits}" if family.limits else "")
+        if told
+    ]
+    notes += [SIGN_MEANS] if any(SIGN in cell for row in rows for cell in row) else []
+    listed = ["", *(f"- {_safe(note)}" for note in notes)] if notes else []
+    return [*_table(head, 6, rows), *listed] or ["No point has a value."]
 
 
 def _sweeps(run: Run) -> list[str]:
@@ -53,7 +64,7 @@ def _sweeps(run: Run) -> list[str]:
     head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
     rows = [
         (
-            str(row.family), row.paths, row.params, format_bytes(row.bytes), rate_text(row.best), row.needed, row.sms,
+            str(row.family), row.paths, row.params, format_bytes(row.bytes), row.drawn.best_text, row.needed, row.sms,
             rate_text(row.other),
         )
         for row in sweep_rows(run)

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from linkscope.report.curves import Family, method_of
+from linkscope.report.trust import against_text, apart, half_width, reason_text
 from linkscope.report.words import count_text
 from linkscope.runfile import Point, Run
-from linkscope.units import format_fraction, format_seconds
+from linkscope.units import format_seconds
 
 STATUS_WORDS = {
     "ok": "ok",
@@ -18,6 +19,7 @@ STATUS_WORDS = {
     "failed": "failed",
     "skipped": "not measured",
 }
+APART = "flows that did not run together"
 _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
 
 
@@ -28,10 +30,11 @@ class Problem:
     status: str
     reason: str
     ids: list[str]
+    fault: str = ""  # where the status says less
 
     def text(self) -> str:
         """'failed, 3 points: wrong data: …'."""
-        return f"{STATUS_WORDS[self.status]}, {count_text(len(self.ids), 'point')}: {self.reason}"
+        return f"{self.fault or STATUS_WORDS[self.status]}, {count_text(len(self.ids), 'point')}: {self.reason}"
 
 
 def problems(points: Iterable[Point]) -> list[Problem]:
@@ -40,7 +43,7 @@ def problems(points: Iterable[Point]) -> list[Problem]:
     found: dict[tuple[str, str], Problem] = {}
     for point in listed:
         if point.status in _WITHOUT_VALUE:
-            reason = point.reason or "no reason was given"
+            reason = reason_text(point.reason or "no reason was given")
             key = (point.status, re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", reason))
             found.setdefault(key, Problem(point.status, reason, [])).ids.append(point.id)
     ordered = sorted(found.values(), key=lambda problem: (_WITHOUT_VALUE.index(problem.status), -len(problem.ids)))
@@ -67,27 +70,28 @@ def run_text(run: Run) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def half_width(point: Point) -> float | None:
-    """Half of the interval as a fraction of the median."""
-    if point.ci95_s is None or not point.median_s:
-        return None
-    return (point.ci95_s[1] - point.ci95_s[0]) / 2 / point.median_s
-
-
 def _imprecise(points: Iterable[Point]) -> list[Problem]:
-    """Missed precision, one entry a family: the reason of each point is only its own width."""
+    """Flows that did not run together, then missed precision, one entry a family: reasons differ in numbers alone."""
     groups: dict[Family, list[Point]] = {}
+    turns: dict[Family, list[Point]] = {}
     for point in points:
         if point.status == "missed_precision":
-            groups.setdefault(method_of(point).family, []).append(point)
-    return [_of_family(family, group) for family, group in sorted(groups.items())]
+            (turns if apart(point) else groups).setdefault(method_of(point).family, []).append(point)
+    found = [_in_turn(family, group) for family, group in sorted(turns.items())]
+    return found + [_of_family(family, group) for family, group in sorted(groups.items())]
+
+
+def _in_turn(family: Family, group: list[Point]) -> Problem:
+    group = sorted(group, key=lambda point: point.guards.get("joint_overlap", 1.0))
+    reason = f"{family}; {reason_text(group[0].reason or 'no reason was given')}"
+    return Problem("missed_precision", reason, [point.id for point in group], APART)
 
 
 def _of_family(family: Family, group: list[Point]) -> Problem:
     wide = [(width, point) for point in group if (width := half_width(point)) is not None]
     if not wide:
-        return Problem("missed_precision", f"{family}: {group[0].reason or 'no interval'}", [p.id for p in group])
+        reason = reason_text(group[0].reason or "no interval")
+        return Problem("missed_precision", f"{family}: {reason}", [p.id for p in group])
     width, widest = max(wide, key=lambda pair: pair[0])
     ids = [widest.id] + [point.id for point in group if point is not widest]
-    asked = format_fraction(widest.precision_target)
-    return Problem("missed_precision", f"{family}; widest +-{format_fraction(width)}, asked was {asked}", ids)
+    return Problem("missed_precision", f"{family}; widest {against_text(width, widest.precision_target)}", ids)

@@ -17,8 +17,18 @@ from linkscope.report.curves import (
     time_of,
     total_of,
 )
+from linkscope.report.row_notes import alone_text, limits_text, untold_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
-from linkscope.report.words import latency_text, params_text, paths_text, rate_text, usual, varying
+from linkscope.report.trust import SIGN, missed
+from linkscope.report.words import (
+    latency_text,
+    params_text,
+    paths_text,
+    range_s,
+    rate_text,
+    usual,
+    varying,
+)
 from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
@@ -37,15 +47,21 @@ class Row:
     time: Estimate | None  # the same in seconds, for operations without bytes
     share: tuple[float, float] | None  # of the limit
     at_bytes: int
-    half_rate_bytes: int | None
+    half_rate_bytes: int | None  # the largest of the row's paths
     smallest_bytes: int
     batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
     single_s: tuple[float, float] | None  # at the same size, alone
+    halves: tuple[tuple[int, bool], ...] = ()  # of every path; true: at most that, the next smaller size has no total
+    untold: str = ""  # why larger sizes are not in it
+    missed: int = 0  # of how many paths the best missed its precision
+    batched_sign: str = ""
+    single_sign: str = ""
 
     @property
     def best_text(self) -> str:
         """'55.4 GB/s [55.3, 55.5]', or '812 ns [809, 815]' of an operation without bytes."""
-        return latency_text(self.time) if self.time is not None else rate_text(self.rate)
+        told = latency_text(self.time) if self.time is not None else rate_text(self.rate)
+        return (SIGN if self.missed else "") + told
 
     @property
     def at_text(self) -> str:
@@ -59,10 +75,30 @@ class Row:
 
     @property
     def half_text(self) -> str:
-        """From which size on a copy reaches half its best rate; '<= 4 KiB' where nothing smaller was measured."""
-        if self.half_rate_bytes is None:
+        """From which size on a copy reaches half its best rate; '<= 4 KiB' where nothing smaller has a total.
+
+        '64 KiB to 1 MiB' where paths differ.
+        """
+        if not self.halves:
             return ""
-        return ("<= " if self.half_rate_bytes <= self.smallest_bytes else "") + format_bytes(self.half_rate_bytes)
+        ends = (min(self.halves), max(self.halves))
+        told = [("<= " if most or half <= self.smallest_bytes else "") + format_bytes(half) for half, most in ends]
+        return " to ".join(dict.fromkeys(told))
+
+    @property
+    def missed_text(self) -> str:
+        """'3 ~': of how many paths the best missed its precision, where it is not all of them."""
+        return f"{self.missed} {SIGN}" if 0 < self.missed < self.path_count else ""
+
+    @property
+    def batched_text(self) -> str:
+        """The time of one of a batch at the smallest size."""
+        return self.batched_sign + range_s(self.batched_s)
+
+    @property
+    def single_text(self) -> str:
+        """The time of one alone at the smallest size."""
+        return self.single_sign + range_s(self.single_s)
 
 
 @dataclass(frozen=True)
@@ -74,6 +110,12 @@ class FamilyRows:
     folded: list[str]
     usual: str = ""  # values that a row has where its `params` do not say otherwise
     sweep: str = ""  # how few blocks are enough, where several numbers of them were measured
+    limits: str = ""  # which rows have another limit than the others
+
+    @property
+    def folded_text(self) -> str:
+        """'hardly any difference in the best rate: after (alone at 8 B: kernel 7.4 us, wait 2.4 us)'."""
+        return f"hardly any difference in the best rate: {', '.join(self.folded)}" if self.folded else ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +154,8 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    return FamilyRows(family, rows, folded, params_text(common), sweep)
+    told = [name + alone_text(name, of_family) for name in folded]
+    return FamilyRows(family, rows, told, params_text(common), sweep, limits_text(best.point for best in bests))
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
@@ -163,7 +206,8 @@ def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
     """Fastest first; a cluster holds what is alike to its fastest."""
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
-        if found and alike(best.estimate, found[-1][0].estimate, ALIKE):
+        near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
+        if near and bool(best.curve.untold()) == bool(found[-1][0].curve.untold()):  # the best of like sizes
             found[-1].append(best)
         else:
             found.append([best])
@@ -180,7 +224,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
     estimate = _together([best.estimate for best in cluster])
     rated = total_of(middle.point) is not None
     shares = [share for best in cluster if (share := share_of(best.point)) is not None]
-    halves = [half for best in cluster if (half := _half_rate_bytes(best)) is not None]
+    halves = [half for best in cluster if (half := _half(best)) is not None]
     behind = [curve for best in cluster for curve in best.behind]
     smallest = min(point.bytes for curve in behind for point in curve.measured)
     return Row(
@@ -191,17 +235,31 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         time=None if rated else estimate,
         share=(min(shares), max(shares)) if shares else None,
         at_bytes=middle.point.bytes,
-        half_rate_bytes=max(halves, default=None),
+        half_rate_bytes=max((half for half, _ in halves), default=None),
         smallest_bytes=smallest,
         batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
+        halves=tuple(halves),
+        untold=untold_text([point for best in cluster for point in best.curve.untold()]),
+        missed=sum(missed(best.point) for best in cluster),
+        batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",
+        single_sign=_sign_at(smallest, [curve for curve in behind if not curve.batched]),
     )
 
 
-def _half_rate_bytes(best: _Best) -> int | None:
-    """Of the fastest curve, or where that has one size alone of those that are alike to it."""
+def _half(best: _Best) -> tuple[int, bool] | None:
+    """Of the fastest curve, or where that has one size alone of those that are alike to it; true: at most that."""
     batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
-    return next((half for curve in batched if (half := curve.half_rate_bytes()) is not None), None)
+    for curve in batched:
+        half = curve.half_rate_bytes()
+        if half is not None:
+            smaller, share = curve.below_half()
+            return half, smaller is not None and share is None
+    return None
+
+
+def _sign_at(count: int, of_mode: Sequence[Curve]) -> str:
+    return SIGN if any(missed(p) for curve in of_mode for p in curve.measured if p.bytes == count) else ""
 
 
 def _together(estimates: Sequence[Estimate]) -> Estimate:

@@ -21,8 +21,9 @@ from linkscope.report.curves import (
     total_of,
 )
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, swatch, time_chart
+from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
+from linkscope.report.trust import between_medians, missed, reason_text, signed, strays_text
 from linkscope.report.words import count_text, latency_text, params_text, rate_text, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
@@ -121,7 +122,8 @@ def _panel(
         best=_best_text(of_path),
         rate_svg=rate_chart(f"rate over size, {path}", rates, sorted(limits), modelled) if rates else "",
         time_svg=time_chart(f"time over size, {path}", times, modelled) if times else "",
-        legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)],
+        legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)]
+        + ([Legend(ring(), "ringed: missed precision")] if any(one.missed for one in (*rates, *times)) else []),
         limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
         not_drawn=len(lines) - len(drawn),
         timed=" and ".join(sorted({p.timing for curve in of_path for p in curve.points if p.timing is not None})),
@@ -174,7 +176,8 @@ def _series(
         for curve in line[0][1]:
             points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
             if points:
-                found.append(Series(colour, not curve.batched, points))
+                odd = frozenset(point.bytes for point in curve.measured if missed(point))
+                found.append(Series(colour, not curve.batched, points, odd))
     return found
 
 
@@ -197,20 +200,30 @@ def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
 def _best_text(of_path: Sequence[Curve]) -> str:
     """The best one-way rate of the path with its share, or what else tells of it; what to show beside its name."""
     if of_path[0].path.joint:
-        totals = [total for curve in of_path if (best := curve.best()) is not None and (total := total_of(best))]
-        return f"{rate_text(max(totals, key=lambda total: total.value))} in total" if totals else "no rate"
+        bests = [(total, best) for curve in of_path if (best := curve.best()) and (total := total_of(best))]
+        if not bests:
+            return "no rate"
+        total, best = max(bests, key=lambda pair: pair[0].value)
+        return f"{signed(rate_text(total), [best])} in total"
     points = [best for curve in of_path if (best := curve.best()) is not None and len(measured_flows(best)) < 2]
     rated = [point for point in points if point.gbps is not None]
     if not rated:
-        times = [time for curve in of_path for point in curve.measured if (time := time_of(point)) and not point.bytes]
-        return latency_text(min(times, key=lambda time: time.value)) if times else "no rate"
+        return _shortest_text(of_path)
     best = max(rated, key=lambda point: point.gbps or 0.0)
     rate = rate_of(best)
     assert rate is not None
     share = share_of(best)
-    return format_rate_interval(rate.value, rate.low, rate.high) + (
+    return signed(format_rate_interval(rate.value, rate.low, rate.high), [best]) + (
         f", {format_fraction(share)} of its limit" if share is not None else ""
     )
+
+
+def _shortest_text(of_path: Sequence[Curve]) -> str:
+    """The shortest time of the operations without bytes."""
+    points = [point for curve in of_path for point in curve.measured if not point.bytes]
+    shortest = min(points, key=lambda point: point.median_s or 0.0, default=None)
+    time = time_of(shortest) if shortest else None
+    return signed(latency_text(time), [shortest]) if time and shortest else "no rate"
 
 
 def _table(method: Method, group: Sequence[Curve]) -> Table:
@@ -223,7 +236,7 @@ def _table(method: Method, group: Sequence[Curve]) -> Table:
 def _cells(point: Point) -> Cells:
     rate, total, time = rate_of(point), total_of(point), time_of(point)
     several = len(measured_flows(point)) > 1
-    spread = point.spread
+    spread, strays, between = point.spread, strays_text(point), between_medians(point)
     rounds = point.flows[0].round_medians_s if point.flows else []
     return Cells(
         size=format_bytes(point.bytes),
@@ -232,11 +245,13 @@ def _cells(point: Point) -> Cells:
         rate=rate_text(rate),
         total=rate_text(total) if several else "",
         share=format_fraction(share_of(point)) if rate else "",
-        within=format_fraction(spread.within_rounds) if spread else "",
-        between=format_fraction(spread.between_rounds) if spread else "",
+        within=" ".join(filter(None, (format_fraction(spread.within_rounds), f"({strays})" if strays else "")))
+        if spread
+        else "",
+        between=format_fraction(between) if spread and between is not None else "",
         rounds=str(len(rounds)) if rounds else "",
         status=STATUS_WORDS[point.status],
-        reason=point.reason or "",
+        reason=reason_text(point.reason or ""),
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from markupsafe import escape
 
 from linkscope.report.curves import measured_flows, natural, path_of
+from linkscope.report.trust import SIGN, missed
+from linkscope.report.words import range_share
 from linkscope.runfile import Point, Run
-from linkscope.units import format_fraction
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
 _LEVEL = 46  # between the lines of two pairs
@@ -30,18 +31,35 @@ class Wire:
     limit: float | None
     there: float | None
     back: float | None
+    limit_back: float | None = None  # of the other direction, where that has another one
+    missed: tuple[bool, bool] = (False, False)  # whether the best there and back missed their precision
 
-    def share(self) -> float | None:
-        """What the faster direction reached of the limit."""
-        best = max(self.there or 0.0, self.back or 0.0)
-        return best / self.limit if self.limit and best else None
+    def shares(self) -> list[float]:
+        """What each direction that was measured reached of its own limit."""
+        limits = (self.limit, self.limit_back or self.limit)
+        return [best / limit for best, limit in zip((self.there, self.back), limits, strict=True) if best and limit]
+
+    def share_text(self) -> str:
+        """'95 %', '95-96 %': of one direction, or of both; '' without a limit."""
+        shares = self.shares()
+        return range_share((min(shares), max(shares))) if shares else ""
+
+    def limit_text(self) -> str:
+        """'58.45', '58.45 / 57.61' where the directions have different ones."""
+        ends = (self.limit, self.limit_back) if self.limit_back not in (None, self.limit) else (self.limit,)
+        return " / ".join(f"{one:.4g}" for one in ends if one)
 
     def text(self) -> str:
         """'55.6 / 55.4 of 58.4 GB/s'."""
         if self.there is None and self.back is None:
             return "not measured"
-        reached = " / ".join("-" if one is None else f"{one:.3g}" for one in (self.there, self.back))
-        return f"{reached} of {self.limit:.4g}" if self.limit else reached
+        reached = " / ".join(self.reached())
+        return f"{reached} of {self.limit_text()}" if self.limit else reached
+
+    def reached(self) -> list[str]:
+        """The best there and back; the sign before one that missed its precision."""
+        ends = zip((self.there, self.back), self.missed, strict=True)
+        return ["-" if one is None else (SIGN if odd else "") + f"{one:.3g}" for one, odd in ends]
 
 
 def wires(run: Run) -> list[Wire]:
@@ -109,8 +127,11 @@ def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Po
 
 def _wire(one: str, other: str, kind: str, best: dict[tuple[str, str], Point]) -> Wire:
     there, back = best.get((one, other)), best.get((other, one))
-    limits = [point.limit_gbps for point in (there, back) if point is not None and point.limit_gbps]
-    return Wire(one, other, kind, max(limits, default=None), there.gbps if there else None, back.gbps if back else None)
+    limit, limit_back = (point.limit_gbps if point else None for point in (there, back))
+    return Wire(
+        one, other, kind, limit or limit_back, there.gbps if there else None, back.gbps if back else None,
+        limit_back or limit, (bool(there and missed(there)), bool(back and missed(back))),
+    )  # fmt: skip
 
 
 def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
@@ -234,12 +255,14 @@ def _across(
 
 
 def _link(path: str, wire: Wire, x: float, y: float) -> str:
-    share = wire.share()
-    kind = wire.kind + (f", {format_fraction(share)}" if share is not None else "")
+    kind = ", ".join(filter(None, (wire.kind, wire.share_text())))
+    wide = len(wire.text()) > 22  # letters that the narrower ground holds
+    half = 86 if wide else 74
     return (
-        f'<path class="wire" d="{path}"/><rect class="under" x="{x - 74:g}" y="{y - 14:g}" width="148" height="31"/>'
+        f'<path class="wire" d="{path}"/>'
+        f'<rect class="under" x="{x - half:g}" y="{y - 14:g}" width="{2 * half}" height="31"/>'
         f'<text class="size" x="{x:g}" y="{y - 2:g}">{escape(kind)}</text>'
-        f'<text class="size reached" x="{x:g}" y="{y + 13:g}">{escape(wire.text())}</text>'
+        f'<text class="size reached{" many" if wide else ""}" x="{x:g}" y="{y + 13:g}">{escape(wire.text())}</text>'
     )
 
 

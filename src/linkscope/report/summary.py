@@ -11,7 +11,8 @@ from linkscope.report.findings import findings
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
-from linkscope.report.words import count_text, range_s, range_share
+from linkscope.report.trust import SIGN, SIGN_MEANS
+from linkscope.report.words import count_text, range_share
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
@@ -72,13 +73,17 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
         f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
         "and from the lowest to the highest end of their intervals. Both ways: the total; the share is one way's."
     )
+    if any(SIGN in cell for table in tables for cells in table for cell in cells):
+        note += f" {SIGN_MEANS}."
     yield from _wrapped(note, width)
     yield _Line(_joined(_HEADS, widths, shown), _HEAD)
     for family, table in zip(families, tables, strict=True):
-        told = [f"hardly any difference: {', '.join(family.folded)}"] if family.folded else []
+        told = [family.folded_text] if family.folded else []
         told += [f"if nothing else is said: {family.usual}"] if family.usual else []
-        folded = f"   ({'; '.join(told)})" if told else ""
-        yield _Line(textwrap.shorten(_plain(f"{family.family}{folded}"), width), _HEAD)
+        folded = f" ({'; '.join(told)})" if told else ""
+        yield from _headed(_plain(f"{family.family}{folded}"), width)
+        if family.limits:
+            yield from _wrapped(_plain(f"    limits: {family.limits}"), width)
         for row, cells in zip(family.rows, table, strict=True):
             yield from _row_lines(row, cells, widths, shown)
         if family.sweep:
@@ -91,16 +96,19 @@ def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Seq
     yield _Line(_joined(["  " + first, *cells[1:]], widths, shown), style)
     for rest in more:
         yield _Line("    " + rest, style)
+    if row.untold:
+        yield from _wrapped(f"    {row.untold}", sum(widths[column] + _GAP for column in shown), style)
 
 
 def _cells(row: Row) -> list[str]:
     number, unit, interval = f"{row.best_text} ".split(" ", 2)
     number += f" {unit}" if row.time is not None else ""
-    smallest = f"{row.smallest_text}: {range_s(row.batched_s)}" if row.batched_s else ""
+    smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
+    counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))
     return [
-        _plain(row.paths) + (f" ({row.path_count})" if row.path_count > 1 else ""),
+        _plain(row.paths) + (f" ({counts})" if counts else ""),
         _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
-        row.at_text, row.half_text, smallest, range_s(row.single_s),
+        row.at_text, row.half_text, smallest, row.single_text,
     ]  # fmt: skip
 
 
@@ -174,10 +182,17 @@ def _joined(cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -
 
 
 def _wrapped(text: str, width: int, style: str = "") -> Iterable[_Line]:
-    indent = "  " if text.startswith("- ") else ""
+    indent = "  " if text.startswith("- ") else "      " if text.startswith("    ") else ""
     kept = text.replace(" %", "\N{NO-BREAK SPACE}%")  # textwrap must not part a number from its sign
     for line in textwrap.wrap(kept, width, subsequent_indent=indent, break_on_hyphens=False):
         yield _Line(line.replace("\N{NO-BREAK SPACE}", " "), style)
+
+
+def _headed(text: str, width: int) -> Iterable[_Line]:
+    """A heading that may be longer than a line."""
+    kept = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    for line in textwrap.wrap(kept, width, subsequent_indent="    ", break_on_hyphens=False):
+        yield _Line(line.replace("\N{NO-BREAK SPACE}", " "), _HEAD)
 
 
 def _plain(text: str) -> str:

@@ -15,7 +15,7 @@ from linkscope.units import format_rate
 
 SERIES_COLOURS = 8
 WIDTH, HEIGHT = 560, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 30, 14, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 14, 40
 _SEEN = 2.5  # an interval shorter than this many pixels lies under its marker
 _MARKERS = (
     "M{x} {y}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0",
@@ -36,6 +36,7 @@ class Series:
     colour: int
     alone: bool
     points: Sequence[tuple[float, Estimate]]
+    missed: frozenset[float] = frozenset()  # the places of those that missed their precision: they are ringed
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
@@ -69,6 +70,14 @@ def swatch(colour: int) -> str:
     return (
         f'<svg class="swatch s{colour % SERIES_COLOURS}" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
         f'<path class="line" d="M0 7H28"/><path class="mark" d="{marker}"/></svg>'
+    )
+
+
+def ring() -> str:
+    """The ring around a marker, for a legend."""
+    return (
+        '<svg class="swatch" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
+        '<path class="ring" d="M14 7m-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0"/></svg>'
     )
 
 
@@ -119,10 +128,16 @@ def _grid(x: Axis, x_name: str, y: Axis, unit: str) -> str:
 
 def _limit_line(limit: float, y: Axis) -> str:
     height = y.at(limit)
-    above = max(height - 5, 10)  # 10: what a line of text needs at the top
+    above, below = height - 5, height + 14
+    grid = [y.at(value) for value, _ in y.ticks]
+    struck = any(above - 10 < line < above + 2 for line in grid)  # by a line of the grid: the text goes below
+    at = below if struck or above < 10 else above  # 10: what a line of text needs at the top
+    words = f"limit {escape(format_rate(limit))}"
+    width = 6.4 * len(words)
     return (
         f'<path class="limit" d="M{_LEFT} {height:.4g}H{WIDTH - _RIGHT}"/>'
-        f'<text class="limit" x="{_LEFT + 6}" y="{above:.4g}">limit {escape(format_rate(limit))}</text>'
+        f'<rect class="under" x="{_LEFT + 3}" y="{at - 10:.4g}" width="{width:.0f}" height="13"/>'
+        f'<text class="limit" x="{_LEFT + 6}" y="{at:.4g}">{words}</text>'
     )
 
 
@@ -133,6 +148,12 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
     marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)
     bars = "".join(_bar(x.at(size), estimate, y) for size, estimate in series.points)
     drawn_bars = f'<path class="bar" d="{bars}"/>' if bars else ""
+    rings = "".join(
+        f"M{px:.1f} {py:.1f}m-7 0a7 7 0 1 0 14 0a7 7 0 1 0 -14 0"
+        for (px, py), (place, _) in zip(places, series.points, strict=True)
+        if place in series.missed
+    )
+    drawn_bars += f'<path class="ring" d="{rings}"/>' if rings else ""
     style = f"s{series.colour % SERIES_COLOURS}" + (" alone" if series.alone else "")
     return f'<g class="{style}"><path class="line" d="{line}"/>{drawn_bars}<path class="mark" d="{marks}"/></g>'
 

@@ -16,7 +16,8 @@ from linkscope.report.curves import (
     measured_flows,
     total_of,
 )
-from linkscope.report.words import params_text, paths_text, usual, varying
+from linkscope.report.trust import signed
+from linkscope.report.words import params_text, paths_text, rate_text, usual, varying
 from linkscope.runfile import Point, Run
 from linkscope.units import format_fraction
 
@@ -43,6 +44,12 @@ class Sweep:
     def best(self) -> Estimate:
         """The highest rate."""
         return max((rate for _, rate in self.values), key=lambda rate: rate.value)
+
+    @property
+    def best_text(self) -> str:
+        """The highest rate, with the sign where it missed its precision."""
+        point = max(self.points, key=lambda one: rate.value if (rate := total_of(one)) else 0.0)
+        return signed(rate_text(self.best), [point])
 
     @property
     def needed(self) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from linkscope.report.panels import Legend
-from linkscope.report.svg import SERIES_COLOURS, Series, blocks_chart, swatch
-from linkscope.report.sweep import SweepRow, in_order
+from linkscope.report.svg import SERIES_COLOURS, Series, blocks_chart, ring, swatch
+from linkscope.report.sweep import BLOCKS, SweepRow, in_order
+from linkscope.report.trust import missed
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,16 @@ def _chart(operation: str, rows: Sequence[SweepRow], modelled: bool) -> SweepCha
     drawn = rows[:SERIES_COLOURS]
     names = in_order({blocks for row in drawn for blocks, _ in row.drawn.values})
     series = [
-        Series(colour, False, [(names.index(blocks), rate) for blocks, rate in row.drawn.values])
+        Series(
+            colour, False, [(names.index(blocks), rate) for blocks, rate in row.drawn.values],
+            frozenset(names.index(point.params[BLOCKS]) for point in row.drawn.points if missed(point)),
+        )
         for colour, row in enumerate(drawn)
-    ]
+    ]  # fmt: skip
     limits = sorted({p.limit_gbps for row in drawn for p in row.drawn.points if p.limit_gbps is not None})
     svg = blocks_chart(f"rate over blocks, {operation}", series, names, limits, modelled)
     legend = [Legend(swatch(colour), _line_text(row)) for colour, row in enumerate(drawn)]
+    legend += [Legend(ring(), "ringed: missed precision")] if any(one.missed for one in series) else []
     return SweepChart(operation, svg, legend, len(rows) - len(drawn))
 
 

@@ -6,12 +6,32 @@ const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
 document.querySelector(".tools").hidden = false;
 document.getElementById("open").addEventListener("click", () => open(panels, true));
 document.getElementById("close").addEventListener("click", () => open(panels, false));
+// Words are looked for in the name of a path and in what its tables are called, in any order; read when first asked for.
+const bare = (text) => text.toLowerCase().replace(/["'()]/g, " ").replace(/,\s/g, " ").replace(/\s*->\s*/g, "->");
+const known = new Map();
+const texts = (panel) => {
+  if (!known.has(panel)) {
+    const name = bare(panel.querySelector("h3").textContent);
+    const tables = [...panel.querySelectorAll(".numbers .scroll")].map((table) => (
+      { table, text: `${name} ${bare(table.querySelector("caption").textContent)}` }));
+    known.set(panel, { name, tables });
+  }
+  return known.get(panel);
+};
 document.getElementById("filter").addEventListener("input", (event) => {
-  const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
-  panels.forEach((panel) => {
-    const name = panel.querySelector("h3").textContent.toLowerCase();
-    panel.hidden = !words.every((word) => name.includes(word));
+  const words = bare(event.target.value).split(/\s+/).filter(Boolean);
+  const shown = panels.filter((panel) => {
+    const { name, tables } = texts(panel);
+    const left = words.filter((word) => !name.includes(word));
+    const found = tables.filter(({ table, text }) => {
+      const has = left.every((word) => text.includes(word));
+      table.hidden = !has;
+      return has;
+    });
+    panel.hidden = found.length === 0;
+    return found.length > 0;
   });
+  document.getElementById("none").hidden = shown.length > 0 || panels.length === 0;
 });
 
 // Printed are all words and charts, and the tables that are open: all tables of a run can be a hundred pages.
@@ -25,7 +45,9 @@ addEventListener("afterprint", () => open(opened, false));
 // Only what scrolls is a stop of the Tab key. A closed part is looked at when it opens: it has no width before.
 const closedIn = (one) => one.parentElement.closest("details:not([open])");
 const settle = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !closedIn(one)).forEach((one) => {
-  one.tabIndex = one.scrollWidth > one.clientWidth ? 0 : -1;
+  const more = one.scrollWidth > one.clientWidth + 1;
+  one.tabIndex = more ? 0 : -1;
+  one.toggleAttribute("data-more", more);
 });
 settle(document);
 addEventListener("resize", () => settle(document));
@@ -36,14 +58,14 @@ const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
   ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, "GB/s": 1, "%": 0.01 };
 const plain = (number) => Number(number.toPrecision(12));
 const parts = (text) => { // '2.22 us [2.21, 2.25]' as [2.22e-6, 2.21e-6, 2.25e-6]
-  const found = text.match(/^([\d.e+-]+) (\S+)(?: \[([\d.e+-]+), ([\d.e+-]+)\])?$/);
+  const found = text.match(/^([\d.e+-]+) (\S+)(?: \[([\d.e+-]+), ([\d.e+-]+)\]| \(.*\))?$/);
   return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : plain(found[at] * units[found[2]]))) : [null, null, null];
 };
 const names = { Size: "bytes", "Time [interval]": "time_s", "Rate [interval]": "gbps", "Total [interval]": "total_gbps",
-  "Of limit": "of_limit", "Within a round": "within_rounds", "Between rounds": "between_rounds" };
-const whole = new Set(["bytes", "of_limit", "within_rounds", "between_rounds"]);
+  "Of limit": "of_limit", "Within a round": "within_rounds", "Between rounds": "between_medians" };
+const whole = new Set(["bytes", "of_limit", "within_rounds", "between_medians"]);
 const columns = ["path", "method", "bytes", "mode", "time_s", "time_s_low", "time_s_high", "gbps", "gbps_low", "gbps_high",
-  "total_gbps", "total_gbps_low", "total_gbps_high", "of_limit", "within_rounds", "between_rounds", "rounds", "status", "modelled"];
+  "total_gbps", "total_gbps_low", "total_gbps_high", "of_limit", "within_rounds", "between_medians", "rounds", "status", "modelled"];
 const numbers = () => panels.flatMap((panel) => [...panel.querySelectorAll(".numbers table")].flatMap((table) => {
   const heads = [...table.tHead.rows[0].cells].map((cell) => names[cell.textContent] || cell.textContent.toLowerCase());
   return [...table.tBodies[0].rows].map((row) => {

@@ -1,0 +1,52 @@
+"""What has to be said beside the rows of Best rates, lest they be misread."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from linkscope.report.curves import Curve
+from linkscope.report.words import param_text, range_s, range_share
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_rate
+
+DIFFERS_ALONE = 0.1  # times alone that differ by more are told where the parameter is folded
+
+
+def alone_text(name: str, of_family: Sequence[Curve]) -> str:
+    """' (alone at 8 B: kernel 7.4 us, wait 2.4 us)' where copies alone differ by what their best rates do not."""
+    singles = [p for curve in of_family if not curve.batched for p in curve.measured if name in p.params and p.median_s]
+    if not singles:
+        return ""
+    size = min(point.bytes for point in singles)
+    times: dict[str, list[float]] = {}
+    for point in singles:
+        if point.bytes == size:
+            times.setdefault(point.params[name], []).append(point.median_s or 0.0)
+    middles = [statistics.median(found) for found in times.values()]
+    if max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
+        return ""
+    told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
+    return f" (but alone at {format_bytes(size)}: {told})"
+
+
+def limits_text(points: Iterable[Point]) -> str:
+    """'peer off 57.61 GB/s, peer on 478.1 GB/s' where one parameter decides which limit a share is of."""
+    limited = [point for point in points if point.limit_gbps]
+    by_name: dict[str, dict[str, set[str]]] = {}
+    for point in limited:
+        for name, value in point.params.items():
+            by_name.setdefault(name, {}).setdefault(value, set()).add(format_rate(point.limit_gbps))
+    if len({format_rate(point.limit_gbps) for point in limited}) < 2:
+        return ""
+    for name, of_values in sorted(by_name.items()):
+        limits = {value: next(iter(found)) for value, found in of_values.items() if len(found) == 1}
+        if len(limits) == len(of_values) and len(set(limits.values())) > 1:
+            return ", ".join(f"{param_text(name, value)} {limit}" for value, limit in sorted(limits.items()))
+    return ""
+
+
+def untold_text(points: Sequence[Point]) -> str:
+    """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where there is nothing to tell."""
+    sizes = ", ".join(format_bytes(count) for count in sorted({point.bytes for point in points}))
+    overlaps = [point.guards["joint_overlap"] for point in points if "joint_overlap" in point.guards]
+    why = f"for only {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else "not all the time"
+    return f"no total at {sizes}: the flows ran together {why}" if sizes else ""

@@ -1,0 +1,84 @@
+"""How far a value can be trusted: the sign that it carries where it cannot, and the words for why."""
+
+import re
+import statistics
+from collections.abc import Iterable
+
+from linkscope.report.curves import measured_flows
+from linkscope.runfile import Point
+from linkscope.units import format_fraction
+
+SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
+SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
+VOID = 0.5  # half an interval, of the value: such a value is nobody's best
+_STRAY = 2.0  # samples of so many times the value,
+_FEW = 0.25  # and no more of them than this, move a standard deviation but no median
+
+
+def missed(point: Point) -> bool:
+    """Whether a point has a value without the precision that was asked for."""
+    return point.status == "missed_precision" and point.median_s is not None
+
+
+def signed(text: str, points: Iterable[Point]) -> str:
+    """The text of a number with the sign before it where any of its points missed its precision."""
+    return SIGN + text if text and any(map(missed, points)) else text
+
+
+def apart(point: Point) -> bool:
+    """Whether several flows did not run together; their total is none, or that of flows that took turns."""
+    rated = [flow for flow in measured_flows(point) if flow.gbps is not None]
+    return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
+
+
+def half_width(point: Point) -> float | None:
+    """Half of the interval as a fraction of the median."""
+    if point.ci95_s is None or not point.median_s:
+        return None
+    return (point.ci95_s[1] - point.ci95_s[0]) / 2 / point.median_s
+
+
+def void(point: Point) -> bool:
+    """Whether the interval is so wide that the value says hardly anything."""
+    width = half_width(point)
+    return width is not None and width >= VOID
+
+
+def against_text(width: float, asked: float) -> str:
+    """'+-6.4 %, asked was 5 %', with as many digits as show that it is more."""
+    told, wanted = format_fraction(width), format_fraction(asked)
+    digits = 2
+    while width > asked and told == wanted and digits < 8:
+        digits += 1
+        told = f"{100 * width:.{digits}g} %"
+    return f"+-{told}, asked was {wanted}"
+
+
+def reason_text(reason: str) -> str:
+    """A reason of a run file, precision in per cent: 'asked was 0.05' is 'asked was 5 %'."""
+    match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)", reason)
+    if match is not None:
+        width, asked = float(match[1]), 100 * float(match[3])
+        more = "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""  # than the digits of the reason show
+        told = f"the interval is {more}+-{match[1]} %{match[2]}; asked was {asked:.3g} %"
+        reason = reason[: match.start()] + told + reason[match.end() :]
+    return re.sub(r"(?<=\d)%", " %", reason)
+
+
+def between_medians(point: Point) -> float | None:
+    """The standard deviation of the medians of the rounds, which value and interval are made of, of their median."""
+    medians = point.flows[0].round_medians_s if point.flows else []
+    if len(medians) < 2 or not point.median_s:
+        return None
+    return statistics.stdev(medians) / point.median_s
+
+
+def strays_text(point: Point) -> str:
+    """'2 of 42 outlie' where a few samples are far longer than the value; '' where none is."""
+    if point.spread is None or not point.flows or not point.median_s:
+        return ""
+    if point.spread.within_rounds < _STRAY / 8:  # no sample of many lies that far out
+        return ""
+    samples = [sample for samples in point.flows[0].samples_s for sample in samples]
+    strays = sum(sample > _STRAY * point.median_s for sample in samples)
+    return f"{strays} of {len(samples)} outlie" if 0 < strays <= _FEW * len(samples) else ""

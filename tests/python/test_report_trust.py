@@ -1,0 +1,247 @@
+"""Values that are not to be trusted, and sizes that are not alike: what carries a sign, what is held against what."""
+
+from pathlib import Path
+
+import pytest
+
+from browser import CHROMIUM, Browser
+from invented import SIZES, point, run, small_run
+from linkscope.report.curves import curves
+from linkscope.report.findings import findings, point_findings
+from linkscope.report.glossary import WORDS
+from linkscope.report.head import doubts, tiles
+from linkscope.report.heat import heat_svg, heats
+from linkscope.report.html import page, render
+from linkscope.report.markdown import to_markdown
+from linkscope.report.outcome import problems
+from linkscope.report.overview import overview
+from linkscope.report.panels import panels
+from linkscope.report.picture import machine_svg, wires
+from linkscope.report.summary import summary
+from linkscope.report.svg import Series, rate_chart
+from linkscope.report.trust import against_text, between_medians, reason_text, strays_text
+from linkscope.runfile import End, Spread, read_run
+
+REAL = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
+BOTH = "h2d/ce/numa:0.pageable->gpu:{}.device/{}?bidirectional=true&mode=batched"
+ALONE = "d2d/ce/gpu:{}.device->gpu:{}.device/8?after={}&mode=single"
+LATE = "the flows ran together for only 81% of the time that the longer one took"
+
+
+def apart(id: str, seconds: float, **fields):
+    """Two flows that took turns: rates, and no total."""
+    guards = {"joint_overlap": 0.81}
+    return point(id, seconds, status="missed_precision", reason=LATE, total_gbps=None, guards=guards, **fields)
+
+
+def turned() -> list:
+    """Three GPUs; the last one has no total at the largest size, the first none at the size before."""
+    made = [point(BOTH.format(gpu, size), size / (10e9 if size > 4096 else 2e9)) for gpu in range(3) for size in SIZES]
+    return [
+        apart(one.id, one.median_s) if (one.dst, one.bytes) in (("gpu:2", SIZES[3]), ("gpu:0", SIZES[2])) else one
+        for one in made
+    ]
+
+
+def test_the_best_of_small_sizes_is_not_held_against_that_of_large_ones() -> None:
+    made = turned()
+    assert not [one for one in point_findings(turned()) if one.kind == "slow path"]
+    (family,) = overview(made)
+    whole, part = sorted(family.rows, key=lambda row: row.untold)
+    assert part.paths == "numa:0 -> gpu:2" and whole.path_count == 2 and whole.untold == ""
+    assert part.untold == "no total at 64 MiB: the flows ran together for only 81 % of the time"
+    text = summary(run(made), width=120, colour=False)
+    assert part.untold in text and part.untold in to_markdown(run(made))
+    assert "81\N{NO-BREAK SPACE}% of the time" in page(run(made))
+    (heat,) = heats(made)
+    cell = heat.cells["numa:0", "gpu:2"]
+    assert cell.share is None and cell.below == "at 1 MiB" and heat.cells["numa:0", "gpu:1"].share
+    assert "larger sizes have no total" in heat_svg(heat, False) and 'class="bare"' in heat_svg(heat, False)
+
+
+def test_the_size_of_half_the_rate_is_of_every_path_of_its_row() -> None:
+    (family,) = overview([one for one in turned() if one.dst != "gpu:2"])
+    assert [row.half_text for row in family.rows] == ["1 MiB to <= 64 MiB"]  # gpu:0 has no total at 1 MiB
+    (h2d, *_) = [curve for curve in curves(turned()) if curve.path.dst == "gpu:0"]
+    assert h2d.half_rate_bytes() == SIZES[3] and h2d.below_half()[1] is None
+
+
+def wide(id: str, seconds: float, width: float, **fields):
+    ends = (seconds * (1 - width / 2), seconds * (1 + 1.5 * width))
+    return point(id, seconds, status="missed_precision", ci95_s=ends, precision_target=0.05, **fields)
+
+
+def test_a_value_that_missed_its_precision_has_a_sign_wherever_it_stands() -> None:
+    id = "h2d/ce/numa:0.{}->gpu:{}.device/{}?mode=batched"
+    made = [wide(id.format("pinned", gpu, 1 << 26), 1e-3, 0.06, limit_gbps=80.0) for gpu in (0, 1)]
+    made += [point(id.format("pinned", 2, 1 << 26), 1e-3, limit_gbps=80.0)]
+    missed = run(made)
+    (row,) = overview(made)[0].rows
+    assert row.best_text.startswith("~67.1 GB/s") and row.missed_text == "2 ~"
+    (host, doubtful) = tiles(missed)
+    assert host.value.startswith("~67.1 GB/s") and "not safe: Host to GPU" in doubtful.lines
+    for text in (summary(missed, width=120, colour=False), page(missed), to_markdown(missed).replace("\\", "")):
+        assert "~67.1" in text and "~ before a number: it missed its precision" in " ".join(text.split())
+    (heat,) = heats(made)
+    picture = heat_svg(heat, False)
+    assert picture.count('class="doubt"') == 2 and picture.count(">~67.1<") == 2 and "missed precision" in picture
+    (panel, *_) = panels(made, modelled=False)
+    assert panel.best.startswith("~67.1") and panel.rate_svg.count('class="ring"') == 1
+    assert panel.legend[-1].text == "ringed: missed precision"
+
+
+def test_a_run_within_its_precision_has_no_sign_and_says_that_its_cards_are_safe() -> None:
+    made = run([point("h2d/ce/numa:0.pinned->gpu:0.device/1048576?mode=batched", 1e-4)])
+    assert "~" not in summary(made, colour=False) and 'class="ring"' not in page(made)
+    assert "safe, within the precision asked for: every rate of these cards" in tiles(made)[-1].lines
+    made.points[0].guards["nonlinear"] = 0.3  # a doubt of another kind
+    assert "not safe: Host to GPU" in tiles(made)[-1].lines
+
+
+def test_a_value_without_meaning_is_nobodys_best() -> None:
+    made = [wide(ALONE.format(0, 1, "wait"), 1e-6, 5.0), point(ALONE.format(1, 0, "wait"), 2e-6)]
+    (heat,) = heats(made)
+    assert heat.cells["gpu:0", "gpu:1"].share is None and heat.cells["gpu:1", "gpu:0"].share == 1.0
+    assert any("wider than" in note for note in heat.notes)
+
+
+def test_hardly_any_difference_is_said_of_the_best_rate_and_not_of_copies_alone() -> None:
+    made = []
+    for after, alone in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
+        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
+        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
+    (family,) = overview(made)
+    told = "hardly any difference in the best rate: after (but alone at 8 B: kernel 7.4 us, wait 2.4 us)"
+    assert family.folded_text == told
+    assert told in summary(run(made), width=140, colour=False) and told in page(run(made))
+
+
+def test_shown_between_rounds_is_what_the_interval_is_made_of() -> None:
+    id = "d2d/ce/gpu:0.device->gpu:1.device/8?mode=single"
+    one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))
+    one.flows[0].samples_s = [[2e-6] * 7 for _ in range(5)] + [[2e-6] * 6 + [53e-6]]
+    assert between_medians(one) == pytest.approx(0.0141, rel=0.01) and strays_text(one) == "1 of 42 outlie"
+    (cells,) = panels([one], modelled=False)[0].tables[0].rows
+    assert cells.between == "1.4 %" and cells.within == "330 % (1 of 42 outlie)"
+    moved = point(id, 2e-6, spread=Spread(within_rounds=0.1, between_rounds=6.0, modes_s=None))
+    moved.flows[0].round_medians_s = [2e-6] * 6  # means differ by a stray sample, medians do not
+    assert not [found for found in point_findings([moved]) if found.kind == "spread between rounds"]
+
+
+def test_no_point_of_a_real_run_has_rounds_that_differ_by_nothing_though_their_medians_do() -> None:
+    rows = [
+        (one, cells)
+        for one in read_run(REAL).points
+        if one.spread and one.spread.between_rounds == 0 and len(set(one.flows[0].round_medians_s)) > 1
+        for cells in panels([one], modelled=False)[0].tables[0].rows
+    ]
+    assert len(rows) > 400 and all(cells.between != "0 %" for _, cells in rows)
+
+
+def test_each_direction_of_a_link_is_held_against_its_own_limit() -> None:
+    made = read_run(REAL)
+    (host, *_) = wires(made)
+    assert host.limit_text() == "58.45 / 57.61" and host.share_text() == "95-96 %"
+    assert "55.6 / 55.4 of 58.45 / 57.61" in machine_svg(wires(made), False)
+    cards = {tile.label: tile for tile in tiles(made)}
+    assert "95 % of its limit, 58.45 GB/s" in cards["Host to GPU"].lines
+    assert "96 % of its limit, 57.61 GB/s" in cards["GPU to host"].lines
+
+
+def test_flows_that_did_not_run_together_are_a_fault_of_their_own() -> None:
+    made = run([*turned(), point(BOTH.format(0, 16), status="failed", reason="no")])
+    told = " / ".join(problem.text() for problem in problems(made.points))
+    assert (
+        "flows that did not run together, 2 points: h2d by ce, pageable -> device; the flows ran together for" in told
+    )
+    assert "missed precision" not in told and "only 81 % of" in told
+    assert any(text.text.startswith("2 points have flows that did not run together") for text in doubts(made))
+    assert not any("missed precision" in doubt.text for doubt in doubts(made))
+    assert "2 with flows that did not run together" in tiles(made)[-1].lines
+    by_rule = apart(BOTH.format(0, 8), 1e-6)
+    by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total until the last flow had ended
+    assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()
+
+
+def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
+    assert against_text(0.0504, 0.05) == "+-5.04 %, asked was 5 %" and against_text(5.25, 0.05).startswith("+-525 %")
+    reason = "the interval is +-1.21% after 9 rounds; asked was 0.01; the budget of 1 s is spent"
+    assert reason_text(reason) == "the interval is +-1.21 % after 9 rounds; asked was 1 %; the budget of 1 s is spent"
+    close = reason_text("the interval is +-5.00% after 9 rounds; asked was 0.05")
+    assert close == "the interval is a little more than +-5.00 % after 9 rounds; asked was 5 %"
+    assert reason_text("wrong data: byte 3") == "wrong data: byte 3"
+    text = render(REAL)
+    assert "asked was 0.0" not in text and "1 % from 1 MiB up" in text and "three rounds more" in text
+    (asked,) = [page(run([])).count("1 % from 1 MiB up")]
+    assert asked == 1
+
+
+def test_another_limit_is_told_where_its_share_stands() -> None:
+    (d2d,) = [family for family in overview(read_run(REAL).points) if family.family.benchmark == "d2d"]
+    assert d2d.limits == "peer off 57.61 GB/s, peer on 478.1 GB/s"
+    assert f"limits: {d2d.limits}" in summary(read_run(REAL), width=100, colour=False) and d2d.limits in render(REAL)
+
+
+def test_counters_are_told_once_and_modes_only_where_they_lie_apart() -> None:
+    made = small_run()
+    object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained={"gpu:0": {"pcie_replays": 7}}))
+    assert "many cost rate" not in " ".join(finding.text for finding in findings(made))
+    for text in (page(made), to_markdown(made).replace("\\", "")):
+        assert text.count("7 pcie_replays") == 1
+    near, far = (Spread(0.001, 0.002, (1e-6, 1e-6 * factor)) for factor in (1.004, 1.2))
+    id = "local/ce/gpu:0.device->gpu:0.device/8?mode=batched"
+    kinds = [[one.kind for one in point_findings([point(id, 1e-6, spread=spread)])] for spread in (near, far)]
+    assert kinds == [[], ["two modes"]]
+
+
+def test_the_card_of_the_slowest_pair_says_how_and_where_no_pair_is() -> None:
+    (card,) = [tile for tile in tiles(read_run(REAL)) if tile.label == "Slowest GPU pair"]
+    assert card.value == "no pair is slower than the others"
+    assert "all 12 pairs lie within 0.086 %: they differ by no more than their intervals" in card.lines
+    assert any("d2d by ce, one way, initiator src, peer on" in line for line in card.lines)
+    (slow,) = [tile for tile in tiles(small_run()) if tile.label == "Slowest GPU pair"]
+    assert slow.value == "gpu:2 -> gpu:3"
+
+
+def test_the_name_of_a_limit_is_not_struck_through_by_the_grid() -> None:
+    from linkscope.report.curves import Estimate
+
+    for limit in (2407.0, 2460.0, 478.1, 58.45, 63.0, 990.0):
+        picture = rate_chart("t", [Series(0, False, [(8, Estimate(limit * 0.9))])], [limit], False)
+        at = float(picture.split('<text class="limit" x="76" y="')[1].split('"')[0])
+        grid = [float(line.split("H")[0]) for line in picture.split('class="grid" d="')[1].split("M70 ")[1:]]
+        assert not [line for line in grid if at - 9 < line < at + 1], limit
+
+
+def test_words_are_one_click_away() -> None:
+    text = page(small_run())
+    assert 'href="#words">Words</a></nav>' in text and '<section id="words">' in text
+    assert {"ce", "sm", "tma", "registered", "gate+slope", "two modes", "point", "round"} <= {word for word, _ in WORDS}
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_the_filter_finds_words_in_any_order_and_says_where_nothing_has_them(tmp_path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(render(REAL), encoding="utf-8")
+    panels_shown = "[...document.querySelectorAll('.panel')].filter((one) => !one.hidden).length"
+    tables_shown = (
+        "[...document.querySelectorAll('.panel:not([hidden]) .numbers .scroll')].filter((one) => !one.hidden)"
+    )
+    none = "!document.getElementById('none').hidden"
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(file, width=390)
+        assert browser.ask("document.querySelectorAll('#links .scroll[data-more]').length") == 1
+        hint = "getComputedStyle(document.querySelector('#links .scroll'), '::before').content"
+        assert "scrolls sideways" in browser.ask(hint)
+        for words, panels_left, tables_left in (
+            ("pageable", 9, None), ("peer off gpu:1->gpu:2", 1, None), ("OFF gpu:1 -> gpu:2 peer", 1, None),
+            ("gpu:9", 0, 0), ("", 25, None),
+        ):  # fmt: skip
+            browser.ask(f"(() => {{ const box = document.getElementById('filter'); box.value = '{words}';"
+                        " box.dispatchEvent(new Event('input')); })()")  # fmt: skip
+            assert browser.ask(panels_shown) == panels_left, words
+            assert browser.ask(none) is (panels_left == 0)
+            captions = browser.ask(tables_shown + ".map((one) => one.textContent)")
+            assert tables_left is None or len(captions) == tables_left
+            if "peer" in words:
+                assert captions and all("peer off" in caption for caption in captions)
