@@ -43,14 +43,17 @@ class _Told:
 
 
 class Ahead:
-    """As many processes as there are CPUs, each with a worker of its own. `sampler`: the rule's."""
+    """As many processes as there are CPUs, each with a worker of its own. `sampler`: the rule's.
+
+    Forked: what is spawned runs the main script again, whatever that is. A run on a model has no other threads.
+    """
 
     def __init__(
         self, command: Sequence[str], open_request: dict[str, Any], sampler: type[Sampler], plan: Plan,
         facts: MachineFacts,
     ) -> None:  # fmt: skip
         self._pool = ProcessPoolExecutor(
-            os.cpu_count(), get_context("spawn"), _open, (tuple(command), open_request, sampler, plan, facts)
+            os.cpu_count(), get_context("fork"), _open, (tuple(command), open_request, sampler, plan, facts)
         )
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
@@ -74,6 +77,7 @@ def _open(
     command: tuple[str, ...], open_request: dict[str, Any], sampler: type[Sampler], plan: Plan, facts: MachineFacts
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _Here.workers = Workers(command, open_request, lambda: False)
     _Here.made = (sampler, plan, facts)
