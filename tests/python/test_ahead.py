@@ -1,5 +1,6 @@
 """Several processes measure a model at once: the run file is the same, whatever goes wrong."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -76,6 +77,21 @@ def test_nobody_is_left_when_the_command_ends(tmp_path, how):
     run = read_run(path)
     assert sum(map(len, run.rounds.values())) > 100
     assert (process.returncode == 4) == (how == signal.SIGINT)
+
+
+def test_a_process_that_is_killed_ends_the_run_with_a_reason(tmp_path):
+    path = tmp_path / "a.jsonl"
+    command = [sys.executable, "-m", "linkscope", "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    own = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
+    os.kill(int(own.split()[0]), signal.SIGKILL)
+    said = process.communicate(timeout=60)[1]
+    assert "Traceback" not in said and process.returncode == 1
+    run = read_run(path)
+    assert run.end is not None and any("was killed" in (point.reason or "") for point in run.points)
 
 
 def _runs(pid: int) -> bool:

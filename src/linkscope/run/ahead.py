@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from linkscope.plan import MachineFacts, Plan
 from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
 from linkscope.run.worker import RequestFailed, WorkerGone
-from linkscope.run.workers import Workers, twice
+from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import Round
 
 WORTH_IT = 400  # points of a round; for fewer the processes' start takes longer than what they save
@@ -57,9 +58,12 @@ class Ahead:
         )
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
-        """What measuring each gave, in their order."""
-        for found in self._pool.map(_measured, tasks, chunksize=_CHUNK):
-            yield found.again() if isinstance(found, _Told) else found
+        """What measuring each gave, in their order. Raises CannotStart once one of the processes is gone."""
+        try:
+            for found in self._pool.map(_measured, tasks, chunksize=_CHUNK):
+                yield found.again() if isinstance(found, _Told) else found
+        except BrokenProcessPool:
+            raise CannotStart("a process that measured was killed; go on with the run file") from None
 
     def stop(self) -> None:
         """Forgets what was not measured yet."""

@@ -156,7 +156,7 @@ class Supervisor:
 
     def _by_several(self, order: list[str], number: int) -> Iterator[Round | Failure] | None:
         """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""
-        states = [self._states[id] for id in order if id not in self._points]
+        states = [self._states[id] for id in order if id not in self._points and not self._states[id].stopped]
         if not self._target.modelled or self._plan.budget_s is not None or len(states) < WORTH_IT:
             return None
         if self._ahead is None:
@@ -208,6 +208,7 @@ class Supervisor:
         found = next(self._coming)
         if isinstance(found, Exception):
             raise found
+        assert (found.id, found.round) == (str(state.what), number), "answers and questions are out of step"
         return found
 
     def _measured_once(self, state: State, number: int) -> Round:
