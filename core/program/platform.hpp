@@ -21,6 +21,7 @@ struct Support {
 /// gives everything back to the platform.
 struct Session {
   virtual ~Session() = default;
+  Seconds expected_loop{0};  // one iteration of everybody's loop, as it took when every step ran once; 0: not known
 };
 
 /// What to do in one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's

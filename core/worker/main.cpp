@@ -92,6 +92,7 @@ class Worker {
     session_ = platform_->prepare(program, request.at("key").get<std::string>());
     Answer answer{to_json(program), {}};
     answer.json["supported"] = true;
+    answer.json["once_s"] = session_->expected_loop.count();
     return answer;
   }
 

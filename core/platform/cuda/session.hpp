@@ -74,7 +74,6 @@ struct CudaSession final : Session {
   Timing timing = Timing::gate;
   std::string why_timing;
   std::vector<std::vector<u32>> rehearsed, blocking;  // batches queued behind the gate without and with the host getting stuck
-  Seconds expected_loop{0};  // one iteration of everybody's loop, measured once
   bool sampled = false;      // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 

@@ -4,11 +4,10 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from linkscope.plan.plan import Plan, precision_target
+from linkscope.plan.plan import LEAST_ROUNDS, Plan, precision_target
 from linkscope.runfile import Point, PointId
-from linkscope.stats import median, more_rounds
+from linkscope.stats import EARLY_ROUNDS, median, more_rounds
 
-LEAST_ROUNDS = 6  # for an interval; who asks for fewer wants none
 EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
 
 
@@ -21,8 +20,10 @@ class Work:
 
 
 def next_work(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
-    """First every point's base rounds; then more rounds for those that missed their precision, cheap ones first."""
-    fresh = [Work(id, plan.rounds) for id in plan.points if id not in points]
+    """First every point's base rounds, or those after which it may be settled early; then more rounds for those that
+    missed their precision, cheap ones first."""
+    first = EARLY_ROUNDS if plan.early else plan.rounds
+    fresh = [Work(id, first) for id in plan.points if id not in points]
     if fresh:
         return fresh
     missed = [points[id] for id in plan.points if rounds_wanted(plan, points[id]) > len(_rounds(points[id]))]
@@ -32,9 +33,13 @@ def next_work(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
 def rounds_wanted(plan: Plan, point: Point) -> int:
     """How many rounds the point should have in all, seeing what it has."""
     have = len(_rounds(point))
-    if point.status != "missed_precision" or have < plan.rounds:
+    if point.status not in ("ok", "missed_precision") or "stopped" in point.guards:
         return have
-    if point.guards.keys() & {"stopped", "in_turn", "trend"}:  # what takes turns or drifts does so in every round
+    if have < plan.rounds:
+        return have if plan.early and point.status == "ok" else plan.rounds
+    if point.status == "ok":
+        return have
+    if point.guards.keys() & {"in_turn", "trend"}:  # what takes turns or drifts does so in every round
         return have
     at = plan.rounds
     while at < have:

@@ -1,5 +1,6 @@
 """The plan: which points, how precise, how many rounds, in which order; plain data that can be printed and saved."""
 
+import dataclasses
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
 
 LARGE = 1 << 20
+LEAST_ROUNDS = 6  # for an interval whatever the rounds say; who asks for fewer wants none
 _LARGEST = 1 << 60
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
@@ -26,8 +28,8 @@ RULES: tuple[str, ...] = get_args(Rule)
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`precision` is the half-width of the interval as a fraction of the value; None: by size.
 
-    `rule`: by whose rule a round is measured, linkscope's or that of another tool. `more_rounds`: whether points that
-    miss their precision get some.
+    `rule`: by whose rule a round is measured, linkscope's or that of another tool. `early`: whether points whose first
+    three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
     """
 
     suite: str
@@ -39,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     order_seed: int
     points: list[str]
     rule: Rule = "linkscope"
+    early: bool = False
     more_rounds: bool = True
 
 
@@ -59,6 +62,8 @@ def make_plan(
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
+    if rule != "linkscope":
+        chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     points = [str(point) for point in _selected(points_of(chosen, machine, table), only, chosen, machine, table)]
     if not points:
         why = "it has no place that a benchmark uses"
@@ -68,7 +73,7 @@ def make_plan(
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=seed if order_seed is None else order_seed, points=points,
-        rule=rule, more_rounds=chosen.more_rounds,
+        rule=rule, early=chosen.early and rounds >= LEAST_ROUNDS, more_rounds=chosen.more_rounds,
     )  # fmt: skip
 
 

@@ -58,12 +58,14 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `more_rounds`: whether points that miss their precision get some.
+    `theirs`: what only the rule of the other tool needs (`--rule`). `early`, `more_rounds`: as in a plan.
     """
 
     name: str
     summary: str
     rules: tuple[Rule, ...]
+    theirs: tuple[Rule, ...] = ()
+    early: bool = False
     more_rounds: bool = True
 
 
@@ -152,8 +154,9 @@ SUITES: dict[str, Suite] = {
                 _rule(_NVBANDWIDTH, benchmarks=("local",), engines=("ce",)),
                 _rule(_NVBANDWIDTH, benchmarks=_EXCHANGES, threads=("1024",)),
                 _rule(benchmarks=("latency",), engines=("sm",), memories=_PINNED),
-                _rule(benchmarks=("latency",), engines=("sm",), memories=("device",), cache=("hot",)),
             ),
+            theirs=(_rule(benchmarks=("latency",), engines=("sm",), memories=("device",), cache=("hot",)),),
+            early=True,
             more_rounds=False,  # what differs from round to round there does so in any number of them
         ),
         Suite(

@@ -27,6 +27,7 @@ class Prepared(msgspec.Struct):
     flows: list[FlowFacts] = []
     slices: int = 1
     program: str = ""
+    once_s: float = 0.0  # an iteration of everybody's loop, the first time; 0: not known
 
 
 class Verdict(msgspec.Struct):

@@ -8,7 +8,7 @@ from linkscope.plan import Plan, footprint, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
-from linkscope.stats import bimodal, median, median_interval, trend, variance_split
+from linkscope.stats import bimodal, early_interval, median, median_interval, trend, variance_split
 
 Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
 LIMIT_MARGIN = 0.01
@@ -36,6 +36,7 @@ class Assembler:
             return point
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
+        _give_intervals(point, early=self._plan.early)
         point.spread = _spread(point.flows[0], point.precision_target)
         self._judge(point, len(kept), stopped)
         self._look_for_a_trend(point)
@@ -144,11 +145,9 @@ def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     first = kept[0]
     point.flows = [_flow(kept, index) for index in range(len(first.flows))]
     main = point.flows[0]
-    point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
+    point.median_s, point.gbps = main.median_s, main.gbps
     rates = [flow.gbps for flow in point.flows if flow.role == "measured" and flow.gbps is not None]
     point.total_gbps = sum(rates) if rates else None
-    interval = median_interval(main.round_medians_s)
-    point.ci_level = interval.level if interval else None
     point.batch, point.timing = first.batch, first.timing
     point.overhead_s = median([round.overhead_s for round in kept if round.overhead_s is not None] or [0.0])
     checks = [round.verified for round in kept]
@@ -162,13 +161,21 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     samples = [round.flows[index].samples_s for round in rounds]
     medians = [median(of_round) for of_round in samples]
     value = median(medians)
-    interval = median_interval(medians)
     return Flow(
         src=facts.src, dst=facts.dst, src_memory=facts.src_memory, dst_memory=facts.dst_memory, bytes=facts.bytes,
-        role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value,
-        ci95_s=(interval.low, interval.high) if interval else None,
+        role=facts.role, round_medians_s=medians, samples_s=samples, median_s=value, ci95_s=None,
         gbps=facts.bytes / value / 1e9 if facts.bytes and value > 0 else None,
     )  # fmt: skip
+
+
+def _give_intervals(point: Point, *, early: bool) -> None:
+    for flow in point.flows:
+        interval = median_interval(flow.round_medians_s)
+        if early and interval is None:
+            interval = early_interval(flow.round_medians_s, point.precision_target)
+        flow.ci95_s = (interval.low, interval.high) if interval else None
+        if flow is point.flows[0]:
+            point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None
 
 
 def _spread(flow: Flow, precision: float) -> Spread | None:

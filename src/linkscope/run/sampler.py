@@ -10,7 +10,7 @@ from typing import Any
 
 from linkscope.plan import Plan, case_of, precision_target
 from linkscope.plan.facts import MachineFacts
-from linkscope.run.answers import FlowFacts, Trace
+from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
@@ -32,7 +32,7 @@ JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
-STRETCH_S = 0.12  # joint batches are not made longer than that to end together
+STRETCH_S, EVEN_STRETCH_S = 0.12, 0.06  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
 MOST_COUNT = 256
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
@@ -42,6 +42,7 @@ ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE = 1.05
+_ALIKE = 0.9
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
 
 
@@ -77,23 +78,24 @@ class Sampler:
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit)
         if not prepared.supported:
             raise Unsupported(prepared.reason)
-        return self._round_of(task, prepared.flows, prepared.actors).measure()
+        return self._round_of(task, prepared).measure()
 
-    def _round_of(self, task: Task, flows: list[FlowFacts], actors: int) -> "PointRound":
-        return PointRound(self._worker, self._plan, task, flows, actors)
+    def _round_of(self, task: Task, prepared: Prepared) -> "PointRound":
+        return PointRound(self._worker, self._plan, task, prepared)
 
 
 class PointRound:
     """The state of one point-round while it is measured."""
 
-    def __init__(self, worker: Worker, plan: Plan, task: Task, flows: list[FlowFacts], actors: int) -> None:
+    def __init__(self, worker: Worker, plan: Plan, task: Task, prepared: Prepared) -> None:
         self._worker = worker
         self._plan = plan
         self._task = task
-        self._flows = flows
-        self._actors = actors
+        self._flows = prepared.flows
+        self._actors = prepared.actors
+        self._once_s = prepared.once_s
         self._single = task.point.param("mode") == "single"
-        self._each = _first_guess(task, flows, actors)  # seconds an operation
+        self._each = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._busy_s = 0.0
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
@@ -185,8 +187,11 @@ class PointRound:
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
         one = [1] * self._actors
-        self._each = self._median_ends(self._run(1, [one], verify=False), 0)
-        even = self._task.point.bytes >= EVEN_BYTES
+        even = self._task.point.bytes >= EVEN_BYTES and not self._by_host()
+        if even and self._once_s > 0:  # the first copy that large is like any other
+            self._each = [self._once_s] * self._actors
+        else:
+            self._each = self._median_ends(self._run(1, [one], verify=False), 0)
         if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._measure_each([few] * self._actors, 1)
@@ -202,7 +207,7 @@ class PointRound:
         Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing
         ends together: where the driver serves one flow after the other, balancing by slopes would run away.
         """
-        least = self._least_s()
+        even, least = self._task.point.bytes >= EVEN_BYTES, self._least_s()
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []
@@ -221,8 +226,13 @@ class PointRound:
             # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
             # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
+            if nearly and even and min(self._each) > _ALIKE * max(self._each):  # counts that differ by one would need long batches of copies that large
+                if batch != equal:
+                    break
+                batch = [3 * count for count in equal]  # what one of them is ahead at the start is less of three
+                continue
             each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
-            batch = balanced(each, least)
+            batch = balanced(each, least, EVEN_STRETCH_S if even else STRETCH_S)
         best = max(tried, key=lambda counts: tried[counts])
         return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
@@ -303,16 +313,16 @@ class PointRound:
         return trace
 
 
-def balanced(each_s: list[float], least_s: float) -> list[int]:
+def balanced(each_s: list[float], least_s: float, stretch_s: float = STRETCH_S) -> list[int]:
     """Counts an actor, from the seconds that one operation of each takes, so that all end together.
 
     Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
-    batches are tried as long as they stay short.
+    batches are tried as long as they take `stretch_s` or less.
     """
     best, smallest, most, slowest = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s), max(each_s)
     for stretch in range(1, 9):
         span = math.ceil(least_s / slowest) * slowest * stretch
-        if stretch > 1 and span > STRETCH_S:
+        if stretch > 1 and span > stretch_s:
             break
         rounded = math.ceil if len(each_s) == 1 else round
         span = min(span, most * min(each_s))  # the fastest flow's queue is full: the others must not run on alone

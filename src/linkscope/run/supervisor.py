@@ -245,7 +245,7 @@ class Supervisor:
             return
         point = self._assembler.point(id, state.rounds, state.stopped)
         kept = len(point.flows[0].round_medians_s)
-        wanted = max(rounds_wanted(self._plan, point), 0 if state.stopped else self._plan.rounds)
+        wanted = rounds_wanted(self._plan, point)
         if wanted <= kept:
             self._settle(point)
         elif all(state.has(number) for number in range(wanted)):

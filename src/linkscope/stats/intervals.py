@@ -54,6 +54,25 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
     return Interval(ordered[rank - 1], ordered[-rank], level)
 
 
+EARLY_ROUNDS = 3
+
+
+def early_interval(samples: Sequence[float], precision: float) -> Interval | None:
+    """The interval of three rounds that already agree: to a quarter of `precision`; None where they do not.
+
+    It is half of `precision` wide at each side of their median, far more than what they differ by. Whoever stops there,
+    and takes six rounds of all else, has intervals that cover in 94.7 % of cases or more, whatever the noise between
+    rounds is like and however strong: normal, heavy-tailed, skewed, uniform (95.3 %), two modes (94.7 %). The narrow
+    interval of three values that happen to agree would not (92.5 %). tests/python/test_stats.py draws them.
+    """
+    if len(samples) != EARLY_ROUNDS:
+        return None
+    centre = median(samples)
+    if max(samples) - min(samples) > precision / 4 * centre:
+        return None
+    return Interval(centre * (1 - precision / 2), centre * (1 + precision / 2), 0.94)
+
+
 def more_rounds(count: int, confidence: float = 0.95) -> int:
     """The next number of samples at which the interval drops one more sample at each end, and so can get narrower."""
     now = _ranks(count, confidence)
