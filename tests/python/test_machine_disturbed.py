@@ -112,7 +112,8 @@ def test_what_cannot_is_refused_with_line_and_cure(what: str) -> None:
         assert part in message
 
 
-TWO = """
+TWO = (
+    """
 [machine]
 name = "two"
 title = "Two hosts"
@@ -167,7 +168,9 @@ between = [["host:0/nic:0", "switch:0"], ["host:1/nic:0", "switch:0"]]
 gbps = { v = 3.5, ASSUMED }
 efficiency = { v = 0.9, ASSUMED }
 latency_us = { v = 0.6, ASSUMED }
-""".replace("ASSUMED", ASSUMED) + GOOD[GOOD.index("[costs]") : GOOD.index("[noise.round]")]
+""".replace("ASSUMED", ASSUMED)
+    + GOOD[GOOD.index("[costs]") : GOOD.index("[noise.round]")]
+)
 
 
 def test_hosts_are_joined_through_their_cards() -> None:

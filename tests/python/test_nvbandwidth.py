@@ -95,6 +95,21 @@ def test_the_text_is_laid_out_as_nvbandwidth_does(measured: Path, capsys: pytest
     assert lines[at + 6] == "" and lines[at + 7].startswith("SUM device_to_device_memcpy_read_ce 47")
 
 
+def test_three_rounds_that_agree_are_enough_and_six_are_taken_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "noisy.jsonl"
+    assert main(["run", "--machine", "h200x4", "--suite", "nvbandwidth", "-o", str(path)]) == 0
+    points = read_run(path).points
+    taken = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
+    assert taken == {3: 0.94, 6: 0.96875}
+    for point in points:
+        agree = all(
+            max(flow.round_medians_s) - min(flow.round_medians_s) <= point.precision_target / 3 * flow.median_s
+            for flow in point.flows
+        )
+        assert agree or len(point.flows[0].round_medians_s) == 6
+        assert point.status == "ok" or len(point.flows[0].round_medians_s) == 6
+
+
 def test_a_run_without_its_measurements_has_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.jsonl"
     assert main(["run", "--machine", "h200x1", "--only", "h2h/*/4096?*", "--rounds", "1", "-o", str(path)]) == 0

@@ -23,6 +23,7 @@ from linkscope.plan import (
     rounds_wanted,
 )
 from linkscope.plan.enumerate import points_of
+from linkscope.run import benchmark_table
 from linkscope.runfile import PointId
 
 
@@ -215,6 +216,37 @@ def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None
     assert rounds_wanted(made, point(made.points[0], flows=[flow([1.0] * rounds)])) == rounds
     missed.guards["stopped"] = "the budget"
     assert rounds_wanted(made, missed) == rounds
+
+
+def early(rounds: int = 6) -> Plan:
+    return make_plan(facts(gpus=2), benchmark_table(), suite="nvbandwidth", rounds=rounds)
+
+
+def test_early_means_three_rounds_and_six_where_these_do_not_agree() -> None:
+    made = early()
+    assert made.early and [work.rounds for work in next_work(made, {})] == [3] * len(made.points)
+    missed = made.points[1]
+    three, six = [flow([1.0] * 3)], [flow([1.0] * 6)]
+    points = {id: point(id, flows=three) for id in made.points}
+    assert next_work(made, points) == []
+    points[missed] = point(missed, status="missed_precision", flows=three)
+    assert [(work.id, work.rounds) for work in next_work(made, points)] == [(missed, 6)]
+    points[missed] = point(missed, status="missed_precision", flows=six)
+    assert next_work(made, points) == []  # and then no more
+    for status in ("failed", "unsupported", "skipped"):
+        points[missed] = point(missed, status=status, flows=[])
+        assert next_work(made, points) == []
+
+
+def test_who_asks_for_fewer_than_six_rounds_gets_them_all() -> None:
+    assert not early(rounds=4).early
+    assert {work.rounds for work in next_work(early(rounds=4), {})} == {4}
+
+
+def test_only_the_rule_of_nvbandwidth_takes_what_only_it_needs() -> None:
+    theirs = make_plan(facts(gpus=2), benchmark_table(), suite="nvbandwidth", rounds=1, rule="nvbandwidth").points
+    ours = early().points
+    assert set(ours) < set(theirs) and all("cache=hot" in id for id in set(theirs) - set(ours))
 
 
 def test_precision_by_size_unless_asked_for() -> None:

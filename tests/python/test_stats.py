@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from linkscope.stats import (
     bimodal,
+    early_interval,
     mad,
     median,
     median_interval,
@@ -54,6 +55,39 @@ def test_interval_covers_the_median(draw, count: int) -> None:
 
 def test_rounds_that_narrow_the_interval() -> None:
     assert [more_rounds(count) for count in (1, 5, 6, 7, 8, 9, 12)] == [6, 6, 9, 9, 9, 12, 15]
+
+
+def test_three_rounds_that_agree_have_half_of_the_precision_at_each_side() -> None:
+    interval = early_interval([1.001, 1.0, 1.003], 0.01)
+    assert interval is not None and (interval.low, interval.high) == pytest.approx((0.995 * 1.001, 1.005 * 1.001))
+    assert interval.level == 0.94
+    assert early_interval([1.0, 1.0, 1.00331], 0.01) is not None  # a third of 1 %, of the median
+    assert early_interval([1.0, 1.0, 1.00336], 0.01) is None
+    assert early_interval([1.0, 1.0], 0.01) is None and early_interval([1.0] * 6, 0.01) is None
+
+
+# Draws around 1 with the standard deviation 1 or about so; and the median of them all.
+SHAPES = {
+    "normal": (lambda chance: chance.gauss(0, 1), 0.0),
+    "skewed": (lambda chance: (chance.lognormvariate(0, 0.8) - 1) / 1.3, 0.0),
+    "uniform": (lambda chance: chance.uniform(-1.73, 1.73), 0.0),
+    "two modes": (lambda chance: (2.1 if chance.random() < 0.35 else 0.0) + chance.uniform(-1e-9, 1e-9), 0.0),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strength", [3e-4, 1e-3, 2e-3, 3e-3, 4e-3, 1e-2])
+def test_who_stops_after_three_rounds_that_agree_covers_as_often(shape: str, strength: float) -> None:
+    """All of it together: three rounds where they agree, and six of all else. See early_interval()."""
+    draw, middle = SHAPES[shape]
+    chance = random.Random(f"{shape} {strength}")
+    truth, covered, draws = 1 + strength * middle, 0, 4000
+    for _ in range(draws):
+        rounds = [1 + strength * draw(chance) for _ in range(6)]
+        interval = early_interval(rounds[:3], 0.01) or median_interval(rounds)
+        assert interval is not None
+        covered += interval.low <= truth + 1e-6 and truth - 1e-6 <= interval.high
+    assert covered / draws >= 0.944 - 3 * (0.944 * 0.056 / draws) ** 0.5
 
 
 @given(samples, st.floats(1e-3, 1e3))

@@ -180,7 +180,7 @@ def _check_hosts(listed: dict[str, str]) -> None:
     for host in sorted(hosts, key=order):
         if not any(name.startswith(f"{host}/numa:") for name in listed):
             key = next(key for name, key in listed.items() if host_of(name) == host)
-            raise Mistake(key, f"{host} has no NUMA node", f'add {host}/numa:0 to the places of a [[numa]]')
+            raise Mistake(key, f"{host} has no NUMA node", f"add {host}/numa:0 to the places of a [[numa]]")
 
 
 def _check_links(model: Model) -> None:

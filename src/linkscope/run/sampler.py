@@ -32,7 +32,7 @@ JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
-STRETCH_S, EVEN_STRETCH_S = 0.12, 0.06  # joint batches are not made longer than that to end together
+STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
 MOST_COUNT = 256
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
@@ -226,13 +226,14 @@ class PointRound:
             # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
             # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
-            if nearly and even and min(self._each) > _ALIKE * max(self._each):  # counts that differ by one would need long batches of copies that large
+            if nearly and even and min(self._each) > _ALIKE * max(self._each):
+                # Alike: what one is ahead at the start is less of three. Counts that differ would need long batches.
                 if batch != equal:
                     break
-                batch = [3 * count for count in equal]  # what one of them is ahead at the start is less of three
+                batch = [3 * count for count in equal]
                 continue
             each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
-            batch = balanced(each, least, EVEN_STRETCH_S if even else STRETCH_S)
+            batch = balanced(each, least)
         best = max(tried, key=lambda counts: tried[counts])
         return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
@@ -313,16 +314,16 @@ class PointRound:
         return trace
 
 
-def balanced(each_s: list[float], least_s: float, stretch_s: float = STRETCH_S) -> list[int]:
+def balanced(each_s: list[float], least_s: float) -> list[int]:
     """Counts an actor, from the seconds that one operation of each takes, so that all end together.
 
     Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
-    batches are tried as long as they take `stretch_s` or less.
+    batches are tried as long as they stay short.
     """
     best, smallest, most, slowest = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s), max(each_s)
     for stretch in range(1, 9):
         span = math.ceil(least_s / slowest) * slowest * stretch
-        if stretch > 1 and span > stretch_s:
+        if stretch > 1 and span > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
         span = min(span, most * min(each_s))  # the fastest flow's queue is full: the others must not run on alone
