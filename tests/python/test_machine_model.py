@@ -117,7 +117,7 @@ def test_bundled_machines_load(name: str) -> None:
 def test_bundled_machines_are_those_that_the_design_names() -> None:
     named = {
         *("h200x1", "h200x2", "h200x4", "h200x8", "ac922", "s822lc", "4029gp", "minsky", "newell"),
-        *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c"),
+        *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c", "klenk-extoll", "klenk-ib"),
     }
     assert named <= set(model.bundled())
     ac922 = model.places(model.load("ac922"))

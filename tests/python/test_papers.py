@@ -20,13 +20,14 @@ from linkscope.machine import model as models
 from linkscope.machine.model_paths import directed_links, routes
 from linkscope.plan.facts import kind_of
 from linkscope.run.steady import steady_rates
-from linkscope.runfile import PointId
+from linkscope.runfile import PointId, read_run
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
 
 KIB, MIB = 1 << 10, 1 << 20
-PAPERS = ("ac922", "s822lc", "4029gp", "minsky", "newell", "sl390", "dl160", "jorda-a", "jorda-b", "jorda-c")
+PAPERS = ("ac922", "s822lc", "4029gp", "minsky", "newell", "sl390", "dl160", "jorda-a", "jorda-b", "jorda-c",
+          "klenk-extoll", "klenk-ib")  # fmt: skip
 IBM = ("ac922", "s822lc", "minsky", "newell")
 
 
@@ -112,6 +113,7 @@ NUMBERS = [
     Number("MB-6: two NVLink 1, back", lambda: raw("minsky", "nvlink gpu:0->switch:0"), 40),
     Number("MB-6: three NVLink 2", lambda: raw("newell", "nvlink switch:0->gpu:0"), 75),
     Number("MB-6: three NVLink 2, back", lambda: raw("newell", "nvlink gpu:0->switch:0"), 75),
+    Number("KL-11: EXTOLL Galibier, raw", lambda: raw("klenk-extoll", "extoll host:0/nic:0->host:1/nic:0"), 1.26),
 ]
 
 
@@ -144,16 +146,19 @@ NEIGHBOURS = {
     "jorda-a": {"numa:0": {"gpu:0", "gpu:1"}, "numa:1": {"gpu:2", "gpu:3"}},
     "jorda-b": {"numa:0": {"gpu:0"}, "numa:1": {"gpu:1"}},
     "jorda-c": {"numa:0": {f"gpu:{n}" for n in range(4)}},
+    "klenk-extoll": {f"host:{n}/numa:0": {f"host:{n}/gpu:0"} for n in range(2)},
+    "klenk-ib": {f"host:{n}/numa:0": {f"host:{n}/gpu:0"} for n in range(2)},
     "h200x8": {"numa:0": {f"gpu:{n}" for n in range(8)}},
 }
 PEERS = {
     "ac922": [range(4)], "newell": [range(4)], "s822lc": [(0, 1), (2, 3)], "minsky": [(0, 1), (2, 3)],
     "4029gp": [range(8)], "sl390": [], "dl160": [], "jorda-a": [(0, 1), (2, 3)], "jorda-b": [], "jorda-c": [range(4)],
-    "h200x8": [range(8)],
+    "klenk-extoll": [], "klenk-ib": [], "h200x8": [range(8)],
 }  # fmt: skip
 ITEMS = {
     "ac922": "CS-24", "s822lc": "CS-25", "4029gp": "CS-26", "minsky": "MB-6", "newell": "MB-6", "sl390": "SP-14",
-    "dl160": "SP-14", "jorda-a": "JO-8", "jorda-b": "JO-8", "jorda-c": "JO-8", "h200x8": "h200x4",
+    "dl160": "SP-14", "jorda-a": "JO-8", "jorda-b": "JO-8", "jorda-c": "JO-8", "klenk-extoll": "KL-11",
+    "klenk-ib": "KL-11", "h200x8": "h200x4",
 }  # fmt: skip
 
 
@@ -380,6 +385,58 @@ def test_gpus_of_different_iohs_on_a_are_staged_jo_10() -> None:
 
 def test_gpus_of_c_are_as_near_across_switches_jo_10() -> None:
     assert rate("jorda-c", "gpu:0 > gpu:2") == pytest.approx(rate("jorda-c", "gpu:0 > gpu:1"), rel=0.05)
+
+
+# Klenk et al.
+
+
+def test_the_links_between_klenks_hosts_kl_11() -> None:
+    """EXTOLL: 157 MHz x 64 bit; InfiniBand 4X FDR. What crosses hosts gets no more, whatever its ends are."""
+    for machine, gbps in (("klenk-extoll", 157e6 * 64 / 8 / 1e9), ("klenk-ib", 4 * 14.0625 * 64 / 66 / 8)):
+        model = models.load(machine)
+        known, limits = models.places(model), models.limits(model)
+        assert (known.numa, known.gpus, known.nics) == tuple(
+            tuple(f"host:{host}/{kind}:0" for host in (0, 1)) for kind in ("numa", "gpu", "nic")
+        )
+        ends = itertools.product((*known.numa, *known.gpus), repeat=2)
+        between = [limits[a, b] for a, b in ends if a[:6] != b[:6]]
+        assert len(between) == 8
+        for limit in between:
+            assert limit.gbps == pytest.approx(gbps, rel=0.005) and "nic:0" in limit.derivation
+        within = limits["host:0/numa:0", "host:0/gpu:0"]
+        assert within.gbps > gbps and "nic" not in within.derivation
+
+
+def test_klenks_cards_reach_gpus_without_the_hosts_memory_kl_11() -> None:
+    """GPUDirect RDMA: the way from a GPU to the network does not pass a NUMA node."""
+    for machine in ("klenk-extoll", "klenk-ib"):
+        way = routes(models.load(machine))["host:0/gpu:0", "host:1/gpu:0"]
+        assert [hop.to for hop in way][1:3] == ["host:0/nic:0", "host:1/nic:0"]
+        assert not any("numa" in hop.to for hop in way)
+
+
+@pytest.mark.parametrize("machine", ("klenk-extoll", "klenk-ib"))
+def test_within_klenks_hosts_is_measured_and_between_them_it_is_said_why_not(machine: str, tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", machine, "--suite", "quick", "-o", str(run)]) == 0
+    points = read_run(run).points
+    within = [point for point in points if point.src[:6] == point.dst[:6]]
+    between = [point for point in points if point.src[:6] != point.dst[:6]]
+    assert {point.status for point in within} <= {"ok", "missed_precision"}
+    assert {(point.benchmark, point.src[:6]) for point in within} == {
+        (benchmark, host) for benchmark in ("h2h", "h2d", "d2h", "local") for host in ("host:0", "host:1")
+    }
+    assert {point.benchmark for point in between} == {"h2h", "h2d", "d2h", "d2d"}
+    for point in between:
+        assert point.status == "unsupported" and "on different hosts" in point.reason, point.id
+
+
+def test_predictions_on_klenks_machines_kl_11(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "--machine", "klenk-extoll", "--src", "host:0/numa:0", "--dst"]
+    assert main([*words, "host:0/gpu:0"]) == 0
+    assert "host:0/numa:0 -> host:0/gpu:0" in capsys.readouterr().out
+    assert main([*words, "host:1/gpu:0"]) == 3
+    assert "host:0/numa:0 -> host:1/gpu:0: the two ends are on different hosts" in capsys.readouterr().err
 
 
 # h200x8

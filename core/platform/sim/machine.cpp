@@ -215,10 +215,17 @@ class Parser {
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
     machine_.pageable_rate[from_device] = pageable.rate("from_device_gbps");
-    if (machine_.gpus.size() < 2) return;
+    if (!two_gpus_on_a_host()) return;
     const Table staged = file_["staged_peer"];
     machine_.staged_peer = ring(staged);
     machine_.staged_peer_chunk = staged.number("chunk_us") * micro;
+  }
+
+  [[nodiscard]] bool two_gpus_on_a_host() const {
+    const auto& gpus = machine_.gpus;
+    return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& one) {
+      return std::count_if(gpus.begin(), gpus.end(), [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
+    });
   }
 
   static Ring ring(const Table& table) {

@@ -244,10 +244,11 @@ def _check_peers(model: Model) -> None:
 
 
 def _check_tables(model: Model) -> None:
-    gpus = sum(len(gpu.places()) for gpu in model.gpu)
+    hosts = [host_of(name) for gpu in model.gpu for name in gpu.places()]
+    gpus = max(map(hosts.count, hosts), default=0)  # of one host: between hosts the driver stages nothing
     for name, least in (("copy", 1), ("pageable", 1), ("staged_peer", 2)):
         if gpus >= least and getattr(model, name) is None:
-            there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs"
+            there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
     for name in ("pageable", "staged_peer"):
         table = getattr(model, name)
