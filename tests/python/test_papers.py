@@ -302,10 +302,44 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
 
 @pytest.mark.parametrize("way", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
 def test_zero_copy_on_ac922_is_as_fast_as_explicit_cs_35(way: str) -> None:
-    """At intermediate sizes: below, launching a kernel shows; that all drop at the largest sizes is not modelled."""
+    """At intermediate sizes: below, launching a kernel shows."""
     for size in (4 * MIB, 16 * MIB, 64 * MIB):
         by_threads = rate("ac922", way, size=size, engine="sm")
         assert by_threads == pytest.approx(rate("ac922", way, size=size), rel=0.05)
+
+
+@pytest.mark.parametrize("machine", ("s822lc", "minsky"))
+def test_zero_copy_on_s822lc_writes_as_fast_as_explicit_and_reads_10_slower_cs_35(machine: str) -> None:
+    for size in (16 * MIB, 64 * MIB, 256 * MIB):
+        for write, read in (("gpu:0 > numa:0", "numa:0 > gpu:0"), ("gpu:3 > numa:1", "numa:1 > gpu:3")):
+            written, explicit = (rate(machine, write, size=size, engine=engine) for engine in ("sm", "ce"))
+            assert written == pytest.approx(explicit, rel=0.02)
+            lost = rate(machine, read, size=size) - rate(machine, read, size=size, engine="sm")
+            assert 9 < lost < 11
+
+
+@pytest.mark.parametrize("machine", ("ac922", "s822lc", "4029gp"))
+@pytest.mark.parametrize("way", ("numa:0 > gpu:0", "gpu:1 > numa:0"))
+def test_zero_copy_drops_at_extremely_large_sizes_cs_35(machine: str, way: str) -> None:
+    """Of all three systems, and of zero-copy only: explicit copies translate no address in the GPU's threads."""
+    sizes = [64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB]
+    medium, large, very, extremely = (rate(machine, way, size=size, engine="sm") for size in sizes)
+    assert large == pytest.approx(medium, rel=0.02)
+    assert extremely < 0.85 * medium and extremely <= very
+    explicit = [rate(machine, way, size=size) for size in (sizes[0], sizes[-1])]
+    assert explicit[1] == pytest.approx(explicit[0], rel=0.02)
+
+
+@pytest.mark.parametrize("machine", ("s822lc", "minsky", "4029gp"))
+def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) -> None:
+    """`read` and `write` without copying, beside h2d/sm and d2h/sm, get what these get of the narrow link."""
+    model = models.load(machine)
+    gpu, host, kinds = "gpu:0", "numa:0", ("device", "pinned")
+    read = PointId("read", "sm", host, kinds[1], gpu, kinds[0], 64 * MIB)
+    write = PointId("write", "sm", gpu, kinds[0], host, kinds[1], 64 * MIB)
+    (reads,), (writes,) = (steady_rates(model, [point]) for point in (read, write))
+    assert reads.gbps == pytest.approx(rate(machine, "numa:0 > gpu:0", engine="sm"), rel=0.02)
+    assert writes.gbps == pytest.approx(rate(machine, "gpu:0 > numa:0", engine="sm"), rel=0.02)
 
 
 # Spafford et al.

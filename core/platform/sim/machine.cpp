@@ -139,9 +139,10 @@ class Parser {
         const auto a = pair.value->at(0).get<std::string>(), b = pair.value->at(1).get<std::string>();
         const Node from = node(a, pair.name), to = node(b, pair.name);
         const auto first = static_cast<u32>(machine_.links.size());
-        const double kernels = table.number("kernel_efficiency", efficiency) / efficiency;
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels});
+        const double kernels = table.number("kernel_efficiency", efficiency);
+        const double kernels_back = table.number("kernel_back_efficiency", kernels);
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }
@@ -209,7 +210,9 @@ class Parser {
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
-                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency")};
+                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
+                                    kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
+                                    kernel.number("host_walk_us", 0) * micro};
     }
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);

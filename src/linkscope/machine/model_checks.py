@@ -250,6 +250,12 @@ def _check_tables(model: Model) -> None:
         if gpus >= least and getattr(model, name) is None:
             there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
+    reach = ("host_reach_mib", "host_page_kib", "host_walk_us")
+    given = [name for name in reach if model.kernel and getattr(model.kernel, name) is not None]
+    if given and len(given) < len(reach):
+        missing = next(name for name in reach if name not in given)
+        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+        raise Mistake(f"kernel.{missing}", f"it is missing, and there is {given[0]}", cure)
     for name in ("pageable", "staged_peer"):
         table = getattr(model, name)
         if table and table.slots.v != int(table.slots.v):
