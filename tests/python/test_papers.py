@@ -342,6 +342,33 @@ def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) ->
     assert writes.gbps == pytest.approx(rate(machine, "gpu:0 > numa:0", engine="sm"), rel=0.02)
 
 
+@pytest.mark.parametrize(("machine", "cache"), [("ac922", 100 * MIB), ("4029gp", 27.5 * MIB)])
+def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_that_cs_38(
+    machine: str, cache: float, tmp_path: Path
+) -> None:
+    """Through a run, of `cache=hot` and of cold copies, which is what all ids say that do not name it."""
+    sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
+    how = {"hot": "bidirectional=false&cache=hot&mode=batched", "cold": "bidirectional=false&mode=batched"}
+    ids = {
+        (state, size): f"h2d/ce/numa:0.pageable->gpu:0.device/{size}?after=kernel&{params}"
+        for state, params in how.items()
+        for size in sizes
+    }
+    only = [word for id in ids.values() for word in ("--only", id)]
+    assert main(["run", "--machine", machine, *only, "-o", str(tmp_path / "run.jsonl")]) == 0
+    found = {point.id: point.gbps for point in read_run(tmp_path / "run.jsonl").points}
+    hot, cold = ([found[ids[state, size]] for size in sizes] for state in how)
+    peak = sizes[hot.index(max(hot))]
+    fitting = [size for size in sizes if size + 2 * MIB <= cache]  # the driver's ring is in the cache, too
+    assert peak in fitting and len(fitting) < len(sizes)
+    for size, in_cache, flushed in zip(sizes, hot, cold, strict=True):
+        if size in fitting:
+            assert in_cache > 1.3 * flushed, size
+        else:
+            assert in_cache == pytest.approx(flushed, rel=0.05) and in_cache < 0.8 * max(hot), size
+    assert all(large > 0.96 * small for small, large in itertools.pairwise(cold)), "flushed, the curve has no peak"
+
+
 # Spafford et al.
 
 

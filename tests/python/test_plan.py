@@ -88,6 +88,33 @@ def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
         assert {PointId.parse(id).param("cache") for id in made.points} == values
 
 
+def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
+    """So that ids of runs made before the parameter was there still name the same points."""
+    params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "", default_in_id=False)]
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params)
+    made = make_plan(facts(1), [row], suite="full").points
+    cold, hot = "x/ce/numa:0.pageable->gpu:0.device/1048576?mode=batched", "?cache=hot&mode=batched"
+    assert cold in made and cold.replace("?mode=batched", hot) in made
+    assert not any("cache=cold" in id for id in made)
+    for id in (cold, cold.replace("?mode=batched", hot)):
+        assert make_plan(facts(1), [row], suite="quick", only=[id]).points == [id]
+    for wrong, said in (
+        ("?cache=cold&mode=batched", "cache=cold, which is the default: leave it out"),
+        ("?cache=warm&mode=batched", "cache is cold or hot, not 'warm'"),
+        ("?cache=hot", "it takes the parameters mode, each of them, and perhaps cache"),
+        ("?colour=red&mode=batched", "perhaps cache"),
+    ):
+        with pytest.raises(UserError) as refused:
+            make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
+        assert said.replace("it takes", "x takes") in str(refused.value)
+
+
+def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
+    machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 10 << 20, "gpu:0": 1})
+    what = PointId("h2d", "ce", "numa:0", "pageable", "gpu:0", "device", 1 << 20, (("cache", "hot"),))
+    assert footprint(what, machine) == 1 << 20
+
+
 def test_a_new_row_needs_no_code() -> None:
     row = Benchmark(
         "chase", "", "", "load_store", "gpu", "numa", "any", [("device", "mapped")], [],

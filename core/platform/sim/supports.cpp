@@ -54,6 +54,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu || (move.engine == Engine::ce && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
+  if (program.cache == CacheState::hot && move.engine == Engine::ce && !by_thread)
+    return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
 

@@ -50,12 +50,17 @@ def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], 
     """
     if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
-    choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
-    for chosen in itertools.product(*choices):
-        yield tuple(sorted(chosen))
+    for chosen in itertools.product(*(rule.values(param) for param in row.params)):
+        yield _in_id(row, chosen)
         for at, param in enumerate(row.params):
             for value in rule.also(param):
-                yield tuple(sorted((*chosen[:at], (param.name, value), *chosen[at + 1 :])))
+                yield _in_id(row, (*chosen[:at], value, *chosen[at + 1 :]))
+
+
+def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """What an id tells of the row's parameters, of which each has its value."""
+    pairs = zip(row.params, values, strict=True)
+    return tuple(sorted((param.name, value) for param, value in pairs if param.in_id(value)))
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
