@@ -35,6 +35,7 @@ struct Param {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
   std::string_view help;
+  bool default_in_id = true;  // false: ids tell it only where it is not the default
 };
 
 /// A row of the table, found by name, engine and kinds of places: what `list`, the planner and the docs need to know, and how to build the program.

@@ -20,6 +20,11 @@ Param after_param() {
   return {"after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
 }
 
+Param cache_param() {
+  constexpr bool default_in_id = false;
+  return {"cache", {"cold", "hot"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit", default_in_id};
+}
+
 Param blocks_param() {
   return {"blocks", {"sms", "1", "2", "4", "8", "16", "32", "64", "128"}, "thread blocks; sms: one on each SM, so that several kernels fit at once"};
 }
@@ -40,6 +45,7 @@ Shape kernel_shape(const Case& c) {
 Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
+  program.cache = c.param("cache", "cold") == "cold" ? CacheState::cold : CacheState::hot;
   return program;
 }
 

@@ -22,6 +22,9 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] Param mode_param();
 [[nodiscard]] Param after_param();
 
+/// Of copies from and to host memory: whether CPU caches hold it.
+[[nodiscard]] Param cache_param();
+
 /// The parameters of copies by a GPU's threads, and the shape that they ask for.
 [[nodiscard]] Param blocks_param();
 [[nodiscard]] Param threads_param();

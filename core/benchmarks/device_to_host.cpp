@@ -22,7 +22,7 @@ const Benchmark device_to_host{
     PlaceKind::numa,
     Relation::any,
     {{MemKind::device, MemKind::pageable}, {MemKind::device, MemKind::pinned}, {MemKind::device, MemKind::registered}},
-    {mode_param(), after_param()},
+    {mode_param(), after_param(), cache_param()},
     build};
 
 }  // namespace linkscope

@@ -26,8 +26,7 @@ const Benchmark host_to_device{
     PlaceKind::gpu,
     Relation::any,
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
-    {mode_param(), after_param(),
-     bidirectional_param()},
+    {mode_param(), after_param(), bidirectional_param(), cache_param()},
     build};
 
 }  // namespace linkscope

@@ -56,7 +56,7 @@ Order parse_order(const Json& json, std::size_t actors) {
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
-  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}});
+  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}});
   return {{"name", row.name},     {"summary", row.summary},
           {"source", row.source}, {"engine", to_string(row.engine)},
           {"src", to_string(row.src)}, {"dst", to_string(row.dst)},

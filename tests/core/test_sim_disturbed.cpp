@@ -173,14 +173,12 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   machine["numa"][0]["llc_mib"] = 8;
   machine["numa"][0]["llc_gbps"] = 20;
   const auto sim = make_sim(machine, 1);
-  const auto gbps = [&](const std::string& benchmark, const std::string& dst, u64 bytes, CacheState cache) {
-    auto c = copy_case(benchmark, "numa:0", "pageable", dst, benchmark == "h2h" ? "pinned" : "device", bytes);
+  const std::string hot = "hot", cold = "cold";
+  const auto gbps = [&](const std::string& benchmark, const std::string& dst, u64 bytes, const std::string& cache) {
+    auto c = copy_case(benchmark, "numa:0", "pageable", dst, benchmark == "h2h" ? "pinned" : "device", bytes, {{"cache", cache}});
     c.footprint_bytes = bytes;
-    auto program = build_program(c);
-    program.cache = cache;
-    return static_cast<double>(bytes) / slope(*sim, program, 4) / 1e9;
+    return static_cast<double>(bytes) / slope(*sim, build_program(c), 4) / 1e9;
   };
-  using enum CacheState;
   for (const u64 bytes : {1_MiB, 4_MiB}) {
     CHECK(gbps("h2d", "gpu:0", bytes, hot) > 1.6 * gbps("h2d", "gpu:0", bytes, cold));
     CHECK(gbps("h2d", "gpu:0", bytes, hot) > 1.6 * gbps("h2d", "gpu:0", 16_MiB, hot));  // a peak
@@ -192,9 +190,13 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   CHECK(gbps("h2h", "numa:0", 2_MiB, cold) == doctest::Approx(5).epsilon(0.01));
   CHECK(gbps("h2h", "numa:1", 2_MiB, hot) == doctest::Approx(4).epsilon(0.01));  // across nodes as ever
 
-  auto program = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096));
-  program.cache = hot;
-  CHECK(make_sim(toy(), 1)->supports(program).why_not.find("llc_gbps") != std::string::npos);
+  const auto in_cache = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", hot}}));
+  CHECK(make_sim(toy(), 1)->supports(in_cache).why_not.find("llc_gbps") != std::string::npos);
+  for (const bool to_gpu : {true, false}) {
+    const auto by_engine = to_gpu ? copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"cache", hot}})
+                                  : copy_case("d2h", "gpu:0", "device", "numa:0", "registered", 4096, {{"cache", hot}});
+    CHECK(sim->supports(build_program(by_engine)).why_not.find("copy engines") != std::string::npos);
+  }
 }
 
 TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies between them yet") {

@@ -45,6 +45,42 @@ TEST_CASE("with a block on every SM memories and links are the limit, as threads
   is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
 }
 
+TEST_CASE("threads may get different parts of a link in each direction") {
+  auto machine = toy();
+  machine["link"][0]["kernel_back_efficiency"] = 0.2;
+  const auto sim = make_sim(machine, 1);
+  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);        // 12.5 GB/s x 0.4
+  is(slope(*sim, by_threads("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 2.5);  // x 0.2
+  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);
+  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
+}
+
+TEST_CASE("beyond the reach of a GPU's translations pages wait for their walk, one after the other") {
+  auto machine = toy();
+  auto& kernel = machine["kernel"];
+  const double mib = 1 << 20;
+  kernel["host_reach_mib"] = 2e6 / mib;
+  kernel["host_page_kib"] = 4;
+  kernel["host_walk_us"] = 3.2768;  // 1.25 GB/s where every page misses
+  const auto sim = make_sim(machine, 1), all_in_reach = make_sim(toy(), 1);
+  // Four slices of 1 MB, of which half are in reach.
+  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 2.5);
+  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 1000 / 2.5);
+  // Both ways there are eight, a quarter in reach, and each direction has half of the walks.
+  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / (1.25 / 0.75 / 2));
+  const auto both = by_threads("h2d", "numa:0", "gpu:0", megabyte, {{"bidirectional", "true"}});
+  CHECK(2e6 / slope(*sim, both) == doctest::Approx(1.25e9 / 0.75).epsilon(0.01));
+  // What is in reach, the GPUs' own memories and copy engines know nothing of it.
+  const auto same = [&](const Program& p) { CHECK(slope(*sim, p) == slope(*all_in_reach, p)); };
+  same(by_threads("h2d", "numa:0", "gpu:0", megabyte / 2));
+  same(by_threads("local", "gpu:0", "gpu:0", 8 * megabyte));
+  same(by_threads("d2d", "gpu:0", "gpu:1", 8 * megabyte));
+  same(by_threads("h2d", "numa:0", "gpu:0", 8 * megabyte, {}, Engine::ce));
+  // A step of a chase through 2 MiB finds its page in reach, or waits for the walk.
+  const double missing = 1 - 2e6 / (2 * mib);
+  is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0)), 1.1 + missing * 3.2768);
+}
+
 TEST_CASE("one kernel both ways: each direction has its link") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 0.5 + 1000 / 5.0);

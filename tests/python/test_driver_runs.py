@@ -66,3 +66,16 @@ def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
     assert (point.status, point.verified) == ("ok", True), point.reason
     lines = [line.split() for line in log.read_text().splitlines()]
     assert {tuple(line[2:]) for line in lines if line[2] == "linkscope_chase"} == {("linkscope_chase", "1", "1")}
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "h2d/ce/numa:0.pageable->gpu:0.device/65536?after=kernel&bidirectional=false&cache=hot&mode=batched",
+        "h2h/cpu/numa:0.pageable->numa:0.pinned/65536?cache=hot&initiator=src&mode=batched",
+    ],
+)
+def test_copies_of_what_the_cache_holds_are_measured_and_verified(tmp_path, id):
+    point, code = measured(tmp_path, id)
+    assert point.status in ("ok", "missed_precision") and point.median_s, point.reason
+    assert (point.verified, code, point.params["cache"]) == (True, 0, "hot")

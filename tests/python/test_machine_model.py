@@ -117,7 +117,7 @@ def test_bundled_machines_load(name: str) -> None:
 def test_bundled_machines_are_those_that_the_design_names() -> None:
     named = {
         *("h200x1", "h200x2", "h200x4", "h200x8", "ac922", "s822lc", "4029gp", "minsky", "newell"),
-        *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c"),
+        *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c", "klenk-extoll", "klenk-ib"),
     }
     assert named <= set(model.bundled())
     ac922 = model.places(model.load("ac922"))
@@ -213,6 +213,10 @@ def test_every_directed_link_has_a_name_of_its_own() -> None:
         assert len(set(names)) == len(names)
 
 
+A = '{ v = 1, from = "assumed", why = "a test" }'
+KERNEL = ("launch_us", "load_us", "read_tile_us", "write_tile_us", "memory_efficiency")
+
+
 # What is wrong, where, and the cure: (the good line, what stands there instead, what the message must hold).
 BAD = {
     "unknown key": ("lanes = 16", "lines = 16", ["link[0].lines", "no such key", "did you mean 'lanes'"]),
@@ -262,6 +266,11 @@ BAD = {
         ["link[0].efficiency", "1.2", "at most 1"],
     ),
     "negative count": ("copy_engines = 2", "copy_engines = 0", ["gpu[0].copy_engines", "not above 0"]),
+    "page walks without a page": (
+        "[pageable]\n",
+        "[kernel]\n" + "".join(f"{key} = {A}\n" for key in KERNEL) + f"host_reach_mib = {A}\n\n[pageable]\n",
+        ["kernel.host_page_kib", "missing", "take host_reach_mib away"],
+    ),
     "noise of 300 %": ("rate = 0.01", "rate = 3", ["noise.round.rate", "between 0 and 0.5"]),
     "link to nowhere": (
         '["numa:1", "gpu:1"]]',

@@ -95,7 +95,7 @@ MACHINES = {
         ),
         way=ac922_way, of_host=ac922_host,
         memcpy=lambda src, dst: 12 if src == dst else 8, memcpy_call_s=0.1e-6,
-        to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, local_s=1.8e-6, local_gbps=390,
+        to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, local_s=1.8e-6, local_gbps=395,
         inline_s=1.6e-6, inline_gbps=2.0, channel_s=5.0e-6,
         call_s=2.0e-6, pageable_gbps=(12, 12), staged_chunk_s=8.0e-6,
     ),

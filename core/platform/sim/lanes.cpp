@@ -34,13 +34,16 @@ Servers::Servers(const Machine& machine) {
   staged_peer_ring = add(machine.staged_peer.slots);
 }
 
-// Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares.
+// Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
+// walks a second).
 std::vector<double> Compiler::capacities() const {
   std::vector<double> all;
   for (const auto& numa : machine_.numa) all.push_back(numa.dram);
   for (const auto& gpu : machine_.gpus) all.push_back(gpu.memory);
   for (const auto& link : machine_.links) all.push_back(link.rate);
   for (const auto& share : machine_.shares) all.push_back(share.rate);
+  const double walk = machine_.kernel ? machine_.kernel->host_walk : 0;
+  all.insert(all.end(), machine_.gpus.size(), walk > 0 ? 1 / walk : never);
   return all;
 }
 
@@ -168,9 +171,29 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
   Path way;
   add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
+  if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
+    const auto walks = static_cast<u32>(machine_.nodes() - machine_.passed + machine_.links.size() + machine_.shares.size());
+    add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
+  }
   add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
   // The last data to be read come back once round the way; the last to be written go once along it.
   stage.setup += writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+}
+
+/// The part of a page in host memory that the threads of a GPU find untranslated, where they go round and round over more
+/// than the GPU's reach: what of it does not fit.
+double Compiler::out_of_reach(const Program& program, Node gpu) const {
+  const double reach = machine_.kernel->host_reach;
+  if (reach == 0) return 0;
+  double touched = 0;
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      for (const auto& touch : touches(step)) {
+        const bool by_threads = std::holds_alternative<Kernel>(step) || std::get<Move>(step).engine != Engine::ce;
+        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(program.regions[touch.span.region].at))) continue;
+        touched += static_cast<double>(touch.span.bytes) * touch.span.slices;
+      }
+  return touched > reach ? 1 - reach / touched : 0;
 }
 
 /// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
@@ -227,6 +250,7 @@ Op Compiler::chase(const Program& program, const Actor& actor, const Kernel& ker
   stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
   stage.server = nobody;
   stage.setup = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  if (machine_.is_gpu(by) && !machine_.is_gpu(at)) stage.setup += out_of_reach(program, by) * machine_.kernel->host_walk;
   stage.path.links = way.links;
   op.stages.push_back(std::move(stage));
   return op;

@@ -96,6 +96,7 @@ class Compiler {
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
   void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
   [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
+  [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;
   [[nodiscard]] Path path(Node from, Node to) const;

@@ -139,9 +139,10 @@ class Parser {
         const auto a = pair.value->at(0).get<std::string>(), b = pair.value->at(1).get<std::string>();
         const Node from = node(a, pair.name), to = node(b, pair.name);
         const auto first = static_cast<u32>(machine_.links.size());
-        const double kernels = table.number("kernel_efficiency", efficiency) / efficiency;
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels});
+        const double kernels = table.number("kernel_efficiency", efficiency);
+        const double kernels_back = table.number("kernel_back_efficiency", kernels);
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }
@@ -209,16 +210,25 @@ class Parser {
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
-                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency")};
+                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
+                                    kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
+                                    kernel.number("host_walk_us", 0) * micro};
     }
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
     machine_.pageable_rate[from_device] = pageable.rate("from_device_gbps");
-    if (machine_.gpus.size() < 2) return;
+    if (!two_gpus_on_a_host()) return;
     const Table staged = file_["staged_peer"];
     machine_.staged_peer = ring(staged);
     machine_.staged_peer_chunk = staged.number("chunk_us") * micro;
+  }
+
+  [[nodiscard]] bool two_gpus_on_a_host() const {
+    const auto& gpus = machine_.gpus;
+    return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& one) {
+      return std::count_if(gpus.begin(), gpus.end(), [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
+    });
   }
 
   static Ring ring(const Table& table) {

@@ -67,11 +67,14 @@ struct CopyCosts {
 };
 
 /// How a GPU's threads access memory. A tile is what a block of 512 threads has in flight: four accesses of 16 B each.
+/// The GPU keeps the translations of so much host memory; for a page beyond it walks the page table, a walk at a time.
 struct KernelCosts {
   double launch = 0;                       // s from one kernel to the next in a stream
   double load = 0;                         // s of a load from the GPU's own memory that meets no cache
   double read_tile = 0, write_tile = 0;    // s a block needs for a tile, besides the latency of its loads
   double memory_share = 1;                 // what threads get of the memory's rate
+  double host_reach = 0, host_page = 0;    // B; 0: all host memory is in reach
+  double host_walk = 0;                    // s
 };
 
 struct Costs {

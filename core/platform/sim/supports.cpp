@@ -8,6 +8,8 @@ namespace {
 
 bool host_kind(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::pinned || kind == MemKind::registered; }
 
+constexpr const char* different_hosts = "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
+
 }  // namespace
 
 Support Compiler::supports(const Program& program) const {
@@ -50,9 +52,10 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
   if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
-  if (source.at.host != target.at.host || source.at.host != actor.place.host)
-    return Support::no(pair + " are on different hosts: between those NICs copy, and no operation does that yet");
+  if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu || (move.engine == Engine::ce && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
+  if (program.cache == CacheState::hot && move.engine == Engine::ce && !by_thread)
+    return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
 
@@ -83,7 +86,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
   for (const auto& access : kernel.traffic) {
     const auto& region = program.regions[access.span.region];
     const Node at = node(region.at);
-    if (region.at.host != actor.place.host) return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
+    if (region.at.host != actor.place.host) return Support::no(different_hosts);
     if (actor.kind == ActorKind::cpu_thread) {
       if (machine_.is_gpu(at)) return Support::no("a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host");
       if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");

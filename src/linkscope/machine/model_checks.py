@@ -17,6 +17,7 @@ from linkscope.machine.model_types import Fault, Model, Peer, Quantity, Spread, 
 
 _FRACTION = "efficiency"
 _MAY_BE_ZERO = ("_us", "_ns")
+_UNIT = re.compile(r"_(gbps|us|ns|kib|mib|gib)$")
 _EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
 
 
@@ -46,8 +47,9 @@ def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistak
     field = re.search(r"field `(\w+)`", message)
     if field and "unknown" in message:
         known = _keys_at(key)
-        with_unit = [name for name in known if name.startswith(field[1] + "_")]
-        near = with_unit or difflib.get_close_matches(field[1], known, 1, 0.5)
+        with_unit = [name for name in known if _UNIT.search(name) and _stem(name) == _stem(field[1])]
+        stems = {_stem(name): name for name in known}  # else any two times would look alike
+        near = with_unit or [stems[stem] for stem in difflib.get_close_matches(_stem(field[1]), stems, 1, 0.5)]
         cure = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
         return Mistake(
             _join(key, field[1]), "there is no such key", cure + " (the unit is part of the name)" * bool(with_unit)
@@ -60,6 +62,11 @@ def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistak
         wrong = message.removeprefix("Invalid enum value ")
         return Mistake(key, f"it cannot be {wrong}", f"it is {' or '.join(_choices(key))}")
     return Mistake(key, message.replace("Expected", "it is").replace(", got", ", not"), "correct the value")
+
+
+def _stem(key: str) -> str:
+    """A key without its unit."""
+    return _UNIT.sub("", key)
 
 
 def line_of(text: str, key: str) -> int | None:
@@ -202,21 +209,22 @@ def _check_links(model: Model) -> None:
     shares = [share.name for share in model.share]
     for index, share in enumerate(model.share):
         for glob in share.links:
-            if glob in shares and glob not in names:
+            if fnmatch.filter(shares, glob) and not fnmatch.filter(names, glob):
                 cure = "list the links themselves: one share has links only, never another share"
                 raise Mistake(f"share[{index}].links", f"{glob!r} is a share, not a link", cure)
         _check_globs(f"share[{index}].links", share.links, names)
     for index, route in enumerate(model.route):
         stops = [route.start, *route.via, route.to]
+        keys = ["from", *["via"] * len(route.via), "to"]
+        for stop, at in zip(stops, keys, strict=True):
+            if stop not in nodes:
+                raise Mistake(f"route[{index}].{at}", f"there is no {stop}", f"there are {', '.join(nodes)}")
         for stop in stops:
             if stops.count(stop) > 1:
                 raise Mistake(f"route[{index}]", f"it passes {stop} twice", "name every place on the way once")
         if any((route.start, route.to) == (other.start, other.to) for other in model.route[:index]):
             cure = "keep one of them"
             raise Mistake(f"route[{index}]", f"it is the second from {route.start} to {route.to}", cure)
-        for stop in stops:
-            if stop not in nodes:
-                raise Mistake(f"route[{index}]", f"there is no {stop}", f"there are {', '.join(nodes)}")
         for one, other in itertools.pairwise(stops):
             if paths.widest(model, one, other) is None:
                 cure = "name in via every place on the way"
@@ -244,11 +252,18 @@ def _check_peers(model: Model) -> None:
 
 
 def _check_tables(model: Model) -> None:
-    gpus = sum(len(gpu.places()) for gpu in model.gpu)
+    hosts = [host_of(name) for gpu in model.gpu for name in gpu.places()]
+    gpus = max(map(hosts.count, hosts), default=0)  # of one host: between hosts the driver stages nothing
     for name, least in (("copy", 1), ("pageable", 1), ("staged_peer", 2)):
         if gpus >= least and getattr(model, name) is None:
-            there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs"
+            there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
+    reach = ("host_reach_mib", "host_page_kib", "host_walk_us")
+    given = [name for name in reach if model.kernel and getattr(model.kernel, name) is not None]
+    if given and len(given) < len(reach):
+        missing = next(name for name in reach if name not in given)
+        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+        raise Mistake(f"kernel.{missing}", f"it is missing, and there is {given[0]}", cure)
     for name in ("pageable", "staged_peer"):
         table = getattr(model, name)
         if table and table.slots.v != int(table.slots.v):

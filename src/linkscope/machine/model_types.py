@@ -84,8 +84,8 @@ class Switch(_Table, frozen=True):
 
 class Link(_Table, frozen=True, kw_only=True):
     """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
-    copies get of it, `kernel_efficiency` what a GPU's threads get; `both_ways_gbps` what both directions get together,
-    where that is less than twice one."""
+    copies get of it, `kernel_efficiency` what a GPU's threads get, `kernel_back_efficiency` what they get of the other
+    direction; `both_ways_gbps` what both directions get together, where that is less than twice one."""
 
     name: str
     kind: str
@@ -95,6 +95,7 @@ class Link(_Table, frozen=True, kw_only=True):
     back_gbps: Quantity | None = None
     efficiency: Quantity
     kernel_efficiency: Quantity | None = None
+    kernel_back_efficiency: Quantity | None = None
     latency_us: Quantity
     both_ways_gbps: Quantity | None = None
 
@@ -146,13 +147,17 @@ class Copy(_Table, frozen=True):
 
 
 class Kernel(_Table, frozen=True):
-    """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB."""
+    """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
+    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none."""
 
     launch_us: Quantity
     load_us: Quantity
     read_tile_us: Quantity
     write_tile_us: Quantity
     memory_efficiency: Quantity
+    host_reach_mib: Quantity | None = None
+    host_page_kib: Quantity | None = None
+    host_walk_us: Quantity | None = None
 
 
 class Pageable(_Table, frozen=True):

@@ -16,7 +16,7 @@ _GUESSED_SETUP_S = 5e-3
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
-    0 for an operation without bytes.
+    One slice where caches are to be hot; 0 for an operation without bytes.
     """
     ends = [point.src, point.dst]
     for place, other in (ends, ends[::-1]):
@@ -24,8 +24,8 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
             ends += machine.gpus_but(other)
     wanted = max(_wanted(machine, place) for place in ends)
     size = point.bytes
-    if size == 0:
-        return 0
+    if size == 0 or point.param("cache") == "hot":
+        return size
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
 
 

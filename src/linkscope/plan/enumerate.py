@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from linkscope.plan.facts import MachineFacts, all_gpus, host_of
+from linkscope.plan.facts import MachineFacts, all_gpus
 from linkscope.plan.suites import Rule, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -30,13 +30,13 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[Point
 
 
 def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
-    """The pairs of places of the row's kinds on one host each (what crosses hosts has benchmarks of its own)."""
+    """The pairs of places of the row's kinds, also between hosts: a platform that cannot says why."""
     if row.relation == "to_all":
         return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if len(machine.gpus_but(src)) > 1]
     if row.relation == "from_all":
         return [(all_gpus(dst), dst) for dst in machine.of_kind(row.dst) if len(machine.gpus_but(dst)) > 1]
     pairs = itertools.product(machine.of_kind(row.src), machine.of_kind(row.dst))
-    return [(src, dst) for src, dst in pairs if host_of(src) == host_of(dst) and _related(row, src == dst)]
+    return [(src, dst) for src, dst in pairs if _related(row, src == dst)]
 
 
 def _related(row: Benchmark, same: bool) -> bool:
@@ -50,12 +50,17 @@ def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], 
     """
     if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
-    choices = [[(param.name, value) for value in rule.values(param)] for param in row.params]
-    for chosen in itertools.product(*choices):
-        yield tuple(sorted(chosen))
+    for chosen in itertools.product(*(rule.values(param) for param in row.params)):
+        yield _in_id(row, chosen)
         for at, param in enumerate(row.params):
             for value in rule.also(param):
-                yield tuple(sorted((*chosen[:at], (param.name, value), *chosen[at + 1 :])))
+                yield _in_id(row, (*chosen[:at], value, *chosen[at + 1 :]))
+
+
+def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """What an id tells of the row's parameters, of which each has its value."""
+    pairs = zip(row.params, values, strict=True)
+    return tuple(sorted((param.name, value) for param, value in pairs if param.in_id(value)))
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:

@@ -145,11 +145,18 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         return f"{row.name} has no bytes: write 0"
     if row.sized and (not 0 < point.bytes <= _LARGEST or point.bytes % 8):
         return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
-    if dict(point.params).keys() != {param.name for param in row.params}:
-        return f"{row.name} takes the parameters {', '.join(param.name for param in row.params)}, each of them"
+    given = dict(point.params)
+    always = [param.name for param in row.params if param.default_in_id]
+    if not set(always) <= given.keys() <= {param.name for param in row.params}:
+        perhaps = [param.name for param in row.params if not param.default_in_id]
+        besides = f", and perhaps {', '.join(perhaps)}" if perhaps else ""
+        return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
     for param in row.params:
-        if point.param(param.name) not in param.values:
-            return f"{param.name} is {' or '.join(param.values)}, not '{point.param(param.name)}'"
+        value = given.get(param.name, param.values[0])
+        if value not in param.values:
+            return f"{param.name} is {' or '.join(param.values)}, not '{value}'"
+        if param.name in given and not param.in_id(value):
+            return f"ids do not say {param.name}={value}, which is the default: leave it out"
     return None
 
 

@@ -6,11 +6,16 @@ import msgspec
 
 
 class Param(msgspec.Struct, frozen=True):
-    """A parameter and the values it may have; the first is its default."""
+    """A parameter and the values it may have; the first is its default, which not all ids tell."""
 
     name: str
     values: list[str]
     help: str
+    default_in_id: bool = True
+
+    def in_id(self, value: str) -> bool:
+        """Whether ids tell this value."""
+        return self.default_in_id or value != self.values[0]
 
 
 class Benchmark(msgspec.Struct, frozen=True):

@@ -2,19 +2,19 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Family, Method, alike, curves, rate_of, share_of, total_of
+from linkscope.report.curves import Curve, Family, curves, share_of, total_of
+from linkscope.report.finding import LARGE, Finding, alike_points, method_text, point_text, total, with_best, worst
+from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
-from linkscope.report.words import count_text, params_text
+from linkscope.report.words import count_text
 from linkscope.runfile import End, Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
 SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
 MINORITY = 1 / 3  # and no more of the class than this are
 FAR = 0.5  # of the limit
-LARGE = 1 << 20  # a share of the limit is judged only where a size was measured that can reach it
 DIP = 0.15  # a larger size so much slower than a smaller one
 BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
@@ -25,15 +25,6 @@ REPEATS = (
     "than its like where a GPU's count stands out"
 )
 SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A sentence, and the ids that it is about, the one that shows it most clearly first."""
-
-    kind: str
-    text: str
-    ids: tuple[str, ...]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -47,7 +38,9 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
     made = curves(listed)
     batched = [curve for curve in without_sweeps(made) if curve.batched]  # few blocks are slow on purpose
     on_points: list[Callable[[Sequence[Point]], list[Finding]]] = [_throttled, _between_rounds, _two_modes]
-    on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [_slow_paths, _far_below_limit, _dips]
+    on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [
+        classes_of_pairs, without_peer_access, take_turns, _slow_paths, _far_below_limit, _dips,
+    ]  # fmt: skip
     found = [finding for rule in on_curves for finding in rule(batched)]
     found += [finding for rule in on_points for finding in rule(listed)]
     return found + _alone(made)
@@ -56,7 +49,7 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
 def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
     """A path slower than most others of its method that have the same limit; told once a pair of places."""
     classes: dict[object, list[tuple[Curve, Point]]] = {}
-    for curve, best in _with_best(batched):
+    for curve, best in with_best(batched):
         if curve.untold():
             continue  # the best of small sizes is not held against that of large ones
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
@@ -64,39 +57,39 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
     slow: dict[object, list[tuple[float, str, str]]] = {}
     for members in classes.values():
         for curve, best, middle in _outliers(members):
-            ratio = (_rate(best)) / middle
+            ratio = (total(best)) / middle
             text = (
-                f"{curve.path} is slow for {_method_text(curve.method)}: {format_rate(_rate(best))} at "
+                f"{curve.path} is slow for {method_text(curve.method)}: {format_rate(total(best))} at "
                 f"{format_bytes(best.bytes)}, {format_fraction(1 - ratio)} below the median of "
                 f"{count_text(len(members), 'path')} with the same limit ({format_rate(middle)})"
             )
             slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
-    return [_worst("slow path", told) for told in slow.values()]
+    return [worst("slow path", told) for told in slow.values()]
 
 
 def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point, float]]:
     if len(members) < 3:
         return []
-    middle = statistics.median(_rate(best) for _, best in members)
-    reference = min((best for _, best in members), key=lambda best: abs(_rate(best) - middle))
-    slow = [(curve, best, middle) for curve, best in members if _rate(best) < middle * (1 - SLOW)]
-    slow = [entry for entry in slow if not _alike(entry[1], reference)]
+    middle = statistics.median(total(best) for _, best in members)
+    reference = min((best for _, best in members), key=lambda best: abs(total(best) - middle))
+    slow = [(curve, best, middle) for curve, best in members if total(best) < middle * (1 - SLOW)]
+    slow = [entry for entry in slow if not alike_points(entry[1], reference)]
     return slow if len(slow) <= MINORITY * len(members) else []
 
 
 def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
     """Families whose best rate stays below half of what the hardware allows; told once a family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
-    for curve, best in _with_best(batched):
+    for curve, best in with_best(batched):
         share = share_of(best)
         if share is None or share >= FAR or max(point.bytes for point in curve.measured) < LARGE:
             continue
         text = (
-            f"{_method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
+            f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
             f"{format_rate(best.gbps)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
-    return [_worst("below half its limit", told) for told in groups.values()]
+    return [worst("below half its limit", told) for told in groups.values()]
 
 
 def _dips(batched: Sequence[Curve]) -> list[Finding]:
@@ -105,17 +98,17 @@ def _dips(batched: Sequence[Curve]) -> list[Finding]:
     for curve in batched:
         top: Point | None = None
         for point in (one for one in curve.measured if total_of(one) is not None):
-            if top is not None and _rate(point) < _rate(top) * (1 - DIP) and not _alike(point, top):
-                lost = 1 - _rate(point) / _rate(top)
+            if top is not None and total(point) < total(top) * (1 - DIP) and not alike_points(point, top):
+                lost = 1 - total(point) / total(top)
                 text = (
-                    f"{_method_text(curve.method)} on {curve.path} is {format_fraction(lost)} slower at "
-                    f"{format_bytes(point.bytes)} ({format_rate(_rate(point))}) than at {format_bytes(top.bytes)} "
-                    f"({format_rate(_rate(top))})"
+                    f"{method_text(curve.method)} on {curve.path} is {format_fraction(lost)} slower at "
+                    f"{format_bytes(point.bytes)} ({format_rate(total(point))}) than at {format_bytes(top.bytes)} "
+                    f"({format_rate(total(top))})"
                 )
                 groups.setdefault(curve.method.family, []).append((-lost, text, point.id))
-            if top is None or _rate(point) > _rate(top):
+            if top is None or total(point) > total(top):
                 top = point
-    return [_worst("dip", told) for told in groups.values()]
+    return [worst("dip", told) for told in groups.values()]
 
 
 def _between_rounds(points: Sequence[Point]) -> list[Finding]:
@@ -128,11 +121,11 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
         if (between_medians(point) or 0.0) < NOTABLE:
             continue  # a few samples lie far out: they move means, which this spread is of, and no median
         text = (
-            f"{_point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
+            f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
             f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
         )
         groups.setdefault(_family_key(point), []).append((-spread.between_rounds, text, point.id))
-    return [_worst("spread between rounds", told, "point") for told in groups.values()]
+    return [worst("spread between rounds", told, "point") for told in groups.values()]
 
 
 def _two_modes(points: Sequence[Point]) -> list[Finding]:
@@ -144,9 +137,9 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
         low, high = point.spread.modes_s
         if high - low <= low * point.precision_target:
             continue  # closer than was asked to be told apart
-        text = f"{_point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
+        text = f"{point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
-    return [_worst("two modes", told, "point") for told in groups.values()]
+    return [worst("two modes", told, "point") for told in groups.values()]
 
 
 def _errors(end: End | None) -> list[Finding]:
@@ -192,45 +185,12 @@ def _alone(made: Sequence[Curve]) -> list[Finding]:
                 continue
             extra = point.median_s - other.median_s
             text = (
-                f"{_point_text(point)} costs {format_seconds(extra)} more alone ({format_seconds(point.median_s)}) "
+                f"{point_text(point)} costs {format_seconds(extra)} more alone ({format_seconds(point.median_s)}) "
                 f"than in a batch ({format_seconds(other.median_s)})"
             )
             if extra > ALONE_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
-    return [_worst("cost of being alone", told, "point") for told in groups.values()]
-
-
-def _with_best(batched: Sequence[Curve]) -> list[tuple[Curve, Point]]:
-    return [(curve, best) for curve in batched if (best := curve.best()) is not None and total_of(best) is not None]
-
-
-def _worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
-    """The entry of the lowest rank in words, the others as a number."""
-    ordered = sorted(told, key=lambda entry: entry[0])
-    more = len(ordered) - 1
-    text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''} like it)" if more else "")
-    return Finding(kind, text, tuple(id for _, _, id in ordered))
-
-
-def _rate(point: Point) -> float:
-    total = total_of(point)
-    return total.value if total else 0.0
-
-
-def _alike(one: Point, other: Point) -> bool:
-    first, second = rate_of(one), rate_of(other)
-    return first is not None and second is not None and alike(first, second, 0.0)
-
-
-def _method_text(method: Method) -> str:
-    return str(method.family) + (f" ({params_text(method.params)})" if method.params else "")
-
-
-def _point_text(point: Point) -> str:
-    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
-    params = params_text(sorted(point.params.items()))
-    size = f" at {format_bytes(point.bytes)}" if point.bytes else ""
-    return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")
+    return [worst("cost of being alone", told, "point") for told in groups.values()]
 
 
 def _family_key(point: Point) -> tuple[str, ...]:

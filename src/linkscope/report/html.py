@@ -9,7 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from linkscope.report.findings import Finding, findings
+from linkscope.report.finding import Finding
+from linkscope.report.findings import findings
 from linkscope.report.glossary import WORDS
 from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.heat import Heat, heat_svg, heats

@@ -207,6 +207,7 @@ class _Tables:
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
         """The point, or of several that differ in the node of the host's memory the fastest."""
         ways = params.setdefault("bidirectional", "false")
+        params.setdefault("cache", "cold")
         found = [
             point
             for point in self._points

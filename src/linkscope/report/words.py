@@ -31,13 +31,16 @@ def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
 
 
 def usual(of_family: Iterable[Curve]) -> list[tuple[str, str]]:
-    """The value that most points have, of every parameter but `bidirectional`, which is always told."""
-    counts = Counter(pair for curve in of_family for point in curve.points for pair in point.params.items())
+    """The value that most points have, of every parameter but `bidirectional`, which is always told; of one that most
+    points do not name, none."""
+    points = [point for curve in of_family for point in curve.points]
+    counts = Counter(pair for point in points for pair in point.params.items())
+    named = Counter(name for point in points for name in point.params)
     best: dict[str, tuple[int, str]] = {}
     for (name, value), count in counts.items():
         if name not in (MODE, "bidirectional"):
-            best[name] = max(best.get(name, (0, "")), (count, value))
-    return [(name, value) for name, (_, value) in sorted(best.items())]
+            best[name] = max(best.get(name, (len(points) - named[name], "")), (count, value))
+    return [(name, value) for name, (_, value) in sorted(best.items()) if value]
 
 
 def latency_text(time: Estimate) -> str:

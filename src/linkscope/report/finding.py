@@ -1,0 +1,58 @@
+"""One thing that stands out in a run, and the words that the rules (findings.py, pairs.py) say it in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import Curve, Family, Method, alike, rate_of, total_of
+from linkscope.report.words import params_text
+from linkscope.runfile import Point
+from linkscope.units import format_bytes
+
+LARGE = 1 << 20  # what a path can do is judged only where a size was measured that can reach it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the ids that it is about, the one that shows it most clearly first."""
+
+    kind: str
+    text: str
+    ids: tuple[str, ...]
+
+
+def worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
+    """The entry of the lowest rank in words, the others as a number."""
+    ordered = sorted(told, key=lambda entry: entry[0])
+    more = len(ordered) - 1
+    text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''} like it)" if more else "")
+    return Finding(kind, text, tuple(id for _, _, id in ordered))
+
+
+def with_best(batched: Sequence[Curve]) -> list[tuple[Curve, Point]]:
+    """The curves that have a rate, each with its best point."""
+    return [(curve, best) for curve in batched if (best := curve.best()) is not None and total_of(best) is not None]
+
+
+def total(point: Point) -> float:
+    """GB/s of all its flows, 0 without a total."""
+    found = total_of(point)
+    return found.value if found else 0.0
+
+
+def alike_points(one: Point, other: Point) -> bool:
+    """Whether the intervals of their rates overlap."""
+    first, second = rate_of(one), rate_of(other)
+    return first is not None and second is not None and alike(first, second, 0.0)
+
+
+def method_text(method: Method) -> str:
+    """'d2d by ce, device -> device (peer on)'."""
+    return str(method.family) + (f" ({params_text(method.params)})" if method.params else "")
+
+
+def point_text(point: Point) -> str:
+    """'d2d by ce, device -> device on gpu:0 -> gpu:1 at 4 KiB (peer on)'."""
+    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
+    params = params_text(sorted(point.params.items()))
+    size = f" at {format_bytes(point.bytes)}" if point.bytes else ""
+    return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")

@@ -1,0 +1,177 @@
+"""What stands out of a machine as a whole: classes of GPU pairs, what peer access is worth, what takes turns."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.report.curves import Curve, Family, Path, alike, total_of
+from linkscope.report.finding import LARGE, Finding, method_text, total, with_best, worst
+from linkscope.report.words import count_text, paths_text
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_rate
+
+ALIKE = 0.02  # pairs of a class differ by no more than this, or than their intervals
+WORTH = 0.10  # peer access is told where copies without it are so much slower
+HOST_PATH = 0.8  # so much of the way between host and GPU is about all of it
+TURNS = 1.15  # both ways at once take turns where they get no more than so many times one way
+_GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
+_LINK = re.compile(r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \(")  # how the limit of a modelled path begins
+
+
+@dataclass(frozen=True)
+class _Pair:
+    path: Path
+    best: Point
+
+    @property
+    def gbps(self) -> float:
+        return total(self.best)
+
+    @property
+    def way(self) -> str:
+        """What its data take, as far as the run tells: 'over nvlink-1', 'through another GPU', or nothing."""
+        if self.best.params.get("peer") == "off":
+            return "through the host"
+        link = _LINK.match(self.best.limit_source or "")
+        if link is None:
+            return ""
+        ends = {link["start"], link["to"]}
+        others = all(map(_GPU.fullmatch, ends)) and ends != {self.path.src, self.path.dst}
+        return "through another GPU" if others else f"over {link['name']}"
+
+
+def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
+    """Pairs of GPUs by their best rate one way, whatever the method, and by their way; a pair alone is no class."""
+    by_family: dict[Family, dict[Path, _Pair]] = {}
+    for family, pair in _pairs(batched):
+        known = by_family.setdefault(family, {}).get(pair.path)
+        if known is None or pair.gbps > known.gbps:
+            by_family[family][pair.path] = pair
+    if not by_family:
+        return []
+    # Of the method that the most pairs have, of several the fastest: classes are of links, and need be told once.
+    most = max(by_family, key=lambda family: (len(by_family[family]), max(p.gbps for p in by_family[family].values())))
+    classes = [members for members in _classes(by_family[most].values()) if len(members) > 1]
+    if len(classes) < 2:
+        return []
+    told = "; ".join(map(_class_text, classes))
+    text = f"pairs of GPUs fall into {len(classes)} classes ({most}): {told}"
+    return [Finding("classes of pairs", text, tuple(members[0].best.id for members in classes))]
+
+
+def _pairs(batched: Sequence[Curve]) -> Iterable[tuple[Family, _Pair]]:
+    for curve, best in with_best(batched):
+        ends = curve.path.src, curve.path.dst
+        between = all(map(_GPU.fullmatch, ends)) and ends[0] != ends[1]
+        if between and not best.bidirectional and not curve.untold() and _has_large(curve):
+            yield curve.method.family, _Pair(curve.path, best)
+
+
+def _has_large(curve: Curve) -> bool:
+    return max(point.bytes for point in curve.measured) >= LARGE
+
+
+def _classes(pairs: Iterable[_Pair]) -> list[list[_Pair]]:
+    """The fastest class first; in one the pairs by their places."""
+    classes: list[list[_Pair]] = []
+    for pair in sorted(pairs, key=lambda pair: -pair.gbps):
+        mine = next((some for some in classes if some[0].way == pair.way and _as_fast(some[0], pair)), None)
+        if mine is None:
+            classes.append([pair])
+        else:
+            mine.append(pair)
+    return [sorted(members, key=lambda pair: pair.path) for members in classes]
+
+
+def _as_fast(one: _Pair, other: _Pair) -> bool:
+    first, second = total_of(one.best), total_of(other.best)
+    return first is not None and second is not None and alike(first, second, ALIKE)
+
+
+def _class_text(members: Sequence[_Pair]) -> str:
+    way = f" {members[0].way}" if members[0].way else ""
+    return f"{len(members)} at {_range([pair.gbps for pair in members])}{way}, such as {members[0].path}"
+
+
+def _range(rates: Sequence[float]) -> str:
+    """'24.0 GB/s', '24.0 GB/s to 48.0 GB/s'."""
+    low, high = min(rates), max(rates)
+    return format_rate(high) if high <= low * (1 + ALIKE) else f"{format_rate(low)} to {format_rate(high)}"
+
+
+def without_peer_access(batched: Sequence[Curve]) -> list[Finding]:
+    """What copies between GPUs get where peer access is off, or where a pair has none; told once a family."""
+    found = []
+    for family in dict.fromkeys(curve.method.family for curve in batched):
+        of_family = [curve for curve in batched if curve.method.family == family]
+        with_it, without = (_by_peer(of_family, value) for value in ("on", "off"))
+        slower = [path for path in without if path in with_it and without[path].gbps < with_it[path].gbps * (1 - WORTH)]
+        refused = [path for path in without if path not in with_it and _refused(of_family, path)]
+        ids = tuple(without[path].best.id for path in (*slower, *refused))
+        told = []
+        if slower:
+            rates, direct = ([pairs[path].gbps for path in slower] for pairs in (without, with_it))
+            told.append(
+                f"without peer access copies between GPUs fall back to the way through the host: {_range(rates)} on "
+                f"{count_text(len(slower), 'path')}, which reach {_range(direct)} with it ({family})"
+                f"{_as_host(batched, family, rates)}"
+            )
+        if refused:
+            rates = [without[path].gbps for path in refused]
+            told.append(f"{paths_text(refused)} ({len(refused)}) have no peer access: {_range(rates)} through the host")
+        if told:
+            found.append(Finding("without peer access", "; ".join(told), ids))
+    return found
+
+
+def _by_peer(of_family: Sequence[Curve], value: str) -> dict[Path, _Pair]:
+    best: dict[Path, _Pair] = {}
+    for _, pair in _pairs([curve for curve in of_family if dict(curve.method.params).get("peer") == value]):
+        if pair.path not in best or pair.gbps > best[pair.path].gbps:
+            best[pair.path] = pair
+    return best
+
+
+def _refused(of_family: Sequence[Curve], path: Path) -> bool:
+    """Whether the platform said that there is no peer access, and not just nobody asked."""
+    points = (point for curve in of_family if curve.path == path for point in curve.points)
+    return any(point.params.get("peer") == "on" and point.status == "unsupported" for point in points)
+
+
+def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -> str:
+    """'; the way between host and GPU gives 12.4 GB/s', where that is about what they get."""
+    host = [
+        total(best)
+        for curve, best in with_best(batched)
+        if curve.method.family.engine == family.engine and not best.bidirectional and not curve.path.joint
+        if bool(_GPU.fullmatch(curve.path.src)) != bool(_GPU.fullmatch(curve.path.dst))
+    ]
+    if not host or not HOST_PATH * max(host) <= max(rates) <= max(host):
+        return ""
+    return f"; the way between host and GPU gives {format_rate(max(host))}"
+
+
+def take_turns(batched: Sequence[Curve]) -> list[Finding]:
+    """Both ways at once hardly faster in all than one way, at the largest size of both; told once a family."""
+    one_way = {(curve.path, curve.method): curve for curve in batched}
+    groups: dict[Family, list[tuple[float, str, str]]] = {}
+    for curve in batched:
+        if dict(curve.method.params).get("bidirectional") != "true":
+            continue
+        params = tuple((name, "false" if name == "bidirectional" else value) for name, value in curve.method.params)
+        other = one_way.get((curve.path, type(curve.method)(curve.method.family, params)))
+        alone = {point.bytes: total(point) for point in other.measured} if other else {}
+        for point in reversed(curve.measured):
+            one, both = alone.get(point.bytes, 0.0), total(point)
+            if point.bytes < LARGE or not one or not both:
+                continue
+            hardly = "hardly" if both > one else "no"
+            text = (
+                f"{method_text(curve.method)} is {hardly} faster than one way on {curve.path}: "
+                f"{format_rate(both)} in all at {format_bytes(point.bytes)}, one way {format_rate(one)}: as if the two "
+                "took turns"
+            )
+            if both < TURNS * one:
+                groups.setdefault(curve.method.family, []).append((both / one, text, point.id))
+            break
+    return [worst("taking turns", told) for told in groups.values()]

@@ -1,0 +1,94 @@
+"""What the report says of a machine as a whole: classes of GPU pairs, peer access, ways that take turns."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from invented import point
+from linkscope.cli.main import main
+from linkscope.report.findings import point_findings
+from linkscope.runfile import Point
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+SIZE = 64 << 20
+D2D = "d2d/ce/gpu:{}.device->gpu:{}.device/{}?bidirectional={}&peer={}"
+H2D = "h2d/ce/numa:0.{}->gpu:0.device/{}?bidirectional={}"
+
+
+def pair(src: int, dst: int, gbps: float, *, both: bool = False, peer: str = "on", **fields: str) -> Point:
+    return point(D2D.format(src, dst, SIZE, str(both).lower(), peer), SIZE / gbps / 1e9, **fields)
+
+
+def told(points: Iterable[Point], kind: str) -> list[str]:
+    return [finding.text for finding in point_findings(points) if finding.kind == kind]
+
+
+def test_pairs_that_are_alike_are_a_class_and_a_pair_alone_is_none() -> None:
+    near, far = [(0, 1), (1, 0), (2, 3), (3, 2)], [(0, 2), (2, 0), (1, 3), (3, 1)]
+    points = [pair(*ends, 48) for ends in near] + [pair(*ends, 24 + 0.1 * n) for n, ends in enumerate(far)]
+    (text,) = told(points, "classes of pairs")
+    assert "fall into 2 classes" in text
+    assert "4 at 48 GB/s, such as gpu:0 -> gpu:1; 4 at 24.3 GB/s, such as gpu:0 -> gpu:2" in text
+    assert told(points[:4], "classes of pairs") == []
+    assert told([*points[:4], pair(0, 2, 24)], "classes of pairs") == [], "that is a slow path"
+    small = [point(one.id.replace(str(SIZE), "4096"), 1e-6 * n) for n, one in enumerate(points, 1)]
+    assert told(small, "classes of pairs") == [], "small copies do not tell what links carry"
+
+
+def test_pairs_as_fast_over_other_ways_are_other_classes() -> None:
+    over = {"direct": "wire gpu:0->gpu:1 (nvlink), 25 GB/s raw", "hop": "wire gpu:3->gpu:1 (nvlink), 25 GB/s raw"}
+    points = [pair(0, 1, 24, limit_source=over["direct"]), pair(1, 0, 24, limit_source=over["direct"])]
+    points += [pair(0, 2, 24, limit_source=over["hop"]), pair(2, 0, 24, limit_source=over["hop"])]
+    (text,) = told(points, "classes of pairs")
+    assert "2 at 24 GB/s over wire, such as gpu:0 -> gpu:1; 2 at 24 GB/s through another GPU" in text
+
+
+def test_what_peer_access_is_worth() -> None:
+    ends = [(0, 1), (1, 0)]
+    direct, staged = [pair(*one, 48) for one in ends], [pair(*one, 11, peer="off") for one in ends]
+    (text,) = told([*direct, *staged], "without peer access")
+    assert "the way through the host: 11 GB/s on 2 paths, which reach 48 GB/s with it" in text
+    assert "between host and GPU" not in text
+    for gbps, about in ((12, True), (24, False)):
+        host = point(H2D.format("pinned", SIZE, "false"), SIZE / gbps / 1e9)
+        (text,) = told([*direct, *staged, host], "without peer access")
+        assert ("the way between host and GPU gives 12 GB/s" in text) == about
+    assert told([*direct, *(pair(*one, 47, peer="off") for one in ends)], "without peer access") == []
+    none = point(D2D.format(0, 2, SIZE, "false", "on"), status="unsupported", reason="no")
+    (text,) = told([none, pair(0, 2, 9, peer="off")], "without peer access")
+    assert text == "gpu:0 -> gpu:2 (1) have no peer access: 9 GB/s through the host"
+    assert told([pair(0, 2, 9, peer="off")], "without peer access") == [], "nobody asked"
+
+
+@pytest.mark.parametrize(("both", "said"), [(9, "no faster"), (11, "hardly faster"), (12, ""), (20, "")])
+def test_ways_that_take_turns(both: float, said: str) -> None:
+    one = point(H2D.format("pageable", SIZE, "false"), SIZE / 10e9)
+    found = told([one, point(H2D.format("pageable", SIZE, "true"), 2 * SIZE / both / 1e9)], "taking turns")
+    assert bool(found) == bool(said)
+    if said:
+        assert f"is {said} than one way on numa:0 -> gpu:0: {both} GB/s in all at 64 MiB, one way 10 GB/s" in found[0]
+
+
+def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_path: Path, capsys) -> None:
+    """CS-26, CS-34: four classes of pairs; CS-33: peer off has the rate of PCIe; CS-31: pageable copies take turns."""
+    run = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "4029gp", "--suite", "standard", "-o", str(run)]) == 0
+    assert main(["report", str(run), "--markdown", str(tmp_path / "run.md")]) == 0
+    markdown = (tmp_path / "run.md").read_text().replace("\\", "")
+    standing_out = re.sub(r"\s+", " ", capsys.readouterr().out.partition("What stands out")[2])
+    for text in (standing_out, markdown):
+        assert "pairs of GPUs fall into 4 classes" in text
+        for pairs, gbps, way, example in (
+            (16, 48, "over nvlink-2", "gpu:0 -> gpu:3"), (24, 24, "through another GPU", "gpu:0 -> gpu:5"),
+            (8, 24, "over nvlink-1", "gpu:0 -> gpu:1"), (8, 24, "over nvlink-1-or-2-2", "gpu:0 -> gpu:2"),
+        ):  # fmt: skip
+            (found,) = re.findall(rf"\b{pairs} at ([\d.]+) GB/s {way}, such as {example}\b", text)
+            assert float(found) == pytest.approx(gbps, rel=0.02)
+        assert re.search(r"fall back to the way through the host: 11[\d.]* GB/s on 56 paths", text)
+        assert re.search(r"the way between host and GPU gives 12[\d.]* GB/s", text)
+        turns = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than one way on numa:[^;]*took turns"
+        assert re.search(turns + r" \(and 15 more curves like it\)", text)
