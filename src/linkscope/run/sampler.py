@@ -42,7 +42,6 @@ ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE = 1.05
-_ALIKE = 0.9
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
 
 
@@ -207,7 +206,8 @@ class PointRound:
         Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing
         ends together: where the driver serves one flow after the other, balancing by slopes would run away.
         """
-        even, least = self._task.point.bytes >= EVEN_BYTES, self._least_s()
+        least = self._least_s()
+        even = self._task.point.bytes >= EVEN_BYTES  # what differs little would need long batches to end closer together
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []
@@ -217,7 +217,7 @@ class PointRound:
             # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
             tried[tuple(batch)] = min(long) / max(long) * straight
-            if tried[tuple(batch)] >= TOGETHER:
+            if tried[tuple(batch)] >= (NEARLY_TOGETHER if even and batch == equal else TOGETHER):
                 return batch
             # Copies a second: one engine that serves all in turn does as many with any batch, and none end together.
             paces.append(2 * sum(batch) / max(long))
@@ -226,12 +226,6 @@ class PointRound:
             # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
             # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
-            if nearly and even and min(self._each) > _ALIKE * max(self._each):
-                # Alike: what one is ahead at the start is less of three. Counts that differ would need long batches.
-                if batch != equal:
-                    break
-                batch = [3 * count for count in equal]
-                continue
             each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
             batch = balanced(each, least)
         best = max(tried, key=lambda counts: tried[counts])

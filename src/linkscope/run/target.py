@@ -1,5 +1,6 @@
 """What is measured: this machine, or a model of one. All that differs between the two stands here."""
 
+import atexit
 import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -91,9 +92,11 @@ def this_machine() -> Target:
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.probe import probe
-    from linkscope.run.worker import driver_facts
+    from linkscope.run.worker import open_driver
 
-    machine = probe(driver_facts())
+    driver, keeper = open_driver()
+    atexit.register(keeper.kill)  # until then the GPUs stay up between the workers of a run
+    machine = probe(driver)
 
     def limit(point: PointId) -> tuple[float, str] | None:
         if _has_no_limit(point):

@@ -80,14 +80,23 @@ def worker_command() -> list[str]:
 
 def driver_facts() -> dict[str, Any]:
     """What the CUDA driver says of itself and the GPUs, asked by a worker that ends with the question."""
+    facts, worker = open_driver()
+    worker.kill()
+    return facts
+
+
+def open_driver() -> tuple[dict[str, Any], "Worker"]:
+    """What the CUDA driver says, and the worker that asked it. While one lives that has the driver open the GPUs stay up.
+
+    Without persistence mode the driver takes them down when the last process that uses it ends, and the next waits for
+    them: 0.5 s on four H200s, against 0.1 s.
+    """
     worker = Worker(worker_command())
     try:
         facts: dict[str, Any] = worker.open({"platform": "cuda"})["driver"]
-        return facts
     except (WorkerGone, RequestFailed) as problem:
-        return {"driver_present": False, "version": 0, "why_not": str(problem), "gpus": [], "peers": []}
-    finally:
-        worker.kill()
+        facts = {"driver_present": False, "version": 0, "why_not": str(problem), "gpus": [], "peers": []}
+    return facts, worker
 
 
 class Worker:
