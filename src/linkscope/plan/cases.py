@@ -16,8 +16,10 @@ _GUESSED_SETUP_S = 5e-3
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
-    0 for an operation without bytes.
+    0 for an operation without bytes. Pages of managed memory are moved once a sample: it has no more than one slice.
     """
+    if "managed" in (point.src_memory, point.dst_memory):
+        return point.bytes
     ends = [point.src, point.dst]
     for place, other in (ends, ends[::-1]):
         if place == all_gpus(other):

@@ -8,7 +8,7 @@ direction, and the other copies twice as much. It has one process and so no inte
 """
 
 from linkscope.plan.facts import kind_of
-from linkscope.run.answers import FlowFacts
+from linkscope.run.answers import Prepared
 from linkscope.run.sampler import PointRound, Sampler, Task
 from linkscope.runfile import Round
 from linkscope.stats import median
@@ -17,11 +17,12 @@ WARM_UP, TIMED, SAMPLES = 4, 16, 3
 
 
 class NvbandwidthSampler(Sampler):
-    """Measures points with bytes by that rule; latencies, which it times by launches of its own, by linkscope's."""
+    """Measures points with bytes by that rule; latencies, which it times by launches of its own, and managed memory,
+    of which a sample has one operation, by linkscope's."""
 
-    def _round_of(self, task: Task, flows: list[FlowFacts], actors: int) -> PointRound:
-        kind = _NvbandwidthRound if task.point.bytes else PointRound
-        return kind(self._worker, self._plan, task, flows, actors)
+    def _round_of(self, task: Task, prepared: Prepared) -> PointRound:
+        kind = _NvbandwidthRound if task.point.bytes and not prepared.most_iterations else PointRound
+        return kind(self._worker, self._plan, task, prepared)
 
 
 class _NvbandwidthRound(PointRound):

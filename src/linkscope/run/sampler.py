@@ -10,7 +10,7 @@ from typing import Any
 
 from linkscope.plan import Plan, case_of, precision_target
 from linkscope.plan.facts import MachineFacts
-from linkscope.run.answers import FlowFacts, Trace
+from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
@@ -77,23 +77,24 @@ class Sampler:
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit)
         if not prepared.supported:
             raise Unsupported(prepared.reason)
-        return self._round_of(task, prepared.flows, prepared.actors).measure()
+        return self._round_of(task, prepared).measure()
 
-    def _round_of(self, task: Task, flows: list[FlowFacts], actors: int) -> "PointRound":
-        return PointRound(self._worker, self._plan, task, flows, actors)
+    def _round_of(self, task: Task, prepared: Prepared) -> "PointRound":
+        return PointRound(self._worker, self._plan, task, prepared)
 
 
 class PointRound:
     """The state of one point-round while it is measured."""
 
-    def __init__(self, worker: Worker, plan: Plan, task: Task, flows: list[FlowFacts], actors: int) -> None:
+    def __init__(self, worker: Worker, plan: Plan, task: Task, prepared: Prepared) -> None:
         self._worker = worker
         self._plan = plan
         self._task = task
-        self._flows = flows
-        self._actors = actors
-        self._single = task.point.param("mode") == "single"
-        self._each = _first_guess(task, flows, actors)  # seconds an operation
+        self._flows = prepared.flows
+        self._actors = prepared.actors
+        self._most = prepared.most_iterations
+        self._single = task.point.param("mode") == "single" or self._most == 1
+        self._each = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._busy_s = 0.0
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
@@ -190,7 +191,8 @@ class PointRound:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
-            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), MOST_STEPS) for each in self._each]
+            most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
+            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), most) for each in self._each]
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))

@@ -61,7 +61,7 @@ def _contention(folder: Path) -> Finding:
             points = [PointId.parse(id) for id in chosen]
             prepared = worker.prepare([case_of(point, where.facts) for point in points], "flows#0")
             task = Task(points[0], 0)
-            round = PointRound(worker, plan_of(where, chosen), task, prepared.flows, prepared.actors).measure()
+            round = PointRound(worker, plan_of(where, chosen), task, prepared).measure()
             rates += [_SIZE / median(flow.samples_s) / 1e9 for flow in round.flows]
     finally:
         worker.kill()
