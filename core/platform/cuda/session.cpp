@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
@@ -86,9 +87,11 @@ void CudaSession::poison_destinations() const {
 
 void CudaSession::start_afresh() {
   poison_destinations();
+  restore_managed(*this);
   for (std::size_t a = 0; a < actors.size(); ++a) {
     actors[a].iteration = 0;
     actors[a].position = nullptr;
+    actors[a].sum = 0;
     start_results(*this, actors[a]);
   }
 }
@@ -201,6 +204,7 @@ void read_events(CudaSession& session, Stamp* stamps) {
 }
 
 void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
+  bring_home(session);
   const Seconds timeout = gate_timeout(session, batch);
   {
     const Drained drained{session};
@@ -214,12 +218,14 @@ void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
 }
 
 void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  bring_home(session);
   queue_loops(session, batch);
   drain(session);
   read_events(session, stamps);
 }
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  bring_home(session);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
@@ -249,6 +255,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
 }
 
 bool blocks_behind_gate(CudaSession& session, const Gate& gate, const std::vector<u32>& batch) {
+  bring_home(session);
   constexpr Seconds patience{0.02};
   bool blocked = false;
   {
