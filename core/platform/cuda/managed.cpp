@@ -64,6 +64,21 @@ std::unique_ptr<Buffer> make_managed(const Driver& driver, Device* device, const
   return made;
 }
 
+namespace {
+
+/// Of regions at home on the host: move_pages() does not see pages that are on a GPU.
+void check_home(CudaSession& session) {
+  for (std::size_t i = 0; i < session.buffers.size(); ++i) {
+    const auto& region = session.program.regions[i];
+    if (region.kind != MemKind::managed || region.at.kind != PlaceKind::numa) continue;
+    const auto found = page_nodes(host_view(*session.buffers[i]), region.bytes);
+    session.notes.emplace_back("pages " + to_string(region.at) + ".managed", found);
+    if (found != "hidden" && found != to_string(region.at)) throw Error{ErrorKind::failed, "pages sent home to " + to_string(region.at) + " are on " + found};
+  }
+}
+
+}  // namespace
+
 void prepare_managed(CudaSession& session) {
   for (auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
@@ -75,6 +90,8 @@ void prepare_managed(CudaSession& session) {
       if (kernel->name == "touch_chain")
         for (u64 i = 0; i < span.slices; ++i) *reinterpret_cast<std::byte**>(start + span.offset_at(i)) = start + span.offset_at(i + 1);
     }
+  bring_home(session);
+  check_home(session);
 }
 
 void restore_managed(const CudaSession& session) {

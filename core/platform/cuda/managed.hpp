@@ -13,7 +13,8 @@ namespace linkscope {
 
 /// Memory that lives as long as the session: what is kept for later would add up.
 [[nodiscard]] std::unique_ptr<Buffer> make_managed(const Driver&, Device*, const Region&, u64 number);
-/// Gives actors the CPU threads that they touch by, and regions the chains that they follow.
+/// Gives actors the CPU threads that they touch by, and regions the chains that they follow. Sends all pages home; throws
+/// Error{failed} where they are not there then.
 void prepare_managed(CudaSession&);
 /// Does everybody's `once`: all pages go home. Wakes the threads that will touch them.
 void bring_home(CudaSession&);
