@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "settings.hpp"
@@ -20,7 +21,8 @@ std::atomic<unsigned long long> hang_calls{0}, copies_begun{0}, copies_made{0};
 CUresult enter(const char* symbol) {
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
     for (;;) pause();
-  if (settings().slow_symbol == symbol) std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
+  const auto& when = settings().slow_while;
+  if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when))) std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
   return lost();
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "faults.hpp"
+#include "log.hpp"
 #include "memory.hpp"
 #include "program/chain.hpp"
 #include "program/pattern.hpp"
@@ -121,6 +122,7 @@ CUresult sum_pattern(CUcontext context, u64 words, u64 seed, u64 first_index, u6
 
 CUresult chase(CUcontext context, u64* position, u64 steps) {
   if (!reachable(context, position, sizeof *position)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  log("steps", context, std::to_string(steps));
   const auto delivers = begin_copy();
   for (u64 i = delivers == Delivers::all ? 0 : 1; i < steps; ++i) {
     const auto* at = reinterpret_cast<const u64*>(*position);

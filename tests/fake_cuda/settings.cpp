@@ -84,6 +84,7 @@ Settings read() {
   s.skip = read_copies("FAKE_CUDA_SKIP");
   s.overrun = read_copies("FAKE_CUDA_OVERRUN");
   std::tie(s.slow_symbol, s.slow_us) = with_number("FAKE_CUDA_SLOW", text("FAKE_CUDA_SLOW"), 0);
+  s.slow_while = text("FAKE_CUDA_SLOW_WHILE");
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
   s.no_peer = flag("FAKE_CUDA_NO_PEER");

@@ -31,7 +31,7 @@ struct Settings {
   std::string hang_symbol;
   unsigned long long hang_after = 0;
   Copies corrupt, skip, overrun;
-  std::string slow_symbol;
+  std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
   bool no_peer = false, lying_peer = false;
   unsigned long long staging_bytes = never;

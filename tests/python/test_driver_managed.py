@@ -69,10 +69,10 @@ def test_every_family_runs_and_is_compared(worker, family):
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if "faults" not in name])
-@pytest.mark.parametrize("number", [1, 2, 5], ids=["on the first way home", "warm-up", "timed"])
+@pytest.mark.parametrize("number", [7, 9])  # timed: what was before is filled again
 def test_what_arrives_wrong_once_is_found(worker, family, number):
     """By a prefetch, also on the way home, or by a touch: a bit in the middle of the range, which nobody touches."""
-    verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family])["verdict"]
+    verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
 
 

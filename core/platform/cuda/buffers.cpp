@@ -100,6 +100,7 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
     kept = std::make_unique<Buffer>(driver_, device, region, (region.bytes + grain - 1) / grain * grain);
     if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
   }
+  kept->reach_from(device);
   return *kept;
 }
 

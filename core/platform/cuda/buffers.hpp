@@ -24,6 +24,8 @@ class Buffer {
   [[nodiscard]] std::byte* host() const { return host_; }
   [[nodiscard]] CUdeviceptr address() const { return address_; }
   [[nodiscard]] Device* device() const { return device_; }
+  /// Pinned memory is portable: whichever GPU uses it next also fills and compares it.
+  void reach_from(Device* device) { if (host_ && device_) device_ = device; }
   [[nodiscard]] MemKind kind() const { return kind_; }
   [[nodiscard]] u64 seed() const { return seed_; }
   /// True when a GPU can read it in place: it is compared there.

@@ -81,13 +81,15 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] bool can_access(u32 from, u32 to) const;
   Device& device(u32 index) const;
   Device* any_device();
-  Device* device_for(const Program&, const Region&);
+  Device* device_for(const Program&, u32 region);
   void set_peers(const Program&);
   void make_buffers(CudaSession&);
   void make_actors(CudaSession&);
   void choose_timing(CudaSession&);
   void warm_up(CudaSession&);
-  bool rehearse(CudaSession&, const std::vector<u32>& batch);
+  bool rehearse(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+  bool gated(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
+  bool take_samples(CudaSession&, const Order&, Timing, Trace&);
   Timing timing_of(CudaSession&, const Order&);
 
   Driver driver_;
@@ -269,12 +271,16 @@ Device* CudaPlatformImpl::any_device() {
   return nullptr;
 }
 
-/// The GPU that holds a region, or for host memory one whose context pins it: one of the program's, else any.
-Device* CudaPlatformImpl::device_for(const Program& program, const Region& region) {
-  if (region.at.kind == PlaceKind::gpu) return &device(region.at.index);
-  if (region.kind == MemKind::pageable || devices_.empty()) return nullptr;
-  const auto gpus = gpus_of(program);
-  return gpus.empty() ? any_device() : &device(*gpus.begin());
+/// The GPU that holds a region, or for host memory one whose context pins it: the first that uses it, else any.
+Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
+  const auto& [place, kind] = std::tie(program.regions[region].at, program.regions[region].kind);
+  if (place.kind == PlaceKind::gpu) return &device(place.index);
+  if (kind == MemKind::pageable || devices_.empty()) return nullptr;
+  for (const auto& actor : program.actors)
+    for (const auto& step : actor.loop)
+      for (const auto& touch : touches(step))
+        if (touch.span.region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
+  return any_device();
 }
 
 bool CudaPlatformImpl::can_access(u32 from, u32 to) const {
@@ -301,13 +307,14 @@ void CudaPlatformImpl::set_peers(const Program& program) {
 
 void CudaPlatformImpl::make_buffers(CudaSession& session) {
   std::map<std::tuple<Place, MemKind, Content>, u32> count;
-  for (const auto& region : session.program.regions) {
+  for (u32 r = 0; r < session.program.regions.size(); ++r) {
+    const auto& region = session.program.regions[r];
     if (region.kind == MemKind::managed) {
-      session.managed.push_back(make_managed(driver_, device_for(session.program, region), region, session.managed.size()));
+      session.managed.push_back(make_managed(driver_, device_for(session.program, r), region, session.managed.size()));
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
-    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, region));
+    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, r));
     session.buffers.push_back(&buffer);
     if (!buffer.host()) continue;
     const auto found = page_nodes(buffer.host(), region.bytes);
@@ -317,7 +324,6 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].content == Content::chain && session.program.regions[i].kind != MemKind::managed) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
-  session.poison_destinations();
 }
 
 void CudaPlatformImpl::make_actors(CudaSession& session) {
@@ -353,6 +359,21 @@ u32 whole_footprint(const Actor& actor) {
   return static_cast<u32>(most);
 }
 
+constexpr Seconds rehearsal{0.02};  // how long queueing may take where nothing is known of it
+
+bool within(const std::vector<u32>& small, const std::vector<u32>& large) {
+  return std::equal(small.begin(), small.end(), large.begin(), large.end(), std::less_equal<>{});
+}
+
+std::vector<u32> halved(std::vector<u32> batch) {
+  for (u32& count : batch) count = (count + 1) / 2;
+  return batch;
+}
+
+bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
+  return std::any_of(session.rehearsed.begin(), session.rehearsed.end(), [&](const auto& other) { return within(batch, other); });
+}
+
 /// Runs everybody's loop once, and where caches are to be hot over all memory: code is loaded, staging memory made, and
 /// the time of an iteration known. Behind a gate where one will be used: large copies are too dear for a rehearsal more.
 void CudaPlatformImpl::warm_up(CudaSession& session) {
@@ -361,8 +382,7 @@ void CudaPlatformImpl::warm_up(CudaSession& session) {
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
   if (session.timing == Timing::gate) {
-    rehearse(session, once);
-    read_events(session, stamps.data());
+    if (!rehearse(session, once, stamps.data())) sample_host(session, once, stamps.data());
   } else {
     sample_host(session, once, stamps.data());
   }
@@ -371,11 +391,11 @@ void CudaPlatformImpl::warm_up(CudaSession& session) {
 }
 
 /// Whether queueing this batch behind a closed gate goes through without holding the host up.
-bool CudaPlatformImpl::rehearse(CudaSession& session, const std::vector<u32>& batch) {
+bool CudaPlatformImpl::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   // Once may be the host's own hiccup or staging memory being made; what blocks for good does so again.
-  const bool blocks = blocks_behind_gate(session, *gate_, batch) && blocks_behind_gate(session, *gate_, batch);
-  (blocks ? session.blocking : session.rehearsed).push_back(batch);
-  return !blocks;
+  const bool through = sample_gated(session, *gate_, batch, rehearsal, stamps) || sample_gated(session, *gate_, batch, rehearsal, stamps);
+  (through ? session.rehearsed : session.blocking).push_back(batch);
+  return through;
 }
 
 void CudaPlatformImpl::choose_timing(CudaSession& session) {
@@ -405,18 +425,16 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
 /// once, which is a rehearsal as well.
 Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
   if (session.timing != Timing::gate) return session.timing;
-  const auto within = [](const std::vector<u32>& small, const std::vector<u32>& large) {
-    return std::equal(small.begin(), small.end(), large.begin(), large.end(), std::less_equal<>{});
-  };
   const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
+  std::vector<Stamp> unused(session.actors.size());
   auto batches = order.batches;  // the largest first: what it shows holds of smaller ones
   std::sort(batches.begin(), batches.end(), [&](const auto& a, const auto& b) { return total(a) > total(b); });
   for (const auto& batch : batches) {
-    if (total(batch) == 0) continue;
-    const auto known = [&](const auto& other) { return within(batch, other); };
-    if (std::any_of(session.rehearsed.begin(), session.rehearsed.end(), known)) continue;
     const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(), [&](const auto& other) { return within(other, batch); });
-    if (hopeless || !rehearse(session, batch)) return Timing::host;  // another way of timing is another quantity
+    if (hopeless) return Timing::host;  // another way of timing is another quantity
+    if (total(batch) == 0) continue;
+    if (rehearsed(session, halved(batch))) continue;  // so little more is found out by the sample itself
+    if (!rehearse(session, batch, unused.data())) return Timing::host;
   }
   return Timing::gate;
 }
@@ -439,45 +457,52 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 
 // --- run ----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-Verdict both(Verdict first, const Verdict& second) {
-  if (first.ok) first.first_wrong = second.first_wrong;
-  first.ok = first.ok && second.ok;
-  first.checked_bytes += second.checked_bytes;
-  first.wrong_bytes += second.wrong_bytes;
-  return first;
+/// One sample behind the gate; false where the host was held up by a batch that had not been rehearsed: now it has.
+bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  const bool known = rehearsed(session, batch);
+  const Seconds patience = known ? gate_timeout(session, batch) : rehearsal;
+  if (sample_gated(session, *gate_, batch, patience, stamps)) {
+    if (!known) session.rehearsed.push_back(batch);
+    return true;
+  }
+  if (known)
+    throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(patience.count()) + " s"};
+  rehearse(session, batch, stamps);
+  return false;
 }
 
-}  // namespace
-
-Trace CudaPlatformImpl::run(Session& base, const Order& order) {
-  auto& session = static_cast<CudaSession&>(base);
-  check_iterations(session.program, order);
-  const Timing timing = timing_of(session, order);
-  Trace trace;
-  trace.samples = order.samples;
-  trace.batches = static_cast<u32>(order.batches.size());
-  trace.actors = static_cast<u32>(session.actors.size());
-  trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
-  trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
-  Verdict before;
-  if (order.verify) {
-    // What earlier samples delivered, and then, into fresh poison, what these deliver: an old copy proves no new one.
-    before = verify(session);
-    session.start_afresh();
-  }
+/// Takes the order's samples; false where they must be taken again, for a batch was rehearsed on the way.
+bool CudaPlatformImpl::take_samples(CudaSession& session, const Order& order, Timing timing, Trace& trace) {
   for (u32 sample = 0; sample < order.samples; ++sample)
     for (u32 b = 0; b < trace.batches; ++b) {
       const auto& batch = order.batches[b];
       session.settle_caches(batch);
       Stamp* stamps = &trace.at(sample, b, 0);
-      switch (timing) {
-        case Timing::gate: sample_gated(session, *gate_, batch, stamps); break;
-        case Timing::events: sample_events(session, batch, stamps); break;
-        case Timing::host: sample_host(session, batch, stamps); break;
-      }
+      if (timing == Timing::events) sample_events(session, batch, stamps);
+      else if (timing == Timing::host) sample_host(session, batch, stamps);
+      else if (!gated(session, batch, stamps)) return false;
     }
+  return true;
+}
+
+Trace CudaPlatformImpl::run(Session& base, const Order& order) {
+  auto& session = static_cast<CudaSession&>(base);
+  check_iterations(session.program, order);
+  Trace trace;
+  trace.samples = order.samples;
+  trace.batches = static_cast<u32>(order.batches.size());
+  trace.actors = static_cast<u32>(session.actors.size());
+  trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
+  Verdict before;
+  if (order.verify && session.sampled) before = verify(session);
+  Timing timing;
+  do {
+    timing = timing_of(session, order);
+    // Into fresh poison: what warm-up, rehearsals and earlier samples delivered does not prove that these do.
+    if (order.verify || !session.sampled) session.start_afresh();
+  } while (!take_samples(session, order, timing, trace));
+  session.sampled = true;
+  trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, verify(session));
   trace.notes = session.notes;
   if (timing != session.timing)

@@ -95,13 +95,8 @@ void prepare_managed(CudaSession& session) {
 }
 
 void restore_managed(const CudaSession& session) {
-  for (const auto& state : session.actors)
-    for (const auto& step : state.actor->loop) {
-      const auto* kernel = std::get_if<Kernel>(&step);
-      if (!kernel || kernel->name != "touch" || !writes(*kernel)) continue;
-      Buffer& buffer = *session.buffers[kernel->traffic.front().span.region];
-      buffer.fill_with_pattern(buffer.seed());
-    }
+  for (const auto& buffer : session.managed)
+    if (buffer->seed()) buffer->fill_with_pattern(buffer->seed());
 }
 
 void bring_home(CudaSession& session) {

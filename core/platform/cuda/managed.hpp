@@ -18,7 +18,7 @@ namespace linkscope {
 void prepare_managed(CudaSession&);
 /// Does everybody's `once`: all pages go home. Wakes the threads that will touch them.
 void bring_home(CudaSession&);
-/// Regions hold their pattern again where the program writes: an old touch proves no new one.
+/// Regions hold their pattern again: an old touch proves no new one.
 void restore_managed(const CudaSession&);
 
 [[nodiscard]] CUfunction touch_code(Device&, const Kernel&);

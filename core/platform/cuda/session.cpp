@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "platform/cuda/device_work.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
@@ -81,8 +82,11 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 // --- session ------------------------------------------------------------------------------------------------------
 
 void CudaSession::poison_destinations() const {
+  std::vector<DeviceWork> work;
   for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (program.regions[i].content == Content::poison) buffers[i]->fill_with_poison(program.regions[i].bytes);
+    if (program.regions[i].content == Content::poison)
+      work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes] { buffer->fill_with_poison(bytes); }});
+  side_by_side(work);
 }
 
 void CudaSession::start_afresh() {
@@ -175,19 +179,13 @@ struct Drained {
   }
 };
 
-void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, HeldBy held_by, Seconds timeout) {
+void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds timeout) {
   for (auto& state : session.actors) {
     state.device->use();
-    gate.queue(*state.device, state.stream->get(), held_by, timeout);
+    gate.queue(*state.device, state.stream->get(), session.program.held_by, timeout);
   }
   queue_loops(session, batch);
 }
-
-Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
-  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
-}
-
-}  // namespace
 
 /// Event times count from the first actor's entry on the same GPU: events of different GPUs share no clock.
 void read_events(CudaSession& session, Stamp* stamps) {
@@ -203,18 +201,23 @@ void read_events(CudaSession& session, Stamp* stamps) {
   }
 }
 
-void sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Stamp* stamps) {
+}  // namespace
+
+Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) {
+  return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
+}
+
+bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience, Stamp* stamps) {
   bring_home(session);
-  const Seconds timeout = gate_timeout(session, batch);
   {
     const Drained drained{session};
-    const GateKeeper keeper{gate, session.program.held_by, timeout};
-    queue_behind(session, gate, batch, session.program.held_by, timeout);
+    const GateKeeper keeper{gate, session.program.held_by, patience};
+    queue_behind(session, gate, batch, patience);
   }
   drain(session);
-  if (gate.timed_out())
-    throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(timeout.count()) + " s"};
+  if (gate.timed_out()) return false;
   read_events(session, stamps);
+  return true;
 }
 
 void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
@@ -252,20 +255,6 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
   }
   for (const auto& failure : failures)
     if (failure) std::rethrow_exception(failure);
-}
-
-bool blocks_behind_gate(CudaSession& session, const Gate& gate, const std::vector<u32>& batch) {
-  bring_home(session);
-  constexpr Seconds patience{0.02};
-  bool blocked = false;
-  {
-    const Drained drained{session};
-    const GateKeeper keeper{gate, HeldBy::kernel, patience};
-    queue_behind(session, gate, batch, HeldBy::kernel, patience);
-    blocked = gate.timed_out();  // nobody opened the gate: if a kernel gave up, the host was held for that long
-  }
-  drain(session);
-  return blocked;
 }
 
 }  // namespace linkscope

@@ -80,27 +80,27 @@ struct CudaSession final : Session {
   std::string why_timing;
   std::vector<std::vector<u32>> rehearsed, blocking;  // batches queued behind the gate without and with the host getting stuck
   Seconds expected_loop{0};  // one iteration of everybody's loop, measured once
+  bool sampled = false;      // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
-  void poison_destinations() const;
-  /// Poisons again and begins at the first slice, so that the next comparison sees only what was written since.
+  /// Poisons destinations and begins at the first slice, so that the next comparison sees only what was written since.
   void start_afresh();
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 
  private:
+  void poison_destinations() const;
   std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
 };
 
-/// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing.
-void sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Stamp* stamps);
+/// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing. False where the
+/// host was held up for longer than `patience` while it queued: nothing was measured.
+[[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience, Stamp* stamps);
+/// How long queueing a batch may take that is known to go through.
+[[nodiscard]] Seconds gate_timeout(const CudaSession&, const std::vector<u32>& batch);
 /// Event pairs without a gate, where something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for each call.
 void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 /// One host thread an actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
 void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
-/// When every actor's loop was entered and left, by the events around it.
-void read_events(CudaSession&, Stamp* stamps);
-/// True when queueing a batch behind a closed gate waits for the gate.
-[[nodiscard]] bool blocks_behind_gate(CudaSession&, const Gate&, const std::vector<u32>& batch);
 
 }  // namespace linkscope

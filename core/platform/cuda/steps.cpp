@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "platform/cuda/device_work.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/host/contents.hpp"
 #include "program/chain.hpp"
@@ -234,17 +237,32 @@ void check_chase(const CudaSession& session, const ActorState& state, const Span
 
 }  // namespace
 
+Verdict both(Verdict first, const Verdict& second) {
+  if (first.ok) first.first_wrong = second.first_wrong;
+  first.ok = first.ok && second.ok;
+  first.checked_bytes += second.checked_bytes;
+  first.wrong_bytes += second.wrong_bytes;
+  return first;
+}
+
 Verdict verify(const CudaSession& session) {
-  Verdict verdict;
+  std::vector<DeviceWork> work;
+  std::deque<Verdict> verdicts;
+  const auto check = [&](Device* device, auto&& how) {
+    work.push_back({device, [&into = verdicts.emplace_back(), how] { how(into); }});
+  };
+  const auto written = [&](const Span& from, const Span& to, u64 seed, u64 iterations) {
+    check(session.buffers[to.region]->device(), [&session, &from, &to, seed, iterations](Verdict& into) { check_written(session, from, to, seed, iterations, into); });
+  };
   for (const auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
       if (const auto* move = std::get_if<Move>(&step)) {
-        check_written(session, move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration, verdict);
+        written(move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration);
         continue;
       }
       const auto* of_pages = std::get_if<Kernel>(&step);
       if (!of_pages || touches_pages(*of_pages)) {
-        check_managed(session, state, step, verdict);
+        check(session.buffers[touches(step).front().span.region]->device(), [&](Verdict& into) { check_managed(session, state, step, into); });
         continue;
       }
       const auto& kernel = std::get<Kernel>(step);
@@ -252,13 +270,14 @@ Verdict verify(const CudaSession& session) {
       if (kernel.name == "exchange")
         for (const std::size_t side : {0, 2}) {
           const Span& from = kernel.traffic[side].span;
-          check_written(session, from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration, verdict);
+          written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
-      else if (kernel.name == "write") check_written(session, span, span, written_seed, state.iteration, verdict);
-      else if (kernel.name == "read") check_read(session, state, span, verdict);
-      else check_chase(session, state, span, verdict);
+      else if (kernel.name == "write") written(span, span, written_seed, state.iteration);
+      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, span, into); });
+      else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }
-  return verdict;
+  side_by_side(work);
+  return std::accumulate(verdicts.begin(), verdicts.end(), Verdict{}, both);
 }
 
 }  // namespace linkscope

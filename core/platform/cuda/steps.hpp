@@ -15,5 +15,7 @@ void act(const CudaSession&, ActorState&, u32 count);
 void start_results(const CudaSession&, ActorState&);
 /// Compares everything that was written, read or followed since the destinations were last poisoned.
 [[nodiscard]] Verdict verify(const CudaSession&);
+/// What two comparisons say together; the first wrong byte is the earlier's.
+[[nodiscard]] Verdict both(Verdict, const Verdict&);
 
 }  // namespace linkscope

@@ -56,7 +56,7 @@ def _within_reach(plan: Plan, point: Point) -> bool:
 
 def rounds_after(plan: Plan, have: int) -> int:
     """How many rounds in all an imprecise point is given that has so many."""
-    if plan.rounds < LEAST_ROUNDS:
+    if plan.rounds < LEAST_ROUNDS or not plan.more_rounds:
         return have
     most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS
     wanted = more_rounds(have)

@@ -26,7 +26,8 @@ RULES: tuple[str, ...] = get_args(Rule)
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`precision` is the half-width of the interval as a fraction of the value; None: by size.
 
-    `rule`: by whose rule a round is measured, linkscope's or that of another tool.
+    `rule`: by whose rule a round is measured, linkscope's or that of another tool. `more_rounds`: whether points that
+    miss their precision get some.
     """
 
     suite: str
@@ -38,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     order_seed: int
     points: list[str]
     rule: Rule = "linkscope"
+    more_rounds: bool = True
 
 
 def make_plan(
@@ -66,7 +68,7 @@ def make_plan(
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=seed if order_seed is None else order_seed, points=points,
-        rule=rule,
+        rule=rule, more_rounds=chosen.more_rounds,
     )  # fmt: skip
 
 

@@ -187,7 +187,8 @@ class PointRound:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
         one = [1] * self._actors
         self._each = self._median_ends(self._run(1, [one], verify=False), 0)
-        if max(self._each) < LONG_S:
+        even = self._task.point.bytes >= EVEN_BYTES
+        if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:

@@ -66,7 +66,7 @@ class Supervisor:
         self._monitor = monitor
         self._tally = tally
         self._stop_asked = stop_asked
-        self._workers = Workers(command, target.open_request, stop_asked)
+        self._workers = Workers(command, target.open_request, stop_asked, awake=bool(target.pci_of_gpus))
         self._command = command
         self._ahead: Ahead | None = None
         self._coming: Iterator[Round | Failure] | None = None  # of this round, where several processes measure it
@@ -93,7 +93,7 @@ class Supervisor:
         except CannotStart as problem:
             self._give_up(str(problem))
         finally:
-            self._workers.drop()
+            self._workers.end()
             if self._ahead:
                 self._ahead.stop()
             self._progress.stop()
