@@ -45,6 +45,9 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> kernel_accesses();
 [[nodiscard]] std::vector<Benchmark> exchanges();
 [[nodiscard]] std::vector<Benchmark> latencies();
+[[nodiscard]] std::vector<Benchmark> demands();
+[[nodiscard]] std::vector<Benchmark> prefetches();
+[[nodiscard]] std::vector<Benchmark> fault_latencies();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

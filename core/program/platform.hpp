@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
@@ -31,6 +32,14 @@ struct Order {
   std::vector<std::vector<u32>> batches;
   bool verify = false;  // compare every destination slice that was written, after the last sample, outside the timing
 };
+
+/// Throws Error{usage} where a batch has more iterations than the program allows in a sample.
+inline void check_iterations(const Program& program, const Order& order) {
+  for (const auto& batch : order.batches)
+    for (const u32 count : batch)
+      if (program.most_iterations && count > program.most_iterations)
+        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations, the program at most " + std::to_string(program.most_iterations) + " a sample"};
+}
 
 struct Stamp {
   double enter_s = 0, exit_s = 0;  // comparable within one device's (or the host's) clock only

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
                                     "device",   "vmm",    "pool",       "hugepage", "file"};
-constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "file"};
+constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
 
@@ -63,6 +63,7 @@ std::string step_text(const Step& step) {
                    out << "call " << c.api;
                    if (c.span) out << " " << span_text(*c.span);
                  },
+                 [&](const Prefetch& p) { out << "prefetch " << span_text(p.span) << " to " << to_string(p.to); },
              },
              step);
   return out.str();
@@ -97,6 +98,10 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  [&](const Call& c) {
                    if (c.span) check_span(program, *c.span, where);
                  },
+                 [&](const Prefetch& p) {
+                   check_span(program, p.span, where);
+                   if (program.regions[p.span.region].kind != MemKind::managed) wrong(where, "a prefetch of memory that is not managed");
+                 },
              },
              step);
 }
@@ -115,6 +120,7 @@ void shift_regions(Step& step, u32 by) {
                  [&](Call& c) {
                    if (c.span) c.span->region += by;
                  },
+                 [&](Prefetch& p) { p.span.region += by; },
              },
              step);
 }
@@ -133,6 +139,7 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Call& c) {
                    if (c.span) all = {{*c.span, false}};
                  },
+                 [&](const Prefetch& p) { all = {{p.span, false}}; },
              },
              step);
   return all;
@@ -168,7 +175,9 @@ std::string to_text(const Program& program) {
     out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
         << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
   out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
-      << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait") << "\n";
+      << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait");
+  if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
+  out << "\n";
   return out.str();
 }
 
@@ -196,6 +205,7 @@ Program together(const std::vector<Program>& programs) {
       flow.actor += first_actor;
       all.flows.push_back(std::move(flow));
     }
+    if (program.most_iterations && (all.most_iterations == 0 || program.most_iterations < all.most_iterations)) all.most_iterations = program.most_iterations;
   }
   all.peer = peer.value_or(false);
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;

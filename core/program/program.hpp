@@ -12,7 +12,8 @@
 namespace linkscope {
 
 enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file };
-enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, file };
+/// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
+enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
 enum class Clock : u8 { event, host, kernel };
 enum class CacheState : u8 { cold, hot };
@@ -69,7 +70,8 @@ struct Access {
   u32 width = 16;  // bytes a thread moves at once
 };
 
-/// Device (or CPU) code by name ("read", "write", "exchange", "chase"), with its launch shape and the traffic it causes. Of a kernel
+/// Device (or CPU) code by name ("read", "write", "exchange", "chase", "touch", "touch_chain"), with its launch shape (of
+/// CPU threads: how many) and the traffic it causes. Of a kernel
 /// with `dependent_steps`, accesses of which each needs the one before, a whole batch is one launch: its iterations are
 /// those steps.
 struct Kernel {
@@ -95,13 +97,20 @@ struct Wait {
   Seconds timeout{2.0};
 };
 
+/// Pages of managed memory go to `to` in bulk, by the actor's stream; those that are there stay. A region's home is where
+/// the region is `at`.
+struct Prefetch {
+  Span span;
+  Place to;
+};
+
 /// A call that is itself what is timed or needed: launch, sync, pin, map, …
 struct Call {
   std::string api;
   std::optional<Span> span;
 };
 
-using Step = std::variant<Move, Kernel, Set, Wait, Call>;
+using Step = std::variant<Move, Kernel, Set, Wait, Call, Prefetch>;
 
 /// A span that a step reads or writes.
 struct Touch {
@@ -137,6 +146,8 @@ struct Program {
   bool peer = false;  // peer access among the GPUs that it names
   CacheState cache = CacheState::cold;
   HeldBy held_by = HeldBy::kernel;
+  // Iterations that a sample may have: what `once` brings back lasts for so many. 0: any number.
+  u32 most_iterations = 0;
 };
 
 [[nodiscard]] const char* to_string(MemKind);

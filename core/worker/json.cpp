@@ -74,7 +74,7 @@ Json to_json(const Program& program) {
                      {"dst_memory", to_string(flow.dst_memory)},
                      {"bytes", flow.bytes},
                      {"role", flow.measured ? "measured" : "background"}});
-  return {{"actors", program.actors.size()}, {"flows", flows}, {"slices", slices_of(program)}, {"program", to_text(program)}};
+  return {{"actors", program.actors.size()}, {"flows", flows}, {"slices", slices_of(program)}, {"most_iterations", program.most_iterations}, {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {

@@ -44,6 +44,9 @@ nlohmann::json toy() {
     "copy": {"to_device_us": 2, "from_device_us": 3, "peer_us": 2.75, "local_us": 1,
              "inline_kib": 1, "inline_us": 1, "inline_gbps": 1, "channel_us": 6},
     "kernel": {"launch_us": 2, "load_us": 0.5, "read_tile_us": 0.2, "write_tile_us": 0.1, "memory_efficiency": 0.5},
+    "managed": {"page_kib": 64, "launch_us": 2, "gpu_batch_pages": 4, "gpu_batch_us": 20, "gpu_page_us": 3, "cpu_fault_pages": 2,
+                "cpu_fault_us": 15, "to_device_gbps": 8, "from_device_gbps": 4, "peer_gbps": 16, "prefetch_us": 30,
+                "piece_kib": 128, "to_device_piece_us": 5, "from_device_piece_us": 7},
     "pageable": {"chunk_kib": 100, "slots": 3, "to_device_gbps": 4, "from_device_gbps": 5},
     "staged_peer": {"chunk_kib": 100, "slots": 3, "chunk_us": 5}})");
 }

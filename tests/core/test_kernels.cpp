@@ -25,6 +25,7 @@ namespace emulated {
 #include "access.inc"
 #include "copy.inc"
 #include "gate.inc"
+#include "managed.inc"
 #include "pattern.inc"
 #undef __CUDA_ARCH__
 #undef __launch_bounds__
@@ -271,6 +272,27 @@ TEST_CASE("hardly a step of a chain goes where a prefetcher would have been: to 
     }
     CHECK(near * 100 < lines);
   }
+}
+
+TEST_CASE("one byte of every page is touched, by the first lane of a warp, and nothing else") {
+  constexpr u64 page = 4096;
+  for (const auto& shape : shapes)
+    for (const u64 bytes : {u64{1}, page, page + 8, 17 * page, 1000 * page - 8}) {
+      const u64 pages = (bytes + page - 1) / page;
+      Memory memory{pages * page};
+      memory.fill_with_pattern(3);
+      auto* start = reinterpret_cast<unsigned char*>(memory.data());
+      u64 expected = 0, sum = 0;
+      for (u64 i = 0; i < pages; ++i) expected += start[i * page];
+      run(shape, [&] { linkscope_touch_read(start, bytes, page, &sum); });
+      CHECK(sum == expected);
+      CHECK(memory.holds_pattern(3));
+      std::vector<unsigned char> kept(start, start + pages * page);
+      run(shape, [&] { linkscope_touch_write(memory.data(), bytes, page); });
+      for (u64 i = 0; i < pages; ++i) kept[i * page] = 0;
+      CHECK(std::equal(kept.begin(), kept.end(), start));
+      CHECK(memory.guards_intact());
+    }
 }
 
 TEST_CASE("the gate opens when its word is written, and after its time-out says that it gave up") {

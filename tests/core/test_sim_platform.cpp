@@ -50,8 +50,8 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   CHECK(holds(refusal(toy(), h2d(8_GiB)), "gpu:0 has 16 GiB of memory"));  // four slices of 8 GiB
 
   auto program = h2d(8);
-  program.regions[0].kind = MemKind::managed;
-  CHECK(holds(refusal(toy(), program), "no managed memory on numa:0"));
+  program.regions[0].kind = MemKind::vmm;
+  CHECK(holds(refusal(toy(), program), "no vmm memory on numa:0"));
   program = h2d(8);
   std::get<Move>(program.actors[0].loop[0]).engine = Engine::graph;
   CHECK(holds(refusal(toy(), program), "cannot copy by graph"));

@@ -23,8 +23,8 @@ Program managed_pulled_back_by_four_threads() {
     Actor thread{numa(0), ActorKind::cpu_thread, Clock::host, {}, 0, {}, {}};
     const Span quarter{0, t * part, part, 0, 1};
     // The pages go home before every sample, outside the timing.
-    thread.once = {Move{quarter, quarter, Engine::prefetch}};
-    thread.loop = {Kernel{"touch_pages", {1, 1}, 0, {{quarter, Access::Dir::read, Access::Pattern::strided, 1}}}};
+    thread.once = {Prefetch{quarter, gpu(0)}};
+    thread.loop = {Kernel{"touch", {1, 1}, 0, {{quarter, Access::Dir::read, Access::Pattern::strided, 1}}}};
     p.actors.push_back(thread);
     p.flows.push_back({t, gpu(0), numa(0), MemKind::managed, MemKind::managed, part});
   }

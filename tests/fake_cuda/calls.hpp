@@ -34,6 +34,8 @@ CUresult ctx_synchronize_of(CUcontext);
 CUresult mem_get_info(size_t* free, size_t* total);
 CUresult mem_alloc(CUdeviceptr*, size_t bytes);
 CUresult mem_free(CUdeviceptr);
+CUresult mem_alloc_managed(CUdeviceptr*, size_t bytes, unsigned flags);
+CUresult mem_prefetch_async(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);
 CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags);
 CUresult mem_free_host(void* address);
 CUresult mem_host_register(void* address, size_t bytes, unsigned flags);

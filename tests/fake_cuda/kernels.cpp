@@ -94,6 +94,26 @@ CUresult write(CUcontext context, char* to, u64 bytes, u64 seed, u64 first_index
   return CUDA_SUCCESS;
 }
 
+CUresult touch_write(CUcontext context, char* range, u64 bytes, u64 page) {
+  if (!reachable(context, range, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing)
+    for (u64 at = 0; at < bytes; at += page) range[at] = 0;
+  if (delivers == Delivers::one_wrong_byte) range[bytes / 2] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult touch_read(CUcontext context, const unsigned char* range, u64 bytes, u64 page, u64* sum) {
+  if (!reachable(context, range, bytes) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing)
+    for (u64 at = 0; at < bytes; at += page) *sum += range[at];
+  if (delivers == Delivers::one_wrong_byte) *sum ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
 CUresult sum_pattern(CUcontext context, u64 words, u64 seed, u64 first_index, u64 times, u64* sum) {
   if (!reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < words; ++i) *sum += times * linkscope_pattern_word(seed, first_index + i);
@@ -147,6 +167,8 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_sum_pattern", by_types(sum_pattern)},
       {"linkscope_chase", by_types(chase)},
       {"linkscope_fill_chain", by_types(fill_chain)},
+      {"linkscope_touch_write", by_types(touch_write)},
+      {"linkscope_touch_read", by_types(touch_read)},
       {"linkscope_empty", by_types(empty)},
   };
   const auto found = kernels->find(name);

@@ -3,9 +3,12 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <utility>
 
 #include "calls.hpp"
 #include "context.hpp"
+#include "faults.hpp"
+#include "log.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
@@ -40,6 +43,15 @@ void unmap(const Allocation& allocation) { munmap(reinterpret_cast<void*>(alloca
 
 }  // namespace
 
+unsigned long long move_pages(const Allocation& allocation, unsigned long long address, unsigned long long bytes, int to) {
+  const std::lock_guard lock{world()};
+  auto& where = *allocation.where;
+  unsigned long long moved = 0;
+  for (auto page = (address - allocation.base) / managed_page; page * managed_page < address - allocation.base + bytes; ++page)
+    if (std::exchange(where[page], to) != to) moved += managed_page;
+  return moved;
+}
+
 std::optional<Allocation> find(unsigned long long address, unsigned long long bytes) {
   const std::lock_guard lock{world()};
   auto after = allocations().upper_bound(address);
@@ -52,6 +64,7 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
 bool reachable(CUcontext context, const void* address, unsigned long long bytes) {
   const auto allocation = find(address, bytes);
   if (!allocation) return false;
+  if (allocation->kind == Allocation::Kind::managed) move_pages(*allocation, address_of(address), bytes, context->device);
   if (allocation->kind != Allocation::Kind::device || allocation->device == context->device) return true;
   const std::lock_guard lock{world()};
   for (const CUcontext peer : context->peers)
@@ -91,9 +104,41 @@ CUresult mem_free(CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (pointer == 0) return CUDA_SUCCESS;
   drain(nullptr);
-  const auto allocation = forget(pointer, Allocation::Kind::device);
+  auto allocation = forget(pointer, Allocation::Kind::device);
+  if (!allocation) allocation = forget(pointer, Allocation::Kind::managed);
   if (!allocation) return CUDA_ERROR_INVALID_VALUE;
   unmap(*allocation);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_alloc_managed(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) return CUDA_ERROR_INVALID_VALUE;
+  void* start = map_pages(bytes, MAP_NORESERVE);
+  if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::lock_guard lock{world()};
+  auto where = std::make_shared<std::vector<int>>((bytes + managed_page - 1) / managed_page, on_host);
+  remember({Allocation::Kind::managed, address_of(start), bytes, 0, std::move(where)});
+  *pointer = address_of(start);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_prefetch_async(CUdeviceptr range, size_t bytes, CUmemLocation to, unsigned flags, CUstream handle) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  const auto allocation = find(range, bytes);
+  if (flags != 0 || bytes == 0 || !allocation || allocation->kind != Allocation::Kind::managed) return CUDA_ERROR_INVALID_VALUE;
+  const bool to_gpu = to.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (to_gpu ? !is_device(to.id) : to.type != CU_MEM_LOCATION_TYPE_HOST && to.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_DEVICE;
+  stream->submit([=, context = current()] {
+    if (lost() != CUDA_SUCCESS) return;
+    const auto delivers = begin_copy();
+    const auto moved = delivers == Delivers::nothing ? 0 : move_pages(*allocation, range, bytes, to_gpu ? to.id : on_host);
+    if (delivers == Delivers::one_wrong_byte) reinterpret_cast<unsigned char*>(range)[bytes / 2] ^= 1;
+    log("prefetch", context, (to_gpu ? "gpu " : "host ") + std::to_string(moved));
+    end_copy();
+  });
   return CUDA_SUCCESS;
 }
 

@@ -3,14 +3,20 @@
 #pragma once
 #include <cuda.h>
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace fake {
 
+constexpr int on_host = -1;
+constexpr unsigned long long managed_page = 4096;
+
 struct Allocation {
-  enum class Kind { device, host, registered } kind = Kind::device;
+  enum class Kind { device, host, registered, managed } kind = Kind::device;
   unsigned long long base = 0, bytes = 0;
   CUdevice device = 0;  // kind device: whose memory it is
+  std::shared_ptr<std::vector<int>> where = nullptr;  // kind managed: of each page, the GPU that has it, or on_host
 };
 
 /// The allocation that holds all of [address, address + bytes), or nothing: pageable memory, or a mistake.
@@ -18,8 +24,10 @@ struct Allocation {
 [[nodiscard]] inline std::optional<Allocation> find(const void* address, unsigned long long bytes) {
   return find(reinterpret_cast<unsigned long long>(address), bytes);
 }
-/// True when a kernel of this context may touch the range.
+/// True when a kernel of this context may touch the range; managed pages of it come.
 [[nodiscard]] bool reachable(CUcontext, const void* address, unsigned long long bytes);
+/// Managed pages of the range go to a GPU or to the host; gives how many bytes were elsewhere.
+unsigned long long move_pages(const Allocation&, unsigned long long address, unsigned long long bytes, int to);
 [[nodiscard]] unsigned long long allocated_on(CUdevice);
 
 }  // namespace fake

@@ -71,6 +71,8 @@ const Row rows[] = {
     ROW(cuMemGetInfo, 3020, mem_get_info),
     ROW(cuMemAlloc, 3020, mem_alloc),
     ROW(cuMemFree, 3020, mem_free),
+    ROW(cuMemAllocManaged, 6000, mem_alloc_managed),
+    ROW(cuMemPrefetchAsync, 12020, mem_prefetch_async),
     ROW(cuMemHostAlloc, 2020, mem_host_alloc),
     ROW(cuMemFreeHost, 2000, mem_free_host),
     ROW(cuMemHostRegister, 6050, mem_host_register),

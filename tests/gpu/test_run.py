@@ -72,6 +72,24 @@ def test_launch_blocking_is_noticed_and_said(tmp_path) -> None:
     assert all("CUDA_LAUNCH_BLOCKING" in point.guards["timing"] for point in run.points)
 
 
+def test_managed_pages_move_and_are_compared(tmp_path) -> None:
+    """64 MiB: prefetched faster than on demand, to the host faster by eight threads than by one."""
+    size = 64 << 20
+    only = [f"demand/*gpu:0.*/{size}*", f"prefetch/*gpu:0.*/{size}*", "fault_latency/*gpu:0.*"]
+    run = measured(tmp_path / "a.jsonl", "--suite", "full", *(part for one in only for part in ("--only", one)))
+    assert run.points and {point.status for point in run.points} <= {"ok", "missed_precision"}
+    assert all(point.verified for point in run.points)
+    there, back = f"numa:0.managed->gpu:0.managed/{size}", f"gpu:0.managed->numa:0.managed/{size}"
+    demand = value(run, f"demand/fault/{there}?access=write")
+    prefetch = value(run, f"prefetch/prefetch/{there}?bidirectional=false")
+    assert demand.gbps < prefetch.gbps < prefetch.limit_gbps
+    one, eight = (
+        value(run, f"demand/fault/{back}?access=write&bidirectional=false&threads={count}") for count in (1, 8)
+    )
+    assert one.gbps < eight.gbps
+    assert value(run, "fault_latency/fault/numa:0.managed->gpu:0").median_s > 1e-6
+
+
 def test_without_visible_gpus_the_host_is_measured_alone(tmp_path) -> None:
     run = measured(tmp_path / "a.jsonl", "--suite", "quick", CUDA_VISIBLE_DEVICES="")
     assert run.points and {point.benchmark for point in run.points} == {"h2h"}

@@ -31,6 +31,7 @@ VERSIONS = {
     "cuStreamQuery": 2000, "cuStreamWaitEvent": 3020, "cuStreamWaitValue32": 11070, "cuEventCreate": 2000,
     "cuEventRecord": 2000, "cuEventQuery": 2000, "cuEventSynchronize": 2000, "cuEventElapsedTime": 2000,
     "cuModuleLoadData": 2000, "cuModuleGetFunction": 2000, "cuLaunchKernel": 4000,
+    "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020,
 }  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def symbols_have_versions(driver: Driver, gpu: Gpu) -> None:
     assert driver.find("cuMemcpyPeerAsync", 3000) == (0, None, 2)
     assert driver.find("cuMemcpyPeerAsync", driver.version.value)[0] == 0
     for symbol, version in VERSIONS.items():
-        assert driver.find(symbol, version)[1], symbol
+        assert driver.find(symbol, version)[1] or version > driver.version.value, symbol
 
 
 def buses_are_upper_case(driver: Driver, gpu: Gpu) -> None:
@@ -263,6 +264,29 @@ def copies_stay_inside(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemcpyHtoDAsync", device, host, c_size_t(0), stream)
 
 
+class Location(ctypes.Structure):
+    """CUmemLocation."""
+
+    _fields_ = [("type", c_int), ("id", c_int)]
+
+
+def managed_pages_go_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemPrefetchAsync"]:
+        return
+    pointer, size, stream = c_uint64(), 4 * MIB, gpu.stream()
+    driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
+    seen = (c_char * size).from_address(pointer.value or 0)
+    ctypes.memset(seen, 7, size)
+    on_gpu, on_host = Location(1, 0), Location(2, 0)
+    for place in (on_gpu, on_host, on_gpu):
+        driver.ok("cuMemPrefetchAsync", pointer, c_size_t(size), place, c_uint(0), stream)
+    driver.ok("cuStreamSynchronize", stream)
+    assert bytes(seen) == bytes([7]) * size
+    assert driver.cuMemPrefetchAsync(pointer, c_size_t(size), on_gpu, c_uint(1), stream) == INVALID_VALUE
+    assert driver.cuMemPrefetchAsync(gpu.memory(MIB), c_size_t(MIB), on_host, c_uint(0), stream) == INVALID_VALUE
+    driver.ok("cuMemFree", pointer)
+
+
 def registering_is_kept_in_books(driver: Driver, gpu: Gpu) -> None:
     memory, pointer = (c_char * (4 * MIB))(), c_uint64()
     arguments = (memory, c_size_t(4 * MIB), c_uint(PORTABLE_AND_MAPPED))
@@ -355,8 +379,9 @@ def data_goes_between_devices(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_stay_inside, registering_is_kept_in_books, patterns_are_filled_and_checked, code_has_to_fit,
-    peers_are_kept_in_books, devices_do_not_mix, data_goes_between_devices,
+    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, registering_is_kept_in_books,
+    patterns_are_filled_and_checked, code_has_to_fit, peers_are_kept_in_books, devices_do_not_mix,
+    data_goes_between_devices,
 ]  # fmt: skip
 
 

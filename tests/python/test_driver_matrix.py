@@ -159,7 +159,8 @@ def works(pipe, wanted):
 @pytest.mark.parametrize("version", [12000, 12040, 12080, 13000])
 def test_every_family_runs_on_every_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
-    assert driver["driver_present"] and driver["version"] == version and driver["missing"] == []
+    assert driver["driver_present"] and driver["version"] == version
+    assert driver["missing"] == (["cuMemPrefetchAsync"] if version < 12020 else [])  # it took other arguments
     timings = {name: works(pipe, wanted)["timing"] for name, wanted in FAMILIES.items()}
     by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"}
     assert timings == {name: "host" if name in by_host else "gate" for name in FAMILIES}

@@ -18,6 +18,7 @@ Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 b
   if (device_) device_->use();
   switch (region.kind) {
     case MemKind::device: LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); return;
+    case MemKind::managed: LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); return;
     case MemKind::pageable: allocate_host(region); return;
     case MemKind::registered: allocate_host(region); pin(); return;
     case MemKind::pinned:
@@ -42,7 +43,7 @@ Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 b
 
 Buffer::~Buffer() {
   if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is going down
-  if (kind_ == MemKind::device && address_) driver_.cuMemFree(address_);
+  if ((kind_ == MemKind::device || kind_ == MemKind::managed) && address_) driver_.cuMemFree(address_);
   if (driver_owns_) driver_.cuMemFreeHost(host_);
   if (registered_) driver_.cuMemHostUnregister(host_);
 }

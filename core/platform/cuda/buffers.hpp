@@ -11,7 +11,7 @@
 
 namespace linkscope {
 
-/// Owns the memory behind one region. `host` is null for device memory; `device` is 0 for memory that no GPU can reach.
+/// Owns the memory behind one region. `host` is null for device and managed memory; `device` is 0 for memory that no GPU can reach.
 class Buffer {
  public:
   /// `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host without GPUs.

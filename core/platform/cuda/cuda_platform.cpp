@@ -8,10 +8,12 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
 #include "program/chain.hpp"
+#include "program/managed.hpp"
 
 namespace linkscope {
 namespace {
@@ -72,11 +74,12 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
+  [[nodiscard]] std::string why_too_much_managed(const Program&) const;
   [[nodiscard]] static std::set<u32> gpus_of(const Program&);
   /// Pairs of GPUs between which the program's flows go.
   [[nodiscard]] static std::set<std::pair<u32, u32>> peer_pairs(const Program&);
   [[nodiscard]] bool can_access(u32 from, u32 to) const;
-  Device& device(u32 index);
+  Device& device(u32 index) const;
   Device* any_device();
   Device* device_for(const Program&, u32 region);
   void set_peers(const Program&);
@@ -92,7 +95,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   Driver driver_;
   DriverFacts facts_;
   std::string no_gate_;
-  std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
+  mutable std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
   std::unique_ptr<Gate> gate_;
   Buffers buffers_;  // after the devices: given back before them
   std::set<std::pair<u32, u32>> peers_on_;
@@ -124,6 +127,7 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
         return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
       return "";
     }
+    case MemKind::managed: return why_no_managed_access(driver_, facts_.gpus);
     case MemKind::pageable:
     case MemKind::pinned: return "";
     case MemKind::registered:
@@ -138,8 +142,12 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   if (auto why = why_no_place(actor.place); !why.empty()) return why;
   if (actor.cpu)
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
-  if (!actor.once.empty() || actor.process != 0) return "steps before the loop and several processes cannot be run here yet";
+  for (const auto& step : actor.once)
+    if (!std::holds_alternative<Prefetch>(step)) return "steps before the loop other than prefetches cannot be run here yet";
+  if (actor.process != 0) return "several processes cannot be run here yet";
   for (const auto& step : actor.loop) {
+    if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
+    if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
       continue;
@@ -162,7 +170,7 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
   for (const auto& [span, writes] : touches(kernel)) {
     const auto& region = program.regions[span.region];
-    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
+    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && region.kind != MemKind::managed)
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
       return "a GPU's threads do not reach pageable memory by its CPU address here";
@@ -198,6 +206,17 @@ std::string CudaPlatformImpl::why_no_peer(const Program& program) const {
   return "";
 }
 
+std::string CudaPlatformImpl::why_too_much_managed(const Program& program) const {
+  if (managed_bytes(program) == 0) return "";
+  for (const u32 index : gpus_of(program)) {
+    std::size_t free = 0, total = 0;
+    device(index).use();
+    LINKSCOPE_CU(driver_, cuMemGetInfo, &free, &total);
+    if (auto why = why_no_managed(program, gpu(index), free); !why.empty()) return why;
+  }
+  return "";
+}
+
 Support CudaPlatformImpl::supports(const Program& program) const {
   for (const auto& region : program.regions)
     if (auto why = why_no_region(region); !why.empty()) return Support::no(why);
@@ -205,7 +224,8 @@ Support CudaPlatformImpl::supports(const Program& program) const {
     if (auto why = why_no_actor(program, actor); !why.empty()) return Support::no(why);
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
-  return {why_no_peer(program)};
+  if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
+  return {why_too_much_managed(program)};
 }
 
 // --- prepare ------------------------------------------------------------------------------------------------------
@@ -219,7 +239,7 @@ std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
   return gpus;
 }
 
-Device& CudaPlatformImpl::device(u32 index) {
+Device& CudaPlatformImpl::device(u32 index) const {
   auto& device = devices_.at(index);
   if (!device) {
     const auto& facts = facts_.gpus[index];
@@ -289,6 +309,11 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   std::map<std::tuple<Place, MemKind, Content>, u32> count;
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
+    if (region.kind == MemKind::managed) {
+      session.managed.push_back(make_managed(driver_, device_for(session.program, r), region, session.managed.size()));
+      session.buffers.push_back(session.managed.back().get());
+      continue;
+    }
     auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, r));
     session.buffers.push_back(&buffer);
     if (!buffer.host()) continue;
@@ -298,7 +323,7 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
   }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].content == Content::chain) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
+    if (session.program.regions[i].content == Content::chain && session.program.regions[i].kind != MemKind::managed) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
 }
 
 void CudaPlatformImpl::make_actors(CudaSession& session) {
@@ -320,6 +345,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     session.actors.push_back(std::move(state));
   }
   for (auto& state : session.actors) start_results(session, state);
+  prepare_managed(session);
 }
 
 /// How many iterations touch all that an actor touches.
@@ -417,6 +443,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
   if (const auto support = supports(program); !support) throw Error{ErrorKind::usage, support.why_not};
   auto session = std::make_unique<CudaSession>(driver_, program);
   set_peers(session->program);
+  if (managed_bytes(program) > 0)
+    for (const u32 index : gpus_of(program)) session->gpus.emplace_back(index, &device(index));
   make_buffers(*session);
   make_actors(*session);
   bind_thread_to_node(session->actors.front().node);
@@ -459,6 +487,7 @@ bool CudaPlatformImpl::take_samples(CudaSession& session, const Order& order, Ti
 
 Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   auto& session = static_cast<CudaSession&>(base);
+  check_iterations(session.program, order);
   Trace trace;
   trace.samples = order.samples;
   trace.batches = static_cast<u32>(order.batches.size());

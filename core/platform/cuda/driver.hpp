@@ -54,6 +54,9 @@ namespace linkscope {
   X(cuMemcpyPeerAsync, 4000)         \
   X(cuMemHostRegister, 6050)         \
   X(cuMemHostUnregister, 4000)       \
+  X(cuMemGetInfo, 3020)              \
+  X(cuMemAllocManaged, 6000)         \
+  X(cuMemPrefetchAsync, 12020)       \
   X(cuStreamWaitValue32, 11070)
 
 class Driver {

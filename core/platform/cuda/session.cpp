@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
@@ -90,9 +91,11 @@ void CudaSession::poison_destinations() const {
 
 void CudaSession::start_afresh() {
   poison_destinations();
+  restore_managed(*this);
   for (std::size_t a = 0; a < actors.size(); ++a) {
     actors[a].iteration = 0;
     actors[a].position = nullptr;
+    actors[a].sum = 0;
     start_results(*this, actors[a]);
   }
 }
@@ -205,6 +208,7 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience, Stamp* stamps) {
+  bring_home(session);
   {
     const Drained drained{session};
     const GateKeeper keeper{gate, session.program.held_by, patience};
@@ -217,12 +221,14 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
 }
 
 void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  bring_home(session);
   queue_loops(session, batch);
   drain(session);
   read_events(session, stamps);
 }
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
+  bring_home(session);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {

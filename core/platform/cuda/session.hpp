@@ -9,6 +9,7 @@
 
 #include "platform/cuda/buffers.hpp"
 #include "platform/cuda/device.hpp"
+#include "platform/host/crew.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope {
@@ -61,6 +62,8 @@ struct ActorState {
   u64 iteration = 0;
   CUdeviceptr result = 0;            // what its kernels leave to be checked, in its GPU's memory; 0: nothing
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
+  u64 sum = 0;                     // what CPU threads read from managed pages, added up
+  std::unique_ptr<Crew> crew;      // they, where they are several
 };
 
 enum class Timing { gate, events, host };
@@ -70,6 +73,8 @@ struct CudaSession final : Session {
   const Driver& driver;
   Program program;
   std::vector<Buffer*> buffers;  // one a region
+  std::vector<std::unique_ptr<Buffer>> managed;  // those of them that end with the session
+  std::vector<std::pair<u32, Device*>> gpus;     // by number, where there is managed memory
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;

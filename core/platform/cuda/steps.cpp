@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/managed.hpp"
 #include "platform/host/contents.hpp"
 #include "program/chain.hpp"
 
@@ -21,11 +22,14 @@ unsigned blocks_of(const Device& device, const Shape& shape) {
 }
 
 CUfunction code_of(Device& device, const Step& step) {
+  if (std::holds_alternative<Prefetch>(step)) return nullptr;
   if (const auto* move = std::get_if<Move>(&step)) {
     if (move->engine == Engine::ce) return nullptr;
     return device.function("copy", move->engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
   }
-  const auto& name = std::get<Kernel>(step).name;
+  const auto& kernel = std::get<Kernel>(step);
+  if (touches_pages(kernel)) return touch_code(device, kernel);
+  const auto& name = kernel.name;
   return device.function(name == "exchange" ? "copy" : "access", "linkscope_" + name);
 }
 
@@ -89,7 +93,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
 }  // namespace
 
 std::string why_no_step(const Kernel& kernel, ActorKind kind) {
-  const bool known = kernel.name == "chase" || (kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange"));
+  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange"));
   return known ? "" : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + kernel.name + "' here";
 }
 
@@ -105,14 +109,18 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
   const auto& loop = state.actor->loop;
   const auto* kernel = std::get_if<Kernel>(&loop.front());
   if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused loops of more)
-    if (count > 0) queue_kernel(session, state, *kernel, u64{count} * kernel->dependent_steps);
+    const u64 steps = u64{count} * kernel->dependent_steps;
+    if (count > 0 && touches_pages(*kernel)) touch(session, state, *kernel, steps);
+    else if (count > 0) queue_kernel(session, state, *kernel, steps);
     state.iteration += count;
     return;
   }
   for (u32 i = 0; i < count; ++i) {
     for (const auto& step : loop) {
       if (const auto* move = std::get_if<Move>(&step)) queue_move(session, state, *move);
-      else queue_kernel(session, state, std::get<Kernel>(step), 1);
+      else if (const auto* prefetch = std::get_if<Prefetch>(&step)) queue_prefetch(session, state, *prefetch);
+      else if (const auto& one = std::get<Kernel>(step); touches_pages(one)) touch(session, state, one, 1);
+      else queue_kernel(session, state, one, 1);
     }
     ++state.iteration;
   }
@@ -120,7 +128,9 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
 
 namespace {
 
-bool leaves_result(const Kernel& kernel) { return kernel.name == "read" || kernel.name == "chase"; }
+bool leaves_result(const Kernel& kernel) {
+  return kernel.name == "read" || kernel.dependent_steps > 0 || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
+}
 
 }  // namespace
 
@@ -130,7 +140,7 @@ void start_results(const CudaSession& session, ActorState& state) {
     if (!kernel || !state.device || !leaves_result(*kernel)) continue;
     if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
     const Span& span = kernel->traffic.front().span;
-    const u64 start = kernel->name == "chase" ? session.buffers[span.region]->address() + span.offset : 0;
+    const u64 start = kernel->dependent_steps > 0 ? session.buffers[span.region]->address() + span.offset : 0;
     const auto& stream = state.device->stream(0);
     state.device->use();
     LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.result, &start, sizeof start, stream.get());
@@ -248,6 +258,11 @@ Verdict verify(const CudaSession& session) {
     for (const auto& step : state.actor->loop) {
       if (const auto* move = std::get_if<Move>(&step)) {
         written(move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration);
+        continue;
+      }
+      const auto* of_pages = std::get_if<Kernel>(&step);
+      if (!of_pages || touches_pages(*of_pages)) {
+        check(session.buffers[touches(step).front().span.region]->device(), [&](Verdict& into) { check_managed(session, state, step, into); });
         continue;
       }
       const auto& kernel = std::get<Kernel>(step);

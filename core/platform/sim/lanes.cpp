@@ -54,8 +54,9 @@ Lanes Compiler::compile(const Program& program) const {
     Lane lane;
     const auto add = [&](const std::vector<Step>& steps, std::vector<Op>& ops) {
       for (const auto& step : steps) {
-        const auto* move = std::get_if<Move>(&step);
-        ops.push_back(move ? op(program, actor, *move) : op(program, actor, std::get<Kernel>(step)));
+        if (const auto* move = std::get_if<Move>(&step)) ops.push_back(op(program, actor, *move));
+        else if (const auto* prefetch = std::get_if<Prefetch>(&step)) ops.push_back(op(program, actor, *prefetch));
+        else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) stage.counter = all.stages++;
@@ -211,6 +212,7 @@ Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const M
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  if (program.regions[kernel.traffic.front().span.region].kind == MemKind::managed) return touch(program, actor, kernel);
   if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
   const Node gpu = node(actor.place);
   Op op;

@@ -1,6 +1,7 @@
 // A Program as the simulation runs it: each actor a lane of copies, each copy one or two stages with their paths and
 // fixed costs, all looked up once, when the program is prepared.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,15 @@ struct Stage {
   u32 server = nobody;
   Path path;
   double setup = 0;         // s a chunk, besides the path's latency
+  double byte_setup = 0;    // and s a byte of it
   bool may_inline = false;  // small chunks go in the command itself
   u32 counter = 0;  // index among all stages of the program, for bytes carried
+};
+
+/// Pages of a managed region that move: home, or to the one other place where the program touches them.
+struct Migration {
+  Span span;
+  bool home = false;
 };
 
 /// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
@@ -51,9 +59,11 @@ struct Op {
   u32 chunks = 1;
   u32 ring = nobody;
   double call = 0;        // CPU time of the call, where the caller waits for it
+  double start = 0;       // s before the first chunk
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
+  std::optional<Migration> migration;  // of a chunk, only pages that are not there move
 };
 
 struct Lane {
@@ -94,6 +104,14 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op copy_by_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
+  // Managed memory (managed.cpp).
+  [[nodiscard]] Support supports_managed(const Program&) const;
+  [[nodiscard]] Support supports_touch(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Prefetch&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Prefetch&) const;
+  [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
+  [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
   void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
   [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;

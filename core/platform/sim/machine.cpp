@@ -50,6 +50,11 @@ struct Table {
     if (count < 1) wrong(name + "." + key, "there is at least one");
     return static_cast<u32>(count);
   }
+  [[nodiscard]] u64 bytes(const char* key) const {
+    const auto bytes = static_cast<u64>(number(key) * kib);
+    if (bytes == 0) wrong(name + "." + key, "it is more than 0");
+    return bytes;
+  }
   [[nodiscard]] std::string text(const char* key) const { return (*this)[key].value->get<std::string>(); }
   [[nodiscard]] std::vector<Table> list(const char* key) const {
     std::vector<Table> items;
@@ -214,6 +219,7 @@ class Parser {
                                     kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
                                     kernel.number("host_walk_us", 0) * micro};
     }
+    managed();
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
@@ -229,6 +235,27 @@ class Parser {
     return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& one) {
       return std::count_if(gpus.begin(), gpus.end(), [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
     });
+  }
+
+  void managed() {
+    if (!file_.has("managed")) return;
+    const Table table = file_["managed"];
+    const u64 page = table.bytes("page_kib");
+    const double to = table.rate("to_device_gbps");
+    machine_.managed = ManagedCosts{.page_bytes = page,
+                                    .launch = table.number("launch_us") * micro,
+                                    .gpu_batch_bytes = table.count("gpu_batch_pages") * page,
+                                    .cpu_fault_bytes = table.count("cpu_fault_pages") * page,
+                                    .gpu_batch = table.number("gpu_batch_us") * micro,
+                                    .gpu_page = table.number("gpu_page_us") * micro,
+                                    .cpu_fault = table.number("cpu_fault_us") * micro,
+                                    .to_device = to,
+                                    .from_device = table.rate("from_device_gbps"),
+                                    .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,
+                                    .prefetch = table.number("prefetch_us") * micro,
+                                    .piece_bytes = table.bytes("piece_kib"),
+                                    .to_device_piece = table.number("to_device_piece_us") * micro,
+                                    .from_device_piece = table.number("from_device_piece_us") * micro};
   }
 
   static Ring ring(const Table& table) {

@@ -77,6 +77,19 @@ struct KernelCosts {
   double host_walk = 0;                    // s
 };
 
+/// How pages of managed memory move: as somebody faults on them, or by prefetch.
+struct ManagedCosts {
+  u64 page_bytes = 0;
+  double launch = 0;                             // s of a kernel that touches pages, besides what its faults take
+  u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or a fault of one CPU thread, brings
+  double gpu_batch = 0, gpu_page = 0;            // s a batch, and more a page of it
+  double cpu_fault = 0;                          // s a fault; threads fault at the same time
+  double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
+  double prefetch = 0;                           // s a call
+  u64 piece_bytes = 0;                           // of a prefetch
+  double to_device_piece = 0, from_device_piece = 0;  // s a piece, besides its bytes
+};
+
 struct Costs {
   double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
   double event = 0, event_tick = 0;        // between two events back to back; the step of their stamps
@@ -120,6 +133,7 @@ struct Machine {
   Costs costs;
   CopyCosts copy;
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
+  std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the driver's copying thread, to_device and from_device
   Ring staged_peer;

@@ -126,6 +126,7 @@ class Sim final : public Platform {
       if (batch.size() != lanes.size())
         throw Error{ErrorKind::usage, "sim: a batch has " + std::to_string(batch.size()) + " counts, the program " +
                                           std::to_string(lanes.size()) + " actors"};
+    check_iterations(session.program, order);
 
     Verdict before;
     if (order.verify) {  // as on hardware: what earlier samples delivered, and then, afresh, what these do

@@ -28,7 +28,8 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       memory_{memory},
       fluid_{std::move(capacities)},
       running_(lanes.lanes.size()),
-      carried_(lanes.stages) {
+      carried_(lanes.stages),
+      pages_{lanes, machine} {
   for (const u32 count : servers.counts) servers_.push_back({count, {}});
 }
 
@@ -154,7 +155,8 @@ void Simulation::start_setup(u32 runner) {
   auto& self = running.runners[stage_of(runner)];
   const auto& op = (*running.ops)[running.op];
   self.step = Step::setup;
-  wake(runner, now_ + setup_time(running, op, stage_of(runner), chunk_size(op, self.done)));
+  self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
+  wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
 }
 
 void Simulation::start_flow(u32 runner) {
@@ -162,7 +164,7 @@ void Simulation::start_flow(u32 runner) {
   auto& self = running.runners[stage_of(runner)];
   const auto& op = (*running.ops)[running.op];
   const auto& stage = op.stages[stage_of(runner)];
-  const u64 bytes = chunk_size(op, self.done);
+  const u64 bytes = self.bytes;
   const double speed = stage.by == Stage::By::thread ? running.factors.host : running.factors.rate;
   self.step = Step::flow;
   const double cap = goes_inline(stage, bytes) ? machine_.copy.inline_rate : never;
@@ -176,7 +178,8 @@ void Simulation::chunk_done(u32 runner) {
   auto& self = running.runners[stage_index];
   const auto& op = (*running.ops)[running.op];
   const auto& stage = op.stages[stage_index];
-  carried_[stage.counter] += chunk_size(op, self.done);
+  carried_[stage.counter] += self.bytes;
+  if (op.migration) pages_.arrive(op, running.iteration, self.done);
   ++self.done;
   self.step = Step::idle;
   if (stage.server != nobody) release(stage.server);
@@ -236,18 +239,20 @@ void Simulation::wake(u32 runner, double at) {
 double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u64 bytes) const {
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
-  double time = stage.path.latency;
+  const bool nothing_missing = op.migration && bytes == 0;
+  const double setup = nothing_missing ? 0 : stage.setup + stage.byte_setup * static_cast<double>(bytes);
+  double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:
       if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + machine_.copy.inline_setup * factors.compute;
-      else time += to_channel(running, Channel::engine) + stage.setup * factors.engine;
+      else time += to_channel(running, Channel::engine) + setup * factors.engine;
       break;
-    case Stage::By::threads: time += stage.setup * factors.compute; break;
-    case Stage::By::compute: time += to_channel(running, Channel::compute) + stage.setup * factors.compute; break;
-    case Stage::By::relay: time += stage.setup * factors.engine; break;
-    case Stage::By::thread: time += stage.setup * factors.host; break;
+    case Stage::By::threads: time += setup * factors.compute; break;
+    case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
+    case Stage::By::relay: time += setup * factors.engine; break;
+    case Stage::By::thread: time += setup * factors.host; break;
   }
-  if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call;
+  if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
   return time * factors.slow;
 }
 

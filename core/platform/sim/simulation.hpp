@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "platform/sim/lanes.hpp"
+#include "platform/sim/managed.hpp"
 #include "platform/sim/memory.hpp"
 
 namespace linkscope::sim {
@@ -31,7 +32,8 @@ class Simulation {
   enum class Channel : u8 { none, compute, engine };  // on which a stream's last step was
   struct Runner {
     Step step = Step::idle;
-    u64 done = 0;  // chunks of the current op
+    u64 done = 0;   // chunks of the current op
+    u64 bytes = 0;  // of the chunk that it works on
   };
   struct Running {
     const std::vector<Op>* ops = nullptr;
@@ -60,6 +62,7 @@ class Simulation {
   std::vector<Running> running_;
   std::vector<Timer> timers_;  // a heap, next on top
   std::vector<u64> carried_;
+  Pages pages_;
   double now_ = 0;
   u64 timers_set_ = 0;
 

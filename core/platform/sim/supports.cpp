@@ -19,13 +19,14 @@ Support Compiler::supports(const Program& program) const {
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.process != 0) return Support::no("the model runs one process yet");
-    if (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind))
+    if (region.kind != MemKind::managed && (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind)))
       return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
     if (wanted[region.at] > memory)
       return Support::no(place + " has " + bytes_text(memory) + " of memory; the program wants " + bytes_text(wanted[region.at]) + " there");
   }
+  if (auto support = supports_managed(program); !support) return support;
   for (const auto& actor : program.actors) {
     for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
       if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
@@ -42,12 +43,15 @@ Support Compiler::supports(const Program& program) const {
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
+  if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
   if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return Support::no("the model has no flags yet");
   if (std::holds_alternative<Call>(step)) return Support::no("the model cannot time single calls yet");
 
   const auto& move = std::get<Move>(step);
   const auto& source = program.regions[move.from.region];
   const auto& target = program.regions[move.to.region];
+  for (const auto* region : {&source, &target})
+    if (region->kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched, not copied yet");
   const Node from = node(source.at), to = node(target.at), by = node(actor.place);
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
   if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
@@ -80,6 +84,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (kernel.traffic.empty()) return Support::no("the model has no kernel '" + kernel.name + "': it states no traffic");
+  for (const auto& access : kernel.traffic)
+    if (program.regions[access.span.region].kind == MemKind::managed) return supports_touch(program, actor, kernel);
   const Node by = node(actor.place);
   if (actor.kind == ActorKind::stream && !machine_.kernel)
     return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");

@@ -251,6 +251,11 @@ def _check_peers(model: Model) -> None:
                 raise Mistake(f"peer.groups[{index}]", f"{group[0]} and {name} are on different hosts", cure)
 
 
+_COUNTS = (
+    ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
+)  # fmt: skip
+
+
 def _check_tables(model: Model) -> None:
     hosts = [host_of(name) for gpu in model.gpu for name in gpu.places()]
     gpus = max(map(hosts.count, hosts), default=0)  # of one host: between hosts the driver stages nothing
@@ -264,10 +269,13 @@ def _check_tables(model: Model) -> None:
         missing = next(name for name in reach if name not in given)
         cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
         raise Mistake(f"kernel.{missing}", f"it is missing, and there is {given[0]}", cure)
-    for name in ("pageable", "staged_peer"):
-        table = getattr(model, name)
-        if table and table.slots.v != int(table.slots.v):
-            raise Mistake(f"{name}.slots", f"{table.slots.v:g} is no count", "write a whole number")
+    for name, key in _COUNTS:
+        count = getattr(getattr(model, name), key, None)
+        if count and count.v != int(count.v):
+            raise Mistake(f"{name}.{key}", f"{count.v:g} is no count", "write a whole number")
+    if model.managed and model.managed.piece_kib.v % model.managed.page_kib.v:
+        what = f"pieces of {model.managed.piece_kib.v:g} KiB are not whole pages of {model.managed.page_kib.v:g} KiB"
+        raise Mistake("managed.piece_kib", what, "write a multiple of page_kib")
 
 
 def _check_ways(model: Model) -> None:

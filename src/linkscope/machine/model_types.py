@@ -160,6 +160,25 @@ class Kernel(_Table, frozen=True):
     host_walk_us: Quantity | None = None
 
 
+class Managed(_Table, frozen=True, kw_only=True):
+    """How pages of managed memory move: as a GPU's or a CPU's threads fault on them, or in pieces by prefetch."""
+
+    page_kib: Quantity
+    launch_us: Quantity
+    gpu_batch_pages: Quantity
+    gpu_batch_us: Quantity
+    gpu_page_us: Quantity
+    cpu_fault_pages: Quantity
+    cpu_fault_us: Quantity
+    to_device_gbps: Quantity
+    from_device_gbps: Quantity
+    peer_gbps: Quantity | None = None
+    prefetch_us: Quantity
+    piece_kib: Quantity
+    to_device_piece_us: Quantity
+    from_device_piece_us: Quantity
+
+
 class Pageable(_Table, frozen=True):
     chunk_kib: Quantity
     slots: Quantity
@@ -222,6 +241,7 @@ class Model(_Table, frozen=True, kw_only=True):
     costs: Costs
     copy: Copy | None = None
     kernel: Kernel | None = None
+    managed: Managed | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None
     noise: Noise | None = None

@@ -16,8 +16,11 @@ _GUESSED_SETUP_S = 5e-3
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
-    One slice where caches are to be hot; 0 for an operation without bytes.
+    One slice where caches are to be hot, and of managed memory, whose pages are moved once a sample; 0 for an operation
+    without bytes.
     """
+    if "managed" in (point.src_memory, point.dst_memory):
+        return point.bytes
     ends = [point.src, point.dst]
     for place, other in (ends, ends[::-1]):
         if place == all_gpus(other):

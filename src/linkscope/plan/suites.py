@@ -8,6 +8,7 @@ from linkscope.plan.table import Benchmark, Param
 EACH = ("*",)  # every value that a parameter has, also of rows without it
 
 _KERNELS = ("sm", "tma")  # stand apart: many points, and suites of their own
+_MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -43,7 +44,7 @@ class Rule:
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
-        return row.engine not in _KERNELS and row.sized and not row.joint
+        return row.engine not in (*_KERNELS, *_MANAGED) and row.sized and not row.joint
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
@@ -171,6 +172,8 @@ SUITES: dict[str, Suite] = {
                 Rule(_SM_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
+                Rule(ALL_SIZES[:-2], engines=_MANAGED),
+                Rule(_CURVE, engines=_MANAGED, everything=True),
             ),
         ),
     )

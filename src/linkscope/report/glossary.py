@@ -5,6 +5,8 @@ WORDS = (
     ("sm", "a GPU's own threads, on its multiprocessors, that load and store the data"),
     ("tma", "a GPU's bulk copies: its threads ask for whole blocks, a unit of the multiprocessor moves them"),
     ("cpu", "the host's own cores"),
+    ("fault", "pages of managed memory come one by one, or in small batches, as somebody touches them"),
+    ("prefetch", "pages of managed memory are sent in bulk, before anybody touches them"),
     ("after kernel", "a copy alone whose stream ran a kernel just before"),
     ("after wait", "a copy alone whose stream waited, and had run none"),
     ("initiator src, dst", "whose GPU's stream the copy is queued on, or whose threads copy: that of the source or of "
@@ -13,6 +15,7 @@ WORDS = (
      "memory, and the host link is the limit"),
     ("pinned", "host memory that cannot move, allocated by the driver; the GPU reads and writes it by itself"),
     ("registered", "ordinary host memory that was pinned afterwards"),
+    ("managed", "memory whose pages move to whoever touches them, by one address on the host and on every GPU"),
     ("pageable", "ordinary host memory: the driver copies through a pinned buffer of its own"),
     ("batched", "the time of one operation among many that follow each other"),
     ("single, alone", "the time of one operation by itself"),

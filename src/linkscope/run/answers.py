@@ -26,6 +26,7 @@ class Prepared(msgspec.Struct):
     actors: int = 0
     flows: list[FlowFacts] = []
     slices: int = 1
+    most_iterations: int = 0  # of a batch; 0: any number
     program: str = ""
     once_s: float = 0.0  # an iteration of everybody's loop, the first time; 0: not known
 

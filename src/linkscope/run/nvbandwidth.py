@@ -17,10 +17,11 @@ WARM_UP, TIMED, SAMPLES = 4, 16, 3
 
 
 class NvbandwidthSampler(Sampler):
-    """Measures points with bytes by that rule; latencies, which it times by launches of its own, by linkscope's."""
+    """Measures points with bytes by that rule; latencies, which it times by launches of its own, and managed memory,
+    of which a sample has one operation, by linkscope's."""
 
     def _round_of(self, task: Task, prepared: Prepared) -> PointRound:
-        kind = _NvbandwidthRound if task.point.bytes else PointRound
+        kind = _NvbandwidthRound if task.point.bytes and not prepared.most_iterations else PointRound
         return kind(self._worker, self._plan, task, prepared)
 
 

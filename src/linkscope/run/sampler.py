@@ -93,7 +93,8 @@ class PointRound:
         self._flows = prepared.flows
         self._actors = prepared.actors
         self._once_s = prepared.once_s
-        self._single = task.point.param("mode") == "single"
+        self._most = prepared.most_iterations
+        self._single = task.point.param("mode") == "single" or self._most == 1
         self._each = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._busy_s = 0.0
         self._tick = EVENT_TICK_S
@@ -195,7 +196,8 @@ class PointRound:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
-            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), MOST_STEPS) for each in self._each]
+            most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
+            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), most) for each in self._each]
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))

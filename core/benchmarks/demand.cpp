@@ -1,0 +1,39 @@
+// Comm|Scope 3.4 (CS-9, CS-13, CS-14): unified memory on demand. Whoever touches one byte of a page that is elsewhere
+// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for.
+#include "benchmarks/managed.hpp"
+
+namespace linkscope {
+namespace {
+
+void add_touch(Program& program, const Case& c, const Place& home, const Place& by) {
+  const bool on_cpu = by.kind == PlaceKind::numa;
+  const auto dir = c.param("access", "write") == "write" ? Access::Dir::write : Access::Dir::read;
+  const Shape shape = on_cpu ? Shape{1, static_cast<u32>(std::stoul(c.param("threads", "1")))} : Shape{256, 256};
+  Kernel kernel{"touch", shape, 0, {{{0, 0, c.bytes, c.bytes, 1}, dir, Access::Pattern::strided, 1}}};
+  add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
+}
+
+Program build(const Case& c) {
+  Program program = managed_program(c);
+  add_touch(program, c, c.src, c.dst);
+  if (c.param("bidirectional", "false") == "true") add_touch(program, c, c.dst, c.src);
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> demands() {
+  using enum PlaceKind;
+  const Param access{"access", {"write", "read"}, "what is done to the first byte of each page"};
+  const Param threads{"threads", {"1", "2", "4", "8", "16"}, "CPU threads that touch pages, each its part of them"};
+  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
+    return Benchmark{"demand", summary, "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)", Engine::fault, src, dst, relation, managed_memory, std::move(params), build};
+  };
+  return {
+      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any, {access}),
+      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any, {access, threads, bidirectional_param()}),
+      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different, {access, managed_peer_param(), bidirectional_param()}),
+  };
+}
+
+}  // namespace linkscope

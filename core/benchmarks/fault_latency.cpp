@@ -1,0 +1,36 @@
+// microbench 3 (MB-3): what one page fault takes. A thread follows a chain of addresses, each in a page of managed memory
+// that is elsewhere; a step needs the one before.
+#include "base/units.hpp"
+#include "benchmarks/managed.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+// A driver brings what lies around a page along with it, up to 2 MiB: no two steps are nearer than that.
+constexpr u64 apart = 2_MiB;
+constexpr u32 steps = 512;  // as many as the sampler takes of faults, and all that managed memory may be
+
+Program build(const Case& c) {
+  Kernel kernel{"touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
+  Program program = managed_program(c);
+  add_migration(program, c, c.src, c.dst, c.dst, Content::chain, apart * steps, std::move(kernel), steps);
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> fault_latencies() {
+  using enum PlaceKind;
+  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst) {
+    constexpr bool sized = false;
+    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, managed_memory, {}, build, sized};
+  };
+  return {
+      row("a GPU thread follows a chain through managed pages that are on the host", numa, gpu),
+      row("a CPU thread follows a chain through managed pages that are on a GPU", gpu, numa),
+  };
+}
+
+}  // namespace linkscope

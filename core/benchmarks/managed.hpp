@@ -1,0 +1,18 @@
+// What operations on managed memory have in common: pages that are at home when a sample begins.
+#pragma once
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+
+inline const std::vector<std::pair<MemKind, MemKind>> managed_memory{{MemKind::managed, MemKind::managed}};
+
+/// A program without actors, with direct access between GPUs where the case asks for it.
+[[nodiscard]] Program managed_program(const Case&);
+/// Between GPUs: whether pages move directly.
+[[nodiscard]] Param managed_peer_param();
+
+/// Adds a managed region of `bytes` at home, an actor whose loop is `step` (of region 0; it is given the new one), and the
+/// flow. Before every sample the pages go home, so `iterations` of the loop, and no more, find theirs there.
+void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes, Step step, u32 iterations);
+
+}  // namespace linkscope

@@ -1,0 +1,186 @@
+// Managed memory: what the model cannot do with it, what moving its pages costs, and where they are.
+#include "platform/sim/managed.hpp"
+
+#include <algorithm>
+
+#include "program/managed.hpp"
+
+namespace linkscope::sim {
+
+// --- where pages are ------------------------------------------------------------------------------------------------
+
+Pages::Pages(const Lanes& lanes, const Machine& machine) {
+  if (!machine.managed) return;
+  page_bytes_ = machine.managed->page_bytes;
+  for (const auto& lane : lanes.lanes)
+    for (const auto* ops : {&lane.once, &lane.loop})
+      for (const auto& op : *ops) {
+        if (!op.migration) continue;
+        const Span& span = op.migration->span;
+        const u64 end = span.offset + (span.slices - 1) * span.stride + span.bytes;
+        if (at_home_.size() <= span.region) at_home_.resize(span.region + 1);
+        auto& region = at_home_[span.region];
+        region.resize(std::max<std::size_t>(region.size(), (end + page_bytes_ - 1) / page_bytes_), true);
+      }
+}
+
+Pages::Range Pages::pages(const Op& op, u32 iteration, u64 chunk) const {
+  const Span& span = op.migration->span;
+  const u64 slice = span.offset_at(iteration), begin = slice + chunk * op.chunk_bytes;
+  const u64 end = std::min(begin + op.chunk_bytes, slice + span.bytes);
+  return {begin / page_bytes_, (end + page_bytes_ - 1) / page_bytes_};
+}
+
+u64 Pages::missing(const Op& op, u32 iteration, u64 chunk) const {
+  const auto [begin, end] = pages(op, iteration, chunk);
+  const auto& at_home = at_home_[op.migration->span.region];
+  u64 count = 0;
+  for (auto page = begin; page < end; ++page) count += at_home[page] != op.migration->home;
+  return count * page_bytes_;
+}
+
+void Pages::arrive(const Op& op, u32 iteration, u64 chunk) {
+  const auto [begin, end] = pages(op, iteration, chunk);
+  auto& at_home = at_home_[op.migration->span.region];
+  for (auto page = begin; page < end; ++page) at_home[page] = op.migration->home;
+}
+
+// --- what the model cannot do ---------------------------------------------------------------------------------------
+
+namespace {
+
+/// Everybody who moves pages of a region to himself or elsewhere, as a place.
+std::vector<Place> destinations(const Program& program, u32 region) {
+  std::vector<Place> places;
+  for (const auto& actor : program.actors)
+    for (const auto* steps : {&actor.once, &actor.loop})
+      for (const auto& step : *steps) {
+        const auto* prefetch = std::get_if<Prefetch>(&step);
+        for (const auto& touch : touches(step))
+          if (touch.span.region == region) places.push_back(prefetch ? prefetch->to : actor.place);
+      }
+  return places;
+}
+
+}  // namespace
+
+/// The one place besides its home where the pages of a region go; none: they stay, or there are several.
+std::optional<Node> Compiler::away(const Program& program, u32 region) const {
+  std::optional<Node> away;
+  const Place& home = program.regions[region].at;
+  for (const auto& place : destinations(program, region)) {
+    if (place == home) continue;
+    const auto found = machine_.find(place);
+    if (!found || (away && *away != *found)) return {};
+    away = found;
+  }
+  return away;
+}
+
+Support Compiler::supports_managed(const Program& program) const {
+  if (managed_bytes(program) == 0) return {};
+  if (!machine_.managed) return Support::no("the model " + machine_.name + " does not say how managed memory moves: its file has no [managed]");
+  for (u32 region = 0; region < program.regions.size(); ++region) {
+    const auto& managed = program.regions[region];
+    if (managed.kind != MemKind::managed) continue;
+    const auto away_at = away(program, region);
+    if (!away_at) return Support::no("the model's managed memory moves between its home and one other place");
+    const Node home = node(managed.at);
+    const auto other = machine_.is_gpu(*away_at) ? machine_.gpu(*away_at).place : machine_.numa[*away_at].place;
+    if (other.host != managed.at.host) return Support::no(to_string(managed.at) + " and " + to_string(other) + " are on different hosts");
+    if (!machine_.is_gpu(home) && !machine_.is_gpu(*away_at)) return Support::no("managed memory does not move between NUMA nodes: CPUs reach it where it is");
+    if (machine_.is_gpu(home) && machine_.is_gpu(*away_at) && program.peer && !machine_.peer(home, *away_at))
+      return Support::no("there is no peer access between " + to_string(managed.at) + " and " + to_string(other) + " on this machine");
+    for (const Node end : {home, *away_at})
+      if (machine_.is_gpu(end))
+        if (auto why = why_no_managed(program, machine_.gpu(end).place, machine_.gpu(end).memory_bytes); !why.empty()) return Support::no(why);
+  }
+  return {};
+}
+
+Support Compiler::supports(const Program&, const Actor&, const Prefetch& prefetch) const {
+  if (!machine_.find(prefetch.to)) return Support::no("the machine " + machine_.name + " has no " + to_string(prefetch.to));
+  return {};
+}
+
+Support Compiler::supports_touch(const Program&, const Actor&, const Kernel& kernel) const {
+  if (kernel.name != "touch" && kernel.name != "touch_chain")
+    return Support::no("the model's managed memory is touched page by page only, not by the kernel '" + kernel.name + "'");
+  if (kernel.traffic.size() != 1) return Support::no("the model touches one span at a time");
+  return {};
+}
+
+// --- what moving costs ----------------------------------------------------------------------------------------------
+
+/// Pages go from GPU to GPU directly where these are peers, else through the memory of the host.
+Path Compiler::migration_path(const Program& program, Node from, Node to) const {
+  if (!machine_.is_gpu(from) || !machine_.is_gpu(to) || program.peer) return path(from, to);
+  const Node host = machine_.gpu(to).numa;
+  Path path = this->path(from, host);
+  const Path second = this->path(host, to);
+  for (const auto& use : second.uses) {
+    const auto same = std::find_if(path.uses.begin(), path.uses.end(), [&](const Use& u) { return u.resource == use.resource; });
+    if (same == path.uses.end()) path.uses.push_back(use);
+    else same->weight += use.weight;
+  }
+  path.links.insert(path.links.end(), second.links.begin(), second.links.end());
+  path.latency += second.latency;
+  return path;
+}
+
+namespace {
+
+Op moving(const Span& span, bool home, u64 chunk_bytes) {
+  Op op;
+  op.bytes = span.bytes;
+  op.chunk_bytes = chunk_bytes;
+  op.chunks = static_cast<u32>((span.bytes + chunk_bytes - 1) / chunk_bytes);
+  op.migration = Migration{span, home};
+  return op;
+}
+
+}  // namespace
+
+Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const auto& costs = *machine_.managed;
+  const Span& span = kernel.traffic.front().span;
+  const Node home = node(program.regions[span.region].at), by = node(actor.place);
+  const Node from = by == home ? *away(program, span.region) : home;
+  const bool on_cpu = actor.kind == ActorKind::cpu_thread;
+  // The threads of a GPU fault in batches, those of a CPU each for itself and all at the same time.
+  Op op = moving(span, by == home, on_cpu ? costs.cpu_fault_bytes * std::max(1u, kernel.shape.threads) : costs.gpu_batch_bytes);
+  Stage stage;
+  stage.path = migration_path(program, from, by);
+  if (on_cpu) {
+    stage.by = Stage::By::thread;
+    stage.setup = costs.cpu_fault;
+    stage.path.cap = costs.from_device;
+  } else {
+    stage.by = Stage::By::threads;
+    stage.setup = costs.gpu_batch;
+    stage.byte_setup = costs.gpu_page / static_cast<double>(costs.page_bytes);
+    stage.path.cap = machine_.is_gpu(from) ? costs.peer : costs.to_device;
+    if (kernel.dependent_steps == 0) op.start = costs.launch;
+  }
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
+Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) const {
+  const auto& costs = *machine_.managed;
+  const Node home = node(program.regions[prefetch.span.region].at), to = node(prefetch.to);
+  const Node from = to == home ? *away(program, prefetch.span.region) : home;
+  const bool to_gpu = machine_.is_gpu(to);
+  const auto direction = !to_gpu ? from_device : machine_.is_gpu(from) ? between_devices : to_device;
+  Op op = moving(prefetch.span, to == home, costs.piece_bytes);
+  op.start = costs.prefetch;
+  Stage stage;
+  stage.by = Stage::By::relay;
+  stage.server = servers_.engine((to_gpu ? to : from) - machine_.first_gpu(), direction);
+  stage.path = migration_path(program, from, to);
+  stage.setup = to_gpu ? costs.to_device_piece : costs.from_device_piece;
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
+}  // namespace linkscope::sim

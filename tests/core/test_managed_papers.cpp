@@ -1,0 +1,109 @@
+// What Comm|Scope's curves of unified memory look like, as shapes that the bundled machines must have; and the H200 of
+// our own measurements.
+#include <algorithm>
+
+#include "doctest.h"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+
+struct Modelled {
+  std::unique_ptr<Platform> sim;
+  explicit Modelled(const std::string& name) : sim{make_sim(exact(bundled(name)), 1)} {}
+
+  /// GB/s of managed memory, alone.
+  [[nodiscard]] double managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) const {
+    auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
+    c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
+    return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
+  }
+  /// GB/s of an explicit copy, alone, with the host's memory of this kind.
+  [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes, const std::string& memory) const {
+    const bool there = src.starts_with("numa");
+    const auto c = copy_case(there ? "h2d" : "d2h", src, there ? memory : "device", dst, there ? "device" : memory, bytes);
+    return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
+  }
+};
+
+const char* far_gpu(const std::string& name) { return name == "4029gp" ? "gpu:4" : "gpu:2"; }
+
+}  // namespace
+
+TEST_CASE("CS-36: demand can exceed pageable copies; to the host it takes more than one thread") {
+  for (const char* name : {"ac922", "s822lc"}) {
+    CAPTURE(name);
+    const Modelled machine{name};
+    CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) > 1.1 * machine.copied("numa:0", "gpu:0", 256_MiB, "pageable"));
+  }
+  for (const char* name : {"ac922", "s822lc", "4029gp"}) {
+    CAPTURE(name);
+    const Modelled machine{name};
+    const double pageable = machine.copied("gpu:0", "numa:0", 256_MiB, "pageable");
+    const auto by = [&](const char* threads) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", threads}}); };
+    CHECK(by("1") < 0.7 * pageable);
+    CHECK(std::max(by("8"), by("16")) > pageable);
+    CHECK(by("1") < by("2"));
+    CHECK(by("2") < by("4"));
+    CHECK(by("16") < machine.copied("gpu:0", "numa:0", 256_MiB, "pinned"));
+  }
+}
+
+TEST_CASE("CS-37: a prefetch is about as fast as an explicit copy when large, and far below from 4 KiB to 32 MiB") {
+  for (const char* name : {"ac922", "s822lc", "4029gp"})
+    for (const auto& [src, dst] : {std::pair{"numa:0", "gpu:0"}, std::pair{"gpu:0", "numa:0"}}) {
+      CAPTURE(name);
+      CAPTURE(src);
+      const Modelled machine{name};
+      const auto part = [&](u64 bytes) { return machine.managed("prefetch", src, dst, bytes) / machine.copied(src, dst, bytes, "pinned"); };
+      CHECK(part(1_GiB) > 0.93);
+      CHECK(part(1_GiB) < 1);
+      CHECK(part(32_MiB) < 0.7);
+      for (const u64 bytes : {4_KiB, 64_KiB, 1_MiB}) CHECK(part(bytes) < 0.2);
+    }
+}
+
+TEST_CASE("CS-32: on demand it hardly matters where the memory is, less than to explicit copies") {
+  for (const char* name : {"ac922", "s822lc", "4029gp"}) {
+    CAPTURE(name);
+    const Modelled machine{name};
+    const std::string far = far_gpu(name);
+    const auto left = [&](auto rate) { return rate(far) / rate(std::string{"gpu:0"}); };
+    const double in = left([&](const std::string& gpu) { return machine.managed("demand", "numa:0", gpu, 256_MiB); });
+    const double out = left([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
+    CHECK(in > 0.8);
+    CHECK(out > 0.8);
+    const double explicit_in = left([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
+    CHECK(in > explicit_in - 0.01);
+    if (std::string{name} == "ac922") CHECK(explicit_in < 0.65);
+  }
+}
+
+TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and tens of microseconds anywhere") {
+  const auto fault = [](const char* name, const char* src, const char* dst) {
+    auto c = copy_case("fault_latency", src, "managed", dst, "managed", 0);
+    c.engine = Engine::fault;
+    return slope(*make_sim(exact(bundled(name)), 1), build_program(c), 100) * 1e6;
+  };
+  for (const auto& [src, dst] : {std::pair{"numa:0", "gpu:0"}, std::pair{"gpu:0", "numa:0"}}) {
+    CHECK(fault("ac922", src, dst) > fault("s822lc", src, dst));
+    CHECK(fault("4029gp", src, dst) > 5);
+    CHECK(fault("4029gp", src, dst) < 100);
+  }
+  CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(27.4).epsilon(0.03));
+}
+
+TEST_CASE("H200: 256 MiB on demand and prefetched, as measured") {
+  const Modelled machine{"h200x1"};
+  const auto threads = [&](const char* count) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", count}}); };
+  CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(9.5).epsilon(0.05));
+  CHECK(threads("1") == doctest::Approx(5.3).epsilon(0.05));
+  CHECK(threads("8") == doctest::Approx(15.4).epsilon(0.05));
+  CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(45).epsilon(0.05));
+  CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(18).epsilon(0.05));
+}

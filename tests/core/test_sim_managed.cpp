@@ -1,0 +1,157 @@
+// Managed memory on the small machine of sim_testing.hpp, against closed forms. All numbers are written here, in us: a page
+// is 64 KiB, a batch of a GPU's faults four pages, a CPU thread's fault two, a piece of a prefetch two.
+#include "base/error.hpp"
+#include "doctest.h"
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::literals;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+constexpr double page_us = 65.536;  // a page at 1 GB/s
+
+Program managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+  auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
+  c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
+  return build_program(c);
+}
+
+void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-9)); }
+
+/// A batch of so many pages that a GPU takes from the host behind so much latency.
+double batch(double pages, double latency = 0.5, double gbps = 8) { return 20 + 3 * pages + latency + pages * page_us / gbps; }
+
+std::string why(const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; }
+
+}  // namespace
+
+TEST_CASE("a GPU's faults come in batches, and their pages over the links") {
+  const auto sim = make_sim(toy(), 1);
+  const auto demand = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) { return single(*sim, managed("demand", src, dst, bytes, std::move(params))); };
+  is(demand("numa:0", "gpu:0", 8), 2 + batch(1));  // pages are whole
+  is(demand("numa:0", "gpu:0", 64_KiB), 2 + batch(1));
+  is(demand("numa:0", "gpu:0", 64_KiB + 8), 2 + batch(2));
+  is(demand("numa:0", "gpu:0", 1_MiB), 2 + 4 * batch(4));
+  is(demand("numa:0", "gpu:0", 320_KiB), 2 + batch(4) + batch(1));
+  is(demand("numa:0", "gpu:0", 1_MiB, {{"access", "read"}}), 2 + 4 * batch(4));
+  is(demand("numa:1", "gpu:0", 1_MiB), 2 + 4 * batch(4, 0.75));
+  is(demand("gpu:0", "gpu:1", 1_MiB), 2 + 4 * batch(4, 0.25, 16));
+  is(demand("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 2 + 4 * batch(4, 0.75 + 0.5, 10));  // through numa:1
+}
+
+TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
+  const auto sim = make_sim(toy(), 1);
+  const auto demand = [&](const char* threads, u64 bytes) { return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}})); };
+  const auto faults = [](double pages) { return 15 + 0.5 + pages * page_us / 4; };
+  is(demand("1", 8), faults(1));
+  is(demand("1", 1_MiB), 8 * faults(2));
+  is(demand("4", 1_MiB), 2 * faults(8));
+  is(demand("16", 1_MiB), faults(16));  // more threads than pages
+}
+
+TEST_CASE("a prefetch goes in pieces through the copy engine") {
+  const auto sim = make_sim(toy(), 1);
+  const auto prefetch = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) { return single(*sim, managed("prefetch", src, dst, bytes, std::move(params))); };
+  is(prefetch("numa:0", "gpu:0", 8), 30 + 5 + 0.5 + page_us / 10);
+  is(prefetch("numa:0", "gpu:0", 1_MiB), 30 + 8 * (5 + 0.5 + 2 * page_us / 10));
+  is(prefetch("gpu:0", "numa:0", 1_MiB), 30 + 8 * (7 + 0.5 + 2 * page_us / 10));
+  is(prefetch("gpu:0", "gpu:1", 1_MiB), 30 + 8 * (5 + 0.25 + 2 * page_us / 40));
+  is(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
+}
+
+TEST_CASE("both ways at once each direction has its link") {
+  const auto sim = make_sim(toy(), 1);
+  const auto times = [&](const Program& program) {
+    const auto session = sim->prepare(program, "key#0");
+    const auto trace = sim->run(*session, {1, {{0, 0}, {1, 1}}, false});
+    const auto of = [&](u32 actor) {
+      const auto took = [&](u32 b) { return trace.at(0, b, actor).exit_s - trace.at(0, b, actor).enter_s; };
+      return took(1) - took(0);
+    };
+    return std::pair{of(0), of(1)};
+  };
+  const auto demand = times(managed("demand", "gpu:0", "numa:0", 1_MiB, {{"bidirectional", "true"}}));
+  is(demand.first, 8 * (15.5 + 2 * page_us / 4));
+  is(demand.second, 2 + 4 * batch(4));
+  const auto prefetch = times(managed("prefetch", "numa:0", "gpu:0", 1_MiB, {{"bidirectional", "true"}}));
+  is(prefetch.first, 30 + 8 * (5.5 + 2 * page_us / 10));
+  is(prefetch.second, 30 + 8 * (7.5 + 2 * page_us / 10));
+}
+
+TEST_CASE("the latency of a fault is that of a batch of one page") {
+  const auto sim = make_sim(toy(), 1);
+  is(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), batch(1));
+  is(slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0), 100), 15.5 + page_us / 4);
+}
+
+TEST_CASE("every sample begins with the pages at home, and has no more iterations than there are pages for") {
+  const auto sim = make_sim(toy(), 1);
+  const auto program = managed("demand", "numa:0", "gpu:0", 1_MiB);
+  const auto session = sim->prepare(program, "key#0");
+  const auto trace = sim->run(*session, {3, {{1}}, true});
+  for (u32 sample = 0; sample < 3; ++sample) is(trace.at(sample, 0, 0).exit_s - trace.at(sample, 0, 0).enter_s, 1 + 2 + 4 * batch(4));
+  CHECK(trace.verdict->ok);
+  CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("at most 1 a sample"), Error);
+  const auto chain = sim->prepare(managed("fault_latency", "numa:0", "gpu:0", 0), "key#0");
+  CHECK_NOTHROW((void)sim->run(*chain, {1, {{512}}, false}));
+  CHECK_THROWS_AS((void)sim->run(*chain, {1, {{513}}, false}), Error);
+}
+
+TEST_CASE("pages that are there cost no fault, and half of them half") {
+  const auto sim = make_sim(toy(), 1);
+  auto program = managed("demand", "numa:0", "gpu:0", 512_KiB);
+  program.most_iterations = 0;
+  is(time_of(*sim, program, 2) - time_of(*sim, program, 1), 2);
+  // A prefetch of the first four pages before every sample, behind the one that brings all home.
+  program.actors[0].once.push_back(Prefetch{{0, 0, 256_KiB, 256_KiB, 1}, gpu(0)});
+  is(single(*sim, program), 2 + batch(4));
+}
+
+TEST_CASE("links carry whole pages, there and home again") {
+  const auto sim = make_sim(toy(), 1);
+  const auto session = sim->prepare(managed("demand", "numa:0", "gpu:0", 100_KiB), "key#0");
+  const auto links = sim->run(*session, {2, {{1}}, false}).links;
+  REQUIRE(links.size() == 2);
+  CHECK(links[0].bytes == 2 * 2 * 64_KiB);  // two pages, two samples
+  CHECK(links[1].bytes == 2 * 64_KiB);      // the second sample's begin
+}
+
+TEST_CASE("what the model cannot say of managed memory, it says") {
+  const auto small = managed("demand", "numa:0", "gpu:0", 1_MiB);
+  CHECK(why(toy(), small).empty());
+  auto without = toy();
+  without.erase("managed");
+  CHECK(why(without, small).find("[managed]") != std::string::npos);
+  auto apart = toy();
+  apart.erase("peer");
+  CHECK(why(apart, managed("demand", "gpu:0", "gpu:1", 1_MiB)).find("peer access") != std::string::npos);
+  CHECK(why(apart, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
+  CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB)).empty());
+  CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB + 8)).find("1 GiB") != std::string::npos);
+  CHECK(why(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") != std::string::npos);
+  auto little = toy();
+  little["gpu"][0]["memory_gib"] = 4;
+  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of what gpu:0 has free") != std::string::npos);
+  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 256_MiB)).empty());
+  auto copied = small;
+  copied.actors[0].loop = {Move{{0, 0, 8, 8, 1}, {0, 8, 8, 8, 1}, Engine::ce}};
+  CHECK(why(toy(), copied).find("not copied") != std::string::npos);
+  auto three = managed("demand", "numa:0", "gpu:0", 1_MiB);
+  three.actors[0].once.push_back(Prefetch{{0, 0, 8, 8, 1}, gpu(1)});
+  CHECK(why(toy(), three).find("one other place") != std::string::npos);
+}
+
+TEST_CASE("a wrong byte in a page that has moved is found") {
+  auto machine = toy();
+  machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};
+  const auto sim = make_sim(machine, 1);
+  for (const char* key : {"bad#0", "good#0"}) {
+    const auto session = sim->prepare(managed("demand", "numa:0", "gpu:0", 4096), key);
+    const auto verdict = sim->run(*session, {2, {{0}, {1}}, true}).verdict;
+    CHECK(verdict->ok == (std::string{key} == "good#0"));
+    CHECK(verdict->checked_bytes > 0);
+  }
+}

@@ -1,0 +1,185 @@
+"""Managed memory on the fake driver: pages go home before every sample, come when touched, and are compared."""
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker
+from linkscope.runfile import read_run
+from test_driver_matrix import failure, opened, prepare, refusal, worker
+from worker_pipe import NoAnswer
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_fake, needs_worker]
+
+KIB, MIB, PAGE = 1 << 10, 1 << 20, 4096
+
+
+def managed(benchmark, src, dst, size=17 * PAGE - 8, **params):
+    return {
+        "benchmark": benchmark, "engine": "prefetch" if benchmark == "prefetch" else "fault", "src": src, "dst": dst,
+        "src_memory": "managed", "dst_memory": "managed", "bytes": 0 if benchmark == "fault_latency" else size,
+        "footprint_bytes": 0, "params": params,
+    }  # fmt: skip
+
+
+IN, OUT, ACROSS = ("numa:0", "gpu:0"), ("gpu:0", "numa:0"), ("gpu:0", "gpu:1")
+FAMILIES = {
+    "demand, written": managed("demand", *IN),
+    "demand, read": managed("demand", *IN, access="read"),
+    "demand, part of a page": managed("demand", *IN, size=24),
+    "demand, not whole pages": managed("demand", *IN, size=5 * PAGE + 8),
+    "demand by a CPU": managed("demand", *OUT),
+    "demand by a CPU, read": managed("demand", *OUT, access="read"),
+    "demand by CPUs": managed("demand", *OUT, threads="4"),
+    "demand by CPUs, read": managed("demand", *OUT, threads="4", access="read", size=3 * PAGE),
+    "demand both ways": managed("demand", *OUT, bidirectional="true"),
+    "demand of a peer": managed("demand", *ACROSS),
+    "demand through the host, both ways": managed("demand", *ACROSS, peer="off", bidirectional="true"),
+    "prefetch": managed("prefetch", *IN),
+    "prefetch home": managed("prefetch", *OUT, size=24),
+    "prefetch both ways": managed("prefetch", *IN, bidirectional="true"),
+    "prefetch from a peer": managed("prefetch", *ACROSS, bidirectional="true"),
+    "faults of a GPU": managed("fault_latency", *IN),
+    "faults of a CPU": managed("fault_latency", *OUT),
+}
+CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand both ways"}
+
+
+def run(pipe, wanted, samples=2, verify=True):
+    prepared = prepare(pipe, wanted)
+    assert prepared["ok"] and prepared["supported"], prepared
+    most, actors = prepared["most_iterations"], prepared["actors"]
+    batches = [[0] * actors, [1] * actors] if most == 1 else [[7] * actors, [most] * actors]
+    return pipe.ask("run", samples=samples, batches=batches, verify=verify)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_runs_and_is_compared(worker, family):
+    pipe, _ = opened(worker)
+    for _ in range(2):  # what one session left is nothing to the next
+        answer = run(pipe, FAMILIES[family], samples=3)
+        assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
+        assert answer["timing"] == ("host" if family in CPUS else "gate")
+    actors = prepare(pipe, FAMILIES[family])["actors"]
+    assert pipe.ask("run", samples=1, batches=[[1] * actors], verify=True)["verdict"]["ok"]
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "faults" not in name])
+@pytest.mark.parametrize("number", [7, 9])  # timed: what was before is filled again
+def test_what_arrives_wrong_once_is_found(worker, family, number):
+    """By a prefetch, also on the way home, or by a touch: a bit in the middle of the range, which nobody touches."""
+    verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
+
+
+@pytest.mark.parametrize("family", ["demand, written", "demand, read", "faults of a GPU"])
+def test_a_touch_that_did_not_happen_is_found(worker, family):
+    verdict = run(opened(worker, CUDA_SKIP="2+")[0], FAMILIES[family])["verdict"]
+    assert not verdict["ok"] and verdict["first_wrong"]
+
+
+def prefetches(log):
+    """Where each went and how many bytes were elsewhere."""
+    lines = [line.split() for line in log.read_text().splitlines() if line.startswith("prefetch")]
+    return [(line[2], int(line[3])) for line in lines]
+
+
+def test_pages_go_home_before_every_sample_and_only_those_that_were_touched(worker, tmp_path):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    wanted = managed("demand", *IN, size=5 * PAGE + 8)
+    assert prepare(pipe, wanted)["supported"]
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)  # rehearsed
+    before = len(prefetches(log))
+    pipe.ask("run", samples=3, batches=[[0], [1]], verify=False)
+    assert prefetches(log)[before:] == [("host", 6 * PAGE), ("host", 0)] + 2 * [("host", 6 * PAGE), ("host", 0)]
+
+
+def test_a_prefetch_moves_all_pages_in_every_sample(worker, tmp_path):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("prefetch", *ACROSS, size=MIB))["supported"]
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)
+    before = len(prefetches(log))
+    pipe.ask("run", samples=4, batches=[[1]], verify=False)
+    assert prefetches(log)[before:] == 8 * [("gpu", MIB)]
+
+
+def test_a_step_along_the_chain_brings_one_page(worker, tmp_path):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("fault_latency", *IN))["most_iterations"] == 512
+    pipe.ask("run", samples=1, batches=[[100]], verify=False)
+    before = len(prefetches(log))
+    pipe.ask("run", samples=2, batches=[[100]], verify=False)
+    assert prefetches(log)[before:] == 2 * [("host", 100 * PAGE)]
+
+
+@pytest.mark.parametrize("family", ["demand, written", "demand by a CPU", "faults of a GPU"])
+def test_more_iterations_than_there_are_pages_for_are_refused(worker, family):
+    pipe, _ = opened(worker)
+    most = prepare(pipe, FAMILIES[family])["most_iterations"]
+    error = failure(pipe.ask("run", samples=1, batches=[[most + 1]], verify=False))
+    assert error["kind"] == "usage" and f"at most {most} a sample" in error["message"]
+
+
+def test_managed_memory_stays_small(worker):
+    pipe, _ = opened(worker)
+    for benchmark, (src, dst) in itertools.product(("demand", "prefetch"), (IN, OUT, ACROSS)):
+        assert "1 GiB, is the most" in refusal(pipe, managed(benchmark, src, dst, size=(1 << 30) + 8))
+    assert "wants 2 GiB" in refusal(pipe, managed("prefetch", *IN, size=1 << 30, bidirectional="true"))
+    pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
+    assert "a tenth of what gpu:0 has free" in refusal(pipe, managed("demand", *IN, size=11 * MIB))
+    assert prepare(pipe, managed("demand", *IN, size=8 * MIB))["supported"]
+
+
+def test_what_is_kept_for_other_points_is_not_free(worker):
+    pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
+    wanted = managed("demand", *IN, size=8 * MIB)
+    assert prepare(pipe, wanted)["supported"]
+    local = {
+        "benchmark": "local", "engine": "ce", "src": "gpu:0", "dst": "gpu:0", "src_memory": "device",
+        "dst_memory": "device", "bytes": 16 * MIB, "footprint_bytes": 0, "params": {},
+    }  # fmt: skip
+    assert prepare(pipe, local)["supported"]
+    assert "a tenth of what gpu:0 has free" in refusal(pipe, wanted)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"CUDA_VERSION": 12000}, "lacks cuMemPrefetchAsync"),
+        ({"CUDA_MISSING": "cuMemAllocManaged"}, "lacks cuMemAllocManaged"),
+        ({"CUDA_NO_PEER": 1}, "cannot access the memory"),
+    ],
+)
+def test_a_driver_that_cannot_is_a_stated_reason(worker, settings, words):
+    pipe, _ = opened(worker, **settings)
+    assert words in refusal(pipe, FAMILIES["demand of a peer"])
+
+
+def test_it_is_prefetched_by_the_call_of_that_name(worker):
+    pipe, _ = opened(worker, CUDA_HANG="cuMemPrefetchAsync")
+    with pytest.raises(NoAnswer):
+        pipe.ask("prepare", timeout_s=1, case=FAMILIES["prefetch"], key="point#0")
+
+
+def test_a_whole_run(tmp_path):
+    path = tmp_path / "run.jsonl"
+    # What CPUs touch costs nothing here, and a fake's prefetch is faster than the hardware allows.
+    only = ["demand/*/8[?]*", "prefetch/*/65536*", "fault_latency/*"]
+    command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
+    command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
+    slow = environment(CUDA_COPY_US=300)
+    done = subprocess.run(command, env=slow, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    points = read_run(path).points
+    assert {point.benchmark for point in points} == {"demand", "prefetch", "fault_latency"} and len(points) > 30
+    for point in points:
+        assert point.status in ("ok", "missed_precision") and point.verified, (point.id, point.reason)
+        assert point.batch in ([1], [1, 1]) or point.benchmark == "fault_latency"
+        assert point.footprint_bytes == point.bytes
