@@ -214,7 +214,7 @@ class PointRound:
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:
-            trace = self._measure_each(batch, 1 if 3 * max(self._ends(batch)) > LONG_S else 3)
+            trace = self._measure_each(batch, 1 if 3 * max(self._ends(batch)) > (2 * LONG_S if even else LONG_S) else 3)
             short, long = (self._median_ends(trace, at) for at in (0, 1))
             # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
