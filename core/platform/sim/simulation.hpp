@@ -44,7 +44,6 @@ class Simulation {
   };
   struct Timer {
     double at = 0;
-    u64 order = 0;  // of setting: ties go to the first
     u32 runner = 0;
   };
   struct Server {
@@ -58,10 +57,9 @@ class Simulation {
   Fluid fluid_;
   std::vector<Server> servers_;
   std::vector<Running> running_;
-  std::vector<Timer> timers_;  // a heap, next on top
+  std::vector<Timer> timers_;  // the next last; of equal ones the one set first. They are few
   std::vector<u64> carried_;
   double now_ = 0;
-  u64 timers_set_ = 0;
 
   void run_to_end();
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);
