@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
+_KEPT = 65536  # more than the points of a run, which are asked for again and again
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
     r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z]+)/"
@@ -45,6 +46,7 @@ class PointId:
         return self.param("bidirectional") == "true"
 
     @staticmethod
+    @functools.lru_cache(maxsize=_KEPT)
     def parse(text: str) -> "PointId":
         """Raises ValueError with what is wrong where the text is no id."""
         match = _ID.fullmatch(text)
@@ -57,7 +59,7 @@ class PointId:
         )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=_KEPT)
 def _text(point: PointId) -> str:
     ends = f"{quote(point.src, _SAFE)}.{point.src_memory}->{quote(point.dst, _SAFE)}.{point.dst_memory}"
     params = "&".join(f"{quote(name, _SAFE)}={quote(value, _SAFE)}" for name, value in sorted(point.params))
