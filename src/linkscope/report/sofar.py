@@ -62,6 +62,7 @@ class _Point:
     """One point of the run. `medians` are those of each round and measured flow, `apart` of throttled rounds."""
 
     what: PointId
+    of_path: "_OfPath" = field(repr=False)
     rounds: set[int] = field(default_factory=set)
     medians: list[list[float]] = field(default_factory=list)
     apart: list[list[float]] = field(default_factory=list)
@@ -135,22 +136,24 @@ class SoFar:
             else:
                 point.done = True
                 point.value = _value_of(record)
-        for id, point in changed.items():
+        for point in changed.values():
             if not point.done:
-                point.value = self._interim(id, point)
-        for key in {_key(point.what) for point in changed.values()}:
-            _sum_up(self._groups[key[0]][key[1]])
+                point.value = self._interim(point)
+        for of_path in {id(point.of_path): point.of_path for point in changed.values()}.values():
+            _sum_up(of_path)
         if fresh:
             self._latest = _key(self._points[fresh[-1].id].what)
 
     def _known(self, id: str) -> _Point:
         if id not in self._points:
-            point = self._points[id] = _Point(PointId.parse(id))
-            group, path = _key(point.what)
-            self._groups.setdefault(group, {}).setdefault(path, _OfPath()).points.append(point)
+            what = PointId.parse(id)
+            group, path = _key(what)
+            of_path = self._groups.setdefault(group, {}).setdefault(path, _OfPath())
+            self._points[id] = _Point(what, of_path)
+            of_path.points.append(self._points[id])
         return self._points[id]
 
-    def _interim(self, id: str, point: _Point) -> _Value | None:
+    def _interim(self, point: _Point) -> _Value | None:
         """As the record will have it, if there are no more rounds."""
         medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
         if not medians or min(medians) <= 0:

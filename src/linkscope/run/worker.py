@@ -106,7 +106,7 @@ class Worker:
         self._output = self._process.stdout.fileno()
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
-        self._buffer = bytearray()
+        self._buffer = b""  # what has arrived and was not taken yet
 
     @property
     def pid(self) -> int:
@@ -175,10 +175,9 @@ class Worker:
         return line, self._take(8 * head.doubles, deadline, limit_s)
 
     def _send(self, data: bytes) -> None:
-        view = memoryview(data)
         try:
-            while view:
-                view = view[os.write(self._input, view) :]
+            while data := data[os.write(self._input, data) :]:
+                pass
         except (BrokenPipeError, OSError):
             raise self._died() from None
 
@@ -187,17 +186,15 @@ class Worker:
         while (stop := self._buffer.find(b"\n", start)) < 0:
             start = len(self._buffer)
             if start > _LONGEST_LINE:
-                raise self._garbage(bytes(self._buffer[:200]))
+                raise self._garbage(self._buffer[:200])
             self._fill(deadline, limit_s)
-        line = bytes(self._buffer[:stop])
-        del self._buffer[: stop + 1]
+        line, self._buffer = self._buffer[:stop], self._buffer[stop + 1 :]
         return line
 
     def _take(self, count: int, deadline: float, limit_s: float) -> bytes:
         while len(self._buffer) < count:
             self._fill(deadline, limit_s)
-        data = bytes(self._buffer[:count])
-        del self._buffer[:count]
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
         return data
 
     def _fill(self, deadline: float, limit_s: float) -> None:

@@ -5,7 +5,7 @@ A place may hold any text (`disk:/data/a->b`): what would be taken for the id's 
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
@@ -29,9 +29,12 @@ class PointId:
     dst_memory: str
     bytes: int
     params: tuple[tuple[str, str], ...] = ()
+    _text: str = field(default="", init=False, repr=False, compare=False)  # once it was asked for
 
     def __str__(self) -> str:
-        return _text(self)
+        if not self._text:
+            object.__setattr__(self, "_text", _written(self))
+        return self._text
 
     def param(self, name: str, otherwise: str = "") -> str:
         """The value of a parameter, or `otherwise` where the id has none of that name."""
@@ -59,8 +62,7 @@ class PointId:
         )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=_KEPT)
-def _text(point: PointId) -> str:
+def _written(point: PointId) -> str:
     ends = f"{quote(point.src, _SAFE)}.{point.src_memory}->{quote(point.dst, _SAFE)}.{point.dst_memory}"
     params = "&".join(f"{quote(name, _SAFE)}={quote(value, _SAFE)}" for name, value in sorted(point.params))
     return f"{point.benchmark}/{point.engine}/{ends}/{point.bytes}" + (f"?{params}" if params else "")

@@ -3,9 +3,9 @@
 from linkscope.stats.intervals import Interval, median, median_interval, more_rounds
 from linkscope.stats.shape import bimodal, mad, median_error, steady, trend
 from linkscope.stats.slopes import Slope, slope
-from linkscope.stats.variance import Split, variance_split
+from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
-    "Interval", "Slope", "Split", "bimodal", "mad", "median", "median_error", "median_interval", "more_rounds", "slope",
-    "steady", "trend", "variance_split",
+    "Interval", "Slope", "Split", "bimodal", "deviation", "mad", "median", "median_error", "median_interval",
+    "more_rounds", "slope", "steady", "trend", "variance_split",
 ]  # fmt: skip
