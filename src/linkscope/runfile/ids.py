@@ -63,9 +63,14 @@ class PointId:
 
 
 def _written(point: PointId) -> str:
-    ends = f"{quote(point.src, _SAFE)}.{point.src_memory}->{quote(point.dst, _SAFE)}.{point.dst_memory}"
-    params = "&".join(f"{quote(name, _SAFE)}={quote(value, _SAFE)}" for name, value in sorted(point.params))
+    ends = f"{_quoted(point.src)}.{point.src_memory}->{_quoted(point.dst)}.{point.dst_memory}"
+    params = "&".join([f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(point.params)])
     return f"{point.benchmark}/{point.engine}/{ends}/{point.bytes}" + (f"?{params}" if params else "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return quote(text, _SAFE)
 
 
 def _parse_params(text: str, params: str | None) -> tuple[tuple[str, str], ...]:
