@@ -85,7 +85,7 @@ class Worker {
       for (const auto& one : request.at("cases")) programs.push_back(build_program(parse_case(one)));
     else
       programs.push_back(build_program(parse_case(request.at("case"))));
-    const Program program = programs.size() == 1 ? programs.front() : together(programs);
+    const Program program = programs.size() == 1 ? std::move(programs.front()) : together(programs);
     validate(program);
     if (const auto support = platform_->supports(program); !support) return {{{"supported", false}, {"reason", support.why_not}}, {}};
     actors_ = program.actors.size();
