@@ -80,6 +80,7 @@ class Ahead:
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
         """What measuring each gave, in their order. Raises CannotStart once one of the processes is gone."""
+        gc.freeze()  # records hold no cycles: those there are so far are not looked through again
         try:
             for start, answer in enumerate(self._pool.map(_answered, _packed(tasks))):
                 for task, found in zip(tasks[_CHUNK * start : _CHUNK * (start + 1)], _TOLD.decode(answer), strict=True):
