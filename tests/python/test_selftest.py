@@ -4,7 +4,6 @@ import json
 import resource
 import subprocess
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -103,7 +102,7 @@ def test_one_direction_timed_as_two(monkeypatch, capsys) -> None:
             return run(self, samples, batches, verify=verify, limit_s=limit_s)
         trace = run(self, samples, [batch[:1] for batch in batches], verify=verify, limit_s=limit_s)
         pairs = [trace.stamps[at : at + 2] for at in range(0, len(trace.stamps), 2)]
-        trace.actors, trace.stamps = 2, array("d", [time for pair in pairs for time in (*pair, *pair)])
+        trace.actors, trace.stamps = 2, [time for pair in pairs for time in (*pair, *pair)]
         return trace
 
     monkeypatch.setattr(Worker, "prepare", one_way)
