@@ -154,16 +154,16 @@ def test_interval_from_too_few_rounds(monkeypatch, capsys) -> None:
 
 def test_interval_of_one_process(monkeypatch, capsys) -> None:
     """As the peers do: many samples of one process, and an interval that describes that process."""
-    flow = assemble._flow
+    give = assemble._give_intervals
 
-    def of_one_process(rounds, index):
-        found = flow(rounds, index)
-        samples = 2 * found.samples_s[0]
-        interval = median_interval(samples)
-        found.ci95_s = (interval.low, interval.high)
-        return found
+    def of_one_process(point, *, early):
+        give(point, early=early)
+        for flow in point.flows:
+            interval = median_interval(2 * flow.samples_s[0])
+            flow.ci95_s = (interval.low, interval.high)
+        point.ci95_s = point.flows[0].ci95_s
 
-    monkeypatch.setattr(assemble, "_flow", of_one_process)
+    monkeypatch.setattr(assemble, "_give_intervals", of_one_process)
     assert_caught(capsys, "interval_bimodal")
 
 
