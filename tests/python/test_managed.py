@@ -70,7 +70,7 @@ class Limited:
     def __init__(self, most, size):
         self.most, self.size, self.largest = most, size, 0
 
-    def prepare(self, case, key, limit_s):
+    def prepare(self, case, key, limit_s, then=None):
         flow = FlowFacts(0, "numa:0", "gpu:0", "managed", "managed", self.size, "measured")
         return Prepared(True, actors=1, flows=[flow], most_iterations=self.most)
 

@@ -34,7 +34,7 @@ class Scripted:
         self.ends = iter(ends)
         self.asked: list[tuple[int, list[list[int]], bool]] = []
 
-    def prepare(self, case: Any, key: str, limit_s: float) -> Prepared:
+    def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
         return Prepared(True, actors=self.actors, flows=self.flows)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
@@ -186,7 +186,7 @@ def test_the_machine_s_caches_give_the_footprint_as_by_linkscope_s_rule() -> Non
     cases: list[dict[str, Any]] = []
 
     class Seen(Scripted):
-        def prepare(self, case: Any, key: str, limit_s: float) -> Prepared:
+        def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
             cases.append(case)
             return super().prepare(case, key, limit_s)
 

@@ -102,7 +102,7 @@ class Restless:
         self.verified += verify
         return Trace(samples, len(batches), 1, "gate", stamps=stamps)
 
-    def prepare(self, case, key, limit_s):
+    def prepare(self, case, key, limit_s, then=None):
         flow = FlowFacts(0, "numa:0", "gpu:0", "pinned", "device", case["bytes"], "measured")
         return Prepared(True, actors=1, flows=[flow])
 
@@ -162,7 +162,7 @@ class Joint(Restless):
         one = [t for batch in batches for end in self.ends(*batch) for t in (0.0, end)]
         return Trace(samples, len(batches), 2, "host", stamps=one * samples)
 
-    def prepare(self, case, key, limit_s):
+    def prepare(self, case, key, limit_s, then=None):
         prepared = super().prepare(case, key, limit_s)
         back = FlowFacts(1, "gpu:0", "numa:0", "device", "pinned", case["bytes"], "measured")
         return Prepared(True, actors=2, flows=[*prepared.flows, back])

@@ -223,7 +223,7 @@ def test_memory_that_takes_long_to_make_is_waited_for() -> None:
     limits: list[float] = []
 
     class Patient(Restless):
-        def prepare(self, case: Any, key: str, limit_s: float) -> Prepared:
+        def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
             limits.append(limit_s)
             return super().prepare(case, key, limit_s)
 

@@ -60,6 +60,10 @@ class Trace(msgspec.Struct):
     links: list[Carried] = []
     stamps: list[float] = []
 
+    def durations(self) -> list[float]:
+        """How long every loop took: by sample, batch and actor, the actor fastest."""
+        return list(map(operator.sub, self.stamps[1::2], self.stamps[0::2]))
+
     def seconds(self, sample: int, batch: int, actor: int) -> float:
         """How long that actor's loop took."""
         at = 2 * ((sample * self.batches + batch) * self.actors + actor)

@@ -11,7 +11,7 @@ from typing import Any
 from linkscope.plan import Plan, case_of, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
-from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, Worker
+from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
 from linkscope.stats import median, median_error, slope, steady
@@ -74,10 +74,21 @@ class Sampler:
         """Raises Unsupported, WrongData, RequestFailed, or what the worker raises."""
         case = case_of(task.point, self._machine)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / _SLOWEST_RATE
-        prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit)
+        prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
         return self._round_of(task, prepared).measure()
+
+    def _opening(self, task: Task) -> RunRequest | None:
+        """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
+        if task.first is None or "managed" in (task.point.src_memory, task.point.dst_memory):
+            return None
+        actors, flows = len(task.first.batch), task.first.flows
+        facts = [
+            FlowFacts(at * actors // len(flows), of.src, of.dst, of.src_memory, of.dst_memory, of.bytes, of.role)
+            for at, of in enumerate(flows)
+        ]
+        return self._round_of(task, Prepared(supported=True, actors=actors, flows=facts)).opening()
 
     def _round_of(self, task: Task, prepared: Prepared) -> "PointRound":
         return PointRound(self._worker, self._plan, task, prepared)
@@ -101,13 +112,23 @@ class PointRound:
         self._last: Trace | None = None
         self._bent = ""  # how the cost of an operation changes with the batch, where it does
 
-    def measure(self) -> Round:
+    def opening(self) -> RunRequest:
+        """What measure() asks for first."""
+        _, shorter, longer, counts = self._batches()
+        more = self._samples_wanted([[]], counts)
+        return RunRequest(more or 1, [shorter, longer], more == 0)
+
+    def _batches(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """The batch, the two that are compared, and by how many operations these differ."""
         batch = self._batch()
         # Of an operation that lasts long the first is like any other: it is compared with none instead of with two.
         alone = self._single or min(self._each) >= ALONE_S
         shorter = [0] * self._actors if alone else batch
         longer = batch if alone else [2 * count for count in batch]
-        counts = [longer[actor] - shorter[actor] for actor in range(self._actors)]
+        return batch, shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
+
+    def measure(self) -> Round:
+        batch, shorter, longer, counts = self._batches()
         samples: list[list[float]] = [[] for _ in range(self._actors)]
         last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
@@ -115,13 +136,15 @@ class PointRound:
         while True:
             more = self._samples_wanted(samples, counts)
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
-            for sample in range(trace.samples):
-                starts, ends = ([trace.seconds(sample, at, actor) for actor in range(self._actors)] for at in (0, 1))
-                overlaps.append(min(ends) / max(ends) if max(ends) > 0 else 1.0)
-                for actor in range(self._actors):
+            durations = trace.durations()
+            for at in range(0, len(durations), 2 * self._actors):
+                starts, ends = durations[at : at + self._actors], durations[at + self._actors : at + 2 * self._actors]
+                first, final = max(starts), max(ends)
+                overlaps.append(min(ends) / final if final > 0 else 1.0)
+                for actor, count in enumerate(counts):
                     line = slope(starts[actor], ends[actor], shorter[actor], longer[actor])
                     samples[actor].append(self.rounded(line.each_s))
-                    last[actor].append(self.rounded((max(ends) - max(starts)) / counts[actor]))
+                    last[actor].append(self.rounded((final - first) / count))
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]

@@ -3,6 +3,7 @@
 A worker that misses its deadline is killed; one that cannot be killed (a hung driver holds it) is abandoned.
 """
 
+import contextlib
 import os
 import select
 import shlex
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -49,6 +50,17 @@ class RequestFailed(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class RunRequest(NamedTuple):
+    """What `run` asks for."""
+
+    samples: int
+    batches: list[list[int]]
+    verify: bool
+
+    def line(self) -> bytes:
+        return msgspec.json.encode({"op": "run", **self._asdict()}) + b"\n"
 
 
 class _Error(msgspec.Struct):
@@ -116,6 +128,7 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
         self._buffer = b""  # what has arrived and was not taken yet
+        self._coming: RunRequest | None = None  # a run that was sent along with its prepare
 
     @property
     def pid(self) -> int:
@@ -138,16 +151,39 @@ class Worker:
         return answer
 
     def prepare(
-        self, case: dict[str, Any] | list[dict[str, Any]], key: str, limit_s: float = REQUEST_LIMIT_S
+        self,
+        case: dict[str, Any] | list[dict[str, Any]],
+        key: str,
+        limit_s: float = REQUEST_LIMIT_S,
+        then: RunRequest | None = None,
     ) -> Prepared:
-        """Makes the program of a case ready to run, or that of several at once."""
+        """Makes the program of a case ready to run, or that of several at once.
+
+        `then` is sent along: a run() that asks for the same has its answer without another way there and back.
+        """
         what = {"cases": case} if isinstance(case, list) else {"case": case}
-        line, _ = self._ask({"op": "prepare", **what, "key": key}, limit_s)
-        return self._typed(line, Prepared)
+        self._discard()
+        self._send(msgspec.json.encode({"op": "prepare", **what, "key": key}) + b"\n" + (then.line() if then else b""))
+        self._coming = then
+        try:
+            prepared = self._typed(self._answer(limit_s)[0], Prepared)
+        except RequestFailed as failure:
+            if failure.kind == "lost":
+                self._coming = None  # it answers nothing any more
+            self._discard()
+            raise
+        if not prepared.supported:
+            self._discard()
+        return prepared
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Times what was prepared: `batches` in turn, `samples` times."""
-        line, stamps = self._ask({"op": "run", "samples": samples, "batches": batches, "verify": verify}, limit_s)
+        asked = RunRequest(samples, batches, verify)
+        if self._coming != asked:
+            self._discard()
+            self._send(asked.line())
+        self._coming = None
+        line, stamps = self._answer(limit_s)
         trace = self._typed(line, Trace)
         trace.stamps = list(struct.unpack(f"<{len(stamps) // 8}d", stamps))
         if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
@@ -171,8 +207,19 @@ class Worker:
 
     def _ask(self, request: dict[str, Any], limit_s: float) -> tuple[bytes, bytes]:
         """Sends one request; returns the answer's line and the bytes of its doubles."""
-        deadline = time.monotonic() + limit_s
+        self._discard()
         self._send(msgspec.json.encode(request) + b"\n")
+        return self._answer(limit_s)
+
+    def _discard(self) -> None:
+        """Takes the answer to a run that nobody asked for after all."""
+        if self._coming is not None:
+            self._coming = None
+            with contextlib.suppress(RequestFailed):
+                self._answer(REQUEST_LIMIT_S)
+
+    def _answer(self, limit_s: float) -> tuple[bytes, bytes]:
+        deadline = time.monotonic() + limit_s
         line = self._take_line(deadline, limit_s)
         try:
             head = msgspec.json.decode(line, type=_Head)

@@ -12,7 +12,7 @@ from linkscope.plan import Plan, make_plan
 from linkscope.run import Target, benchmark_table, measure, worker_command
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.sampler import Sampler, Task
-from linkscope.run.worker import REQUEST_LIMIT_S, Worker
+from linkscope.run.worker import REQUEST_LIMIT_S, RunRequest, Worker
 from linkscope.runfile import Point, PointId, Round, read_run
 
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?after=kernel&bidirectional={}&mode={}"
@@ -55,9 +55,13 @@ class Witness(Worker):
         self.runs: list[tuple[list[list[int]], Trace]] = []
 
     def prepare(
-        self, case: dict[str, Any] | list[dict[str, Any]], key: str, limit_s: float = REQUEST_LIMIT_S
+        self,
+        case: dict[str, Any] | list[dict[str, Any]],
+        key: str,
+        limit_s: float = REQUEST_LIMIT_S,
+        then: RunRequest | None = None,
     ) -> Prepared:
-        self.prepared.append(super().prepare(case, key, limit_s))
+        self.prepared.append(super().prepare(case, key, limit_s, then))
         return self.prepared[-1]
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:

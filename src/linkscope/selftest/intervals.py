@@ -94,7 +94,7 @@ class _Drawn:
     def __init__(self, noise: Noise) -> None:
         self._noise, self._process = noise, 1.0
 
-    def prepare(self, case: dict[str, Any], key: str, limit_s: float) -> Prepared:
+    def prepare(self, case: dict[str, Any], key: str, limit_s: float, then: object = None) -> Prepared:
         self._process = self._noise.process()
         flow = FlowFacts(0, "gpu:0", "numa:0", "device", "pinned", case["bytes"], "measured")
         return Prepared(True, actors=1, flows=[flow])
