@@ -9,6 +9,7 @@ from linkscope.report.curves import Family, method_of
 from linkscope.report.trust import against_text, apart, half_width, reason_text
 from linkscope.report.words import count_text
 from linkscope.runfile import Point, Run
+from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
 
 STATUS_WORDS = {
@@ -61,7 +62,8 @@ def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the run did not come to its end."""
     plan = run.header.plan
     named = [f"suite {plan['suite']}"] if "suite" in plan else []
-    named += [count_text(plan["rounds"], "round")] if "rounds" in plan else []
+    early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
+    named += [early + count_text(plan["rounds"], "round")] if "rounds" in plan else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     parts = [", ".join(named), counts_text(run.points)]
     parts.append("has no end record" if run.end is None else f"took {format_seconds(run.end.wall_s)}")
