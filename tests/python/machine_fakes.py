@@ -99,7 +99,7 @@ def virtual_machine():
         "/sys/devices/system/node/online": "0",
         "/sys/devices/system/node/has_memory": "0",
         **cpus(64, per_socket=64, per_core=2, cache="105M"),
-        **node(0, "0-63", 503, "10"),
+        **node(0, "0-63", 5, "10"),
     }
     for pci in H200_PCI:
         texts |= nvidia_device(pci, -1)

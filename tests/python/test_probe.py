@@ -130,6 +130,7 @@ def test_four_h200(monkeypatch):
         "580.159.04", "13.0", "13.580.159.04")  # fmt: skip
     assert why(machine, "gpu:0.pcie.max_payload_bytes").startswith("a virtual machine")
     assert len(machine.pairs) == 12
+    assert machine.numa[0].memory_bytes == machine.memory_bytes == 503 << 30  # the node's own file may say anything
 
 
 def test_without_cuda_nvml_alone_shows_the_gpus(monkeypatch):

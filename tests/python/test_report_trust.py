@@ -157,7 +157,7 @@ def test_flows_that_did_not_run_together_are_a_fault_of_their_own() -> None:
     assert "missed precision" not in told and "only 81 % of" in told
     assert any(text.text.startswith("2 points have flows that did not run together") for text in doubts(made))
     assert not any("missed precision" in doubt.text for doubt in doubts(made))
-    assert "2 with flows that did not run together" in tiles(made)[-1].lines
+    assert "2 missed precision, 2 of them flows that did not run together" in tiles(made)[-1].lines
     by_rule = apart(BOTH.format(0, 8), 1e-6)
     by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total until the last flow had ended
     assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()

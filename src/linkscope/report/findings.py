@@ -21,8 +21,8 @@ NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
 STEAL = 0.01  # share of CPU time
 REPEATS = (
-    "links sent data again during the run, of how many bytes the counters do not tell: doubt a path that is slower "
-    "than its like where a GPU's count stands out"
+    "error counters of links grew during the run, of how many bytes they do not tell: doubt a path that is slower than "
+    "its like where a GPU's count stands out"
 )
 SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
 

@@ -1,5 +1,6 @@
 """The head of the page: what most people come for, in a few tiles, and what to distrust."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,7 +81,7 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
     lines = [_of_limit(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
     lines += _half_lines(curve)
     slow = _slowest_memory(bests, best)
-    told = {label: best} | ({f"{slow[0]} of {label}": slow[1]} if slow else {})
+    told = {label: best} | ({f"{label} ({slow[0]})": slow[1]} if slow else {})
     return Tile(
         label, _rate_text(best), (*filter(None, lines), *([_memory_text(*slow)] if slow else [])), "#best",
         tuple((name, point.id) for name, point in told.items()),
@@ -88,15 +89,15 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
 
 
 def _half_lines(curve: Curve) -> list[str]:
-    """'half of it from 256 KiB, batched; 64 KiB, the next smaller size measured: 31 %'."""
+    """'half of this rate from 256 KiB, batched (64 KiB: 31 % of it)', the next smaller size measured."""
     half = curve.half_rate_bytes()
     if half is None:
         return []
     smaller, share = curve.below_half()
     if smaller is None:
-        return [f"half of it from {format_bytes(half)} or less, batched: nothing smaller was measured"]
-    told = "no total" if share is None else format_fraction(share)
-    return [f"half of it from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {told})"]
+        return [f"half of this rate from {format_bytes(half)} or less, batched: nothing smaller was measured"]
+    told = "no total" if share is None else f"{format_fraction(share)} of it"
+    return [f"half of this rate from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {told})"]
 
 
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
@@ -113,10 +114,10 @@ def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[
 
 
 def _memory_text(kind: str, slowest: Point) -> str:
-    """'pageable: ~10.9 GB/s, 19 % of limit'."""
+    """'pageable at best: ~10.9 GB/s, 19 % of limit'."""
     share = share_of(slowest)
     rate = signed(format_rate(slowest.gbps), [slowest])
-    return f"{kind}: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
+    return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
 
 
 def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
@@ -151,26 +152,20 @@ def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     unsafe = [name for tile in shown for name, id in tile.numbers if id in ids]
     safe = f"safe, within the precision asked for: every {'other ' if unsafe else ''}rate of these cards"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
+    lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
     lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
     lines += (safe,) if len(unsafe) < sum(len(tile.numbers) for tile in shown) else ()
-    grave = [finding for finding in findings(run) if finding.kind in GRAVE]
-    return Tile(
-        "Points to distrust",
-        f"{len(ids)} of {len(run.points)}",
-        lines + (("and counters that grew",) if grave else ()),
-        "#problems",
-    )
+    return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
     listed = list(points)
-    turns = sum(_took_turns(point) for point in listed)
-    counted = [
-        (STATUS_WORDS[name], sum(point.status == name and not _took_turns(point) for point in listed))
-        for name in ("failed", "missed_precision", "skipped", "unsupported")
-    ]
-    counted.insert(2, (f"with {APART}", turns))
-    return [(words, number) for words, number in counted if number]
+    counts = Counter[str](point.status for point in listed)
+    words = dict(STATUS_WORDS)
+    if turns := sum(_took_turns(point) for point in listed):
+        words["missed_precision"] += f", {turns} of them {APART}"
+    names = ("failed", "missed_precision", "skipped", "unsupported")
+    return [(words[name], counts[name]) for name in names if counts[name]]
 
 
 def _took_turns(point: Point) -> bool:
