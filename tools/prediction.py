@@ -2,8 +2,9 @@
 
 Usage: python tools/prediction.py RUN.jsonl[.gz] [--machine MODEL]
 
-The model (h200x2 if none is named) is measured by the ordinary run, at the ids of RUN, without noise and in one round. It
-gets as many GPUs as RUN has, each like its last one. A difference is the model's time over the measured one, less one.
+The model (h200x2 if none is named) is measured by the ordinary run, at the ids of RUN, without noise and in one round.
+It gets as many GPUs as RUN has, each like its last one. A difference is the model's time over the measured one, less
+one.
 """
 
 import argparse
@@ -107,7 +108,9 @@ def cell(values: list[float] | None) -> str:
 def print_by_size(found: Differences) -> None:
     sizes = [size for size in SHOWN if any(size in of for of in found.values())]
     sizes = sizes or sorted({size for of in found.values() for size in of})
-    print("| the model's time less the measured one: median (furthest) | " + " | ".join(map(format_bytes, sizes)) + " |")
+    print(
+        "| the model's time over the measured one: median (furthest) |", *(f"{format_bytes(size)} |" for size in sizes)
+    )
     print("|---" * (1 + len(sizes)) + "|")
     for row, of in found.items():
         if any(size in of for size in sizes):
@@ -117,14 +120,20 @@ def print_by_size(found: Differences) -> None:
 def print_within(found: Differences) -> None:
     """All sizes of the run, also those between the shown ones."""
     heads = [f"below {format_bytes(MIB)}", f"{format_bytes(MIB)} and above"]
-    print(f"| within {NEAR:.0%}, of all sizes | " + " | ".join(f"{head} | furthest" for head in heads) + " |")
+    print(
+        "|",
+        f"within {NEAR:.0%}".replace("%", " %"),
+        "of the measured time |",
+        *(f"{head} | furthest |" for head in heads),
+    )
     print("|---" * (1 + 2 * len(heads)) + "|")
     for row, of in found.items():
         shown = []
         for least, below in ((0, MIB), (MIB, 1 << 60)):
             values = [value for size, all in of.items() if least <= size < below for value in all]
             near = sum(abs(value) <= NEAR for value in values)
-            shown += [f"{near} of {len(values)}", f"{max(values, key=abs):+.1%}"] if values else ["", ""]
+            furthest = f"{max(values, key=abs):+.1%}".replace("%", " %") if values else ""
+            shown += [f"{near} of {len(values)}" if values else "", furthest]
         print(f"| {row} | " + " | ".join(shown) + " |")
 
 

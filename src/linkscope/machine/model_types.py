@@ -189,7 +189,7 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Pageable(_Table, frozen=True):
-    """Copies through a ring of pinned chunks; `copied_by` one thread of the driver for all, or the thread that calls."""
+    """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
 
     chunk_kib: Quantity
     slots: Quantity
