@@ -1,5 +1,7 @@
 #include "worker/json.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace linkscope {
@@ -60,8 +62,8 @@ Json to_json(const Benchmark& row) {
   return {{"name", row.name},     {"summary", row.summary},
           {"source", row.source}, {"engine", to_string(row.engine)},
           {"src", to_string(row.src)}, {"dst", to_string(row.dst)},
-          {"relation", relation_name(row.relation)}, {"memories", memories},
-          {"params", params},     {"sized", row.sized}};
+          {"relation", relation_name(row.relation)}, {"memories", std::move(memories)},
+          {"params", std::move(params)}, {"sized", row.sized}};
 }
 
 Json to_json(const Program& program) {
@@ -74,7 +76,7 @@ Json to_json(const Program& program) {
                      {"dst_memory", to_string(flow.dst_memory)},
                      {"bytes", flow.bytes},
                      {"role", flow.measured ? "measured" : "background"}});
-  return {{"actors", program.actors.size()}, {"flows", flows}, {"slices", slices_of(program)}, {"most_iterations", program.most_iterations}, {"program", to_text(program)}};
+  return {{"actors", program.actors.size()}, {"flows", std::move(flows)}, {"slices", slices_of(program)}, {"most_iterations", program.most_iterations}, {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {
@@ -82,7 +84,7 @@ Json to_json(const DriverFacts& facts) {
   for (const auto& gpu : facts.gpus) {
     Json attributes = Json::object();
     for (const auto& [name, value] : gpu.attributes) attributes[name] = value;
-    gpus.push_back({{"uuid", gpu.uuid}, {"name", gpu.name}, {"pci", gpu.pci}, {"memory_bytes", gpu.memory_bytes}, {"attributes", attributes}});
+    gpus.push_back({{"uuid", gpu.uuid}, {"name", gpu.name}, {"pci", gpu.pci}, {"memory_bytes", gpu.memory_bytes}, {"attributes", std::move(attributes)}});
   }
   for (const auto& peer : facts.peers)
     peers.push_back({{"from", peer.from},
@@ -91,7 +93,7 @@ Json to_json(const DriverFacts& facts) {
                      {"native_atomics", peer.native_atomics},
                      {"performance_rank", peer.performance_rank}});
   return {{"driver_present", facts.present}, {"version", facts.version}, {"why_not", facts.why_not},
-          {"missing", facts.missing},        {"gpus", gpus},             {"peers", peers}};
+          {"missing", facts.missing},        {"gpus", std::move(gpus)}, {"peers", std::move(peers)}};
 }
 
 Json to_json(const Trace& trace) {
@@ -105,7 +107,7 @@ Json to_json(const Trace& trace) {
                {"wrong_bytes", trace.verdict->wrong_bytes},
                {"first_wrong", trace.verdict->first_wrong}};
   return {{"samples", trace.samples}, {"batches", trace.batches}, {"actors", trace.actors}, {"timing", trace.timing},
-          {"links", links},           {"notes", notes},           {"verdict", verdict}};
+          {"links", std::move(links)}, {"notes", std::move(notes)}, {"verdict", std::move(verdict)}};
 }
 
 }  // namespace linkscope

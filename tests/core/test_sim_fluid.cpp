@@ -70,3 +70,19 @@ TEST_CASE("a flow's own cap holds from its start") {
   fluid.start(2, path, 8, 1, 0);
   CHECK(fluid.next_end() == doctest::Approx(10));
 }
+
+TEST_CASE("rates that were found before are those of the same flows, and not of a capacity that is no more") {
+  const Path both{{{0, 1}}, never, 0, {}}, one{{{0, 1}, {1, 1}}, never, 0, {}};
+  Fluid fluid{{10, 2}};
+  for (const double capacity : {10.0, 10.0, 4.0}) {
+    fluid.set_capacity(0, capacity);
+    fluid.rewind();
+    fluid.start(0, both, 100, never, 0);
+    CHECK(fluid.next_end() == doctest::Approx(100 / capacity));
+    fluid.start(0, one, 2, never, 1);  // at 2, which leaves the rest to the other
+    CHECK(fluid.next_end() == doctest::Approx(1));
+    CHECK(fluid.finish() == 1);
+    CHECK(fluid.next_end() == doctest::Approx(1 + (100 - (capacity - 2)) / capacity));
+    CHECK(fluid.finish() == 0);
+  }
+}

@@ -132,9 +132,7 @@ NUMBERS = [
         lambda: rate("s822lc", "numa:0 > gpu:0") - rate("s822lc", "numa:0 > gpu:0", engine="sm"),
         10,
     ),
-    Number(
-        "CS-35: zero-copy write as fast as explicit on s822lc", lambda: by_threads("s822lc", "gpu:0 > numa:0"), 1
-    ),
+    Number("CS-35: zero-copy write as fast as explicit on s822lc", lambda: by_threads("s822lc", "gpu:0 > numa:0"), 1),
     Number("SP-10: two tasks a GPU", lambda: of_busiest_task(2), 1 / 2),
     Number("SP-10: three tasks a GPU", lambda: of_busiest_task(3), 1 / 3),
     # Measured by others with p2pBandwidthLatencyTest on another machine with the same GPUs and NVLinks, and fitted to

@@ -58,6 +58,14 @@ def test_gzip_reads_the_same(run_path, tmp_path) -> None:
     assert "damaged" in refused(half)
 
 
+def test_without_its_rounds_a_run_has_all_else(run_path) -> None:
+    whole, lean = read_run(run_path), read_run(run_path, rounds=False)
+    assert whole.rounds and not lean.rounds
+    assert (lean.header, lean.points, lean.end, lean.valid_bytes) == (
+        whole.header, whole.points, whole.end, whole.valid_bytes
+    )  # fmt: skip
+
+
 def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
     whole = run_path.read_bytes()
     first = whole.index(b"\n") + 1

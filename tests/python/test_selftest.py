@@ -4,7 +4,6 @@ import json
 import resource
 import subprocess
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -103,7 +102,7 @@ def test_one_direction_timed_as_two(monkeypatch, capsys) -> None:
             return run(self, samples, batches, verify=verify, limit_s=limit_s)
         trace = run(self, samples, [batch[:1] for batch in batches], verify=verify, limit_s=limit_s)
         pairs = [trace.stamps[at : at + 2] for at in range(0, len(trace.stamps), 2)]
-        trace.actors, trace.stamps = 2, array("d", [time for pair in pairs for time in (*pair, *pair)])
+        trace.actors, trace.stamps = 2, [time for pair in pairs for time in (*pair, *pair)]
         return trace
 
     monkeypatch.setattr(Worker, "prepare", one_way)
@@ -155,16 +154,16 @@ def test_interval_from_too_few_rounds(monkeypatch, capsys) -> None:
 
 def test_interval_of_one_process(monkeypatch, capsys) -> None:
     """As the peers do: many samples of one process, and an interval that describes that process."""
-    flow = assemble._flow
+    give = assemble._give_intervals
 
-    def of_one_process(rounds, index):
-        found = flow(rounds, index)
-        samples = 2 * found.samples_s[0]
-        interval = median_interval(samples)
-        found.ci95_s = (interval.low, interval.high)
-        return found
+    def of_one_process(point, *, early):
+        give(point, early=early)
+        for flow in point.flows:
+            interval = median_interval(2 * flow.samples_s[0])
+            flow.ci95_s = (interval.low, interval.high)
+        point.ci95_s = point.flows[0].ci95_s
 
-    monkeypatch.setattr(assemble, "_flow", of_one_process)
+    monkeypatch.setattr(assemble, "_give_intervals", of_one_process)
     assert_caught(capsys, "interval_bimodal")
 
 

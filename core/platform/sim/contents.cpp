@@ -24,9 +24,11 @@ void Contents::copy(u64 to, const Contents& source, u64 from, u64 bytes) {
   if (source.ranges_[i].end >= end) {  // the common case: one range, written where one like it lies
     const Range& range = source.ranges_[i];
     const Range moved{to, to + bytes, range.generator, range.source_offset + (from - range.begin)};
-    Range& old = ranges_[index_of(to)];
+    if (next_ >= ranges_.size() || ranges_[next_].begin != moved.begin) next_ = index_of(to);
+    Range& old = ranges_[next_];
     if (old.begin == moved.begin && old.end == moved.end) {
       old = moved;
+      ++next_;
       return;
     }
     replace(to, to + bytes, {moved});

@@ -34,6 +34,7 @@ class Contents {
 
  private:
   std::vector<Range> ranges_;  // in order, without gaps
+  std::size_t next_ = 0;       // after the range that was written last: batches write slice by slice
 
   [[nodiscard]] std::size_t index_of(u64 at) const;
   void replace(u64 begin, u64 end, const std::vector<Range>& with);

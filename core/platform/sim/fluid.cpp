@@ -1,47 +1,52 @@
 #include "platform/sim/fluid.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 
 namespace linkscope::sim {
 
 MaxMin::MaxMin(std::vector<double> capacities)
-    : capacity_{std::move(capacities)}, left_(capacity_.size()), load_(capacity_.size()) {}
+    : capacity_{std::move(capacities)}, left_(capacity_.size()), load_(capacity_.size()), rising_(capacity_.size()), full_(capacity_.size()) {
+  used_.reserve(capacity_.size());
+}
 
 void MaxMin::solve(std::vector<Demand>& demands) {
   using State = Demand::State;
   constexpr double slack = 1 + 1e-9;  // resources that fill at the same level must not part over rounding
+  used_.clear();
   for (auto& demand : demands) {
     demand.state = State::rising;
     for (const auto& use : *demand.uses) {
-      left_[use.resource] = capacity_[use.resource];
-      load_[use.resource] = 0;
+      if (rising_[use.resource]++ == 0) {
+        used_.push_back(use.resource);
+        left_[use.resource] = capacity_[use.resource];
+        load_[use.resource] = 0;
+      }
+      load_[use.resource] += use.weight;
     }
   }
-  for (const auto& demand : demands)
-    for (const auto& use : *demand.uses) load_[use.resource] += use.weight;
 
   for (std::size_t waiting = demands.size(); waiting > 0;) {
     double level = never;
-    for (const auto& demand : demands) {
-      if (demand.state != State::rising) continue;
-      level = std::min(level, demand.cap);
-      for (const auto& use : *demand.uses) level = std::min(level, left_[use.resource] / load_[use.resource]);
-    }
+    for (const u32 resource : used_)
+      if (rising_[resource] > 0) level = std::min(level, left_[resource] / load_[resource]);
+    for (const auto& demand : demands)
+      if (demand.state == State::rising) level = std::min(level, demand.cap);
     const double full = level * slack;
+    for (const u32 resource : used_) full_[resource] = left_[resource] <= full * load_[resource];
     for (auto& demand : demands) {
       if (demand.state != State::rising) continue;
       bool stops = demand.cap <= full;
-      for (const auto& use : *demand.uses) stops = stops || left_[use.resource] <= full * load_[use.resource];
-      if (stops) demand.state = State::stopping;  // resources still hold what this pass compares with
-    }
-    for (auto& demand : demands) {
-      if (demand.state != State::stopping) continue;
+      for (const auto& use : *demand.uses) stops = stops || full_[use.resource];
+      if (!stops) continue;
       demand.state = State::stopped;
       demand.rate = level;
       --waiting;
-      for (const auto& use : *demand.uses) {
+      for (const auto& use : *demand.uses) {  // full_ holds what this pass compares with
         left_[use.resource] = std::max(0.0, left_[use.resource] - level * use.weight);
         load_[use.resource] -= use.weight;
+        --rising_[use.resource];
       }
     }
   }
@@ -72,7 +77,7 @@ void Fluid::advance(double now) {
 }
 
 void Fluid::share() {
-  max_min_.solve(demands_);
+  find_rates();
   next_end_ = never;
   for (std::size_t i = 0; i < left_.size(); ++i) {
     const double end = now_ + left_[i] / demands_[i].rate;
@@ -81,6 +86,20 @@ void Fluid::share() {
       next_ = i;
     }
   }
+}
+
+void Fluid::find_rates() {
+  u64 hash = 0;
+  for (const auto& demand : demands_)
+    hash = (hash ^ reinterpret_cast<std::uintptr_t>(demand.uses) ^ std::bit_cast<u64>(demand.cap)) * 0x9E3779B97F4A7C15ull;
+  auto& known = solved_[hash >> (64 - solved_bits)];
+  const auto alike = [](const Demand& a, const Demand& b) { return a.uses == b.uses && a.cap == b.cap; };
+  if (std::equal(demands_.begin(), demands_.end(), known.begin(), known.end(), alike)) {
+    for (std::size_t i = 0; i < demands_.size(); ++i) demands_[i].rate = known[i].rate;
+    return;
+  }
+  max_min_.solve(demands_);
+  known = demands_;
 }
 
 }  // namespace linkscope::sim

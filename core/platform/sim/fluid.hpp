@@ -1,5 +1,6 @@
 // Concurrent flows over shared capacities: every flow gets its max-min fair rate, anew whenever one starts or ends.
 #pragma once
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Demand {
   const std::vector<Use>* uses = nullptr;
   double cap = never;
   double rate = 0;  // the answer
-  enum class State : u8 { rising, stopping, stopped } state = State::rising;
+  enum class State : u8 { rising, stopped } state = State::rising;
 };
 
 /// Progressive filling: the rates of all demands rise together; each stops at its cap or when a resource it uses is
@@ -40,7 +41,10 @@ class MaxMin {
   void set_capacity(u32 resource, double capacity) { capacity_[resource] = capacity; }
 
  private:
-  std::vector<double> capacity_, left_, load_;
+  std::vector<double> capacity_, left_, load_;  // by resource, as the others
+  std::vector<u32> rising_;                     // how many uses of demands that still rise
+  std::vector<u8> full_;                        // at the level of this pass
+  std::vector<u32> used_;                       // the resources that any demand uses
 };
 
 /// Flows in progress. Time only moves through start() and finish().
@@ -51,7 +55,10 @@ class Fluid {
   /// `bytes` begin to flow; `owner` is handed back when they have arrived.
   void start(double now, const Path& path, double bytes, double cap, u32 owner);
   /// While no flow is in progress.
-  void set_capacity(u32 resource, double capacity) { max_min_.set_capacity(resource, capacity); }
+  void set_capacity(u32 resource, double capacity) {
+    max_min_.set_capacity(resource, capacity);
+    for (auto& known : solved_) known.clear();
+  }
   /// Back to time 0, with no flow in progress.
   void rewind() { now_ = 0; }
   /// When the next flow ends; never if there is none.
@@ -66,9 +73,13 @@ class Fluid {
   std::vector<Demand> demands_;
   std::vector<double> left_;  // bytes
   std::vector<u32> owners_;
+  // Rates that were found before, by a hash of who was in progress: the same few keep meeting.
+  static constexpr int solved_bits = 8;
+  std::array<std::vector<Demand>, 1 << solved_bits> solved_;
 
   void advance(double now);
   void share();
+  void find_rates();
 };
 
 }  // namespace linkscope::sim

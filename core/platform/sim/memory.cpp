@@ -57,11 +57,11 @@ void Memory::start_afresh() {
 void Memory::copied(const Op& op, u64 iteration) {
   for (u32 k = 0; k < op.moves.size(); ++k) {
     const auto &from = op.moves[k].from, &to = op.moves[k].to;
-    const u64 source = from.offset_at(iteration), target = to.offset_at(iteration);
+    const u64 slice = iteration % to.slices, source = from.offset_at(iteration), target = to.offset + slice * to.stride;
     if (!lies_ || !between_gpus(op.moves[k])) regions_[to.region].copy(target, regions_[from.region], source, op.bytes);
     else if (*lies_ > 0) late_.push_back({&op.moves[k], source, target, sample_ + *lies_});
-    tracks_[op.id + k].from[iteration % to.slices] = source + 1;
-    if (corrupt_at_ && op.id + k == 0 && iteration % to.slices == 0) regions_[to.region].corrupt(target + *corrupt_at_ % op.bytes);
+    tracks_[op.id + k].from[slice] = source + 1;
+    if (corrupt_at_ && op.id + k == 0 && slice == 0) regions_[to.region].corrupt(target + *corrupt_at_ % op.bytes);
   }
   if (op.moves.empty()) {
     unmoved_ += op.bytes;

@@ -17,8 +17,6 @@ u64 chunk_size(const Op& op, u64 chunk) {
 
 double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / tick) * tick : time; }
 
-constexpr auto later = [](const auto& a, const auto& b) { return std::pair{a.at, a.order} > std::pair{b.at, b.order}; };
-
 }  // namespace
 
 Simulation::Simulation(const Machine& machine, const Servers& servers, std::vector<double> capacities, const Lanes& lanes,
@@ -63,15 +61,14 @@ std::vector<u64> Simulation::take_carried() { return std::exchange(carried_, std
 
 void Simulation::run_to_end() {
   for (;;) {
-    const double timer = timers_.empty() ? never : timers_.front().at, flow = fluid_.next_end();
+    const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
     if (timer == never && flow == never) return;
     if (flow <= timer) {
       now_ = flow;
       chunk_done(fluid_.finish());
     } else {
       now_ = timer;
-      const u32 runner = timers_.front().runner;
-      std::pop_heap(timers_.begin(), timers_.end(), later);
+      const u32 runner = timers_.back().runner;
       timers_.pop_back();
       proceed(runner);
     }
@@ -231,8 +228,8 @@ void Simulation::release(u32 server) {
 }
 
 void Simulation::wake(u32 runner, double at) {
-  timers_.push_back({at, timers_set_++, runner});
-  std::push_heap(timers_.begin(), timers_.end(), later);
+  const auto place = std::find_if(timers_.begin(), timers_.end(), [&](const Timer& timer) { return timer.at <= at; });
+  timers_.insert(place, {at, runner});
 }
 
 /// What a chunk costs before its bytes flow.

@@ -46,7 +46,6 @@ class Simulation {
   };
   struct Timer {
     double at = 0;
-    u64 order = 0;  // of setting: ties go to the first
     u32 runner = 0;
   };
   struct Server {
@@ -60,11 +59,10 @@ class Simulation {
   Fluid fluid_;
   std::vector<Server> servers_;
   std::vector<Running> running_;
-  std::vector<Timer> timers_;  // a heap, next on top
+  std::vector<Timer> timers_;  // the next last; of equal ones the one set first. They are few
   std::vector<u64> carried_;
   Pages pages_;
   double now_ = 0;
-  u64 timers_set_ = 0;
 
   void run_to_end();
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);

@@ -174,7 +174,7 @@ def _print_summary(path: Path) -> None:
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    run = read_run(path)
+    run = read_run(path, rounds=False)
     print(summary(run))
     if run.header.plan.get("suite") == "nvbandwidth":
         print(f"As nvbandwidth prints it:\n\n{text(run)}")

@@ -19,17 +19,20 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     One slice where caches are to be hot, and of managed memory, whose pages are moved once a sample; 0 for an operation
     without bytes.
     """
-    if "managed" in (point.src_memory, point.dst_memory):
-        return point.bytes
-    ends = [point.src, point.dst]
-    for place, other in (ends, ends[::-1]):
-        if place == all_gpus(other):
-            ends += machine.gpus_but(other)
-    wanted = max(_wanted(machine, place) for place in ends)
     size = point.bytes
-    if size == 0 or point.param("cache") == "hot":
+    if size == 0 or point.param("cache") == "hot" or "managed" in (point.src_memory, point.dst_memory):
         return size
+    ends = [point.src, point.dst, *_others(point, machine)]
+    wanted = max([_wanted(machine, place) for place in ends])
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
+
+
+def _others(point: PointId, machine: MachineFacts) -> list[str]:
+    """The GPUs that `gpu:all` stands for, where an end is that."""
+    for place, other in ((point.src, point.dst), (point.dst, point.src)):
+        if place.endswith("gpu:all") and place == all_gpus(other):
+            return machine.gpus_but(other)
+    return []
 
 
 def _wanted(machine: MachineFacts, place: str) -> int:
@@ -39,8 +42,7 @@ def _wanted(machine: MachineFacts, place: str) -> int:
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     """The `case` of a prepare request (docs/worker.md)."""
-    ends = (point.src, point.dst)
-    others = [machine.gpus_but(other) for place, other in (ends, ends[::-1]) if place == all_gpus(other)]
+    others = _others(point, machine)
     return {
         "benchmark": point.benchmark,
         "engine": point.engine,
@@ -51,7 +53,7 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
         "bytes": point.bytes,
         "params": dict(point.params),
         "footprint_bytes": footprint(point, machine),
-        **({"others": others[0]} if others else {}),
+        **({"others": others} if others else {}),
     }
 
 

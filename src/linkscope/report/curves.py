@@ -70,7 +70,7 @@ class Path:
         return (natural(self.src), natural(self.dst)) < (natural(other.src), natural(other.dst))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Curve:
     """The points of one method on one path in one mode, by size. `points` also has those without a value."""
 
@@ -91,17 +91,22 @@ class Curve:
 
     def best(self) -> Point | None:
         """The point with the highest rate; of points without bytes the shortest; None where none has a value."""
-        rated = [point for point in self.measured if total_of(point) is not None]
+        return self._best
+
+    @functools.cached_property
+    def _best(self) -> Point | None:
+        rated = [point for point in self.measured if _total(point) is not None]
         if rated:
-            return max(rated, key=_total)
+            return max(rated, key=lambda point: _total(point) or 0.0)
         return min(self.measured, key=lambda point: point.median_s or 0.0, default=None)
 
     def half_rate_bytes(self) -> int | None:
         """The least size measured that reaches half of the best rate; None where only one size was measured."""
         best = self.best()
-        if best is None or total_of(best) is None or len(self.measured) < 2:
+        most = None if best is None else _total(best)
+        if most is None or len(self.measured) < 2:
             return None
-        return next((p.bytes for p in self.measured if total_of(p) is not None and _total(p) >= _total(best) / 2), None)
+        return next((p.bytes for p in self.measured if (rate := _total(p)) is not None and rate >= most / 2), None)
 
     def below_half(self) -> tuple[Point | None, float | None]:
         """The next smaller size measured than that one, and its share of the best rate; no share without a total."""
@@ -109,13 +114,13 @@ class Curve:
         smaller = [point for point in self.measured if half is not None and point.bytes < half]
         if best is None or not smaller:
             return None, None
-        total = total_of(smaller[-1])
-        return smaller[-1], None if total is None else total.value / _total(best)
+        rate, most = _total(smaller[-1]), _total(best)
+        return smaller[-1], None if rate is None or not most else rate / most
 
     def untold(self) -> list[Point]:
         """Larger sizes than the best, measured, that have no total: what is best there is not known."""
         best = self.best()
-        return [p for p in self.measured if best is not None and p.bytes > best.bytes and total_of(p) is None]
+        return [p for p in self.measured if best is not None and p.bytes > best.bytes and _total(p) is None]
 
 
 def curves(points: Iterable[Point]) -> list[Curve]:
@@ -208,6 +213,6 @@ def _rate_ends(count: int, ci_s: tuple[float, float] | None) -> tuple[float | No
     return count / ci_s[1] / 1e9, count / ci_s[0] / 1e9
 
 
-def _total(point: Point) -> float:
-    total = total_of(point)
-    return total.value if total else 0.0
+def _total(point: Point) -> float | None:
+    """The value of total_of(), by itself."""
+    return point.gbps if len(measured_flows(point)) < 2 else point.total_gbps

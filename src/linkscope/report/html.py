@@ -31,7 +31,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def render(path: str | os.PathLike[str]) -> str:
     """The page of a run file. Raises UserError where the file cannot be read."""
-    return page(read_run(path))
+    return page(read_run(path, rounds=False))
 
 
 def page(run: Run) -> str:

@@ -62,6 +62,8 @@ class _Point:
     """One point of the run. `medians` are those of each round and measured flow, `apart` of throttled rounds."""
 
     what: PointId
+    of_path: "_OfPath" = field(repr=False)
+    limit_gbps: float | None
     rounds: set[int] = field(default_factory=set)
     medians: list[list[float]] = field(default_factory=list)
     apart: list[list[float]] = field(default_factory=list)
@@ -135,32 +137,24 @@ class SoFar:
             else:
                 point.done = True
                 point.value = _value_of(record)
-        for id, point in changed.items():
+        for point in changed.values():
             if not point.done:
-                point.value = self._interim(id, point)
-        for key in {_key(point.what) for point in changed.values()}:
-            _sum_up(self._groups[key[0]][key[1]])
+                point.value = _interim(point)
+        for of_path in {id(point.of_path): point.of_path for point in changed.values()}.values():
+            _sum_up(of_path)
         if fresh:
             self._latest = _key(self._points[fresh[-1].id].what)
 
     def _known(self, id: str) -> _Point:
-        if id not in self._points:
-            point = self._points[id] = _Point(PointId.parse(id))
-            group, path = _key(point.what)
-            self._groups.setdefault(group, {}).setdefault(path, _OfPath()).points.append(point)
-        return self._points[id]
-
-    def _interim(self, id: str, point: _Point) -> _Value | None:
-        """As the record will have it, if there are no more rounds."""
-        medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
-        if not medians or min(medians) <= 0:
-            return None
-        rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
-        if not all(point.flow_bytes):
-            return _Value(None, medians[0], None, point.what.bytes)
-        limit = self._limit(point.what)
-        total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
-        return _Value(total, medians[0], rates[0] / limit[0] if limit else None, point.what.bytes)
+        point = self._points.get(id)
+        if point is None:
+            what = PointId.parse(id)
+            group, path = _key(what)
+            of_path = self._groups.setdefault(group, {}).setdefault(path, _OfPath())
+            limit = self._limit(what)
+            point = self._points[id] = _Point(what, of_path, limit[0] if limit else None)
+            of_path.points.append(point)
+        return point
 
 
 def _key(what: PointId) -> tuple[Group, Path]:
@@ -177,6 +171,18 @@ def _add_round(point: _Point, record: Round) -> None:
     point.together_s = record.guards.get("together_s")
     kept = point.apart if "throttled" in record.guards else point.medians
     kept.append([median(flow.samples_s) for flow in flows])
+
+
+def _interim(point: _Point) -> _Value | None:
+    """As the record will have it, if there are no more rounds."""
+    medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
+    if not medians or min(medians) <= 0:
+        return None
+    if not all(point.flow_bytes):
+        return _Value(None, medians[0], None, point.what.bytes)
+    rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
+    total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
+    return _Value(total, medians[0], rates[0] / point.limit_gbps if point.limit_gbps else None, point.what.bytes)
 
 
 def _value_of(point: Point) -> _Value | None:

@@ -1,11 +1,11 @@
 """How far a value can be trusted: the sign that it carries where it cannot, and the words for why."""
 
 import re
-import statistics
 from collections.abc import Iterable
 
 from linkscope.report.curves import measured_flows
 from linkscope.runfile import Point
+from linkscope.stats import deviation
 from linkscope.units import format_fraction
 
 SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
@@ -70,7 +70,7 @@ def between_medians(point: Point) -> float | None:
     medians = point.flows[0].round_medians_s if point.flows else []
     if len(medians) < 2 or not point.median_s:
         return None
-    return statistics.stdev(medians) / point.median_s
+    return deviation(medians) / point.median_s
 
 
 def strays_text(point: Point) -> str:

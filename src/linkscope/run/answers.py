@@ -1,6 +1,7 @@
 """The worker's answers (docs/worker.md), decoded."""
 
 import math
+import operator
 from typing import Any, Literal
 
 import msgspec
@@ -57,15 +58,18 @@ class Trace(msgspec.Struct):
     notes: dict[str, Any] = {}
     verdict: Verdict | None = None
     links: list[Carried] = []
-    stamps: Any = ()  # array("d"), which msgspec has no type for
+    stamps: list[float] = []
 
     def seconds(self, sample: int, batch: int, actor: int) -> float:
         """How long that actor's loop took."""
         at = 2 * ((sample * self.batches + batch) * self.actors + actor)
-        return float(self.stamps[at + 1] - self.stamps[at])
+        return self.stamps[at + 1] - self.stamps[at]
 
     def span(self) -> float:
         """Seconds from the first entry to the last exit, summed over samples and batches."""
-        step = 2 * self.actors
-        blocks = (self.stamps[at : at + step] for at in range(0, len(self.stamps), step))
-        return math.fsum(max(block[1::2]) - min(block[0::2]) for block in blocks)
+        entries, exits, step = self.stamps[0::2], self.stamps[1::2], self.actors
+        if step > 1:
+            blocks = range(0, len(entries), step)
+            entries = [min(entries[at : at + step]) for at in blocks]
+            exits = [max(exits[at : at + step]) for at in blocks]
+        return math.fsum(map(operator.sub, exits, entries))

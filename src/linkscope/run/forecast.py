@@ -154,6 +154,8 @@ def _take_up(seen: _Seen, record: Round) -> None:
     if "throttled" in record.guards:
         return
     medians = [median(flow.samples_s) for flow in record.flows if flow.role == "measured"]
-    ends = seen.ends or [(math.inf, -math.inf)] * len(medians)
-    seen.ends = [(min(low, one), max(high, one)) for (low, high), one in zip(ends, medians, strict=False)]
+    if seen.ends:
+        seen.ends = [(min(low, one), max(high, one)) for (low, high), one in zip(seen.ends, medians, strict=False)]
+    else:
+        seen.ends = [(one, one) for one in medians]
     seen.kept += 1

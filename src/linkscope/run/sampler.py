@@ -209,7 +209,9 @@ class PointRound:
         ends together: where the driver serves one flow after the other, balancing by slopes would run away.
         """
         least = self._least_s()
-        even = self._task.point.bytes >= EVEN_BYTES  # what differs little would need long batches to end closer together
+        even = (
+            self._task.point.bytes >= EVEN_BYTES
+        )  # what differs little would need long batches to end closer together
         batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []

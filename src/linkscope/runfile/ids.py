@@ -5,10 +5,11 @@ A place may hold any text (`disk:/data/a->b`): what would be taken for the id's 
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
+_KEPT = 65536  # more than the points of a run, which are asked for again and again
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
     r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z]+)/"
@@ -28,9 +29,12 @@ class PointId:
     dst_memory: str
     bytes: int
     params: tuple[tuple[str, str], ...] = ()
+    _text: str = field(default="", init=False, repr=False, compare=False)  # once it was asked for
 
     def __str__(self) -> str:
-        return _text(self)
+        if not self._text:
+            object.__setattr__(self, "_text", _written(self))
+        return self._text
 
     def param(self, name: str, otherwise: str = "") -> str:
         """The value of a parameter, or `otherwise` where the id has none of that name."""
@@ -45,6 +49,7 @@ class PointId:
         return self.param("bidirectional") == "true"
 
     @staticmethod
+    @functools.lru_cache(maxsize=_KEPT)
     def parse(text: str) -> "PointId":
         """Raises ValueError with what is wrong where the text is no id."""
         match = _ID.fullmatch(text)
@@ -57,11 +62,15 @@ class PointId:
         )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=65536)
-def _text(point: PointId) -> str:
-    ends = f"{quote(point.src, _SAFE)}.{point.src_memory}->{quote(point.dst, _SAFE)}.{point.dst_memory}"
-    params = "&".join(f"{quote(name, _SAFE)}={quote(value, _SAFE)}" for name, value in sorted(point.params))
+def _written(point: PointId) -> str:
+    ends = f"{_quoted(point.src)}.{point.src_memory}->{_quoted(point.dst)}.{point.dst_memory}"
+    params = "&".join([f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(point.params)])
     return f"{point.benchmark}/{point.engine}/{ends}/{point.bytes}" + (f"?{params}" if params else "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return quote(text, _SAFE)
 
 
 def _parse_params(text: str, params: str | None) -> tuple[tuple[str, str], ...]:

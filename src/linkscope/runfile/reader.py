@@ -1,5 +1,6 @@
 """Reads run files: `.jsonl` and `.jsonl.gz`, whole, or with a torn last line."""
 
+import io
 import os
 import zlib
 from dataclasses import dataclass, field
@@ -39,26 +40,31 @@ class _Kind(msgspec.Struct):
     schema: int | None = None
 
 
-def read_run(path: str | os.PathLike[str]) -> Run:
-    """Raises UserError with one sentence where `path` holds no run that can be read."""
+def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
+    """Raises UserError with one sentence where `path` holds no run that can be read.
+
+    `rounds`: whether its single rounds are kept, most of the file, which only going on with the run needs.
+    """
     where = Path(path)
-    content, compressed, warnings = _content(where)
+    try:
+        with _opened(where) as file:
+            return _read(where, file, rounds)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}; check who may read it") from None
+
+
+def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
+    content, compressed, warnings = _content(where, file)
     header, offset = _header(where, content)
     points: dict[str, Point] = {}
     rounds: dict[str, list[Round]] = {}
     resumes: list[Resume] = []
     end: End | None = None
-    number = 1
-    end_of_text = len(content.rstrip())
-    while offset < len(content):
-        stop = content.find(b"\n", offset)
-        last = stop < 0 or stop >= end_of_text
-        line = content[offset:] if stop < 0 else content[offset:stop]
-        number += 1
+    for number, line in enumerate(content, 2):
         try:
             record = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if not last:
+            if content.read().strip():
                 raise _torn(where, number, error) from None
             warnings.append(
                 f"{where}: the last line (line {number}) is torn and was dropped: the run was cut off there"
@@ -68,7 +74,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             case Point():
                 points[record.id] = record
             case Round():
-                rounds.setdefault(record.id, []).append(record)
+                if keep_rounds:
+                    rounds.setdefault(record.id, []).append(record)
             case Resume():
                 resumes.append(record)
                 end = None
@@ -78,28 +85,30 @@ def read_run(path: str | os.PathLike[str]) -> Run:
                 raise UserError(
                     f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line"
                 )
-        offset = len(content) if stop < 0 else stop + 1
+        offset += len(line)
     return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset, compressed)
 
 
-def _content(where: Path) -> tuple[bytes, bool, list[str]]:
-    """What the file says, whether it is compressed, and what was noticed."""
+def _opened(where: Path) -> io.BufferedReader:
+    if where.is_dir():
+        raise UserError(f"{where} is a directory, not a run file: name the .jsonl file in it")
     try:
-        if where.is_dir():
-            raise UserError(f"{where} is a directory, not a run file: name the .jsonl file in it")
-        raw = where.read_bytes()
+        return open(where, "rb")
     except FileNotFoundError:
         raise UserError(
             f"there is no file {where}: check the path, or make a run with `linkscope run -o {where}`"
         ) from None
-    except OSError as error:
-        raise UserError(f"{where} cannot be read: {error.strerror}; check who may read it") from None
-    if not raw:
+
+
+def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
+    """What the file says, whether it is compressed, and what was noticed."""
+    start = file.peek(len(_GZIP_MAGIC))
+    if not start:
         raise UserError(f"{where} is empty, so it holds no run: measure again with `linkscope run`")
-    if not raw.startswith(_GZIP_MAGIC):
-        return raw, False, []
-    content, warnings = _unzipped(where, raw)
-    return content, True, warnings
+    if not start.startswith(_GZIP_MAGIC):
+        return file, False, []
+    content, warnings = _unzipped(where, file.read())
+    return io.BufferedReader(io.BytesIO(content)), True, warnings
 
 
 def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
@@ -117,17 +126,16 @@ def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
     return b"".join(parts), []
 
 
-def _header(where: Path, content: bytes) -> tuple[Header, int]:
-    stop = content.find(b"\n")
-    line = content if stop < 0 else content[:stop]
+def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
     not_a_run = f"{where} is not a linkscope run file"
     cure = "a run file is what `linkscope run -o FILE.jsonl` writes"
-    if b"\0" in content[:4096]:
+    if b"\0" in content.peek(4096)[:4096]:
         raise UserError(f"{not_a_run}: it is binary; {cure}")
+    line = content.readline()
     try:
         kind = msgspec.json.decode(line, type=_Kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if stop < 0 and line.startswith(b'{"record":"run"'):
+        if not line.endswith(b"\n") and line.startswith(b'{"record":"run"'):
             raise UserError(f"{where} is torn in its first line, so it holds no run: measure again") from None
         raise UserError(f"{not_a_run}: its first line is not a run record; {cure}") from None
     if kind.record != "run":
@@ -137,7 +145,7 @@ def _header(where: Path, content: bytes) -> tuple[Header, int]:
             f"{where} has schema {kind.schema}, and this linkscope reads schema {SCHEMA}: use the version that wrote it"
         )
     try:
-        return msgspec.json.decode(line, type=Header), len(line) + (stop >= 0)
+        return msgspec.json.decode(line, type=Header), len(line)
     except msgspec.DecodeError as error:
         raise _torn(where, 1, error) from None
 

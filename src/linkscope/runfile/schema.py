@@ -1,4 +1,7 @@
-"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s)."""
+"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s).
+
+Those of which a run has hundreds of thousands are `gc=False`: a record holds no other one, so there are no cycles.
+"""
 
 from typing import Any, Literal
 
@@ -22,7 +25,7 @@ class Header(msgspec.Struct, kw_only=True, tag_field="record", tag="run"):
     started: str
 
 
-class RoundFlow(msgspec.Struct):
+class RoundFlow(msgspec.Struct, gc=False):
     """The samples of one flow in one round."""
 
     src: str
@@ -34,7 +37,7 @@ class RoundFlow(msgspec.Struct):
     samples_s: list[float]
 
 
-class Round(msgspec.Struct, kw_only=True, tag_field="record", tag="round"):
+class Round(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="round"):
     """One point in one round, written at once; readers need it only where the point has no record of its own yet."""
 
     id: str
@@ -48,7 +51,7 @@ class Round(msgspec.Struct, kw_only=True, tag_field="record", tag="round"):
     device_s: float
 
 
-class Flow(msgspec.Struct, kw_only=True):
+class Flow(msgspec.Struct, kw_only=True, gc=False):
     """One transfer of a point; a point has several where several run at once."""
 
     src: str
@@ -64,7 +67,7 @@ class Flow(msgspec.Struct, kw_only=True):
     gbps: float | None
 
 
-class Spread(msgspec.Struct):
+class Spread(msgspec.Struct, gc=False):
     """Standard deviations of flow 0 as fractions of its median, and its modes where the samples have two."""
 
     within_rounds: float
@@ -72,7 +75,7 @@ class Spread(msgspec.Struct):
     modes_s: tuple[float, float] | None
 
 
-class Point(msgspec.Struct, kw_only=True, tag_field="record", tag="point"):
+class Point(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="point"):
     """The result for one id. Flat fields repeat flow 0, so that simple things stay simple."""
 
     id: str

@@ -9,7 +9,6 @@ import functools
 import math
 import random
 import statistics
-from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -101,7 +100,7 @@ class _Drawn:
         return Prepared(True, actors=1, flows=[flow])
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
-        stamps = array("d")
+        stamps: list[float] = []
         for _ in range(samples):
             each = _EACH_S * self._process * self._noise.sample()
             for batch in batches:

@@ -3,9 +3,9 @@
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, early_interval, median, median_interval, more_rounds
 from linkscope.stats.shape import bimodal, mad, median_error, steady, trend
 from linkscope.stats.slopes import Slope, slope
-from linkscope.stats.variance import Split, variance_split
+from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
-    "EARLY_ROUNDS", "Interval", "Slope", "Split", "bimodal", "early_interval", "mad", "median", "median_error",
-    "median_interval", "more_rounds", "slope", "steady", "trend", "variance_split",
+    "EARLY_ROUNDS", "Interval", "Slope", "Split", "bimodal", "deviation", "early_interval", "mad", "median",
+    "median_error", "median_interval", "more_rounds", "slope", "steady", "trend", "variance_split",
 ]  # fmt: skip

@@ -26,8 +26,9 @@ class Interval:
 def median(samples: Sequence[float]) -> float:
     """The middle of the samples (of the two middle ones, their mean). Plain Python: faster than numpy for few."""
     ordered = sorted(samples)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    count = len(ordered)
+    middle = count // 2
+    return ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,5 +1,6 @@
 """What a set of samples looks like: its width, whether its median is steady, whether it has two modes."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,9 +16,10 @@ def mad(samples: Sequence[float], centre: float | None = None) -> float:
     return median([abs(sample - middle) for sample in samples])
 
 
-def median_error(samples: Sequence[float]) -> float:
-    """Standard error of the median by the normal approximation: for planning only (methods.md 3.4)."""
-    return _MEDIAN_COST * _NORMAL * mad(samples) / math.sqrt(len(samples))
+def median_error(samples: Sequence[float], centre: float | None = None) -> float:
+    """Standard error of the median (or of `centre`, if that is it) by the normal approximation: for planning only
+    (methods.md 3.4)."""
+    return _MEDIAN_COST * _NORMAL * mad(samples, centre) / math.sqrt(len(samples))
 
 
 def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> bool:
@@ -29,8 +31,9 @@ def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> 
     """
     if len(samples) < 2:
         return False
-    error = median_error(samples) if len(samples) > 2 else abs(samples[0] - samples[1]) / 2
-    return error <= max(relative * abs(median(samples)), absolute) / 4
+    middle = median(samples)
+    error = median_error(samples, middle) if len(samples) > 2 else abs(samples[0] - samples[1]) / 2
+    return error <= max(relative * abs(middle), absolute) / 4
 
 
 def trend(rounds: Sequence[Sequence[float]]) -> float:
@@ -43,7 +46,7 @@ def trend(rounds: Sequence[Sequence[float]]) -> float:
     score, variance = 0, 0.0
     for samples in rounds:
         count = len(samples)
-        score += sum((b > a) - (b < a) for i, a in enumerate(samples) for b in samples[i + 1 :])
+        score += sum([(b > a) - (b < a) for a, b in itertools.combinations(samples, 2)])
         variance += count * (count - 1) * (2 * count + 5) / 18
     return score / math.sqrt(variance) if variance else 0.0
 
