@@ -101,6 +101,18 @@ TEST_CASE("peers go directly; without peer access chunk by chunk through the hos
   is(single(*make_sim(machine, 1), d2d(ten_chunks, {{"peer", "off"}})), 10 * (out + in));
 }
 
+TEST_CASE("what the destination queues costs more: all of it where bytes are few, the least where they are many") {
+  auto machine = toy();
+  machine["pull"] = {{"extra_us", 10}, {"overlap", 0.5}, {"least_us", 4}};
+  const auto sim = make_sim(machine, 1);
+  const Params pulled{{"initiator", "dst"}};
+  is(slope(*sim, d2d(320'000, pulled)), 0.25 + 2.75 + (10 - 0.5 * 8) + 8);
+  is(slope(*sim, d2d(megabyte, pulled)), 0.25 + 2.75 + 4 + 25);
+  is(slope(*sim, d2d(megabyte)), 0.25 + 2.75 + 25);
+  const Params staged{{"initiator", "dst"}, {"peer", "off"}};
+  is(single(*sim, d2d(ten_chunks, staged)), single(*make_sim(toy(), 1), d2d(ten_chunks, staged)) * 1e6);
+}
+
 TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, the last chunk's transfer the fill") {
   const auto sim = make_sim(toy(), 1);
   const double call = 2, thread = 2 + 25.6, transfer = 0.5 + 2 + 10.24;
@@ -126,6 +138,22 @@ TEST_CASE("pageable copies both ways take turns at the driver's copying thread")
   const auto sim = make_sim(toy(), 1);
   const auto both = h2d("pageable", "gpu:0", 10 * ten_chunks, {{"bidirectional", "true"}});
   is_about(single(*sim, both), 100 * (25.6 + 20.48));
+}
+
+TEST_CASE("where the caller copies pageable memory, both ways go on side by side") {
+  auto machine = toy();
+  machine["pageable"]["copied_by"] = "caller";
+  const auto both = h2d("pageable", "gpu:0", 10 * ten_chunks, {{"bidirectional", "true"}});
+  is_about(single(*make_sim(machine, 1), both), 100 * (2 + 25.6));  // as the slower way alone
+}
+
+TEST_CASE("a call that copies pageable memory has costs of its own where the file says so") {
+  auto machine = toy();
+  machine["pageable"]["to_device_us"] = 7;
+  machine["pageable"]["from_device_us"] = 0;
+  const auto sim = make_sim(machine, 1);
+  is(single(*sim, h2d("pageable", "gpu:0", ten_chunks)), 7 + 10 * (2 + 25.6) + (0.5 + 2 + 10.24));
+  is(slope(*sim, d2h("pageable", ten_chunks)), 0 + (0.5 + 3 + 10.24) + 10 * (2 + 20.48));
 }
 
 TEST_CASE("a CPU thread copies between host memories, slower across") {

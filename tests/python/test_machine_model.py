@@ -306,6 +306,16 @@ BAD = {
         ["peer.groups[0]", "no GPU gpu:9"],
     ),
     "no staging": ("[staged_peer]\n", "[noise.machine]\n", ["chunk_kib"]),
+    "more left of a pull than there was": (
+        "[pageable]\n",
+        f"[pull]\nextra_us = {A}\noverlap = {A}\nleast_us = {A.replace('1', '2', 1)}\n\n[pageable]\n",
+        ["pull.least_us", "extra_us at most"],
+    ),
+    "copies by nobody": (
+        "[pageable]\n",
+        '[pageable]\ncopied_by = "nobody"\n',
+        ["pageable.copied_by", "driver or caller"],
+    ),
     "half a slot": ("slots = { v = 4", "slots = { v = 4.5", ["pageable.slots", "whole number"]),
     "unknown fault": ('kind = "corrupt"', 'kind = "explode"', ["fault[0].kind", "explode"]),
     "two links of one name": (

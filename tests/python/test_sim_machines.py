@@ -57,15 +57,19 @@ class Machine:
     inline_gbps: float
     channel_s: float
     call_s: float
+    pageable_chunk: int
     pageable_gbps: tuple[float, float]  # to and from the device
+    pageable_call_s: tuple[float, float]
+    pageable_both: float  # what both ways at once may come to, as a multiple of one
     staged_chunk_s: float
+    pull: Callable[[float], float]  # s more where the destination queues, of the s that the bytes take
     load_s: tuple[float, float] | None = None  # of host memory and a GPU's; None: not known
 
 
 def h200x4_way(src: str, dst: str) -> Way:
     if "numa" in src + dst:
-        return Way(0.53e-6, 55.5, 101.3 / 2)
-    return Way(0.33e-6, 395, 395)
+        return Way(0.53e-6, 55.5, 102.2 / 2)
+    return Way(0.33e-6, 390, 390)
 
 
 def ac922_way(src: str, dst: str) -> Way:
@@ -83,10 +87,12 @@ MACHINES = {
     "h200x4": Machine(
         pairs=("numa:0>numa:0", "numa:0>gpu:1", "gpu:2>numa:0", "gpu:1>gpu:3", "gpu:0>gpu:0"),
         way=h200x4_way, of_host=lambda place: "numa:0",
-        memcpy=lambda src, dst: 11.7, memcpy_call_s=0.05e-6,
-        to_device_s=1.92e-6, from_device_s=1.12e-6, peer_s=1.87e-6, local_s=1.6e-6, local_gbps=2000,
-        inline_s=1.69e-6, inline_gbps=3.0, channel_s=5.9e-6,
-        call_s=1.3e-6, pageable_gbps=(9.31, 18.95), staged_chunk_s=8.15e-6, load_s=(0.108e-6, 0.341e-6),
+        memcpy=lambda src, dst: 7.9, memcpy_call_s=0.025e-6,
+        to_device_s=1.92e-6, from_device_s=1.65e-6, peer_s=2.2e-6, local_s=2.25e-6, local_gbps=2110,
+        inline_s=1.69e-6, inline_gbps=3.0, channel_s=4.9e-6,
+        call_s=1.3e-6, pageable_chunk=MIB, pageable_gbps=(10.55, 19.8), pageable_call_s=(0.16e-6, 3.8e-6),
+        pageable_both=3.0, staged_chunk_s=8.3e-6, pull=lambda bytes_s: max(6.75e-6, 10.6e-6 - 0.55 * bytes_s),
+        load_s=(0.108e-6, 0.341e-6),
     ),
     "ac922": Machine(
         pairs=(
@@ -97,7 +103,8 @@ MACHINES = {
         memcpy=lambda src, dst: 12 if src == dst else 8, memcpy_call_s=0.1e-6,
         to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, local_s=1.8e-6, local_gbps=395,
         inline_s=1.6e-6, inline_gbps=2.0, channel_s=5.0e-6,
-        call_s=2.0e-6, pageable_gbps=(12, 12), staged_chunk_s=8.0e-6,
+        call_s=2.0e-6, pageable_chunk=512 * KIB, pageable_gbps=(12, 12), pageable_call_s=(2.0e-6, 2.0e-6),
+        pageable_both=1.95, staged_chunk_s=8.0e-6, pull=lambda bytes_s: 0.0,
     ),
 }  # fmt: skip
 
@@ -131,19 +138,21 @@ def crossing(machine: Machine, point: PointId, size: int) -> float:
     if point.benchmark == "h2d" and size <= KIB:
         return way.latency_s + machine.inline_s + size * NS / machine.inline_gbps
     set_up = {"h2d": machine.to_device_s, "d2h": machine.from_device_s, "d2d": machine.peer_s}[point.benchmark]
-    return way.latency_s + set_up + size * NS / (way.both_gbps if point.bidirectional else way.gbps)
+    pulled = point.benchmark == "d2d" and point.param("initiator") == "dst"
+    more_s = machine.pull(size * NS / way.gbps) if pulled else 0.0
+    return way.latency_s + set_up + more_s + size * NS / (way.both_gbps if point.bidirectional else way.gbps)
 
 
 def pageable(machine: Machine, point: PointId, alone: bool) -> float:
-    """512 KiB at a time: the driver's thread copies a chunk while the one before it crosses the link."""
-    chunks = math.ceil(point.bytes / (512 * KIB))
-    in_flight = crossing(machine, point, min(point.bytes, 512 * KIB))
-    to, back = machine.pageable_gbps
+    """A chunk at a time: a CPU thread copies a chunk while the one before it crosses the link."""
+    chunks = math.ceil(point.bytes / machine.pageable_chunk)
+    in_flight = crossing(machine, point, min(point.bytes, machine.pageable_chunk))
+    (to, back), (call_to_s, call_back_s) = machine.pageable_gbps, machine.pageable_call_s
     if point.benchmark == "d2h":
         copying = chunks * machine.call_s + point.bytes * NS / back
-        return machine.call_s + in_flight + copying
+        return call_back_s + in_flight + copying
     copying = chunks * machine.call_s + point.bytes * NS / to
-    return machine.call_s + copying + (in_flight if alone else 0)
+    return call_to_s + copying + in_flight if alone else max(call_to_s + copying, chunks * in_flight)
 
 
 def staged(machine: Machine, point: PointId) -> float:
@@ -249,7 +258,7 @@ def test_under_noise_it_is_found_within_two_standard_errors(name: str, noisy: di
 
 JOINT = {  # GB/s in all, one way and both ways: uplinks, one engine that serves all in turn, one link into the one
     "host_to_all": (182.0, 188.0), "all_to_host": (150.0, None),
-    "one_to_all": (395.0, None), "all_to_one": (395.0, None),
+    "one_to_all": (390.0, None), "all_to_one": (390.0, None),
 }  # fmt: skip
 
 
@@ -271,8 +280,8 @@ def test_flows_of_all_gpus_at_once_get_what_they_share(tmp_path: Path) -> None:
 
 
 def test_what_has_no_closed_form_keeps_its_order(exact: tuple[str, Points]) -> None:
-    """Both ways through the driver's rings: less than twice one way, and no less than one way."""
-    _, points = exact
+    """Both ways through the driver's rings: less than twice one way (to the host alone is faster), no less than one."""
+    name, points = exact
     one_way = {id: point for id, point in points if not id.bidirectional}
     compared = 0
     for id, both in points:
@@ -281,7 +290,8 @@ def test_what_has_no_closed_form_keeps_its_order(exact: tuple[str, Points]) -> N
             continue
         params = tuple((key, "false" if key == "bidirectional" else value) for key, value in id.params)
         one = one_way[dataclasses.replace(id, params=params)]
-        assert 0.98 * one.gbps <= both.total_gbps < 1.95 * one.gbps
+        most = MACHINES[name].pageable_both if "pageable" in (id.src_memory, id.dst_memory) else 1.95
+        assert 0.98 * one.gbps <= both.total_gbps < most * one.gbps
         compared += 1
     assert compared >= 4
 

@@ -29,7 +29,7 @@ Servers::Servers(const Machine& machine) {
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
-  copying_thread = add(1);
+  if (!machine.pageable_by_caller) copying_thread = add(1);
   for (auto& ring : pageable_ring) ring = add(machine.pageable.slots);
   staged_peer_ring = add(machine.staged_peer.slots);
 }
@@ -64,7 +64,7 @@ Lanes Compiler::compile(const Program& program) const {
     };
     add(actor.once, lane.once);
     add(actor.loop, lane.loop);
-    const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.call > 0; });
+    const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
     lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !waits;
     if (lane.by_event) {
       lane.closing = costs.event;
@@ -102,8 +102,10 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     op.chunks = static_cast<u32>((op.bytes + op.chunk_bytes - 1) / op.chunk_bytes);
     op.ring = slots;
   };
-  const auto driver_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
+  const auto pageable_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
     const double rate = machine_.pageable_rate[direction];
+    op.waits = true;
+    op.call = machine_.pageable_call[direction];
     return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(program, host, a, b, rate), machine_.costs.call};
   };
 
@@ -117,6 +119,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   } else if (machine_.is_gpu(from) && machine_.is_gpu(to)) {
     if (program.peer) {
       op.stages.push_back(engine_stage(node(actor.place), between_devices, from, to));
+      if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
       through_ring(machine_.staged_peer, servers_.staged_peer_ring);
@@ -131,9 +134,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   } else if (machine_.is_gpu(to)) {
     if (source.kind == MemKind::pageable) {
       through_ring(machine_.pageable, servers_.pageable_ring[to_device]);
-      op.stages.push_back(driver_memcpy(to_device, from, host));
+      op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
-      op.call = machine_.costs.call;
       op.overlaps = true;  // the call returns when the last chunk has left the source
     } else {
       op.stages.push_back(engine_stage(to, to_device, from, to));
@@ -142,8 +144,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     if (target.kind == MemKind::pageable) {
       through_ring(machine_.pageable, servers_.pageable_ring[from_device]);
       op.stages.push_back(engine_stage(from, from_device, from, host));
-      op.stages.push_back(driver_memcpy(from_device, host, to));
-      op.call = machine_.costs.call;
+      op.stages.push_back(pageable_memcpy(from_device, host, to));
     } else {
       op.stages.push_back(engine_stage(from, from_device, from, to));
     }
@@ -320,6 +321,14 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
           .path = path(from, to),
           .setup = machine_.copy.setup[direction],
           .may_inline = direction == to_device};
+}
+
+/// What the hand-over between the destination's stream and its copy adds: the bytes flow during a part of it.
+double Compiler::pull_setup(const Path& path, u64 bytes) const {
+  const auto& pull = machine_.pull;
+  double rate = never;
+  for (const u32 link : path.links) rate = std::min(rate, machine_.links[link].rate);
+  return std::max(pull.least, pull.extra - pull.overlap * static_cast<double>(bytes) / rate);
 }
 
 }  // namespace linkscope::sim

@@ -19,7 +19,7 @@ struct Servers {
   explicit Servers(const Machine&);
 
   std::vector<u32> counts;
-  u32 copying_thread = 0;         // the driver's, one a process, for all pageable copies in both directions
+  u32 copying_thread = nobody;    // the driver's, one a process, for all pageable copies in both directions; or none
   u32 pageable_ring[2] = {0, 0};  // slots, to_device and from_device
   u32 staged_peer_ring = 0;       // slots, for all pairs together
   /// The copy engines of a GPU that serve a direction.
@@ -58,6 +58,7 @@ struct Op {
   u64 bytes = 0, chunk_bytes = 0;
   u32 chunks = 1;
   u32 ring = nobody;
+  bool waits = false;     // the caller waits for it
   double call = 0;        // CPU time of the call, where the caller waits for it
   double start = 0;       // s before the first chunk
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
@@ -122,6 +123,7 @@ class Compiler {
   [[nodiscard]] bool in_cache(const Program&, Node numa) const;
   void add_links(Path&, Node from, Node to) const;
   [[nodiscard]] Stage engine_stage(Node gpu, Direction, Node from, Node to) const;
+  [[nodiscard]] double pull_setup(const Path&, u64 bytes) const;
 };
 
 }  // namespace linkscope::sim

@@ -212,6 +212,10 @@ class Parser {
     machine_.copy.inline_setup = copy.number("inline_us") * micro;
     machine_.copy.inline_rate = copy.rate("inline_gbps");
     machine_.copy.channel = copy.number("channel_us") * micro;
+    if (file_.has("pull")) {
+      const Table pull = file_["pull"];
+      machine_.pull = {pull.number("extra_us") * micro, pull.number("overlap"), pull.number("least_us") * micro};
+    }
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
@@ -224,6 +228,10 @@ class Parser {
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
     machine_.pageable_rate[from_device] = pageable.rate("from_device_gbps");
+    const auto call = [&](const char* key) { return pageable.has(key) ? pageable.number(key) * micro : machine_.costs.call; };
+    machine_.pageable_call[to_device] = call("to_device_us");
+    machine_.pageable_call[from_device] = call("from_device_us");
+    machine_.pageable_by_caller = pageable.has("copied_by") && pageable.text("copied_by") == "caller";
     if (!two_gpus_on_a_host()) return;
     const Table staged = file_["staged_peer"];
     machine_.staged_peer = ring(staged);

@@ -66,6 +66,12 @@ struct CopyCosts {
   double channel = 0;
 };
 
+/// What a copy between GPUs costs more where the destination's stream queues it: so long before its bytes, of which a part
+/// of the bytes' own time goes on meanwhile, down to the least.
+struct PullCosts {
+  double extra = 0, overlap = 0, least = 0;
+};
+
 /// How a GPU's threads access memory. A tile is what a block of 512 threads has in flight: four accesses of 16 B each.
 /// The GPU keeps the translations of so much host memory; for a page beyond it walks the page table, a walk at a time.
 struct KernelCosts {
@@ -132,10 +138,13 @@ struct Machine {
 
   Costs costs;
   CopyCosts copy;
+  PullCosts pull;
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
   Ring pageable;
-  double pageable_rate[2] = {0, 0};  // B/s of the driver's copying thread, to_device and from_device
+  double pageable_rate[2] = {0, 0};  // B/s of the thread that copies, to_device and from_device
+  double pageable_call[2] = {0, 0};  // s of the call, besides its chunks
+  bool pageable_by_caller = false;   // each caller's thread copies; otherwise one of the driver, for all
   Ring staged_peer;
   double staged_peer_chunk = 0;  // s a chunk and stage: hand-over between the two GPUs
   Spread machine_noise, round_noise, sample_noise;

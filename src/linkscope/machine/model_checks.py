@@ -15,7 +15,7 @@ import msgspec
 from linkscope.machine import model_paths as paths
 from linkscope.machine.model_types import Fault, Model, Peer, Quantity, Spread, host_of, order
 
-_FRACTION = "efficiency"
+_FRACTION = ("efficiency", "overlap")
 _MAY_BE_ZERO = ("_us", "_ns")
 _UNIT = re.compile(r"_(gbps|us|ns|kib|mib|gib)$")
 _EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
@@ -263,6 +263,9 @@ def _check_tables(model: Model) -> None:
         if gpus >= least and getattr(model, name) is None:
             there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
+    if model.pull and model.pull.least_us.v > model.pull.extra_us.v:
+        what = f"{model.pull.least_us.v:g} us cannot be left of extra_us, {model.pull.extra_us.v:g} us"
+        raise Mistake("pull.least_us", what, "write what large copies pay of it, extra_us at most")
     reach = ("host_reach_mib", "host_page_kib", "host_walk_us")
     given = [name for name in reach if model.kernel and getattr(model.kernel, name) is not None]
     if given and len(given) < len(reach):

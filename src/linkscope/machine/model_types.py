@@ -13,6 +13,7 @@ From = Literal["published", "derived", "fitted", "measured", "assumed"]
 
 
 Shape = Literal["lognormal", "autocorrelated", "bimodal"]
+CopiedBy = Literal["driver", "caller"]
 FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"]
 
 
@@ -146,6 +147,14 @@ class Copy(_Table, frozen=True):
     channel_us: Quantity
 
 
+class Pull(_Table, frozen=True):
+    """What a copy between GPUs costs more where the destination's stream queues it."""
+
+    extra_us: Quantity
+    overlap: Quantity
+    least_us: Quantity
+
+
 class Kernel(_Table, frozen=True):
     """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
     host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none."""
@@ -180,10 +189,15 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Pageable(_Table, frozen=True):
+    """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
+
     chunk_kib: Quantity
     slots: Quantity
     to_device_gbps: Quantity
     from_device_gbps: Quantity
+    to_device_us: Quantity | None = None
+    from_device_us: Quantity | None = None
+    copied_by: CopiedBy = "driver"
 
 
 class StagedPeer(_Table, frozen=True):
@@ -240,6 +254,7 @@ class Model(_Table, frozen=True, kw_only=True):
     peer: Peer | None = None
     costs: Costs
     copy: Copy | None = None
+    pull: Pull | None = None
     kernel: Kernel | None = None
     managed: Managed | None = None
     pageable: Pageable | None = None
