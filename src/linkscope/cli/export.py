@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     convert = _converter(kind)
     if target:
         _check_writable(target, Path(arguments.run))
-    run = read_run(arguments.run)
+    run = read_run(arguments.run, rounds=False)
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)
     content = convert(run)

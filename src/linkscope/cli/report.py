@@ -78,7 +78,7 @@ def _print_summary(source: Path) -> int:
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    print(summary(read_run(source)))
+    print(summary(read_run(source, rounds=False)))
     return FINE
 
 
@@ -86,7 +86,7 @@ def _print_tables(source: Path) -> int:
     from linkscope.report.nvbandwidth import text
     from linkscope.runfile import read_run
 
-    run = read_run(source)
+    run = read_run(source, rounds=False)
     tables = text(run)
     if not tables:
         raise UserError(
@@ -100,7 +100,7 @@ def _list_figures(source: Path) -> int:
     from linkscope.report.figures import figures
     from linkscope.runfile import read_run
 
-    for name in figures(read_run(source)):
+    for name in figures(read_run(source, rounds=False)):
         print(name)
     return FINE
 
@@ -110,7 +110,7 @@ def _write_markdown(source: Path, target: Path) -> int:
     from linkscope.runfile import read_run
 
     check_target(target, "--markdown", runs=[source])
-    _write(target, to_markdown(read_run(source)), "--markdown", source)
+    _write(target, to_markdown(read_run(source, rounds=False)), "--markdown", source)
     print(f"report: {target}")
     return FINE
 
@@ -123,7 +123,7 @@ def _write_figure(source: Path, name: str, output: str | None) -> int:
         raise UserError("--figure needs -o FILE.svg or -o FILE.png")
     target = Path(output)
     check_target(target, "-o", runs=[source])
-    known = figures(read_run(source))
+    known = figures(read_run(source, rounds=False))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         hint = f"; near it: {', '.join(near)}" if near else ""

@@ -40,6 +40,10 @@ class _Kind(msgspec.Struct):
     schema: int | None = None
 
 
+_ROUND = b'{"record":"round",'
+_SKIMMED = msgspec.json.Decoder(_Kind)
+
+
 def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
     """Raises UserError with one sentence where `path` holds no run that can be read.
 
@@ -62,6 +66,10 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
     end: End | None = None
     for number, line in enumerate(content, 2):
         try:
+            if not keep_rounds and line.startswith(_ROUND):
+                _SKIMMED.decode(line)  # whether it is whole: as much as anybody wants to know
+                offset += len(line)
+                continue
             record = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if content.read().strip():
