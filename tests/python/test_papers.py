@@ -6,6 +6,7 @@ Items (CS-28, SP-2, …) are those of the project's list of what the papers say.
 
 import html
 import itertools
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -297,18 +298,24 @@ def test_local_gpus_gain_from_peer_access_on_ibm_cs_33() -> None:
 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky"))
-def test_s822lc_has_no_peers_across_the_x_bus_cs_33(machine: str) -> None:
+def test_s822lc_has_no_peers_across_the_x_bus_cs_33(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    near = {frozenset((0, 1)), frozenset((2, 3))}
     known = models.places(models.load(machine))
-    assert ("gpu:0", "gpu:2") not in known.peers and ("gpu:0", "gpu:1") in known.peers
+    assert known.peers == {(f"gpu:{a}", f"gpu:{b}") for pair in near for a, b in itertools.permutations(pair)}
+    for a, b in itertools.permutations(range(4), 2):
+        words = ["predict", "--machine", machine, "--src", f"gpu:{a}", "--dst", f"gpu:{b}"]
+        assert main([*words, "--peer", "on"]) == (0 if {a, b} in near else 3)
+        refused = "no peer access between" in capsys.readouterr().err
+        assert refused == ({a, b} not in near)
     assert rate(machine, "gpu:0 > gpu:2", peer="off") > 0
 
 
-def test_4029gp_without_peer_access_has_the_rate_of_pcie_everywhere_cs_33() -> None:
+def test_4029gp_without_peer_access_has_the_rate_of_pcie_for_all_pairs_cs_33() -> None:
     pcie = rate("4029gp", "numa:0 > gpu:0")
-    for n in range(1, 8):
-        off = rate("4029gp", f"gpu:0 > gpu:{n}", peer="off")
-        assert 0.8 * pcie < off <= pcie
-        assert rate("4029gp", f"gpu:0 > gpu:{n}") > 1.8 * off
+    for a, b in itertools.permutations(range(8), 2):
+        off = rate("4029gp", f"gpu:{a} > gpu:{b}", peer="off")
+        assert 0.8 * pcie < off <= pcie, (a, b)
+        assert rate("4029gp", f"gpu:{a} > gpu:{b}") > 1.8 * off, (a, b)
 
 
 def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
@@ -324,6 +331,25 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
     assert all(hop <= one for hop in far)
     small = [rate("4029gp", f"gpu:0 > gpu:{n}", size=4 * KIB) for n in (1, 5)]
     assert small[1] < 0.9 * small[0], "two hops take longer"
+
+
+def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
+    """By rate two NVLinks stand out, by time two hops do. The second class, of one NVLink or two hops, takes the one, and
+    so has the rate and time of the first."""
+
+    def predicted(gpu: int, size: str) -> float:
+        words = ["predict", "--machine", "4029gp", "--src", "gpu:0", "--dst", f"gpu:{gpu}", "--bytes", size, "--json"]
+        assert main(words) == 0
+        (flow,) = json.loads(capsys.readouterr().out)["flows"]
+        return float(flow["gbps"])
+
+    classes: dict[tuple[int, int], list[int]] = {}
+    for gpu in range(1, 8):
+        large, small_us = predicted(gpu, "64MiB"), 4096 / predicted(gpu, "4KiB") / 1e3
+        classes.setdefault((round(large), round(10 * small_us)), []).append(gpu)
+    assert sorted(classes.values()) == [[1, 2], [3, 4], [5, 6, 7]]
+    rates_of = {tuple(gpus): large for (large, _), gpus in classes.items()}
+    assert rates_of[3, 4] == 2 * rates_of[1, 2] == 2 * rates_of[5, 6, 7] == 48
 
 
 @pytest.mark.parametrize("way", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
@@ -422,11 +448,14 @@ def test_all_gpus_at_once_share_one_link_on_dl160_and_have_two_iohs_on_sl390_sp_
 # The microbench slides
 
 
-def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7() -> None:
-    for machine in ("minsky", "newell"):
-        assert rate(machine, "gpu:0 > numa:0") > 1.01 * rate(machine, "numa:0 > gpu:0")
-        assert rate(machine, "numa:0 > gpu:2") > 1.05 * rate(machine, "gpu:2 > numa:0")
-        assert rate(machine, "numa:0 > gpu:2") < rate(machine, "numa:0 > gpu:0")
+@pytest.mark.parametrize("machine", ("minsky", "newell"))
+def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7(machine: str) -> None:
+    """Anisotropy, of every GPU: GPU to CPU is faster locally, CPU to GPU remotely."""
+    for gpu, near in (("gpu:0", 0), ("gpu:1", 0), ("gpu:2", 1), ("gpu:3", 1)):
+        local, remote = f"numa:{near}", f"numa:{1 - near}"
+        assert rate(machine, f"{gpu} > {local}") > 1.01 * rate(machine, f"{local} > {gpu}")
+        assert rate(machine, f"{remote} > {gpu}") > 1.05 * rate(machine, f"{gpu} > {remote}")
+        assert rate(machine, f"{remote} > {gpu}") < rate(machine, f"{local} > {gpu}")
 
 
 def test_one_thread_of_power9_copies_slower_than_of_power8_mb_7() -> None:
