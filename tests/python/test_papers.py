@@ -334,8 +334,7 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
 
 
 def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
-    """By rate two NVLinks stand out, by time two hops do. The second class, of one NVLink or two hops, takes the one, and
-    so has the rate and time of the first."""
+    """By rate two NVLinks stand out, by time two hops. The second class, one NVLink or two hops, takes the one."""
 
     def predicted(gpu: int, size: str) -> float:
         words = ["predict", "--machine", "4029gp", "--src", "gpu:0", "--dst", f"gpu:{gpu}", "--bytes", size, "--json"]
