@@ -685,3 +685,29 @@ def test_network_cards_stand_where_the_papers_say_sp_14_jo_8() -> None:
 
     assert beside("sl390") == {"nic:0": ["gpu:0"]}
     assert beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}
+
+
+@pytest.mark.parametrize(("machine", "near"), [("jorda-a", "switch:0"), ("jorda-b", "switch:0"), ("jorda-c", "numa:0")])
+def test_disks_have_a_place_and_a_rate_that_reads_and_writes_share_jo_5_jo_8(machine: str, near: str) -> None:
+    model = models.load(machine)
+    assert models.places(model).disks == ("disk:0",)
+    (link,) = [link for link in model.link if "disk:0" in link.between[0]]
+    assert link.between == [(near, "disk:0")] and link.both_ways_gbps is not None
+    read, written = raw(machine, f"disk disk:0->{near}"), raw(machine, f"disk {near}->disk:0")
+    assert max(read, written) <= link.both_ways_gbps.v < read + written
+    assert (read > written) == (machine == "jorda-b"), "flash is read faster than written, a disk's one head does both"
+    ways = routes(model)
+    for gpu in models.places(model).gpus:
+        way = [hop.name for hop in ways["disk:0", gpu]]
+        assert way[0] == f"disk disk:0->{near}" and way[-1].endswith(f"->{gpu}")
+
+
+def test_an_ssd_is_faster_than_an_hdd_and_both_slower_than_any_gpu_jo_5() -> None:
+    hdd, ssd = raw("jorda-a", "disk disk:0->switch:0"), raw("jorda-b", "disk disk:0->switch:0")
+    assert 1.5 * hdd < ssd < 0.1 * rate("jorda-b", "numa:0 > gpu:0")
+
+
+@pytest.mark.parametrize("ends", [("disk:0", "gpu:1"), ("gpu:0", "disk:0"), ("numa:0", "disk:0"), ("disk:0", "disk:0")])
+def test_no_operation_moves_data_to_disks_yet_jo_5(ends: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--machine", "jorda-b", "--src", ends[0], "--dst", ends[1]]) == 3
+    assert f"{ends[0]} -> {ends[1]}: no operation moves data from or to a disk yet" in capsys.readouterr().err

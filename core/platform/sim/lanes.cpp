@@ -173,7 +173,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
   add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
-    const auto walks = static_cast<u32>(machine_.nodes() - machine_.passed + machine_.links.size() + machine_.shares.size());
+    const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
     add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
   }
   add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));

@@ -100,6 +100,7 @@ Support Compiler::supports_managed(const Program& program) const {
 
 Support Compiler::supports(const Program&, const Actor&, const Prefetch& prefetch) const {
   if (!machine_.find(prefetch.to)) return Support::no("the machine " + machine_.name + " has no " + to_string(prefetch.to));
+  if (prefetch.to.kind == PlaceKind::disk) return Support::no("managed memory has no pages on a disk");
   return {};
 }
 

@@ -9,6 +9,7 @@ namespace {
 bool host_kind(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::pinned || kind == MemKind::registered; }
 
 constexpr const char* different_hosts = "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
+constexpr const char* disk = "no operation moves data from or to a disk yet";
 
 }  // namespace
 
@@ -18,6 +19,7 @@ Support Compiler::supports(const Program& program) const {
     const auto at = machine_.find(region.at);
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
+    if (region.at.kind == PlaceKind::disk) return Support::no(disk);
     if (region.process != 0) return Support::no("the model runs one process yet");
     if (region.kind != MemKind::managed && (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind)))
       return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
@@ -32,8 +34,9 @@ Support Compiler::supports(const Program& program) const {
       if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
     if (actor.process != 0) return Support::no("the model runs one process yet");
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
-    if ((actor.place.kind == PlaceKind::gpu) != (actor.kind == ActorKind::stream))
+    if (actor.place.kind != (actor.kind == ActorKind::stream ? PlaceKind::gpu : PlaceKind::numa))
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
+    if (actor.cpu && actor.cpu->kind != PlaceKind::numa) return Support::no("no host thread runs on " + to_string(*actor.cpu));
     for (const auto* steps : {&actor.once, &actor.loop})
       for (const auto& step : *steps)
         if (auto support = supports(program, actor, step); !support) return support;

@@ -148,6 +148,7 @@ def _check_places(model: Model) -> None:
     groups = [(f"numa[{i}].places", "numa", numa.places) for i, numa in enumerate(model.numa)]
     groups += [(f"gpu[{i}].at", "gpu", gpu.places()) for i, gpu in enumerate(model.gpu)]
     groups += [(f"nic[{i}].places", "nic", nic.places) for i, nic in enumerate(model.nic)]
+    groups += [(f"disk[{i}].places", "disk", disk.places) for i, disk in enumerate(model.disk)]
     groups += [(f"switch[{i}].places", "switch", switch.places) for i, switch in enumerate(model.switch)]
     for key, kind, names in groups:
         for name in names:
@@ -299,6 +300,7 @@ def _table_of(model: Model, place: str) -> str:
         ("numa", [numa.places for numa in model.numa]),
         ("gpu", [gpu.places() for gpu in model.gpu]),
         ("nic", [nic.places for nic in model.nic]),
+        ("disk", [disk.places for disk in model.disk]),
         ("switch", [switch.places for switch in model.switch]),
     ]
     return next(f"{name}[{i}]" for name, all in tables for i, group in enumerate(all) if place in group)
