@@ -254,4 +254,14 @@ TEST_CASE("a disk is a place that ways end at and never pass; nothing moves ther
   program.regions[0].at = numa(0);
   program.actors[0].cpu = parse_place("disk:0");
   CHECK(sim->supports(program).why_not == "no host thread runs on disk:0");
+  program.actors[0].place = parse_place("disk:0");
+  CHECK(sim->supports(program).why_not == "a stream does not run on disk:0");
+  Program bulk;
+  bulk.regions = {{numa(0), MemKind::managed, 4_MiB}};
+  bulk.actors.resize(1);
+  bulk.actors[0].place = gpu(0);
+  bulk.actors[0].loop = {Prefetch{{0, 0, 4_MiB}, parse_place("disk:0")}};
+  CHECK(sim->supports(bulk).why_not == "the model's managed memory moves between its home and one other place");
+  bulk.actors[0].loop = {Prefetch{{0, 0, 4_MiB}, gpu(0)}};
+  CHECK(sim->supports(bulk));
 }

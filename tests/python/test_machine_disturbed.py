@@ -91,6 +91,14 @@ BAD = {
         CALM + '[[switch]]\nplaces = ["switch:0"]\n', "[[switch]]", ["no link leads to switch:0", "add a [[link]]"],
     ),
     "card that nothing reaches": (CALM + '[[nic]]\nplaces = ["nic:0"]\n', "[[nic]]", ["no way leads", "nic:0"]),
+    "slices without a change": (
+        CALM.replace("[costs]", f"[costs]\ntime_slice_us = {{ v = 9, {ASSUMED} }}"),
+        "[costs]", ["context_switch_us", "take"],
+    ),
+    "changes without a slice": (
+        CALM.replace("[costs]", f"[costs]\ncontext_switch_us = {{ v = 9, {ASSUMED} }}"),
+        "[costs]", ["time_slice_us", "take"],
+    ),
     "disk that nothing reaches": (CALM + '[[disk]]\nplaces = ["disk:0"]\n', "[[disk]]", ["no way leads", "disk:0"]),
     "disk by its path": (CALM + '[[disk]]\nplaces = ["disk:/data"]\n', "places", ["'disk:/data'", "disk:0"]),
     "card of no kind": (CALM + '[[nic]]\nplaces = ["hca:0"]\n', "places", ["'hca:0'", "nic:0"]),

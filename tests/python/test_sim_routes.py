@@ -38,7 +38,7 @@ def test_bundled_machines(name: str, worker: Pipe) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_machines_with_many_ways(seed: int, worker: Pipe) -> None:
-    """Equal widths, parallel links, other widths back, switches, a disk, given routes; and another noise of rates each time."""
+    """Equal widths, parallel links, other widths back, switches, a disk, given routes; and another noise each time."""
     compare(worker, invented(random.Random(seed)), seed)
 
 

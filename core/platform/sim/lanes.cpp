@@ -1,6 +1,8 @@
 #include "platform/sim/lanes.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace linkscope::sim {
 namespace {
@@ -14,12 +16,18 @@ void add_use(Path& path, u32 resource, double weight = 1) {
   path.uses.push_back({resource, weight});
 }
 
+u32 processes(const Program& program) {
+  u32 count = 1;
+  for (const auto& actor : program.actors) count = std::max(count, actor.process + 1);
+  return count;
+}
+
 }  // namespace
 
 Servers::Servers(const Machine& machine) {
   const auto add = [&](u32 count) {
-    counts.push_back(count);
-    return static_cast<u32>(counts.size() - 1);
+    counts_.push_back(count);
+    return static_cast<u32>(counts_.size() - 1);
   };
   for (const auto& gpu : machine.gpus) {
     // One engine does everything in turn; with two, each direction has its own; from three on, what goes to other GPUs
@@ -29,9 +37,26 @@ Servers::Servers(const Machine& machine) {
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
-  copying_thread = add(1);
-  for (auto& ring : pageable_ring) ring = add(machine.pageable.slots);
-  staged_peer_ring = add(machine.staged_peer.slots);
+  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots};
+}
+
+std::vector<u32> Servers::counts(u32 processes) const {
+  auto all = counts_;
+  for (u32 process = 0; process < processes; ++process) all.insert(all.end(), of_driver_.begin(), of_driver_.end());
+  return all;
+}
+
+std::vector<u32> Lanes::shared_gpus() const {
+  std::map<u32, std::set<u32>> users;
+  for (const auto& lane : lanes)
+    for (const auto* ops : {&lane.once, &lane.loop})
+      for (const auto& op : *ops)
+        for (const auto& stage : op.stages)
+          if (stage.gpu != nobody) users[stage.gpu].insert(lane.process);
+  std::vector<u32> shared;
+  for (const auto& [gpu, processes] : users)
+    if (processes.size() > 1) shared.push_back(gpu);
+  return shared;
 }
 
 // Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
@@ -49,6 +74,7 @@ std::vector<double> Compiler::capacities() const {
 
 Lanes Compiler::compile(const Program& program) const {
   Lanes all;
+  all.processes = processes(program);
   const auto& costs = machine_.costs;
   for (const auto& actor : program.actors) {
     Lane lane;
@@ -59,9 +85,13 @@ Lanes Compiler::compile(const Program& program) const {
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
-        for (auto& stage : ops.back().stages) stage.counter = all.stages++;
+        for (auto& stage : ops.back().stages) {
+          stage.counter = all.stages++;
+          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(actor.place) - machine_.first_gpu();
+        }
       }
     };
+    lane.process = actor.process;
     add(actor.once, lane.once);
     add(actor.loop, lane.loop);
     const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.call > 0; });
@@ -104,7 +134,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   };
   const auto driver_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
     const double rate = machine_.pageable_rate[direction];
-    return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(program, host, a, b, rate), machine_.costs.call};
+    return Stage{Stage::By::thread, servers_.copying_thread(actor.process), memcpy_path(program, host, a, b, rate), machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
@@ -119,7 +149,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(node(actor.place), between_devices, from, to));
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
-      through_ring(machine_.staged_peer, servers_.staged_peer_ring);
+      through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
       for (auto& stage : op.stages) {
@@ -130,7 +160,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     }
   } else if (machine_.is_gpu(to)) {
     if (source.kind == MemKind::pageable) {
-      through_ring(machine_.pageable, servers_.pageable_ring[to_device]);
+      through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(driver_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
       op.call = machine_.costs.call;
@@ -140,7 +170,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     }
   } else {
     if (target.kind == MemKind::pageable) {
-      through_ring(machine_.pageable, servers_.pageable_ring[from_device]);
+      through_ring(machine_.pageable, servers_.pageable_ring(actor.process, from_device));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(driver_memcpy(from_device, host, to));
       op.call = machine_.costs.call;
@@ -287,11 +317,11 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
-/// Whether all that the program has on the node, and the driver's ring, stay in the last-level cache of its CPUs.
+/// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
   if (program.cache != CacheState::hot || node.llc == 0) return false;
-  u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots;
+  u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
   return wanted <= node.llc_bytes;
@@ -319,7 +349,8 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
           .server = servers_.engine(gpu - machine_.first_gpu(), direction),
           .path = path(from, to),
           .setup = machine_.copy.setup[direction],
-          .may_inline = direction == to_device};
+          .may_inline = direction == to_device,
+          .gpu = gpu - machine_.first_gpu()};
 }
 
 }  // namespace linkscope::sim

@@ -210,6 +210,8 @@ class Parser {
                       costs.number("sync_us") * micro,       costs.number("event_us") * micro,
                       costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
                       costs.number("cpu_copy_us") * micro};
+    if (costs.has("context_switch_us") || costs.has("time_slice_us"))
+      machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
   }
 
   void copies() {

@@ -96,6 +96,12 @@ struct Costs {
   double host_stamp = 0, cpu_copy = 0;     // reading the clock; calling memcpy
 };
 
+/// How a GPU is shared by processes: one context at a time.
+struct TimeSlices {
+  double change = 0;  // s from one process's context to another's
+  double length = 0;  // s after which another's turn comes
+};
+
 /// A ring of pinned chunks through which the driver takes what it cannot send directly.
 struct Ring {
   u64 chunk_bytes = 0;
@@ -132,6 +138,7 @@ struct Machine {
   std::vector<u8> peers;  // [from * gpus + to]: may GPU `from` reach GPU `to` directly
 
   Costs costs;
+  std::optional<TimeSlices> slices;  // not known: no GPU is shared by processes
   CopyCosts copy;
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory

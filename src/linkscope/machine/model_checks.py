@@ -252,6 +252,10 @@ def _check_peers(model: Model) -> None:
                 raise Mistake(f"peer.groups[{index}]", f"{group[0]} and {name} are on different hosts", cure)
 
 
+_TOGETHER = (
+    ("kernel", ("host_reach_mib", "host_page_kib", "host_walk_us")),
+    ("costs", ("context_switch_us", "time_slice_us")),
+)
 _COUNTS = (
     ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
 )  # fmt: skip
@@ -264,12 +268,12 @@ def _check_tables(model: Model) -> None:
         if gpus >= least and getattr(model, name) is None:
             there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
             raise Mistake(name, f"it is missing, and there {there}", f"add a table [{name}]")
-    reach = ("host_reach_mib", "host_page_kib", "host_walk_us")
-    given = [name for name in reach if model.kernel and getattr(model.kernel, name) is not None]
-    if given and len(given) < len(reach):
-        missing = next(name for name in reach if name not in given)
-        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
-        raise Mistake(f"kernel.{missing}", f"it is missing, and there is {given[0]}", cure)
+    for table, together in _TOGETHER:
+        given = [name for name in together if getattr(getattr(model, table), name, None) is not None]
+        if given and len(given) < len(together):
+            missing = next(name for name in together if name not in given)
+            cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+            raise Mistake(f"{table}.{missing}", f"it is missing, and there is {given[0]}", cure)
     for name, key in _COUNTS:
         count = getattr(getattr(model, name), key, None)
         if count and count.v != int(count.v):

@@ -53,7 +53,7 @@ def widest(model: Model, start: str, to: str) -> DirectedLink | None:
 
 
 def routes(model: Model) -> dict[tuple[str, str], list[DirectedLink]]:
-    """The links from each node to each other: fewest hops, then the widest, never through a GPU or a disk, and [[route]]s."""
+    """The links from each node to each other: fewest, then widest, never through a GPU or a disk, and [[route]]s."""
     links = directed_links(model)
     found: dict[tuple[str, str], list[DirectedLink]] = {}
     for start in nodes(model):

@@ -140,6 +140,8 @@ class Costs(_Table, frozen=True):
     event_tick_ns: Quantity
     host_stamp_us: Quantity
     cpu_copy_us: Quantity
+    context_switch_us: Quantity | None = None
+    time_slice_us: Quantity | None = None
 
 
 class Copy(_Table, frozen=True):
