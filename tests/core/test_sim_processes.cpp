@@ -124,6 +124,20 @@ TEST_CASE("pageable copies of two processes overlap, those of one take turns wit
   CHECK(chunks(slices(10, 0), processes({pageable("gpu:0"), pageable("gpu:0")})) == doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
 }
 
+TEST_CASE("staged copies of two processes in opposite directions work on both GPUs in turns, and all arrive") {
+  const auto staged = [](const std::string& from, const std::string& to) {
+    return build_program(copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
+  };
+  const auto there = staged("gpu:0", "gpu:1"), back = staged("gpu:1", "gpu:0");
+  const double alone = ends(toy(), there, {3})[0] - events;
+  for (const double slice : {0.0, 40.0, 10'000.0}) {
+    const auto both = ends(slices(1, slice), processes({there, back}), {3, 3});
+    const double last = std::max(both[0], both[1]) - events;
+    CHECK(last > 1.2 * alone);
+    CHECK(last < 3 * alone);
+  }
+}
+
 TEST_CASE("SP-10: 64 MiB to each GPU of sl390, two and three processes a GPU: a half and a third, less the changes") {
   const auto sim = make_sim(exact(bundled("sl390")), 1);
   const auto one = h2d("pinned", "gpu:0", 64_MiB);
