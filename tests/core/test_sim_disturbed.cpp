@@ -236,3 +236,32 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
     CHECK(sim->supports(between).why_not.find("different hosts") != std::string::npos);
   CHECK(sim->supports(program("h2d", "numa:0", "gpu:0")).why_not.find("has no numa:0") != std::string::npos);
 }
+
+TEST_CASE("a disk is a place that ways end at and never pass; nothing moves there yet") {
+  auto machine = toy();
+  machine["disk"] = {{{"places", {"disk:0"}}}};
+  machine["link"][1] = nlohmann::json::parse(R"({"name": "sata", "between": [["numa:0", "disk:0"], ["disk:0", "numa:1"]],
+    "gbps": 50, "efficiency": 1, "latency_us": 0})");
+  const auto sim = make_sim(machine, 1);
+  auto program = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4_MiB));
+  CHECK(sim->supports(program));
+  auto across = build_program(copy_case("h2d", "numa:1", "pinned", "gpu:0", "device", 4_MiB));
+  CHECK(sim->supports(across).why_not == "no way leads from numa:1 to gpu:0");
+  program.regions[0].at = parse_place("disk:0");
+  CHECK(sim->supports(program).why_not == "no operation moves data from or to a disk yet");
+  program.regions[0].at = parse_place("disk:/data");
+  CHECK(sim->supports(program).why_not == "the machine toy has no disk:/data");
+  program.regions[0].at = numa(0);
+  program.actors[0].cpu = parse_place("disk:0");
+  CHECK(sim->supports(program).why_not == "no host thread runs on disk:0");
+  program.actors[0].place = parse_place("disk:0");
+  CHECK(sim->supports(program).why_not == "a stream does not run on disk:0");
+  Program bulk;
+  bulk.regions = {{numa(0), MemKind::managed, 4_MiB}};
+  bulk.actors.resize(1);
+  bulk.actors[0].place = gpu(0);
+  bulk.actors[0].loop = {Prefetch{{0, 0, 4_MiB}, parse_place("disk:0")}};
+  CHECK(sim->supports(bulk).why_not == "the model's managed memory moves between its home and one other place");
+  bulk.actors[0].loop = {Prefetch{{0, 0, 4_MiB}, gpu(0)}};
+  CHECK(sim->supports(bulk));
+}

@@ -91,6 +91,16 @@ BAD = {
         CALM + '[[switch]]\nplaces = ["switch:0"]\n', "[[switch]]", ["no link leads to switch:0", "add a [[link]]"],
     ),
     "card that nothing reaches": (CALM + '[[nic]]\nplaces = ["nic:0"]\n', "[[nic]]", ["no way leads", "nic:0"]),
+    "slices without a change": (
+        CALM.replace("[costs]", f"[costs]\ntime_slice_us = {{ v = 9, {ASSUMED} }}"),
+        "[costs]", ["context_switch_us", "take"],
+    ),
+    "changes without a slice": (
+        CALM.replace("[costs]", f"[costs]\ncontext_switch_us = {{ v = 9, {ASSUMED} }}"),
+        "[costs]", ["time_slice_us", "take"],
+    ),
+    "disk that nothing reaches": (CALM + '[[disk]]\nplaces = ["disk:0"]\n', "[[disk]]", ["no way leads", "disk:0"]),
+    "disk by its path": (CALM + '[[disk]]\nplaces = ["disk:/data"]\n', "places", ["'disk:/data'", "disk:0"]),
     "card of no kind": (CALM + '[[nic]]\nplaces = ["hca:0"]\n', "places", ["'hca:0'", "nic:0"]),
 }  # fmt: skip
 
@@ -193,6 +203,26 @@ def test_cards_and_network_are_drawn() -> None:
     card = "host:0/nic:0  HCA, pcie x8 4 GB/s to host:0/numa:0, infiniband 3.5 GB/s to switch:0"
     assert card in text
     assert "3.5 network" in text and "on another host" in text
+
+
+def test_a_disk_has_a_place_and_rates_and_is_drawn() -> None:
+    link = """
+[[link]]
+name = "sata"
+kind = "sata"
+between = [["numa:0", "disk:0"], ["numa:1", "disk:0"]]
+gbps = { v = 0.2, ASSUMED }
+back_gbps = { v = 0.25, ASSUMED }
+efficiency = { v = 1, ASSUMED }
+latency_us = { v = 80, ASSUMED }
+""".replace("ASSUMED", ASSUMED)
+    parts = CALM.partition("[[link]]")
+    disk = '[[disk]]\nplaces = ["disk:0"]\ntitle = "SSD"\n' + link
+    one = model.parse(parts[0] + disk + "".join(parts[1:]), "one.toml")
+    assert model.places(one).disks == ("disk:0",)
+    assert "disk:0  SSD, 0.25 GB/s read to numa:0" in draw(one)
+    assert "0.2 GB/s written from numa:0" in draw(one)
+    assert [hop.to for hop in routes(one)["gpu:0", "disk:0"]] == ["numa:0", "disk:0"]
 
 
 BAD_HOSTS = {

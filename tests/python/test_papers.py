@@ -6,6 +6,7 @@ Items (CS-28, SP-2, …) are those of the project's list of what the papers say.
 
 import html
 import itertools
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -297,18 +298,24 @@ def test_local_gpus_gain_from_peer_access_on_ibm_cs_33() -> None:
 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky"))
-def test_s822lc_has_no_peers_across_the_x_bus_cs_33(machine: str) -> None:
+def test_s822lc_has_no_peers_across_the_x_bus_cs_33(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    near = {frozenset((0, 1)), frozenset((2, 3))}
     known = models.places(models.load(machine))
-    assert ("gpu:0", "gpu:2") not in known.peers and ("gpu:0", "gpu:1") in known.peers
+    assert known.peers == {(f"gpu:{a}", f"gpu:{b}") for pair in near for a, b in itertools.permutations(pair)}
+    for a, b in itertools.permutations(range(4), 2):
+        words = ["predict", "--machine", machine, "--src", f"gpu:{a}", "--dst", f"gpu:{b}"]
+        assert main([*words, "--peer", "on"]) == (0 if {a, b} in near else 3)
+        refused = "no peer access between" in capsys.readouterr().err
+        assert refused == ({a, b} not in near)
     assert rate(machine, "gpu:0 > gpu:2", peer="off") > 0
 
 
-def test_4029gp_without_peer_access_has_the_rate_of_pcie_everywhere_cs_33() -> None:
+def test_4029gp_without_peer_access_has_the_rate_of_pcie_for_all_pairs_cs_33() -> None:
     pcie = rate("4029gp", "numa:0 > gpu:0")
-    for n in range(1, 8):
-        off = rate("4029gp", f"gpu:0 > gpu:{n}", peer="off")
-        assert 0.8 * pcie < off <= pcie
-        assert rate("4029gp", f"gpu:0 > gpu:{n}") > 1.8 * off
+    for a, b in itertools.permutations(range(8), 2):
+        off = rate("4029gp", f"gpu:{a} > gpu:{b}", peer="off")
+        assert 0.8 * pcie < off <= pcie, (a, b)
+        assert rate("4029gp", f"gpu:{a} > gpu:{b}") > 1.8 * off, (a, b)
 
 
 def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
@@ -324,6 +331,24 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
     assert all(hop <= one for hop in far)
     small = [rate("4029gp", f"gpu:0 > gpu:{n}", size=4 * KIB) for n in (1, 5)]
     assert small[1] < 0.9 * small[0], "two hops take longer"
+
+
+def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
+    """By rate two NVLinks stand out, by time two hops. The second class, one NVLink or two hops, takes the one."""
+
+    def predicted(gpu: int, size: str) -> float:
+        words = ["predict", "--machine", "4029gp", "--src", "gpu:0", "--dst", f"gpu:{gpu}", "--bytes", size, "--json"]
+        assert main(words) == 0
+        (flow,) = json.loads(capsys.readouterr().out)["flows"]
+        return float(flow["gbps"])
+
+    classes: dict[tuple[int, int], list[int]] = {}
+    for gpu in range(1, 8):
+        large, small_us = predicted(gpu, "64MiB"), 4096 / predicted(gpu, "4KiB") / 1e3
+        classes.setdefault((round(large), round(10 * small_us)), []).append(gpu)
+    assert sorted(classes.values()) == [[1, 2], [3, 4], [5, 6, 7]]
+    rates_of = {tuple(gpus): large for (large, _), gpus in classes.items()}
+    assert rates_of[3, 4] == 2 * rates_of[1, 2] == 2 * rates_of[5, 6, 7] == 48
 
 
 @pytest.mark.parametrize("way", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
@@ -422,11 +447,14 @@ def test_all_gpus_at_once_share_one_link_on_dl160_and_have_two_iohs_on_sl390_sp_
 # The microbench slides
 
 
-def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7() -> None:
-    for machine in ("minsky", "newell"):
-        assert rate(machine, "gpu:0 > numa:0") > 1.01 * rate(machine, "numa:0 > gpu:0")
-        assert rate(machine, "numa:0 > gpu:2") > 1.05 * rate(machine, "gpu:2 > numa:0")
-        assert rate(machine, "numa:0 > gpu:2") < rate(machine, "numa:0 > gpu:0")
+@pytest.mark.parametrize("machine", ("minsky", "newell"))
+def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7(machine: str) -> None:
+    """Anisotropy, of every GPU: GPU to CPU is faster locally, CPU to GPU remotely."""
+    for gpu, near in (("gpu:0", 0), ("gpu:1", 0), ("gpu:2", 1), ("gpu:3", 1)):
+        local, remote = f"numa:{near}", f"numa:{1 - near}"
+        assert rate(machine, f"{gpu} > {local}") > 1.01 * rate(machine, f"{local} > {gpu}")
+        assert rate(machine, f"{remote} > {gpu}") > 1.05 * rate(machine, f"{gpu} > {remote}")
+        assert rate(machine, f"{remote} > {gpu}") < rate(machine, f"{local} > {gpu}")
 
 
 def test_one_thread_of_power9_copies_slower_than_of_power8_mb_7() -> None:
@@ -657,3 +685,29 @@ def test_network_cards_stand_where_the_papers_say_sp_14_jo_8() -> None:
 
     assert beside("sl390") == {"nic:0": ["gpu:0"]}
     assert beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}
+
+
+@pytest.mark.parametrize(("machine", "near"), [("jorda-a", "switch:0"), ("jorda-b", "switch:0"), ("jorda-c", "numa:0")])
+def test_disks_have_a_place_and_a_rate_that_reads_and_writes_share_jo_5_jo_8(machine: str, near: str) -> None:
+    model = models.load(machine)
+    assert models.places(model).disks == ("disk:0",)
+    (link,) = [link for link in model.link if "disk:0" in link.between[0]]
+    assert link.between == [(near, "disk:0")] and link.both_ways_gbps is not None
+    read, written = raw(machine, f"disk disk:0->{near}"), raw(machine, f"disk {near}->disk:0")
+    assert max(read, written) <= link.both_ways_gbps.v < read + written
+    assert (read > written) == (machine == "jorda-b"), "flash is read faster than written, a disk's one head does both"
+    ways = routes(model)
+    for gpu in models.places(model).gpus:
+        way = [hop.name for hop in ways["disk:0", gpu]]
+        assert way[0] == f"disk disk:0->{near}" and way[-1].endswith(f"->{gpu}")
+
+
+def test_an_ssd_is_faster_than_an_hdd_and_both_slower_than_any_gpu_jo_5() -> None:
+    hdd, ssd = raw("jorda-a", "disk disk:0->switch:0"), raw("jorda-b", "disk disk:0->switch:0")
+    assert 1.5 * hdd < ssd < 0.1 * rate("jorda-b", "numa:0 > gpu:0")
+
+
+@pytest.mark.parametrize("ends", [("disk:0", "gpu:1"), ("gpu:0", "disk:0"), ("numa:0", "disk:0"), ("disk:0", "disk:0")])
+def test_no_operation_moves_data_to_disks_yet_jo_5(ends: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--machine", "jorda-b", "--src", ends[0], "--dst", ends[1]]) == 3
+    assert f"{ends[0]} -> {ends[1]}: no operation moves data from or to a disk yet" in capsys.readouterr().err

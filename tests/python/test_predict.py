@@ -76,6 +76,8 @@ WRONG = [
     (["--machine", "nowhere", "--src", "numa:0", "--dst", "gpu:0"], 3, "no machine 'nowhere'"),
     (["--machine", "auto", "--src", "numa:0", "--dst", "gpu:0"], 2, "needs a model"),
     (["--machine", "ac922", "--src", "nic:0", "--dst", "gpu:0"], 2, "nic:0"),
+    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "no operation moves data from or to a disk"),
+    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:1"], 3, "jorda-a has no disk:1"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "7"], 2, "--bytes 7"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--with", "gpu:1"], 2, "numa:1 -> gpu:1"),

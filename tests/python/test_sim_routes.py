@@ -38,7 +38,7 @@ def test_bundled_machines(name: str, worker: Pipe) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_machines_with_many_ways(seed: int, worker: Pipe) -> None:
-    """Equal widths, parallel links, other widths back, switches, given routes; and another noise of rates each time."""
+    """Equal widths, parallel links, other widths back, switches, a disk, given routes; and another noise each time."""
     compare(worker, invented(random.Random(seed)), seed)
 
 
@@ -94,14 +94,15 @@ def taken(worker: Pipe, benchmark: str, src: str, dst: str, params: tuple[tuple[
 
 
 def invented(chance: random.Random) -> models.Model:
-    """A machine of two NUMA nodes, three GPUs and two switches, joined at random so that each reaches each."""
-    nodes = ["numa:0", "numa:1", "gpu:0", "gpu:1", "gpu:2", "switch:0", "switch:1"]
+    """A machine of two NUMA nodes, three GPUs, two switches and a disk, joined at random so that each reaches each."""
+    nodes = ["numa:0", "numa:1", "gpu:0", "gpu:1", "gpu:2", "switch:0", "switch:1", "disk:0"]
     while True:
         content = models.load("ac922").to_json()
         content["gpu"][0]["at"] = {"numa:1": ["gpu:1"], "numa:0": ["gpu:2", "gpu:0"]}
         content["switch"] = [{"places": ["switch:0", "switch:1"]}]
+        content["disk"] = [{"places": ["disk:0"]}]
         content["peer"]["groups"] = [["gpu:0", "gpu:1"], ["gpu:1", "gpu:2"]]
-        content["link"] = [link(f"l{i}", *chance.sample(nodes, 2), chance) for i in range(16)]
+        content["link"] = [link(f"l{i}", *chance.sample(nodes, 2), chance) for i in range(18)]
         ends = [end for one in content["link"] for pair in one["between"] for end in (pair, pair[::-1])]
         detour = next(((a, b, d) for a, b in ends for c, d in ends if b == c and a != d), None)
         if detour:

@@ -1,6 +1,8 @@
 #include "platform/sim/lanes.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace linkscope::sim {
 namespace {
@@ -14,12 +16,18 @@ void add_use(Path& path, u32 resource, double weight = 1) {
   path.uses.push_back({resource, weight});
 }
 
+u32 processes(const Program& program) {
+  u32 count = 1;
+  for (const auto& actor : program.actors) count = std::max(count, actor.process + 1);
+  return count;
+}
+
 }  // namespace
 
 Servers::Servers(const Machine& machine) {
   const auto add = [&](u32 count) {
-    counts.push_back(count);
-    return static_cast<u32>(counts.size() - 1);
+    counts_.push_back(count);
+    return static_cast<u32>(counts_.size() - 1);
   };
   for (const auto& gpu : machine.gpus) {
     // One engine does everything in turn; with two, each direction has its own; from three on, what goes to other GPUs
@@ -29,9 +37,27 @@ Servers::Servers(const Machine& machine) {
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
-  if (!machine.pageable_by_caller) copying_thread = add(1);
-  for (auto& ring : pageable_ring) ring = add(machine.pageable.slots);
-  staged_peer_ring = add(machine.staged_peer.slots);
+  by_caller_ = machine.pageable_by_caller;
+  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots};
+}
+
+std::vector<u32> Servers::counts(u32 processes) const {
+  auto all = counts_;
+  for (u32 process = 0; process < processes; ++process) all.insert(all.end(), of_driver_.begin(), of_driver_.end());
+  return all;
+}
+
+std::vector<u32> Lanes::shared_gpus() const {
+  std::map<u32, std::set<u32>> users;
+  for (const auto& lane : lanes)
+    for (const auto* ops : {&lane.once, &lane.loop})
+      for (const auto& op : *ops)
+        for (const auto& stage : op.stages)
+          if (stage.gpu != nobody) users[stage.gpu].insert(lane.process);
+  std::vector<u32> shared;
+  for (const auto& [gpu, processes] : users)
+    if (processes.size() > 1) shared.push_back(gpu);
+  return shared;
 }
 
 // Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
@@ -49,6 +75,7 @@ std::vector<double> Compiler::capacities() const {
 
 Lanes Compiler::compile(const Program& program) const {
   Lanes all;
+  all.processes = processes(program);
   const auto& costs = machine_.costs;
   for (const auto& actor : program.actors) {
     Lane lane;
@@ -59,9 +86,13 @@ Lanes Compiler::compile(const Program& program) const {
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
-        for (auto& stage : ops.back().stages) stage.counter = all.stages++;
+        for (auto& stage : ops.back().stages) {
+          stage.counter = all.stages++;
+          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(actor.place) - machine_.first_gpu();
+        }
       }
     };
+    lane.process = actor.process;
     add(actor.once, lane.once);
     add(actor.loop, lane.loop);
     const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
@@ -106,7 +137,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     const double rate = machine_.pageable_rate[direction];
     op.waits = true;
     op.call = machine_.pageable_call[direction];
-    return Stage{Stage::By::thread, servers_.copying_thread, memcpy_path(program, host, a, b, rate), machine_.costs.call};
+    return Stage{Stage::By::thread, servers_.copying_thread(actor.process), memcpy_path(program, host, a, b, rate), machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
@@ -122,7 +153,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
-      through_ring(machine_.staged_peer, servers_.staged_peer_ring);
+      through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
       for (auto& stage : op.stages) {
@@ -133,7 +164,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     }
   } else if (machine_.is_gpu(to)) {
     if (source.kind == MemKind::pageable) {
-      through_ring(machine_.pageable, servers_.pageable_ring[to_device]);
+      through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
       op.overlaps = true;  // the call returns when the last chunk has left the source
@@ -142,7 +173,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     }
   } else {
     if (target.kind == MemKind::pageable) {
-      through_ring(machine_.pageable, servers_.pageable_ring[from_device]);
+      through_ring(machine_.pageable, servers_.pageable_ring(actor.process, from_device));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(pageable_memcpy(from_device, host, to));
     } else {
@@ -174,7 +205,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
   add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
-    const auto walks = static_cast<u32>(machine_.nodes() - machine_.passed + machine_.links.size() + machine_.shares.size());
+    const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
     add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
   }
   add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
@@ -288,11 +319,11 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
-/// Whether all that the program has on the node, and the driver's ring, stay in the last-level cache of its CPUs.
+/// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
   if (program.cache != CacheState::hot || node.llc == 0) return false;
-  u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots;
+  u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
   return wanted <= node.llc_bytes;
@@ -320,7 +351,8 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
           .server = servers_.engine(gpu - machine_.first_gpu(), direction),
           .path = path(from, to),
           .setup = machine_.copy.setup[direction],
-          .may_inline = direction == to_device};
+          .may_inline = direction == to_device,
+          .gpu = gpu - machine_.first_gpu()};
 }
 
 /// What the hand-over between the destination's stream and its copy adds: the bytes flow during a part of it.

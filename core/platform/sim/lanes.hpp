@@ -15,18 +15,30 @@ namespace linkscope::sim {
 inline constexpr u32 nobody = ~u32{0};
 
 /// What can be held by one transfer at a time (or a few): copy engines, the driver's copying thread, slots of a ring.
+/// Engines are the machine's; each process has a driver of its own, with its thread and its rings.
 struct Servers {
   explicit Servers(const Machine&);
 
-  std::vector<u32> counts;
-  u32 copying_thread = nobody;    // the driver's, one a process, for all pageable copies in both directions; or none
-  u32 pageable_ring[2] = {0, 0};  // slots, to_device and from_device
-  u32 staged_peer_ring = 0;       // slots, for all pairs together
+  /// How many each can serve at a time, where there are so many processes.
+  [[nodiscard]] std::vector<u32> counts(u32 processes) const;
+  /// The driver's, for all pageable copies in both directions; nobody where each caller copies for itself.
+  [[nodiscard]] u32 copying_thread(u32 process) const { return by_caller_ ? nobody : driver(process); }
+  /// Slots, to_device and from_device.
+  [[nodiscard]] u32 pageable_ring(u32 process, Direction direction) const { return driver(process) + 1 + direction; }
+  /// Slots, for all pairs together.
+  [[nodiscard]] u32 staged_peer_ring(u32 process) const { return driver(process) + 3; }
   /// The copy engines of a GPU that serve a direction.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
 
  private:
+  std::vector<u32> counts_;   // of engines
+  std::vector<u32> of_driver_;  // of a process's thread and rings
   std::vector<u32> engines_;
+  bool by_caller_ = false;  // pageable copies are copied by who calls
+
+  [[nodiscard]] u32 driver(u32 process) const {
+    return static_cast<u32>(counts_.size() + process * of_driver_.size());
+  }
 };
 
 /// One leg of a copy.
@@ -43,6 +55,7 @@ struct Stage {
   double setup = 0;         // s a chunk, besides the path's latency
   double byte_setup = 0;    // and s a byte of it
   bool may_inline = false;  // small chunks go in the command itself
+  u32 gpu = nobody;  // by its index: which must run the process's context for this; nobody: a CPU's work
   u32 counter = 0;  // index among all stages of the program, for bytes carried
 };
 
@@ -69,6 +82,7 @@ struct Op {
 
 struct Lane {
   std::vector<Op> once, loop;
+  u32 process = 0;
   bool by_event = true;       // stamped by events on the stream; otherwise by the clock of the host
   bool after_kernel = false;  // the gate that held its stream was a kernel
   double issue_every = 0;     // a stream that no gate holds: copy k starts no sooner than k + 1 calls after the first
@@ -78,7 +92,10 @@ struct Lane {
 
 struct Lanes {
   std::vector<Lane> lanes;
-  u32 tracks = 0, stages = 0;
+  u32 tracks = 0, stages = 0, processes = 1;
+
+  /// The GPUs, by their index, that more than one process works on.
+  [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
 
 class Compiler {
@@ -99,6 +116,7 @@ class Compiler {
   const Routes& routes_;
   const Servers& servers_;
 
+  [[nodiscard]] Support supports_processes(const Program&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Step&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;

@@ -73,6 +73,7 @@ class Parser {
     numa_nodes();
     gpus();
     for (const char* kind : {"nic", "switch"}) passed(kind);
+    disks();
     links();
     for (const auto& share : file_.list("share")) machine_.shares.push_back({share.rate("gbps"), matching_links(share)});
     for (const auto& route : file_.list("route")) machine_.overrides.push_back(explicit_route(route));
@@ -131,6 +132,14 @@ class Parser {
       for (const auto& name : table.list("places")) {
         add_node(name.value->get<std::string>());
         ++machine_.passed;
+      }
+  }
+
+  void disks() {
+    for (const auto& table : file_.list("disk"))
+      for (const auto& name : table.list("places")) {
+        add_node(name.value->get<std::string>());
+        machine_.disks.push_back(parse_place(name.value->get<std::string>()));
       }
   }
 
@@ -201,6 +210,8 @@ class Parser {
                       costs.number("sync_us") * micro,       costs.number("event_us") * micro,
                       costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
                       costs.number("cpu_copy_us") * micro};
+    if (costs.has("context_switch_us") || costs.has("time_slice_us"))
+      machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
   }
 
   void copies() {
@@ -334,6 +345,8 @@ std::optional<Node> Machine::find(const Place& place) const {
     if (numa[i].place == place) return i;
   for (Node i = 0; i < gpus.size(); ++i)
     if (gpus[i].place == place) return first_gpu() + i;
+  for (Node i = 0; i < disks.size(); ++i)
+    if (disks[i] == place) return first_disk() + i;
   return std::nullopt;
 }
 

@@ -11,7 +11,7 @@
 
 namespace linkscope::sim {
 
-/// A node of the graph: NUMA nodes first, then GPUs, then what data only pass: NICs and switches.
+/// A node of the graph: NUMA nodes first, then GPUs, then what data only pass, NICs and switches, then disks.
 using Node = u32;
 
 struct NumaNode {
@@ -102,6 +102,12 @@ struct Costs {
   double host_stamp = 0, cpu_copy = 0;     // reading the clock; calling memcpy
 };
 
+/// How a GPU is shared by processes: one context at a time.
+struct TimeSlices {
+  double change = 0;  // s from one process's context to another's
+  double length = 0;  // s after which another's turn comes
+};
+
 /// A ring of pinned chunks through which the driver takes what it cannot send directly.
 struct Ring {
   u64 chunk_bytes = 0;
@@ -131,12 +137,14 @@ struct Machine {
   std::vector<NumaNode> numa;
   std::vector<GpuNode> gpus;
   u32 passed = 0;  // NICs and switches
+  std::vector<Place> disks;
   std::vector<Link> links;
   std::vector<Share> shares;
   std::vector<Route> overrides;
   std::vector<u8> peers;  // [from * gpus + to]: may GPU `from` reach GPU `to` directly
 
   Costs costs;
+  std::optional<TimeSlices> slices;  // not known: no GPU is shared by processes
   CopyCosts copy;
   PullCosts pull;
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
@@ -150,9 +158,13 @@ struct Machine {
   Spread machine_noise, round_noise, sample_noise;
   std::vector<Fault> faults;
 
-  [[nodiscard]] Node nodes() const { return static_cast<Node>(numa.size() + gpus.size()) + passed; }
+  [[nodiscard]] Node nodes() const { return first_disk() + static_cast<Node>(disks.size()); }
   [[nodiscard]] Node first_gpu() const { return static_cast<Node>(numa.size()); }
-  [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_gpu() + gpus.size(); }
+  [[nodiscard]] Node first_passed() const { return first_gpu() + static_cast<Node>(gpus.size()); }
+  [[nodiscard]] Node first_disk() const { return first_passed() + passed; }
+  /// Whether data may go through it on their way elsewhere.
+  [[nodiscard]] bool is_passed(Node node) const { return !is_gpu(node) && node < first_disk(); }
+  [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_passed(); }
   [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }
   [[nodiscard]] bool peer(Node from, Node to) const {
     return peers[(from - first_gpu()) * gpus.size() + (to - first_gpu())] != 0;

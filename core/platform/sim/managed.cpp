@@ -71,7 +71,7 @@ std::optional<Node> Compiler::away(const Program& program, u32 region) const {
   for (const auto& place : destinations(program, region)) {
     if (place == home) continue;
     const auto found = machine_.find(place);
-    if (!found || (away && *away != *found)) return {};
+    if (!found || place.kind == PlaceKind::disk || (away && *away != *found)) return {};
     away = found;
   }
   return away;
@@ -176,7 +176,8 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   op.start = costs.prefetch;
   Stage stage;
   stage.by = Stage::By::relay;
-  stage.server = servers_.engine((to_gpu ? to : from) - machine_.first_gpu(), direction);
+  stage.gpu = (to_gpu ? to : from) - machine_.first_gpu();
+  stage.server = servers_.engine(stage.gpu, direction);
   stage.path = migration_path(program, from, to);
   stage.setup = to_gpu ? costs.to_device_piece : costs.from_device_piece;
   op.stages.push_back(std::move(stage));

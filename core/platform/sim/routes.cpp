@@ -23,7 +23,7 @@ void Routes::from_node(const Machine& machine, Node from) {
   while (!edge.empty()) {
     std::vector<Node> next;
     for (const Node here : edge) {
-      if (here != from && machine.is_gpu(here)) continue;
+      if (here != from && !machine.is_passed(here)) continue;
       for (u32 id = 0; id < machine.links.size(); ++id) {
         const auto& link = machine.links[id];
         if (link.from != here || reached[link.to]) continue;

@@ -7,10 +7,6 @@
 namespace linkscope::sim {
 namespace {
 
-// A runner is one stage of one lane.
-u32 lane_of(u32 runner) { return runner / 2; }
-u32 stage_of(u32 runner) { return runner % 2; }
-
 u64 chunk_size(const Op& op, u64 chunk) {
   return chunk % op.chunks == op.chunks - 1 ? op.bytes - op.chunk_bytes * (op.chunks - 1) : op.chunk_bytes;
 }
@@ -28,12 +24,14 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       running_(lanes.lanes.size()),
       carried_(lanes.stages),
       pages_{lanes, machine} {
-  for (const u32 count : servers.counts) servers_.push_back({count, {}});
+  for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({count, {}});
+  for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
 
 void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase, Stamp* stamps) {
   now_ = 0;
   fluid_.rewind();
+  for (auto& gpu : shared_) gpu.active = nobody;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].factors = factors[lane];
     begin(lane, lanes_[lane].once, 1);
@@ -61,6 +59,7 @@ std::vector<u64> Simulation::take_carried() { return std::exchange(carried_, std
 
 void Simulation::run_to_end() {
   for (;;) {
+    for (auto& gpu : shared_) schedule(gpu);  // when all that happens at this instant is known
     const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
     if (timer == never && flow == never) return;
     if (flow <= timer) {
@@ -70,7 +69,8 @@ void Simulation::run_to_end() {
       now_ = timer;
       const u32 runner = timers_.back().runner;
       timers_.pop_back();
-      proceed(runner);
+      if (lane_of(runner) < lanes_.size()) proceed(runner);
+      else begin_slice(shared_[runner - 2 * lanes_.size()]);
     }
   }
 }
@@ -134,7 +134,8 @@ void Simulation::proceed(u32 runner) {
     case Step::slot:
       if (by_thread) return start_setup(runner);
       self.step = Step::server;
-      if (stage.server == nobody || take(stage.server, runner)) start_setup(runner);
+      if (auto* gpu = shared(stage)) gpu->waiting.push_back(runner);
+      else if (stage.server == nobody || take(stage.server, runner)) start_setup(runner);
       return;
     case Step::setup:
       if (!by_thread) return start_flow(runner);
@@ -179,7 +180,8 @@ void Simulation::chunk_done(u32 runner) {
   if (op.migration) pages_.arrive(op, running.iteration, self.done);
   ++self.done;
   self.step = Step::idle;
-  if (stage.server != nobody) release(stage.server);
+  if (auto* gpu = shared(stage)) leave(*gpu, stage);
+  else if (stage.server != nobody) release(stage.server);
 
   const bool last_stage = stage_index + 1 == op.stages.size();
   if (last_stage) {

@@ -52,17 +52,32 @@ class Simulation {
     u32 free = 0;
     std::vector<u32> waiting;  // runners, first come first served
   };
+  /// A GPU that several processes work on (contexts.cpp).
+  struct Shared {
+    u32 gpu = 0;
+    u32 active = nobody;       // the process whose context runs
+    bool changing = false;     // to `active`
+    double until = 0;          // its slice,
+    bool fresh = false;        // in which it has begun nothing yet: however short, it does something
+    u32 working = 0;           // runners that have begun what they will finish
+    std::vector<u32> waiting{};  // runners of all processes, first come first served
+  };
 
   const Machine& machine_;
   const std::vector<Lane>& lanes_;
   Memory& memory_;
   Fluid fluid_;
   std::vector<Server> servers_;
+  std::vector<Shared> shared_;  // mostly none
   std::vector<Running> running_;
   std::vector<Timer> timers_;  // the next last; of equal ones the one set first. They are few
   std::vector<u64> carried_;
   Pages pages_;
   double now_ = 0;
+
+  // A runner is one stage of one lane; those beyond them are changes of context.
+  [[nodiscard]] static u32 lane_of(u32 runner) { return runner / 2; }
+  [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 
   void run_to_end();
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);
@@ -75,6 +90,11 @@ class Simulation {
   void op_done(u32 lane);
   [[nodiscard]] bool take(u32 server, u32 runner);
   void release(u32 server);
+  [[nodiscard]] Shared* shared(const Stage&);
+  [[nodiscard]] const Stage& stage_of_op(u32 runner) const;
+  void schedule(Shared&);
+  void begin_slice(Shared&);
+  void leave(Shared&, const Stage&);
   void wake(u32 runner, double at);
   [[nodiscard]] bool goes_inline(const Stage& stage, u64 bytes) const {
     return stage.may_inline && bytes <= machine_.copy.inline_bytes;

@@ -1,4 +1,5 @@
 // What the model cannot run, and why.
+#include <algorithm>
 #include <map>
 
 #include "platform/sim/lanes.hpp"
@@ -9,6 +10,7 @@ namespace {
 bool host_kind(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::pinned || kind == MemKind::registered; }
 
 constexpr const char* different_hosts = "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
+constexpr const char* disk = "no operation moves data from or to a disk yet";
 
 }  // namespace
 
@@ -18,7 +20,7 @@ Support Compiler::supports(const Program& program) const {
     const auto at = machine_.find(region.at);
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
-    if (region.process != 0) return Support::no("the model runs one process yet");
+    if (region.at.kind == PlaceKind::disk) return Support::no(disk);
     if (region.kind != MemKind::managed && (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind)))
       return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
@@ -30,15 +32,33 @@ Support Compiler::supports(const Program& program) const {
   for (const auto& actor : program.actors) {
     for (const auto& place : {actor.place, actor.cpu.value_or(actor.place)})
       if (!machine_.find(place)) return Support::no("the machine " + machine_.name + " has no " + to_string(place));
-    if (actor.process != 0) return Support::no("the model runs one process yet");
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
-    if ((actor.place.kind == PlaceKind::gpu) != (actor.kind == ActorKind::stream))
+    if (actor.place.kind != (actor.kind == ActorKind::stream ? PlaceKind::gpu : PlaceKind::numa))
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
+    if (actor.cpu && actor.cpu->kind != PlaceKind::numa) return Support::no("no host thread runs on " + to_string(*actor.cpu));
     for (const auto* steps : {&actor.once, &actor.loop})
       for (const auto& step : *steps)
         if (auto support = supports(program, actor, step); !support) return support;
   }
-  return {};
+  return supports_processes(program);
+}
+
+/// Of a program whose every step it supports.
+Support Compiler::supports_processes(const Program& program) const {
+  for (const auto& actor : program.actors)
+    for (const auto* steps : {&actor.once, &actor.loop})
+      for (const auto& step : *steps)
+        for (const auto& touch : touches(step)) {
+          const auto& region = program.regions[touch.span.region];
+          if (region.process != actor.process)
+            return Support::no("region r" + std::to_string(touch.span.region) + " is of process " + std::to_string(region.process) + ", and process " +
+                               std::to_string(actor.process) + " uses it: no operation shares memory between processes yet");
+        }
+  if (machine_.slices || std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) { return actor.process == 0; })) return {};
+  const auto shared = compile(program).shared_gpus();
+  if (shared.empty()) return {};
+  return Support::no("several processes use " + to_string(machine_.gpus[shared.front()].place) + ", and the model " + machine_.name +
+                     " does not say how they share it: context_switch_us and time_slice_us of [costs]");
 }
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {

@@ -11,10 +11,11 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from linkscope.errors import FINE, UserError
+from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.units import format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
+    from linkscope.machine.model import Model
     from linkscope.run.steady import Steady
     from linkscope.runfile import PointId
 
@@ -62,6 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     ends = [(arguments.src, arguments.dst), *map(_pair, arguments.others)]
     if arguments.bidirectional:
         ends += [(dst, src) for src, dst in ends]
+    _refuse_disks(choice.model, ends)
     parts = [_points(arguments, src, dst, size) for src, dst in ends]
     found = steady_rates(choice.model, [point for part in parts for point in part])
     flows = [_summed(part, found) for part in parts]
@@ -84,6 +86,19 @@ def _pair(text: str) -> tuple[str, str]:
     if not arrow or not src.strip() or not dst.strip():
         raise UserError(f"--with {text}: write it as 'numa:1 -> gpu:1'")
     return src.strip(), dst.strip()
+
+
+def _refuse_disks(model: "Model", ends: list[tuple[str, str]]) -> None:
+    from linkscope.machine.model import places
+    from linkscope.plan.facts import kind_of
+
+    for src, dst in ends:
+        for place in (src, dst):
+            if kind_of(place) != "disk":
+                continue
+            if place not in places(model).disks:
+                raise UserError(f"{src} -> {dst}: the machine {model.machine.name} has no {place}", NOT_HERE)
+            raise UserError(f"{src} -> {dst}: no operation moves data from or to a disk yet", NOT_HERE)
 
 
 def _points(arguments: argparse.Namespace, src: str, dst: str, size: int) -> "list[PointId]":

@@ -148,6 +148,7 @@ def _check_places(model: Model) -> None:
     groups = [(f"numa[{i}].places", "numa", numa.places) for i, numa in enumerate(model.numa)]
     groups += [(f"gpu[{i}].at", "gpu", gpu.places()) for i, gpu in enumerate(model.gpu)]
     groups += [(f"nic[{i}].places", "nic", nic.places) for i, nic in enumerate(model.nic)]
+    groups += [(f"disk[{i}].places", "disk", disk.places) for i, disk in enumerate(model.disk)]
     groups += [(f"switch[{i}].places", "switch", switch.places) for i, switch in enumerate(model.switch)]
     for key, kind, names in groups:
         for name in names:
@@ -251,6 +252,10 @@ def _check_peers(model: Model) -> None:
                 raise Mistake(f"peer.groups[{index}]", f"{group[0]} and {name} are on different hosts", cure)
 
 
+_TOGETHER = (
+    ("kernel", ("host_reach_mib", "host_page_kib", "host_walk_us")),
+    ("costs", ("context_switch_us", "time_slice_us")),
+)
 _COUNTS = (
     ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
 )  # fmt: skip
@@ -266,12 +271,12 @@ def _check_tables(model: Model) -> None:
     if model.pull and model.pull.least_us.v > model.pull.extra_us.v:
         what = f"{model.pull.least_us.v:g} us cannot be left of extra_us, {model.pull.extra_us.v:g} us"
         raise Mistake("pull.least_us", what, "write what large copies pay of it, extra_us at most")
-    reach = ("host_reach_mib", "host_page_kib", "host_walk_us")
-    given = [name for name in reach if model.kernel and getattr(model.kernel, name) is not None]
-    if given and len(given) < len(reach):
-        missing = next(name for name in reach if name not in given)
-        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
-        raise Mistake(f"kernel.{missing}", f"it is missing, and there is {given[0]}", cure)
+    for table, together in _TOGETHER:
+        given = [name for name in together if getattr(getattr(model, table), name, None) is not None]
+        if given and len(given) < len(together):
+            missing = next(name for name in together if name not in given)
+            cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+            raise Mistake(f"{table}.{missing}", f"it is missing, and there is {given[0]}", cure)
     for name, key in _COUNTS:
         count = getattr(getattr(model, name), key, None)
         if count and count.v != int(count.v):
@@ -302,6 +307,7 @@ def _table_of(model: Model, place: str) -> str:
         ("numa", [numa.places for numa in model.numa]),
         ("gpu", [gpu.places() for gpu in model.gpu]),
         ("nic", [nic.places for nic in model.nic]),
+        ("disk", [disk.places for disk in model.disk]),
         ("switch", [switch.places for switch in model.switch]),
     ]
     return next(f"{name}[{i}]" for name, all in tables for i, group in enumerate(all) if place in group)

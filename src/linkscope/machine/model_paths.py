@@ -30,10 +30,10 @@ class PathLimit:
 
 
 def nodes(model: Model) -> list[str]:
-    """NUMA nodes, GPUs, NICs, switches."""
+    """NUMA nodes, GPUs, NICs, disks, switches."""
     known = places(model)
     switches = sorted((name for switch in model.switch for name in switch.places), key=order)
-    return [*known.numa, *known.gpus, *known.nics, *switches]
+    return [*known.numa, *known.gpus, *known.nics, *known.disks, *switches]
 
 
 def directed_links(model: Model) -> list[DirectedLink]:
@@ -53,7 +53,7 @@ def widest(model: Model, start: str, to: str) -> DirectedLink | None:
 
 
 def routes(model: Model) -> dict[tuple[str, str], list[DirectedLink]]:
-    """The links from each node to each other: fewest hops, then the widest, never through a GPU, and [[route]]s."""
+    """The links from each node to each other: fewest, then widest, never through a GPU or a disk, and [[route]]s."""
     links = directed_links(model)
     found: dict[tuple[str, str], list[DirectedLink]] = {}
     for start in nodes(model):
@@ -71,7 +71,7 @@ def _from(start: str, links: list[DirectedLink]) -> dict[str, list[DirectedLink]
     while edge:
         reached: dict[str, list[DirectedLink]] = {}
         for here in edge:
-            if here != start and "gpu:" in here:
+            if here != start and ("gpu:" in here or "disk:" in here):
                 continue
             for link in links:
                 if link.start != here or link.to in paths:

@@ -78,6 +78,13 @@ class Nic(_Table, frozen=True):
     title: str = ""
 
 
+class Disk(_Table, frozen=True):
+    """Disks that are alike; a link says where one is, and how fast it is written and read."""
+
+    places: list[str]
+    title: str = ""
+
+
 class Switch(_Table, frozen=True):
     places: list[str]
     title: str = ""
@@ -134,6 +141,8 @@ class Costs(_Table, frozen=True):
     event_tick_ns: Quantity
     host_stamp_us: Quantity
     cpu_copy_us: Quantity
+    context_switch_us: Quantity | None = None
+    time_slice_us: Quantity | None = None
 
 
 class Copy(_Table, frozen=True):
@@ -247,6 +256,7 @@ class Model(_Table, frozen=True, kw_only=True):
     numa: list[Numa]
     gpu: list[Gpu] = msgspec.field(default_factory=list)
     nic: list[Nic] = msgspec.field(default_factory=list)
+    disk: list[Disk] = msgspec.field(default_factory=list)
     switch: list[Switch] = msgspec.field(default_factory=list)
     link: list[Link] = msgspec.field(default_factory=list)
     share: list[Share] = msgspec.field(default_factory=list)
@@ -279,6 +289,7 @@ class Places:
     cache_bytes: dict[str, int]  # the last level of a NUMA node's cores, the L2 of a GPU
     peers: frozenset[tuple[str, str]]
     nics: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
 
 
 def places(model: Model) -> Places:
@@ -301,6 +312,7 @@ def places(model: Model) -> Places:
         cache_bytes=cache,
         peers=frozenset((a, b) for group in groups for a in group for b in group if a != b),
         nics=tuple(sorted((place for nic in model.nic for place in nic.places), key=order)),
+        disks=tuple(sorted((place for disk in model.disk for place in disk.places), key=order)),
     )
 
 

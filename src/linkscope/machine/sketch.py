@@ -132,7 +132,7 @@ def _of_model(model: models.Model) -> Sketch:
             cells[gpu, other] = f"{found.gbps:.4g} {how}"
     return Sketch(
         title=f"MODELLED {model.machine.name}: {model.machine.title}",
-        host=_network(model),
+        host=(*_network(model), *_disks(model)),
         nodes=tuple(nodes),
         gpus={
             place: f"{kind.title}, {kind.memory_gib:g} GiB, {kind.sms} SMs, {kind.l2_mib:g} MiB L2, "
@@ -153,6 +153,18 @@ def _network(model: models.Model) -> tuple[str, ...]:
         for place in nic.places:
             ends = [f"{_hop(link.link)} {link.raw.v:.4g} GB/s to {link.to}" for link in links if link.start == place]
             lines.append(f"{place}  {', '.join(([nic.title] if nic.title else []) + ends)}")
+    return tuple(lines)
+
+
+def _disks(model: models.Model) -> tuple[str, ...]:
+    """Each disk, where it is and how fast it is read and written."""
+    links = directed_links(model)
+    lines = []
+    for disk in model.disk:
+        for place in disk.places:
+            read = [f"{link.raw.v:.4g} GB/s read to {link.to}" for link in links if link.start == place]
+            written = [f"{link.raw.v:.4g} GB/s written from {link.start}" for link in links if link.to == place]
+            lines.append(f"{place}  {', '.join(([disk.title] if disk.title else []) + read + written)}")
     return tuple(lines)
 
 
