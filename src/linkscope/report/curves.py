@@ -125,9 +125,15 @@ class Curve:
 
 def curves(points: Iterable[Point]) -> list[Curve]:
     """All curves of a run, sorted by family, parameters, path and mode."""
-    found: dict[tuple[Path, Method, str], list[Point]] = {}
+    alike: dict[tuple[object, ...], list[Point]] = {}  # by plain values: of a run with many sizes much cheaper
     for point in points:
-        found.setdefault((path_of(point), method_of(point), point.params.get(MODE, "")), []).append(point)
+        memories = point.src_memory, point.dst_memory
+        key = (point.src, point.dst, point.benchmark, point.engine, memories, *point.params.items())
+        alike.setdefault(key, []).append(point)
+    found: dict[tuple[Path, Method, str], list[Point]] = {}
+    for of_key in alike.values():
+        first = of_key[0]
+        found.setdefault((path_of(first), method_of(first), first.params.get(MODE, "")), []).extend(of_key)
     made = [Curve(*key, tuple(sorted(of_key, key=lambda point: point.bytes))) for key, of_key in found.items()]
     return sorted(made, key=lambda c: (c.method, natural(c.path.src), natural(c.path.dst), c.mode))
 
