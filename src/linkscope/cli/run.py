@@ -12,6 +12,7 @@ Ctrl-C saves what was measured. Exit codes: 0 fine, 1 a point failed, 2 wrong us
 
 import argparse
 import contextlib
+import gc
 import datetime
 import json
 import math
@@ -174,6 +175,7 @@ def _print_summary(path: Path) -> None:
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
+    gc.freeze()  # what was measured is not looked through again and again while the file is read
     run = read_run(path, rounds=False)
     print(summary(run))
     if run.header.plan.get("suite") == "nvbandwidth":
