@@ -12,8 +12,8 @@ Ctrl-C saves what was measured. Exit codes: 0 fine, 1 a point failed, 2 wrong us
 
 import argparse
 import contextlib
-import gc
 import datetime
+import gc
 import json
 import math
 import sys
