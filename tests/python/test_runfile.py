@@ -79,11 +79,15 @@ def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
         assert len(run.points) == sum(b'"record":"point"' in line for line in lines)
 
 
-def test_torn_in_the_middle_is_refused(run_path) -> None:
+@pytest.mark.parametrize("rounds", [True, False])
+@pytest.mark.parametrize("kind", [b"round", b"point"])
+def test_torn_in_the_middle_is_refused(run_path, kind: bytes, rounds: bool) -> None:
     lines = run_path.read_bytes().split(b"\n")
-    lines[2] = lines[2][:40]
+    at = next(i for i, line in enumerate(lines[:-3]) if line.startswith(b'{"record":"' + kind))
+    lines[at] = lines[at][:40]
     run_path.write_bytes(b"\n".join(lines))
-    assert "line 3" in refused(run_path)
+    with pytest.raises(UserError, match=f"line {at + 1}\\b"):
+        read_run(run_path, rounds=rounds)
 
 
 @pytest.mark.parametrize(

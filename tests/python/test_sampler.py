@@ -116,6 +116,42 @@ def test_a_restless_round_ends_and_is_verified_once() -> None:
     assert record.timing == "gate+slope" and record.verified is None
 
 
+class Told(Restless):
+    """A worker whose operations take 10 ms, and that says of the first what the test says."""
+
+    def __init__(self, once_s: float) -> None:
+        super().__init__()
+        self.once_s = once_s
+        self.asked: list[list[list[int]]] = []
+
+    def run(self, samples, batches, *, verify, limit_s):
+        self.asked.append(batches)
+        stamps = [t for _ in range(samples) for batch in batches for t in (0.0, batch[0] * 10e-3)]
+        return Trace(samples, len(batches), 1, "gate", stamps=stamps)
+
+    def prepare(self, case, key, limit_s, then=None):
+        prepared = super().prepare(case, key, limit_s)
+        prepared.once_s = self.once_s
+        return prepared
+
+
+@pytest.mark.parametrize(
+    "size, once_s, calibrations",
+    [
+        (512 << 20, 10e-3, []),  # as large as that, the first is like any other: two samples, and nothing before
+        (512 << 20, 0.0, [[[1]]]),  # one, where nothing is known
+        (1 << 20, 3.0, [[[1]]]),  # a small one's first may be anything: it is never taken at its word
+    ],
+)
+def test_what_the_first_took_is_believed_of_large_copies_only(size: int, once_s: float, calibrations) -> None:
+    worker, id = Told(once_s), H2D.format(size, "false", "batched")
+    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert worker.asked[: len(calibrations)] == calibrations
+    assert record.batch == [1] and value(record) == pytest.approx(10e-3)
+    if size == 512 << 20:
+        assert worker.asked[len(calibrations) :] == [[[0], [1]], [[0], [1]]]
+
+
 def test_faults_have_their_reason() -> None:
     with pytest.raises(Unsupported, match="because the test says so"):
         sampled(8, flawed={"unsupported": "*"})

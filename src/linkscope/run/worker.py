@@ -165,16 +165,7 @@ class Worker:
         self._discard()
         self._send(msgspec.json.encode({"op": "prepare", **what, "key": key}) + b"\n" + (then.line() if then else b""))
         self._coming = then
-        try:
-            prepared = self._typed(self._answer(limit_s)[0], Prepared)
-        except RequestFailed as failure:
-            if failure.kind == "lost":
-                self._coming = None  # it answers nothing any more
-            self._discard()
-            raise
-        if not prepared.supported:
-            self._discard()
-        return prepared
+        return self._typed(self._answer(limit_s)[0], Prepared)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
         """Times what was prepared: `batches` in turn, `samples` times."""
