@@ -1,0 +1,52 @@
+// Work of several GPUs side by side. No GPU is touched: only whose work it is counts.
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "doctest.h"
+#include "platform/cuda/device_work.hpp"
+
+using namespace linkscope;
+
+namespace {
+
+Device* device(std::uintptr_t number) { return reinterpret_cast<Device*>(number * 64); }
+
+}  // namespace
+
+TEST_CASE("the work of one GPU is done in its order, and all of it") {
+  std::vector<int> first, second;
+  std::vector<DeviceWork> work;
+  for (int i = 0; i < 50; ++i) {
+    work.push_back({device(1), [&first, i] { first.push_back(i); }});
+    work.push_back({device(2), [&second, i] { second.push_back(i); }});
+  }
+  side_by_side(work);
+  REQUIRE(first.size() == 50);
+  for (int i = 0; i < 50; ++i) CHECK((first[i] == i && second[i] == i));
+}
+
+TEST_CASE("GPUs work at the same time") {
+  std::atomic<bool> other{false};
+  const auto wait = [&] {
+    while (!other) std::this_thread::yield();
+  };
+  side_by_side({{device(1), wait}, {device(2), [&] { other = true; }}});
+  CHECK(other);
+}
+
+TEST_CASE("a failure of any of them is told, after all have ended") {
+  for (const int failing : {0, 1, 2}) {
+    std::atomic<int> done{0};
+    std::vector<DeviceWork> work;
+    for (int i = 0; i < 3; ++i)
+      work.push_back({i == 0 ? nullptr : device(i), [&done, i, failing] {
+                        if (i == failing) throw std::runtime_error{"lost"};
+                        ++done;
+                      }});
+    CHECK_THROWS_WITH(side_by_side(work), "lost");
+    CHECK(done == 2);
+  }
+  side_by_side({});
+}
