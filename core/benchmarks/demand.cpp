@@ -13,12 +13,7 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
 }
 
-Program build(const Case& c) {
-  Program program = managed_program(c);
-  add_touch(program, c, c.src, c.dst);
-  if (c.param("bidirectional", "false") == "true") add_touch(program, c, c.dst, c.src);
-  return program;
-}
+Program build(const Case& c) { return migrations(c, add_touch); }
 
 }  // namespace
 

@@ -15,4 +15,13 @@ inline const std::vector<std::pair<MemKind, MemKind>> managed_memory{{MemKind::m
 /// flow. Before every sample the pages go home, so `iterations` of the loop, and no more, find theirs there.
 void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes, Step step, u32 iterations);
 
+/// A program to which `add` adds the migration from the case's source to its destination, and back where both ways are asked for.
+template <class Add>
+[[nodiscard]] Program migrations(const Case& c, Add add) {
+  Program program = managed_program(c);
+  add(program, c, c.src, c.dst);
+  if (c.param("bidirectional", "false") == "true") add(program, c, c.dst, c.src);
+  return program;
+}
+
 }  // namespace linkscope

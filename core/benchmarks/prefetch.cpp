@@ -9,12 +9,7 @@ void add_prefetch(Program& program, const Case& c, const Place& home, const Plac
   add_migration(program, c, home, to, stream, Content::pattern, c.bytes, Prefetch{{0, 0, c.bytes, c.bytes, 1}, to}, 1);
 }
 
-Program build(const Case& c) {
-  Program program = managed_program(c);
-  add_prefetch(program, c, c.src, c.dst);
-  if (c.param("bidirectional", "false") == "true") add_prefetch(program, c, c.dst, c.src);
-  return program;
-}
+Program build(const Case& c) { return migrations(c, add_prefetch); }
 
 }  // namespace
 
