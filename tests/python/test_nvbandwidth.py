@@ -100,7 +100,7 @@ def test_three_rounds_that_agree_are_enough_and_six_are_taken_of_the_others(tmp_
     assert main(["run", "--machine", "h200x4", "--suite", "nvbandwidth", "-o", str(path)]) == 0
     points = read_run(path).points
     taken = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
-    assert taken == {3: 0.94, 6: 0.96875}
+    assert taken == {3: 0.88, 6: 0.96875}
     for point in points:
         agree = all(
             max(flow.round_medians_s) - min(flow.round_medians_s) <= point.precision_target / 3 * flow.median_s

@@ -60,19 +60,25 @@ def test_rounds_that_narrow_the_interval() -> None:
 def test_three_rounds_that_agree_have_half_of_the_precision_at_each_side() -> None:
     interval = early_interval([1.001, 1.0, 1.003], 0.01)
     assert interval is not None and (interval.low, interval.high) == pytest.approx((0.995 * 1.001, 1.005 * 1.001))
-    assert interval.level == 0.94
+    assert interval.level == 0.88
     assert early_interval([1.0, 1.0, 1.00331], 0.01) is not None  # a third of 1 %, of the median
     assert early_interval([1.0, 1.0, 1.00336], 0.01) is None
     assert early_interval([1.0, 1.0], 0.01) is None and early_interval([1.0] * 6, 0.01) is None
 
 
 # Draws around 1 with the standard deviation 1 or about so; and the median of them all.
+def modes(share: float):
+    return lambda chance: (2.1 if chance.random() < share else 0.0) + chance.uniform(-1e-9, 1e-9), 0.0
+
+
 SHAPES = {
     "normal": (lambda chance: chance.gauss(0, 1), 0.0),
     "skewed": (lambda chance: (chance.lognormvariate(0, 0.8) - 1) / 1.3, 0.0),
     "uniform": (lambda chance: chance.uniform(-1.73, 1.73), 0.0),
-    "two modes": (lambda chance: (2.1 if chance.random() < 0.35 else 0.0) + chance.uniform(-1e-9, 1e-9), 0.0),
+    "two modes": modes(0.35),
+    "two modes, nearly even": modes(0.49),
 }
+AT_LEAST = {"two modes, nearly even": 0.88}  # which is the level that the interval claims
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -87,7 +93,8 @@ def test_who_stops_after_three_rounds_that_agree_covers_as_often(shape: str, str
         interval = early_interval(rounds[:3], 0.01) or median_interval(rounds)
         assert interval is not None
         covered += interval.low <= truth + 1e-6 and truth - 1e-6 <= interval.high
-    assert covered / draws >= 0.944 - 3 * (0.944 * 0.056 / draws) ** 0.5
+    least = AT_LEAST.get(shape, 0.944)
+    assert covered / draws >= least - 3 * (least * (1 - least) / draws) ** 0.5
 
 
 @given(samples, st.floats(1e-3, 1e3))
