@@ -1,11 +1,14 @@
-// Does it matter in which order the threads of a GPU touch host memory? The same bytes over the same links, by kernels that
-// differ in the order alone, on one GPU and on all at once. docs/nvbandwidth.md shows what it printed on four H200s.
+// Does it matter in which order the threads of a GPU touch host memory, and for how long they do? The same bytes over the
+// same links, by kernels that differ in the order alone, on one GPU and on all at once; then pass after pass from the first.
+// docs/nvbandwidth.md shows what it printed on four H200s.
 //
 // Usage: nvcc -std=c++20 -O3 -arch=native -o access_order tools/access_order.cu && ./access_order
 #include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -38,9 +41,10 @@ __global__ void __launch_bounds__(threads) by_tiles(uint4* to, const uint4* from
 }
 
 // One way. The accesses that a thread has in flight lie a whole grid apart.
-__global__ void __launch_bounds__(threads) by_grids(uint4* to, const uint4* from) {
+__global__ void __launch_bounds__(threads) by_grids(uint4* to, const uint4* from, int times = 1) {
   constexpr int in_flight = 12;
   const u64 grid = u64{gridDim.x} * blockDim.x, at = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (int i = 0; i < times; ++i)
   for (u64 first = at; first < vectors; first += in_flight * grid) {
     uint4 held[in_flight];
 #pragma unroll
@@ -101,6 +105,48 @@ void measure(const char* name, std::vector<Gpu>& gpus, std::size_t count, u64 by
   std::printf(" GB/s\n");
 }
 
+// GB/s of a GPU, the mean of all, in the passes after a common start: the median of the samples.
+template <class Work>
+void measure_passes(const char* name, std::vector<Gpu>& gpus, Work work) {
+  constexpr int ends[] = {1, 2, 4, 8, 16, 48}, marks = sizeof ends / sizeof *ends;
+  std::vector<std::vector<double>> rates(marks);
+  std::mutex mutex;
+  std::barrier together(static_cast<std::ptrdiff_t>(gpus.size()));
+  std::vector<std::thread> hands;
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    hands.emplace_back([&, i] {
+      check(cudaSetDevice(static_cast<int>(i)));
+      cudaEvent_t stamps[marks + 1];
+      for (auto& stamp : stamps) check(cudaEventCreate(&stamp));
+      for (int sample = 0; sample <= samples; ++sample) {
+        together.arrive_and_wait();
+        check(cudaEventRecord(stamps[0], gpus[i].stream));
+        for (int pass = 1, mark = 0; mark < marks; ++pass) {
+          work(gpus[i]);
+          if (pass == ends[mark]) check(cudaEventRecord(stamps[++mark], gpus[i].stream));
+        }
+        check(cudaStreamSynchronize(gpus[i].stream));
+        for (int mark = 0; sample && mark < marks; ++mark) {
+          float ms = 0;
+          check(cudaEventElapsedTime(&ms, stamps[mark], stamps[mark + 1]));
+          const int passes_here = ends[mark] - (mark ? ends[mark - 1] : 0);
+          const std::lock_guard lock{mutex};
+          rates[static_cast<std::size_t>(mark)].push_back(static_cast<double>(passes_here * buffer) / ms / 1e6);
+        }
+        together.arrive_and_wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds{200});
+      }
+    });
+  for (auto& hand : hands) hand.join();
+  std::printf("%-52s %zu GPU%s", name, gpus.size(), gpus.size() > 1 ? "s:" : ": ");
+  for (int mark = 0; mark < marks; ++mark) {
+    auto& all = rates[static_cast<std::size_t>(mark)];
+    std::sort(all.begin(), all.end());
+    std::printf("  to %d: %.2f", ends[mark], all[all.size() / 2]);
+  }
+  std::printf(" GB/s\n");
+}
+
 }  // namespace
 
 int main() {
@@ -127,10 +173,16 @@ int main() {
   for (const std::size_t n : {std::size_t{1}, gpus.size()}) {
     measure("to the host, by tiles, 4 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_tiles<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
     measure("to the host, by grids, 12 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
+    measure("to the host, by grids, 16 passes in one launch", gpus, n, passes * buffer, work([](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device, passes); }));
     measure("from the host, by tiles, 4 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
     measure("from the host, by grids, 12 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
+    measure("from the host, by grids, 16 passes in one launch", gpus, n, passes * buffer, work([](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host, passes); }));
     // Half of the bytes go each way: what is printed is the rate of one way.
     measure("both ways, 16 passes over the buffer", gpus, n, passes * buffer / 2, work([](Gpu& g) { for (int i = 0; i < passes; ++i) both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, 1); }));
     measure("both ways, one pass, every line 16 times at once", gpus, n, passes * buffer / 2, work([](Gpu& g) { both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, passes); }));
   }
+  measure_passes("to the host, by tiles, pass after pass", gpus, work([](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
+  measure_passes("from the host, by tiles, pass after pass", gpus, work([](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
+  measure_passes("to the host, by copy engine, pass after pass", gpus, work([](Gpu& g) { check(cudaMemcpyAsync(g.host, g.device, buffer, cudaMemcpyDeviceToHost, g.stream)); }));
+  measure_passes("from the host, by copy engine, pass after pass", gpus, work([](Gpu& g) { check(cudaMemcpyAsync(g.device, g.host, buffer, cudaMemcpyHostToDevice, g.stream)); }));
 }

@@ -1,10 +1,13 @@
 """The traffic that kernels state against what the GPU's counters saw, as a Markdown table. docs/counters.md shows one.
 
-Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, and Nsight Compute's `ncu` allowed to read counters)
+Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, for kernels between GPUs two, and Nsight Compute's `ncu`
+allowed to read counters)
 
 A kernel of a point states in its program what it reads and writes, and where. ncu runs the worker with that point and
 counts, for every launch of the kernel, the 32-byte sectors that its threads and bulk copies moved between the SMs and
-each kind of memory. A chase reads 8 bytes a step, for which the hardware moves a sector.
+the GPU's own or the host's memory, and the bytes of user data on its NVLinks, which is what it reads and writes in
+another GPU's memory. A chase reads 8 bytes a step, for which the hardware moves a sector. A kernel that touches managed
+pages brings them whole: of these PCIe's counters say what came.
 """
 
 import argparse
@@ -29,7 +32,7 @@ from linkscope.stats import median
 SECTOR = 32
 CHASE_STEPS = 4096
 LIMIT_S = 90
-KERNELS = "^linkscope_(copy|copy_tma|read|write|exchange|chase)$"
+KERNELS = "^linkscope_(copy|copy_tma|read|write|exchange|chase|touch_read|touch_write)$"
 POINTS = [
     f"{benchmark}?{params}"
     for size in (1 << 20, 64 << 20, 1000024)
@@ -49,13 +52,33 @@ POINTS = [
 ] + [
     "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB",
     "latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=64MiB",
+    *(f"demand/fault/numa:0.managed->gpu:0.managed/{1 << 26}?access={way}" for way in ("read", "write")),
+]
+OF_TWO_GPUS = [
+    f"{benchmark}?{params}"
+    for one, other in (("gpu:0.device", "gpu:1.device"), ("gpu:1.device", "gpu:0.device"))
+    for benchmark, params in (
+        *(
+            (
+                f"d2d/{engine}/{one}->{other}/{1 << 26}",
+                f"bidirectional=false&blocks=sms&initiator={by}&mode=batched{more}",
+            )
+            for by in ("src", "dst")
+            for engine, more in (("sm", "&threads=512"), ("tma", ""))
+        ),
+        (f"read/sm/{one}->{other}/{1 << 26}", "blocks=sms&threads=512"),
+        (f"write/sm/{one}->{other}/{1 << 26}", "blocks=sms&threads=512"),
+        (f"latency/sm/{one}->{other}/0", "cache=cold&range=64MiB"),
+    )
 ]
 ROUTES = {"sysmem": "host", "device": "own memory", "peer": "another GPU"}
+LINKS = {("peer", "read"): "nvlrx__bytes_data_user.sum", ("peer", "write"): "nvltx__bytes_data_user.sum"}
 METRICS = {
     (route, way): f"lts__t_sectors_srcunit_tex_aperture_{route}_op_{way}.sum"
-    for route in ROUTES
+    for route in ("sysmem", "device")
     for way in ("read", "write")
-}
+} | LINKS
+MIGRATIONS = {("sysmem", "read"): "pcie__read_bytes.sum"} | LINKS
 
 
 def stated(program: str) -> dict[tuple[str, str], int]:
@@ -71,6 +94,8 @@ def stated(program: str) -> dict[tuple[str, str], int]:
         found += [("read", *move[:2]), ("write", *move[2:])]
     for way, region, size in found:
         place = regions[region]
+        if "kernel touch " in loop[1]:  # a page is brought, whatever its toucher then does
+            way = "read"
         route = "device" if place == runs_on[1] else "peer" if place.startswith("gpu") else "sysmem"
         moved[route, way] = moved.get((route, way), 0) + (SECTOR if "kernel chase" in loop[1] else int(size))
     return moved
@@ -83,14 +108,18 @@ def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[s
         {"op": "prepare", "case": case, "key": f"{point}#0"},
         {"op": "run", "samples": 1, "batches": [[steps]], "verify": False},
     ]
+    metrics = MIGRATIONS if point.benchmark == "demand" else METRICS
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "ncu.csv"
+        log, asked = Path(folder) / "ncu.csv", Path(folder) / "requests"
         command = ["ncu", "--clock-control", "none", "--csv", "--print-units", "base", "--log-file", str(log)]
-        command += ["-k", f"regex:{KERNELS}", "--metrics", ",".join(METRICS.values()), *worker_command()]
+        # Pages come once: where a kernel has to run several times to be counted, the whole worker runs again.
+        command += ["--replay-mode", "application" if metrics is MIGRATIONS else "kernel"]
+        command += ["-k", f"regex:{KERNELS}", "--metrics", ",".join(metrics.values())]
+        command += ["sh", "-c", f'exec "$@" < {asked}', "sh", *worker_command()]
         # ncu waits for every launch that it looks at: nothing may be held back behind a gate.
         environment = {**os.environ, "CUDA_LAUNCH_BLOCKING": "1"}
-        text = "\n".join(json.dumps(request) for request in requests) + "\n"
-        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=LIMIT_S, env=environment)
+        asked.write_text("\n".join(json.dumps(request) for request in requests) + "\n")
+        done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, env=environment)
         lines = log.read_text().splitlines() if log.exists() else []
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -101,18 +130,23 @@ def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[s
         if row["Metric Value"]:
             by_metric.setdefault(row["Metric Name"], []).append(float(row["Metric Value"].replace(",", "")))
     of_launches = max if steps > 1 else median
-    return {key: SECTOR * of_launches(by_metric[name]) for key, name in METRICS.items() if name in by_metric}
+    return {
+        key: (SECTOR if "sectors" in name else 1) * of_launches(by_metric[name])
+        for key, name in metrics.items()
+        if name in by_metric
+    }
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("points", nargs="*", metavar="POINT_ID", default=POINTS)
+    arguments.add_argument("points", nargs="*", metavar="POINT_ID")
     asked = arguments.parse_args()
     if shutil.which("ncu") is None:
         sys.exit("counters.py needs Nsight Compute: ncu is not on the path")
     target = choose("auto", seed=1)
+    several = len(target.facts.of_kind("gpu")) > 1
     print("| kernel of | memory | stated, B | counted, B | apart |\n|---|---|---|---|---|")
-    for text in asked.points:
+    for text in asked.points or POINTS + (OF_TWO_GPUS if several else []):
         point = PointId.parse(text)
         case = case_of(point, target.facts)
         worker = Worker(worker_command())
