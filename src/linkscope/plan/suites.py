@@ -169,7 +169,7 @@ SUITES: dict[str, Suite] = {
                 Rule(ALL_SIZES, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 Rule(_CURVE, everything=True),
                 Rule(_CURVE, benchmarks=_JOINT, engines=("ce",), everything=True),
-                Rule(_SM_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
+                Rule((MIB, 64 * MIB), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED),
