@@ -1,6 +1,6 @@
 // Does it matter in which order the threads of a GPU touch host memory, and which memory it is? The same bytes over the
 // same links, by kernels that differ in the order alone, on one GPU and on all at once; then all at once in one set of
-// buffers after another. docs/nvbandwidth.md shows what it printed on four H200s.
+// buffers after another. And what a launch for each copy costs between GPUs. docs/nvbandwidth.md says what it printed on H200s.
 //
 // Usage: nvcc -std=c++20 -O3 -arch=native -o access_order tools/access_order.cu && ./access_order
 #include <algorithm>
@@ -177,4 +177,14 @@ int main() {
   print_sets("from the host, by grids", gpus, sets, in_by_grids);
   print_sets("from the host, by copy engine", gpus, sets,
              [](Gpu& g) { check(cudaMemcpyAsync(g.device, g.host, buffer, cudaMemcpyHostToDevice, g.stream)); });
+
+  if (count < 2) return 0;
+  std::printf("\nGPU 0 reads GPU 1's memory\n");
+  check(cudaSetDevice(0));
+  check(cudaDeviceEnablePeerAccess(1, 0));
+  const uint4* peer = gpus[1].device;
+  print_rates("by tiles, 16 launches", gpus, 1, passes * buffer, often([=](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, peer); }));
+  print_rates("by grids, 16 launches", gpus, 1, passes * buffer, often([=](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, peer, 1); }));
+  print_rates("by grids, 16 passes in one launch", gpus, 1, passes * buffer,
+              [=](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, peer, passes); });
 }
