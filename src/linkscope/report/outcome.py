@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.report.curves import Family, method_of
+from linkscope.model.curves import Family, method_of
+from linkscope.model.words import count_text
 from linkscope.report.trust import against_text, apart, half_width, reason_text
-from linkscope.report.words import count_text
 from linkscope.runfile import Point, Run
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
