@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
+_FEW_POINTS = 40  # whose means are printed when the run ends
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -182,8 +183,10 @@ def _print_summary(path: Path) -> None:
     print(summary(run))
     if run.header.plan.get("suite") == "nvbandwidth":
         print(f"As nvbandwidth prints it:\n\n{nvbandwidth.text(run)}")
-    if run.header.plan.get("rule") == "comm-scope":
-        print(f"By Comm|Scope's rule:\n\n{comm_scope.text(run)}")
+    if run.header.plan.get("rule") == "comm-scope" and len(run.points) <= _FEW_POINTS:
+        print(f"By Comm|Scope's rule:\n\n{comm_scope.text(run)}\n")
+    elif run.header.plan.get("rule") == "comm-scope":
+        print(f"means and standard deviations: {_command()} report {path} --comm-scope")
 
 
 def _output(arguments: argparse.Namespace, target: "Target") -> Path:

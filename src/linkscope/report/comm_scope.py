@@ -9,8 +9,10 @@ _BOTH_WAYS = " (both, from the first start to the last end)"
 
 
 def text(run: Run) -> str:
-    """A line a flow, and one for flows that run together. Empty where the run has no means."""
-    lines = [line for point in run.points for line in _lines(point)]
+    """A line a flow, in the order of the plan, and one for both that run together. Empty where the run has no means."""
+    order = {id: number for number, id in enumerate(run.header.plan.get("points", []))}
+    points = sorted(run.points, key=lambda point: order.get(point.id, len(order)))
+    lines = [line for point in points for line in _lines(point)]
     width = max((len(name) for name, *_ in lines), default=0)
     head = f"{'':<{width}}  {'mean':>9}  {'stddev':>9}  {'GB/s':>8}"
     shown = (f"{name:<{width}}  {mean:>9}  {deviation:>9}  {rate:>8}" for name, mean, deviation, rate in lines)

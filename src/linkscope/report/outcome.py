@@ -59,8 +59,8 @@ def counts_text(points: Iterable[Point]) -> str:
 
 
 def run_text(run: Run) -> str:
-    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where another tool's rule was measured by, or the
-    run did not come to its end."""
+    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
+    did not come to its end."""
     plan = run.header.plan
     named = [f"suite {plan['suite']}"] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""

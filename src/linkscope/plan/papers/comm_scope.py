@@ -50,7 +50,7 @@ COMM_SCOPE = Source(
         row("CS-12", "4.1: memcpy, pageable to pinned, on the host", "h2h/cpu/numa.pageable->numa.pinned?mode=single&cache=*"),
         row("CS-13 CS-14", "4.5: unified memory on demand, GPU to host, by several threads", "demand/fault/gpu.managed->numa.managed?threads=*"),
         # How it is measured
-        row("CS-11", "27 microbenchmarks, by its text; table 1 has 29 ticked cells", instead="the 29 rows above the ones of section 3.4: each of the 27 is one of them"),
+        row("CS-11", "27 microbenchmarks, by its text; table 1 has 29 ticked cells", instead="the first 29 rows: each of the 27 is one of them"),
         row("CS-15", "threads and memory bound by libnuma; every pair of NUMA node and GPU, and of GPUs", instead="each row above has a point for each pair; `run --only` selects"),
         row("CS-16", "CPU caches flushed or not", instead="parameter `cache` of the copies from and to host memory"),
         row("CS-17", "governor and turbo of the CPU", instead="`linkscope doctor`; every run file has them"),
