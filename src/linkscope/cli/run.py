@@ -18,7 +18,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from linkscope.errors import FINE, STOPPED_EARLY, UserError
 from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
@@ -237,7 +237,7 @@ def _rule(text: str) -> "RuleName":
 
     if text not in RULES:
         raise UserError(f"--rule {text}: there is no such rule; there are {', '.join(RULES)}")
-    return cast("RuleName", text)
+    return text
 
 
 def _budget(text: str | None) -> float | None:
