@@ -48,7 +48,9 @@ def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) ->
     for rule in presets(source, entry):
         found = points_of(Suite("of one preset", "", (rule,)), machine(name), benchmark_table())
         assert found, rule
-        assert {point.bytes for point in found} in ({0}, set(source.sizes))
+        managed = "managed" in (found[0].src_memory, found[0].dst_memory)
+        sizes = {size for size in source.sizes if size <= 1 << 28 or not managed}
+        assert {point.bytes for point in found} in ({0}, sizes)
     ids = [str(point) for point in points(source, entry, name)]
     made = make_plan(machine(name), benchmark_table(), only=ids[:: max(1, len(ids) // 20)])
     assert len(made.points) >= min(20, len(ids))

@@ -48,7 +48,7 @@ def _of_source(arguments: argparse.Namespace) -> int:
     """Every operation of a paper or tool, with the patterns of the points that answer it, or that none does yet."""
     if arguments.what not in (None, "benchmarks"):
         raise UserError(f"--source lists operations of a paper or tool: leave out {arguments.what}")
-    from linkscope.plan import patterns, sizes_text, source_named
+    from linkscope.plan import patterns, presets, sizes_text, source_named
     from linkscope.run import benchmark_table
 
     source = source_named(arguments.source)
@@ -57,7 +57,7 @@ def _of_source(arguments: argparse.Namespace) -> int:
         {
             "name": " ".join(entry.items), "summary": entry.theirs, "source": source.name, "items": entry.items,
             "points": patterns(source, entry, table), "instead": entry.instead, "note": entry.note,
-            "sizes": source.sizes if entry.points else [],
+            "sizes": sorted({size for rule in presets(source, entry) for size in rule.sizes}),
         }
         for entry in source.entries
     ]  # fmt: skip

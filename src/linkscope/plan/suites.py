@@ -13,6 +13,7 @@ _MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
+MOST_MANAGED = 256 * MIB  # managed memory stays small, whoever asks for how much
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def _rule(
 
 
 def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes; other parameters have their
-    defaults, and `*` is every value.
+    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes, of managed
+    memory at those that are small enough; other parameters have their defaults, and `*` is every value.
 
     Raises ValueError where the text is not of this form.
     """
@@ -106,8 +107,9 @@ def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
     (src, src_memory), (dst, dst_memory) = (end.split(".") for end in ends.split("->"))
     pairs = [item.split("=") for item in params.split("&")] if params else []
     values = {name: tuple(value.split(",")) for name, value in pairs}
+    most = MOST_MANAGED if "managed" in (src_memory, dst_memory) else max(sizes, default=0)
     return Rule(
-        sizes, (benchmark,), (engine,), params=MappingProxyType(values), ends=((src, src_memory), (dst, dst_memory))
+        tuple(size for size in sizes if size <= most), (benchmark,), (engine,), params=MappingProxyType(values), ends=((src, src_memory), (dst, dst_memory))
     )
 
 

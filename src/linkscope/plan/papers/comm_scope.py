@@ -12,7 +12,7 @@ _GRID = "its 256 blocks and accesses of 4 bytes are not there yet: a block on ea
 COMM_SCOPE = Source(
     "comm-scope",
     "Comm|Scope (Pearson et al., ICPE 2019)",
-    "its tool goes from 2^8 to 2^32 bytes; the two largest are left out, for which memory must be pinned twice",
+    "its tool goes from 2^8 to 2^32 bytes; here up to 2^30, and of managed memory up to 2^28",
     powers(8, 30),
     (
         # Table 1
