@@ -32,7 +32,7 @@ def _source(source: Source, table: Sequence[Benchmark]) -> Iterator[str]:
     yield f"Sizes: {'; '.join(filter(None, (sizes_text(source.sizes), source.about_sizes)))}.\n"
     yield "| item | what it is | linkscope |"
     yield "|---|---|---|"
-    for entry in source.entries:
+    for entry in source.rows:
         cells = (" ".join(entry.items), entry.theirs, _answer(patterns(source, entry, table), entry))
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
     yield ""

@@ -23,7 +23,7 @@ from test_sim_machines import pytestmark
 __all__ = ["pytestmark"]
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRIES = [(source, entry) for source in SOURCES.values() for entry in source.entries]
+ENTRIES = [(source, entry) for source in SOURCES.values() for entry in source.rows]
 ANSWERED = [(source, entry) for source, entry in ENTRIES if entry.points]
 NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
 # How many items each source has in the project's list of what the papers say, and how they begin.
@@ -73,7 +73,7 @@ def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entr
 @pytest.mark.parametrize("name", ITEMS)
 def test_every_item_has_a_row_and_no_row_another(name: str) -> None:
     prefix, count = ITEMS[name]
-    found = {item for entry in SOURCES[name].entries for item in entry.items}
+    found = {item for entry in SOURCES[name].rows for item in entry.items}
     assert found == {f"{prefix}{number}" for number in range(1, count + 1)}
 
 
@@ -95,7 +95,7 @@ def test_what_answers_instead_is_there() -> None:
 
 def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
     """Ten items, of which each ticks so many directions."""
-    cells = [entry for entry in SOURCES["comm-scope"].entries[:29]]
+    cells = SOURCES["comm-scope"].entries[:29]
     counts = (3, 3, 3, 3, 2, 2, 2, 2, 4, 5)
     ticked = {f"CS-{number}": count for number, count in enumerate(counts, 1)}
     assert sum(ticked.values()) == 29 == len(cells)
@@ -221,7 +221,7 @@ def test_a_source_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> No
     assert told.startswith(SOURCES[name].title[:20])
     assert main(["list", "--source", name, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == len(SOURCES[name].entries)
+    assert len(rows) == len(SOURCES[name].rows)
     for row in rows:
         assert row["name"] and row["summary"] and row["source"] == name
         assert all(glob in told for glob in row["points"])

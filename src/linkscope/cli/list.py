@@ -59,7 +59,7 @@ def _of_source(arguments: argparse.Namespace) -> int:
             "points": patterns(source, entry, table), "instead": entry.instead, "note": entry.note,
             "sizes": sorted({size for rule in presets(source, entry) for size in rule.sizes}),
         }
-        for entry in source.entries
+        for entry in source.rows
     ]  # fmt: skip
     if arguments.json:
         print(json.dumps(rows, indent=1))

@@ -97,8 +97,8 @@ def _rule(
 
 
 def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes, of managed
-    memory at those that are small enough; other parameters have their defaults, and `*` is every value.
+    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes; of managed memory at those
+    that are small enough. Other parameters have their defaults, and `*` is every value.
 
     Raises ValueError where the text is not of this form.
     """
@@ -108,9 +108,9 @@ def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
     pairs = [item.split("=") for item in params.split("&")] if params else []
     values = {name: tuple(value.split(",")) for name, value in pairs}
     most = MOST_MANAGED if "managed" in (src_memory, dst_memory) else max(sizes, default=0)
-    return Rule(
-        tuple(size for size in sizes if size <= most), (benchmark,), (engine,), params=MappingProxyType(values), ends=((src, src_memory), (dst, dst_memory))
-    )
+    fitting = tuple(size for size in sizes if size <= most)
+    both_ends = ((src, src_memory), (dst, dst_memory))
+    return Rule(fitting, (benchmark,), (engine,), params=MappingProxyType(values), ends=both_ends)
 
 
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))

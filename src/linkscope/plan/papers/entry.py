@@ -22,13 +22,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Source:
-    """A paper or tool: `name` as `list --source` takes it; `sizes` in bytes, `about_sizes` where these come from."""
+    """A paper or tool: `name` as `list --source` takes it; `sizes` in bytes, `about_sizes` where these come from.
+
+    `entries` are what it measures, found or needed, `beyond` what it leaves to others: these are in no suite of its.
+    """
 
     name: str
     title: str
     about_sizes: str
     sizes: tuple[int, ...]
     entries: tuple[Entry, ...]
+    beyond: tuple[Entry, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Entry, ...]:
+        """All of them, in their order."""
+        return self.entries + self.beyond
 
 
 def row(items: str, theirs: str, *points: str, instead: str = "", note: str = "") -> Entry:

@@ -47,7 +47,7 @@ NVBANDWIDTH = Source(
         row("31", "one_to_all_write_sm", "one_to_all/sm/gpu.device->gpu.device?initiator=src"),
         row("32", "one_to_all_read_sm", "all_to_one/sm/gpu.device->gpu.device?initiator=src", note=_NAMES_BACK),
         row("33", "host_device_latency_sm", "latency/sm/numa.pinned->gpu.device"),
-        row("34", "device_to_device_latency_sm", "latency/sm/gpu.device->other.device?cache=*", note="its chain stays in an L2, as with cache=hot"),
+        row("34", "device_to_device_latency_sm", "latency/sm/gpu.device->other.device?cache=cold,hot", note="its chain stays in an L2, as with cache=hot"),
         row("35", "device_local_copy", "local/ce/gpu.device->gpu.device"),
     ),
 )
