@@ -39,12 +39,13 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   run_to_end();
 
   // One host thread closes the gate, queues everything behind it and opens it; whoever works on the host starts then.
+  double queued = 0;
+  for (u32 lane = 0; lane < lanes_.size(); ++lane)
+    if (lanes_[lane].by_event) queued += static_cast<double>(iterations[lane] * lanes_[lane].loop.size()) * machine_.costs.call;
+  now_ += machine_.costs.launch + queued;
   // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
   const auto calls = [&](u32 lane) { return static_cast<double>(iterations[lane] * lanes_[lane].loop.size()); };
-  double queued = 0, before = 0;
-  for (u32 lane = 0; lane < lanes_.size(); ++lane)
-    if (lanes_[lane].by_event && lanes_[lane].held) queued += calls(lane) * machine_.costs.call;
-  now_ += machine_.costs.launch + queued;
+  double before = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     begin(lane, lanes_[lane].loop, iterations[lane], before);
     if (!lanes_[lane].by_event || lanes_[lane].held) continue;
