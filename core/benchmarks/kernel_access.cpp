@@ -1,4 +1,4 @@
-// Comm|Scope 3.4 (CS-11, CS-12), nvbandwidth 0.10's read-only and write-only kernels: the threads of a GPU read or write
+// Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10's read-only and write-only kernels: the threads of a GPU read or write
 // memory without copying it, their GPU's own, a peer's or the host's.
 #include "benchmarks/copies.hpp"
 
@@ -24,7 +24,7 @@ std::vector<Benchmark> kernel_accesses() {
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories, Program (*build)(const Case&)) {
-    const auto* source = "Comm|Scope 3.4 (CS-11, CS-12), nvbandwidth 0.10 read-only and write-only kernels";
+    const auto* source = "Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10 read-only and write-only kernels";
     return Benchmark{name, summary, source, Engine::sm, src, dst, Relation::any, memories, {blocks_param(), threads_param()}, build};
   };
   return {

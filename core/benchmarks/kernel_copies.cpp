@@ -1,4 +1,4 @@
-// nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10): explicit copies by the threads of a GPU, which reads host memory
+// nvbandwidth *_memcpy_sm: explicit copies by the threads of a GPU, which reads host memory
 // or another GPU's (pull) or writes it (push), by loads and stores of 16 bytes or by bulk copies of the tensor memory
 // accelerator. No copy engine takes part.
 #include <utility>
@@ -53,7 +53,7 @@ std::vector<Benchmark> kernel_copies() {
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::sm, Engine::tma}) {
     const bool sm = engine == Engine::sm;
-    const auto* source = sm ? "nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10)" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
+    const auto* source = sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
       rows.push_back({name, summary, source, engine, src, dst, relation, memories,
                       params(engine, relation == Relation::different, src == numa || relation == Relation::different), build});

@@ -75,6 +75,7 @@ Program build_program(const Case& c) {
   const auto& row = find(c);
   check(row, c);
   Program program = row.build(c);
+  if (!c.held) program.held_by = HeldBy::nothing;
   validate(program);
   return program;
 }

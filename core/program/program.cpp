@@ -15,6 +15,7 @@ constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
+constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
 
 template <class... F>
 struct Overloaded : F... {
@@ -149,6 +150,7 @@ const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::siz
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
+const char* to_string(HeldBy held_by) { return held_by_names[static_cast<std::size_t>(held_by)]; }
 
 MemKind parse_mem_kind(std::string_view text) { return parse<MemKind>(text, mem_kind_names, "a memory kind"); }
 Engine parse_engine(std::string_view text) { return parse<Engine>(text, engine_names, "an engine"); }
@@ -175,7 +177,7 @@ std::string to_text(const Program& program) {
     out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
         << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
   out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
-      << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait");
+      << ", held by " << to_string(program.held_by);
   if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
   out << "\n";
   return out.str();

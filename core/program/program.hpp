@@ -19,8 +19,9 @@ enum class Clock : u8 { event, host, kernel };
 enum class CacheState : u8 { cold, hot };
 
 /// What holds a stream until everything is queued. A kernel leaves the stream on the GPU's compute channel, as in an
-/// application that computes, then copies; a wait of the stream itself leaves it where it was.
-enum class HeldBy : u8 { kernel, wait };
+/// application that computes, then copies; a wait of the stream itself leaves it where it was. Where nothing holds it, it
+/// begins while the host still queues, and what the host takes for that is in the time.
+enum class HeldBy : u8 { kernel, wait, nothing };
 
 /// What a region holds before the first sample. Sources carry a pattern that depends on region and offset, so that any
 /// slice delivered to the wrong place, or not at all, is seen; destinations are poisoned.
@@ -154,6 +155,7 @@ struct Program {
 [[nodiscard]] const char* to_string(Engine);
 [[nodiscard]] const char* to_string(ActorKind);
 [[nodiscard]] const char* to_string(Clock);
+[[nodiscard]] const char* to_string(HeldBy);
 /// Throws Error{usage} that lists what there is.
 [[nodiscard]] MemKind parse_mem_kind(std::string_view);
 [[nodiscard]] Engine parse_engine(std::string_view);

@@ -281,6 +281,14 @@ def test_blocking_launches_are_timed_without_a_gate(worker):
     assert answer["timing"] == "events" and "CUDA_LAUNCH_BLOCKING" in answer["notes"]["timing"]
 
 
+def test_streams_that_nothing_holds_are_timed_by_events_whatever_they_copy(worker):
+    pipe, _ = opened(worker)
+    for wanted in (h2d(), h2d("pageable"), d2d(), access("read", "numa:0", "gpu:0")):
+        answer = works(pipe, wanted | {"held": False})
+        assert answer["timing"] == "events" and "nothing holds the streams" in answer["notes"]["timing"]
+    assert works(pipe, H2H | {"held": False})["timing"] == "host"  # a CPU thread has no stream
+
+
 # --- no room ------------------------------------------------------------------------------------------------------
 
 

@@ -29,11 +29,12 @@ def test_models_have_the_table_where_there_is_something_to_go_by(machine):
     assert (models.load(machine).managed is not None) == (machine in WITH_TABLE)
 
 
-def test_only_the_full_suite_takes_managed_memory():
+def test_only_the_full_suite_and_comm_scopes_take_managed_memory_and_little_of_it():
     machine, table = modelled(models.load("ac922"), 1).facts, benchmark_table()
     for name, suite in SUITES.items():
         found = [point for point in points_of(suite, machine, table) if point.benchmark in MANAGED]
-        assert {point.benchmark for point in found} == (MANAGED if name == "full" else set())
+        some = {"full": MANAGED, "comm-scope": {"demand", "prefetch"}}
+        assert {point.benchmark for point in found} == some.get(name, set())
         assert all(point.bytes <= 256 * MIB for point in found)
     threads = {point.param("threads") for point in found if point.benchmark == "demand"}
     assert threads == {"", "1", "2", "4", "8", "16"}

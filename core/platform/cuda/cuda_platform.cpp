@@ -403,13 +403,20 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
     session.timing = Timing::host;
     session.why_timing = std::move(why);
   };
+  const bool held = session.program.held_by != HeldBy::nothing;
   for (const auto& actor : session.program.actors) {
     if (actor.clock == Clock::host) return host("its actors are CPU threads");
+    if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
         if (session.program.regions[touch.span.region].kind == MemKind::pageable)
           return host("the driver copies pageable memory on the host, before a gate would open");
     }
+  }
+  if (!held) {
+    session.timing = Timing::events;
+    session.why_timing = "nothing holds the streams: the time that queueing takes is in it";
+    return;
   }
   if (!no_gate_.empty()) {
     // Without a gate one stream's copies may be done before the next one's are queued: several start at a barrier.

@@ -95,14 +95,16 @@ Lanes Compiler::compile(const Program& program) const {
     lane.process = actor.process;
     add(actor.once, lane.once);
     add(actor.loop, lane.loop);
-    const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
-    lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !waits;
+    lane.waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
+    lane.held = program.held_by != HeldBy::nothing;
+    lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !(lane.waits && lane.held);
     if (lane.by_event) {
       lane.closing = costs.event;
       lane.after_kernel = program.held_by == HeldBy::kernel;
+      if (!lane.held && !lane.waits) lane.issue_every = costs.call;
     } else if (actor.kind == ActorKind::stream) {
       lane.closing = costs.sync + costs.host_stamp;
-      if (!waits) lane.issue_every = costs.call;
+      if (!lane.waits) lane.issue_every = costs.call;
     } else {
       lane.closing = costs.host_stamp;
     }

@@ -85,6 +85,8 @@ struct Lane {
   u32 process = 0;
   bool by_event = true;       // stamped by events on the stream; otherwise by the clock of the host
   bool after_kernel = false;  // the gate that held its stream was a kernel
+  bool held = true;           // its stream, until everything is queued
+  bool waits = false;         // its calls return when their copies are done
   double issue_every = 0;     // a stream that no gate holds: copy k starts no sooner than k + 1 calls after the first
   double closing = 0;         // from the end of the last copy to its stamp
   std::string route;          // in words

@@ -43,13 +43,26 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
     if (lanes_[lane].by_event) queued += static_cast<double>(iterations[lane] * lanes_[lane].loop.size()) * machine_.costs.call;
   now_ += machine_.costs.launch + queued;
-  for (u32 lane = 0; lane < lanes_.size(); ++lane) begin(lane, lanes_[lane].loop, iterations[lane]);
+  // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
+  const auto calls = [&](u32 lane) { return static_cast<double>(iterations[lane] * lanes_[lane].loop.size()); };
+  double before = 0;
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    begin(lane, lanes_[lane].loop, iterations[lane], before);
+    if (!lanes_[lane].by_event || lanes_[lane].held) continue;
+    const double call = machine_.costs.call * factors[lane].slow;
+    if (lanes_[lane].waits) run_to_end();
+    before = lanes_[lane].waits ? 2 * call : before + (calls(lane) + 2) * call;
+  }
   run_to_end();
 
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     const auto& running = running_[lane];
     stamps[lane] = {running.start, running.end + lanes_[lane].closing};
     if (!lanes_[lane].by_event) continue;
+    if (!lanes_[lane].held) {
+      const double last_event = running.start + (calls(lane) + 1) * machine_.costs.call * factors[lane].slow;
+      stamps[lane].exit_s = std::max(stamps[lane].exit_s, last_event + lanes_[lane].closing);
+    }
     const double tick = machine_.costs.event_tick;
     for (double* stamp : {&stamps[lane].enter_s, &stamps[lane].exit_s}) *stamp = on_tick(*stamp + tick_phase, tick);
   }
@@ -75,14 +88,14 @@ void Simulation::run_to_end() {
   }
 }
 
-void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations) {
+void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after) {
   auto& running = running_[lane];
   running.ops = &ops;
   running.op = running.iteration = 0;
   running.iterations = iterations;
   running.issued = 0;
   running.channel = lanes_[lane].after_kernel ? Channel::compute : Channel::none;
-  running.start = running.end = now_;
+  running.start = running.end = now_ + after;
   if (iterations > 0 && !ops.empty()) begin_op(lane);
 }
 

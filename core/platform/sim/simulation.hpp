@@ -80,7 +80,7 @@ class Simulation {
   [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 
   void run_to_end();
-  void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);
+  void begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after = 0);
   void begin_op(u32 lane);
   void feed(u32 lane, u32 stage);
   void proceed(u32 runner);

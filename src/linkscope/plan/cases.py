@@ -3,6 +3,7 @@
 from typing import Any
 
 from linkscope.plan.facts import MachineFacts, all_gpus
+from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
@@ -57,8 +58,8 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     }
 
 
-def estimated_seconds(point: PointId, machine: MachineFacts) -> float:
+def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
     """Roughly what one round of a point costs before anything is known: memory made and touched, a few samples."""
     touched = 0 if machine.modelled else 2 * footprint(point, machine) / _GUESSED_RATE + _GUESSED_SETUP_S
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 6
-    return touched + samples * 3 * max(50e-6, point.bytes / _GUESSED_RATE)
+    return touched + RULES[rule].point_s + samples * 3 * max(50e-6, point.bytes / _GUESSED_RATE)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # every value that a parameter has, also of rows without it
@@ -12,6 +13,7 @@ _MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
+MOST_MANAGED = 256 * MIB  # managed memory stays small, whoever asks for how much
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Rule:
 
     A rule that names values takes nothing of a row without that parameter; one that names neither benchmarks nor
     engines takes all that do not stand apart. Operations without bytes are taken once, whatever the sizes.
+    `ends`: kind of place and memory of source and destination; as the destination's kind, `other` is another place of
+    the source's kind.
     """
 
     sizes: tuple[int, ...]
@@ -29,6 +33,12 @@ class Rule:
     memories: tuple[str, ...] = ()  # of both ends; none named: all
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
+    ends: tuple[tuple[str, str], tuple[str, str]] | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether source and destination must be two places."""
+        return self.ends is not None and self.ends[1][0] == "other"
 
     def values(self, param: Param) -> list[str]:
         """The values of this parameter that the rule takes."""
@@ -41,6 +51,10 @@ class Rule:
 
     def takes(self, row: Benchmark) -> bool:
         """Whether this row is meant."""
+        if self.ends is not None:
+            src, dst = (kind for kind, _ in self.ends)
+            if (row.src, row.dst) != (src, src if self.apart else dst):
+                return False
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
@@ -48,6 +62,8 @@ class Rule:
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
+        if self.ends is not None:
+            return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
         return [pair for pair in row.memories if not self.memories or set(pair) <= set(self.memories)]
 
     def needs(self) -> set[str]:
@@ -59,7 +75,7 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `theirs`: what only the rule of the other tool needs (`--rule`). `early`, `more_rounds`: as in a plan.
+    `theirs`: what only the rule of that name needs (`--rule`). `early`, `more_rounds`: as in a plan.
     """
 
     name: str
@@ -78,6 +94,23 @@ def _rule(
     **params: tuple[str, ...],
 ) -> Rule:
     return Rule(sizes, benchmarks, engines, memories, MappingProxyType(params))
+
+
+def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
+    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes; of managed memory at those
+    that are small enough. Other parameters have their defaults, and `*` is every value.
+
+    Raises ValueError where the text is not of this form.
+    """
+    head, _, params = text.partition("?")
+    benchmark, engine, ends = head.split("/")
+    (src, src_memory), (dst, dst_memory) = (end.split(".") for end in ends.split("->"))
+    pairs = [item.split("=") for item in params.split("&")] if params else []
+    values = {name: tuple(value.split(",")) for name, value in pairs}
+    most = MOST_MANAGED if "managed" in (src_memory, dst_memory) else max(sizes, default=0)
+    fitting = tuple(size for size in sizes if size <= most)
+    both_ends = ((src, src_memory), (dst, dst_memory))
+    return Rule(fitting, (benchmark,), (engine,), params=MappingProxyType(values), ends=both_ends)
 
 
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
@@ -159,6 +192,11 @@ SUITES: dict[str, Suite] = {
             theirs=(_rule(benchmarks=("latency",), engines=("sm",), memories=("device",), cache=("hot",)),),
             early=True,
             more_rounds=False,  # what differs from round to round there does so in any number of them
+        ),
+        Suite(
+            "comm-scope",
+            "what Comm|Scope measures, at its sizes up to 1 GiB: `--rule comm-scope` measures as it does",
+            tuple(of_preset(text, COMM_SCOPE.sizes) for entry in COMM_SCOPE.entries for text in entry.points),
         ),
         Suite(
             "full",

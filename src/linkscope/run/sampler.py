@@ -72,12 +72,15 @@ class Sampler:
 
     def measure(self, task: Task) -> Round:
         """Raises Unsupported, WrongData, RequestFailed, or what the worker raises."""
-        case = case_of(task.point, self._machine)
+        case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / _SLOWEST_RATE
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
         return self._round_of(task, prepared).measure()
+
+    def _case(self, task: Task) -> dict[str, Any]:
+        return case_of(task.point, self._machine)
 
     def _opening(self, task: Task) -> RunRequest | None:
         """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
