@@ -52,12 +52,12 @@ def differences(before: Header, after: Header) -> list[Difference]:
     groups = [{head for name in side for head in _heads(name)} for side in facts]
     found: dict[str, Difference] = {}
     for name in names:
-        before, after = (side.get(name) for side in facts)
-        if before != after:
+        values = [side.get(name) for side in facts]
+        if values[0] != values[1]:
             # What only one run has, as a GPU or a link, is one difference and not one for each of its facts.
             absent = next((head for head in _heads(name) if any(head not in group for group in groups)), None)
             if absent is None:
-                found[name] = Difference(name, before, after)
+                found[name] = Difference(name, *values)
             else:
                 found[absent] = Difference(absent, *("there" if absent in group else None for group in groups))
     return list(found.values())
