@@ -308,7 +308,7 @@ UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: also an address of pinned memory
 
 
 def rows_of(dst: c_uint64, src: "ctypes.Array[c_char]") -> Pitched:
-    """Two planes of four rows of 8 bytes from every 32nd byte, planes 256 bytes apart, into every 16th, without gaps."""
+    """Two planes of four rows of 8 bytes: every 32 bytes, planes 256 apart, go to every 16 bytes, planes 64 apart."""
     return Pitched(
         srcType=UNIFIED, srcDevice=ctypes.addressof(src), srcPitch=32, srcHeight=8,
         dstType=UNIFIED, dstDevice=dst.value, dstPitch=16, dstHeight=4, width=8, height=4, depth=2,

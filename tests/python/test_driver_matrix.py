@@ -277,7 +277,8 @@ def test_a_gpu_that_is_not_here_is_counted_out(worker):
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
 PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
-PEER |= {name for name in {**TOGETHER, **ROWS, **PACKED} if "d2d" in name or "peer" in name or name.startswith("halo in")}
+IN_PARTS = TOGETHER | ROWS | PACKED
+PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.startswith("halo in")}
 PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
 REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
@@ -287,7 +288,7 @@ NEEDED_BY = {
     "cuMemcpyPeerAsync": {"d2d by the peer call"},
     "cuStreamWaitValue32": {"after a wait"},
     "cuStreamWaitEvent": {"halo in x, packed, to a peer"},
-    "cuMemcpy2DAsync": {name for name in ROWS if name.endswith("by ce")} - {"pieces by ce", "halo in z by ce", "planes within a GPU by ce", "planes to a GPU by ce"},
+    "cuMemcpy2DAsync": {f"rows to {where} by ce" for where in ("a GPU", "the host", "a peer")} | {"halo in x by ce"},
     "cuMemcpy3DAsync": {"planes within a GPU by ce", "planes to a GPU by ce"},
     "cuMemcpyBatchAsync": BY_BATCH,
     "cuGraphCreate": BY_GRAPH,

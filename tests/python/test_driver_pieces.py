@@ -101,4 +101,5 @@ def test_what_nobody_can_do_is_refused(worker):
     assert "pageable to device memory" in prepare(pipe, pageable)["error"]["message"]
     odd = case("pieces", "numa:0", "gpu:0", "pinned", "device", size=1000)
     assert "1000 of them are 4096000 B" in prepare(pipe, odd)["error"]["message"]
-    assert "gpu:7 is not here" in refusal(pipe, case("halo", "gpu:0", "gpu:7", "device", "device", size=4 * KIB, way="packed"))
+    nowhere = case("halo", "gpu:0", "gpu:7", "device", "device", size=4 * KIB, way="packed")
+    assert "gpu:7 is not here" in refusal(pipe, nowhere)
