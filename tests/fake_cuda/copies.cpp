@@ -121,7 +121,7 @@ CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes) {
 
 namespace {
 
-/// Rows as one copy: what is wrong with it is wrong in its middle, and behind its last row.
+/// Rows as one copy: what is wrong with it is wrong in its middle, or behind its first row.
 struct Pitched {
   size_t bytes, rows, planes;
   Side dst, src;
@@ -150,7 +150,7 @@ void make(const Pitched& copy) {
   for (size_t plane = 0; plane < copy.planes && delivers != Delivers::nothing; ++plane)
     for (size_t row = 0; row < copy.rows; ++row)
       std::memmove(to(plane, row), reinterpret_cast<const void*>(copy.src.address + plane * copy.src_plane + row * copy.src_pitch), copy.bytes);
-  if (delivers == Delivers::one_byte_more) to(copy.planes - 1, copy.rows - 1)[copy.bytes] ^= 1;
+  if (delivers == Delivers::one_byte_more) to(0, 0)[copy.bytes] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to(copy.planes / 2, copy.rows / 2)[copy.bytes / 2] ^= 1;
   end_copy();
 }

@@ -72,7 +72,7 @@ CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 r
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
   for (u64 i = 0; i < rows && delivers != Delivers::nothing; ++i) std::memcpy(to + offset(i, to_pitch, to_plane), from + offset(i, from_pitch, from_plane), row);
-  if (delivers == Delivers::one_byte_more) to[offset(rows - 1, to_pitch, to_plane) + row] ^= 1;
+  if (delivers == Delivers::one_byte_more) to[row] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to[offset(rows / 2, to_pitch, to_plane) + row / 2] ^= 1;
   end_copy();
   return CUDA_SUCCESS;

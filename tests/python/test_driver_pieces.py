@@ -75,7 +75,7 @@ def test_a_byte_that_is_wrong_within_rows_is_found(worker, name, fault):
 
 
 @pytest.mark.parametrize("name", GAPS_BEHIND)
-def test_a_byte_that_is_wrong_behind_a_row_is_found(worker, name):
+def test_a_byte_that_is_wrong_between_rows_is_found(worker, name):
     pipe, _ = opened(worker, CUDA_OVERRUN="40+")
     verdict = run(pipe, IN_ROWS[name])["verdict"]
     assert not verdict["ok"] and 0 < verdict["wrong_bytes"] <= 50 * 128

@@ -33,7 +33,8 @@ class Memory {
     const Span* origin = nullptr;  // whose pattern it should have brought
     RowCopy rows;
     std::vector<u64> from;      // by slice of the destination: offset in the origin + 1 of the last write; 0: none yet
-    std::vector<bool> there;  // whether that write brought its bytes
+    std::vector<bool> there;    // whether that write brought its bytes
+    u64 written_down = 0;       // slices of which every row is; of the others only that they are there
   };
   struct Late {
     const Track* track = nullptr;
