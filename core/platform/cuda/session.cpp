@@ -172,6 +172,10 @@ void drain(CudaSession& session) {
   for (auto& state : session.actors) {
     state.device->use();
     state.stream->synchronize();
+    for (auto& [gpu, helper] : state.helpers) {
+      helper.device->use();
+      helper.stream->synchronize();
+    }
   }
 }
 
