@@ -9,6 +9,8 @@ namespace linkscope {
 struct Copy {
   Place src, dst;
   MemKind src_memory, dst_memory;
+  Rows src_rows{}, dst_rows{};  // how the bytes of a slice lie where they are not in one piece
+  bool row_by_row = false;
 };
 
 /// A program without actors, in the state that the case's parameters ask for.
@@ -17,6 +19,11 @@ struct Copy {
 /// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock; the case the
 /// engine, and the shape of the launch where a kernel copies.
 void add_copy(Program&, const Case&, const Copy&, Actor actor);
+
+/// The stream of the GPU that copies: the one that takes part, or of two the one that initiates.
+[[nodiscard]] Actor stream_of(const Case&);
+/// One copy on that stream, with peer access where it goes between GPUs.
+[[nodiscard]] Program one_copy(const Case&, const Copy&);
 
 /// The parameters that all copies by copy engine have, ready for a row: mode, then what precedes the copy in its stream.
 [[nodiscard]] Param mode_param();
@@ -48,6 +55,10 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> demands();
 [[nodiscard]] std::vector<Benchmark> prefetches();
 [[nodiscard]] std::vector<Benchmark> fault_latencies();
+[[nodiscard]] std::vector<Benchmark> copies_together();
+[[nodiscard]] std::vector<Benchmark> pieces();
+[[nodiscard]] std::vector<Benchmark> strided_copies();
+[[nodiscard]] std::vector<Benchmark> halos();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

@@ -8,24 +8,8 @@
 namespace linkscope {
 namespace {
 
-/// Whose threads copy, where one end is not a GPU or both are the same.
-Place copying_gpu(const Case& c) {
-  if (c.src.kind != PlaceKind::gpu) return c.dst;
-  if (c.dst.kind != PlaceKind::gpu) return c.src;
-  return c.param("initiator", "src") == "src" ? c.src : c.dst;
-}
-
-Actor stream_of(const Case& c) {
-  Actor stream{copying_gpu(c), ActorKind::stream, Clock::event, {}, 0, {}, {}};
-  for (const Place& end : {c.src, c.dst})
-    if (end.kind == PlaceKind::numa) stream.cpu = end;
-  return stream;
-}
-
 Program build(const Case& c) {
-  Program program;
-  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream_of(c));
+  Program program = one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory});
   if (c.param("bidirectional", "false") == "true") {
     Case back = c;
     std::swap(back.src, back.dst);

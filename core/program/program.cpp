@@ -27,6 +27,8 @@ Overloaded(F...) -> Overloaded<F...>;
 std::string span_text(const Span& span) {
   std::ostringstream out;
   out << "r" << span.region << "[" << span.offset << " +" << span.bytes << "]";
+  if (span.rows.bytes) out << " in rows of " << span.rows.bytes << " by " << span.rows.pitch;
+  if (span.rows.in_plane) out << ", " << span.rows.in_plane << " a plane by " << span.rows.plane_pitch;
   if (span.slices > 1) out << " x" << span.slices << " by " << span.stride;
   return out.str();
 }
@@ -51,7 +53,9 @@ std::string shape_text(const Shape& shape) {
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
-                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << shape_text(m.shape); },
+                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "") << shape_text(m.shape);
+                   if (m.by) out << " on " << to_string(*m.by);
+                 },
                  [&](const Kernel& k) {
                    out << "kernel " << k.name << shape_text(k.shape);
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
@@ -74,11 +78,25 @@ std::string step_text(const Step& step) {
   throw Error{ErrorKind::usage, "program: " + where + ": " + what};
 }
 
+/// Rows in order that do not overlap, of whole words, as a pitched copy can state them.
+void check_rows(const Span& span, const std::string& where) {
+  const auto& rows = span.rows;
+  const auto refuse = [&](const std::string& what) { wrong(where, span_text(span) + ": " + what); };
+  for (const u64 length : {rows.bytes, rows.pitch, rows.plane_pitch, span.offset, span.stride})
+    if (length % 8) refuse("rows lie in words of 8 B");
+  if (span.bytes % rows.bytes) refuse("its bytes are not whole rows");
+  if (rows.pitch < rows.bytes) refuse("rows overlap");
+  if (rows.in_plane == 0) return;
+  if ((span.bytes / rows.bytes) % rows.in_plane) refuse("its rows are not whole planes");
+  if (rows.plane_pitch % rows.pitch || rows.plane_pitch < rows.in_plane * rows.pitch) refuse("planes are as many pitches apart as they have rows, or more");
+}
+
 void check_span(const Program& program, const Span& span, const std::string& where) {
   if (span.region >= program.regions.size()) wrong(where, "region " + std::to_string(span.region) + " does not exist");
   if (span.bytes == 0) wrong(where, "a span of no bytes");
   if (span.slices == 0) wrong(where, "a span of no slices");
-  const u64 end = span.offset + (span.slices - 1) * span.stride + span.bytes;
+  if (span.rows.bytes) check_rows(span, where);
+  const u64 end = span.offset + (span.slices - 1) * span.stride + span.extent();
   if (end > program.regions[span.region].bytes)
     wrong(where, span_text(span) + " ends at byte " + std::to_string(end) + " of a region of " +
                      std::to_string(program.regions[span.region].bytes));
@@ -90,9 +108,15 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    check_span(program, m.from, where);
                    check_span(program, m.to, where);
                    if (m.from.bytes != m.to.bytes) wrong(where, "a move of unequal lengths");
+                   const Rows &from = m.from.rows, &to = m.to.rows;
+                   if (from.bytes && to.bytes && from.bytes != to.bytes) wrong(where, "a move between rows of " + std::to_string(from.bytes) + " B and of " + std::to_string(to.bytes) + " B");
+                   if (from.in_plane && to.in_plane && from.in_plane != to.in_plane) wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
-                   for (const auto& a : k.traffic) check_span(program, a.span, where);
+                   for (const auto& a : k.traffic) {
+                     check_span(program, a.span, where);
+                     if (a.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
+                   }
                  },
                  [&](const Set& s) { check_span(program, s.word, where); },
                  [&](const Wait& w) { check_span(program, w.word, where); },
@@ -144,6 +168,29 @@ std::vector<Touch> touches(const Step& step) {
              },
              step);
   return all;
+}
+
+RowCopy in_rows(const Move& move) {
+  RowCopy copy;
+  copy.bytes = move.from.rows.bytes ? move.from.rows.bytes : move.to.rows.bytes ? move.to.rows.bytes : move.from.bytes;
+  copy.count = move.from.bytes / copy.bytes;
+  const u64 in_plane = move.from.rows.in_plane ? move.from.rows.in_plane : move.to.rows.in_plane;
+  const auto side = [&](const Span& span) {
+    Rows rows = span.rows.bytes ? span.rows : Rows{copy.bytes, copy.bytes};
+    if (in_plane && !rows.in_plane) rows.in_plane = in_plane, rows.plane_pitch = in_plane * rows.pitch;
+    return rows;
+  };
+  copy.from = side(move.from);
+  copy.to = side(move.to);
+  return copy;
+}
+
+const Span& origin(const Actor& actor, const Move& move) {
+  const auto same = [](const Span& a, const Span& b) { return a.region == b.region && a.offset == b.offset && a.bytes == b.bytes && a.stride == b.stride && a.slices == b.slices; };
+  const Span* from = &move.from;
+  for (std::size_t step = actor.loop.size(); step-- > 0;)
+    if (const auto* earlier = std::get_if<Move>(&actor.loop[step]); earlier && same(earlier->to, *from)) from = &earlier->from;
+  return *from;
 }
 
 const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }

@@ -37,31 +37,61 @@ struct Region {
   u32 process = 0;     // the process that allocates it; others map it
 };
 
+/// How the bytes of a slice lie that are not in one piece: in rows, `pitch` apart; where `in_plane` is set, so many rows
+/// are a plane, and planes are `plane_pitch` apart.
+struct Rows {
+  u64 bytes = 0;  // of a row; 0: the slice is one piece
+  u64 pitch = 0;
+  u64 in_plane = 0;  // rows of a plane; 0: all rows are one
+  u64 plane_pitch = 0;
+
+  [[nodiscard]] u64 offset_of(u64 row) const { return in_plane ? row / in_plane * plane_pitch + row % in_plane * pitch : row * pitch; }
+};
+
 /// A place in a region. Iteration i of a loop touches `bytes` at offset + (i % slices) * stride: a batch rotates over
 /// distinct slices, so that caches see the footprint that was asked for and not one buffer again and again.
 struct Span {
   u32 region = 0;
   u64 offset = 0;
-  u64 bytes = 0;
+  u64 bytes = 0;  // that are moved; with rows, those of all rows, without what lies between them
   u64 stride = 0;
   u32 slices = 1;
+  Rows rows{};
 
   [[nodiscard]] u64 offset_at(u64 iteration) const { return offset + (iteration % slices) * stride; }
+  /// From the first byte of a slice to its last.
+  [[nodiscard]] u64 extent() const { return rows.bytes ? rows.offset_of(bytes / rows.bytes - 1) + rows.bytes : bytes; }
 };
+
+/// Whether a GPU's copy engines move the bytes, however they are told to.
+[[nodiscard]] constexpr bool by_copy_engine(Engine engine) { return engine == Engine::ce || engine == Engine::batch || engine == Engine::graph; }
 
 /// How a kernel is launched. No blocks: one on each SM, so that several kernels run at once. No threads: it is no kernel.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };
 
-/// A transfer: `engine` moves `from.bytes` from one span to the other.
+/// A transfer: `engine` moves `from.bytes` from one span to the other, byte k of one to byte k of the other. Where spans
+/// have rows, those are of one length; a span in one piece takes or gives rows without gaps. By batch and graph, one call
+/// or the launch of one graph does all copies of a batch of iterations; a graph's wait for each other.
 struct Move {
   Span from, to;
   Engine engine = Engine::ce;
   // Between GPUs: by the call that names both contexts (cuMemcpyPeerAsync) and not by the one for any two addresses.
   bool peer_call = false;
-  Shape shape{};  // where the actor's GPU copies by its threads (sm, tma)
+  Shape shape{};            // where the actor's GPU copies by its threads (sm, tma)
+  bool row_by_row = false;  // a copy for each row; otherwise one (2D, 3D) for all
+  // The GPU whose stream or threads copy, where it is not the actor's. All that the actor did before is done by then, and
+  // the actor goes on when this is.
+  std::optional<Place> by{};
 };
+
+/// A move as rows of one length on both sides.
+struct RowCopy {
+  u64 bytes = 0, count = 1;  // of a row; how many
+  Rows from, to;             // with planes of one height where either has planes
+};
+[[nodiscard]] RowCopy in_rows(const Move&);
 
 /// One side of the traffic that a kernel states: what it reads or writes, and how.
 struct Access {
@@ -130,6 +160,9 @@ struct Actor {
   u32 process = 0;
   std::vector<Step> once, loop;
 };
+
+/// Where the bytes of a loop's move come from: its source, or what earlier moves of the loop brought there.
+[[nodiscard]] const Span& origin(const Actor&, const Move&);
 
 /// What one actor's loop transfers, as the user knows it.
 struct Flow {

@@ -4,6 +4,7 @@
 #include <doctest.h>
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -89,6 +90,35 @@ TEST_CASE("the copy kernel moves every byte once, and none outside") {
     run(shape, [&] { linkscope_copy(to.data(), from.data(), bytes); });
     check_copied(from, to, bytes);
   });
+}
+
+TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing between rows") {
+  struct Shape {
+    u64 row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane;
+  };
+  const std::array<Shape, 6> copies{{{16, 100, 32, 64, 100, 0, 0},       // by vectors
+                                     {8, 1000, 16, 8, 1000, 0, 0},       // by words, from one piece
+                                     {24, 50, 24, 40, 50, 0, 0},         // to one piece
+                                     {64, 48, 128, 64, 8, 2048, 640},    // in planes
+                                     {4096, 3, 4352, 4352, 3, 0, 0},     // pieces
+                                     {8, 64, 8, 32, 4, 32, 256}}};
+  for (const auto& [blocks, threads] : shapes)
+    for (const auto& s : copies) {
+      CAPTURE(blocks);
+      CAPTURE(threads);
+      CAPTURE(s.row);
+      const auto offset = [&](u64 row, u64 pitch, u64 plane) { return row / s.in_plane * plane + row % s.in_plane * pitch; };
+      const Memory from{offset(s.rows - 1, s.from_pitch, s.from_plane) + s.row}, to{offset(s.rows - 1, s.to_pitch, s.to_plane) + s.row};
+      from.fill_with_pattern(s.row);
+      std::vector<char> expected(to.data(), to.data() + to.bytes());
+      for (u64 row = 0; row < s.rows; ++row)
+        std::memcpy(expected.data() + offset(row, s.to_pitch, s.to_plane), from.data() + offset(row, s.from_pitch, s.from_plane), s.row);
+      run({blocks, threads}, [&] { linkscope_copy_rows(to.data(), from.data(), s.row, s.rows, s.to_pitch, s.from_pitch, s.in_plane, s.to_plane, s.from_plane); });
+      CHECK(std::equal(expected.begin(), expected.end(), to.data()));
+      CHECK((from.holds_pattern(s.row) && from.guards_intact() && to.guards_intact()));
+      const u64 piece = (s.row | s.to_pitch | s.from_pitch | s.to_plane | s.from_plane) % 16 ? 8 : 16;
+      CHECK(accesses.size() == 2 * s.rows * s.row / piece);
+    }
 }
 
 TEST_CASE("the exchange kernel moves every byte once each way, one way by even warps and the other by odd ones") {

@@ -1,6 +1,7 @@
 // What programs state that they move, and what the simulation counted on the links, byte for byte: every row of the table,
 // on two bundled machines, between all places, with every value of every parameter. The ways are written here.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <set>
@@ -72,7 +73,7 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
     const Place from = at(move.from), to = at(move.to);
     const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
     const bool staged = move.engine == Engine::ce && both_gpus && !program.peer;
-    const Place through = staged ? machine.host(actor.place) : move.engine == Engine::ce ? from : actor.place;
+    const Place through = staged ? machine.host(actor.place) : by_copy_engine(move.engine) ? from : move.by.value_or(actor.place);
     add(traffic, machine.way(from, through), times * move.from.bytes);
     add(traffic, machine.way(through, to), times * move.to.bytes);
   }
@@ -115,6 +116,13 @@ std::vector<Place> places(const Machine& machine, PlaceKind kind) {
   return all;
 }
 
+/// About so many bytes, of whole parts.
+u64 fitting(const Benchmark& row, u64 bytes) {
+  constexpr u64 parts = 2 * 65536;  // two of the largest pieces
+  if (row.name == "halo") return std::bit_floor(bytes);
+  return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
+}
+
 /// The cases of a row at a size: all places, all memories, every parameter at its default and one at a time at the others.
 std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes) {
   std::vector<std::pair<Place, Place>> ends;
@@ -138,7 +146,7 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
       c.dst = dst;
       c.src_memory = src_memory;
       c.dst_memory = dst_memory;
-      c.bytes = row.sized ? bytes : 0;
+      c.bytes = row.sized ? fitting(row, bytes) : 0;
       c.footprint_bytes = 3 * c.bytes;
       if (src == all_gpus || dst == all_gpus)
         for (const auto& other : places(machine, PlaceKind::gpu))
@@ -209,7 +217,8 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
   for (const auto& why : not_supported) {
     CAPTURE(why);
     const bool hot = why.find("copy engines copy") != std::string::npos || why.find("llc_gbps") != std::string::npos;
-    const bool expected = why.starts_with("latency") || hot;
+    const bool silent = why.find("ac922 does not say") != std::string::npos;  // its driver had no batches, and nobody measured rows
+    const bool expected = why.starts_with("latency") || hot || silent;
     CHECK(expected);
   }
 }

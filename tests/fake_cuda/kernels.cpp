@@ -66,6 +66,18 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane, u64 to_plane, u64 from_plane) {
+  const auto offset = [in_plane](u64 i, u64 pitch, u64 plane) { return i / in_plane * plane + i % in_plane * pitch; };
+  if (!reachable(context, to, offset(rows - 1, to_pitch, to_plane) + row) || !reachable(context, from, offset(rows - 1, from_pitch, from_plane) + row))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; i < rows && delivers != Delivers::nothing; ++i) std::memcpy(to + offset(i, to_pitch, to_plane), from + offset(i, from_pitch, from_plane), row);
+  if (delivers == Delivers::one_byte_more) to[row] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[offset(rows / 2, to_pitch, to_plane) + row / 2] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
 CUresult exchange(CUcontext context, char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
   const auto there = copy(context, to, from, bytes);
   return there == CUDA_SUCCESS ? copy(context, back_to, back_from, bytes) : there;
@@ -161,6 +173,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_check", by_types(check)},
       {"linkscope_copy", by_types(copy)},
       {"linkscope_copy_tma", by_types(copy)},
+      {"linkscope_copy_rows", by_types(copy_rows)},
       {"linkscope_exchange", by_types(exchange)},
       {"linkscope_read", by_types(read)},
       {"linkscope_write", by_types(write)},

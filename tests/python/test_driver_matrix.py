@@ -96,8 +96,43 @@ FAMILIES = {
     | {"engine": "sm"},
 }
 
+TOGETHER = {
+    f"{name} by {engine}": wanted | {"engine": engine}
+    for engine in ("batch", "graph")
+    for name, wanted in {
+        "h2d": h2d(),
+        "d2h registered": d2h("registered"),
+        "d2d push": d2d(size=24),
+        "d2d pull": d2d(initiator="dst"),
+        "local": local(),
+        "pieces": case("pieces", "gpu:0", "numa:0", "device", "pinned", size=1600, footprint=64 * KIB, piece="64"),
+    }.items()
+}
+ROWS = {
+    f"{name} by {engine}": wanted | {"engine": engine}
+    for engine in ("ce", "sm")
+    for name, wanted in {
+        "pieces": case("pieces", "numa:0", "gpu:0", "pinned", "device", piece="512"),
+        "rows to a GPU": case("strided", "numa:0", "gpu:0", "pinned", "device", row="64"),
+        "rows to the host": case("strided", "gpu:0", "numa:0", "device", "pinned", row="8", gaps="src", size=4 * KIB),
+        "rows to a peer": case("strided", "gpu:0", "gpu:1", "device", "device", gaps="dst"),
+        "planes within a GPU": case("strided", "gpu:0", "gpu:0", "device", "device", shape="3d"),
+        "planes to a GPU": case("strided", "numa:0", "gpu:0", "pinned", "device", shape="3d", gaps="dst"),
+        "halo in x": case("halo", "gpu:0", "gpu:1", "device", "device", size=4 * KIB, face="x"),
+        "halo in z": case("halo", "gpu:0", "gpu:1", "device", "device", size=4 * KIB, face="z"),
+    }.items()
+}
+PACKED = {
+    f"halo in {face}, packed, {where}": case(
+        "halo", "gpu:0", dst, "device", "device", size=2 * KIB, face=face, way="packed"
+    )
+    for face, where, dst in (("x", "to a peer", "gpu:1"), ("y", "within a GPU", "gpu:0"))
+}
+FAMILIES |= TOGETHER | ROWS | PACKED
 
 WITHOUT_GPU = {"h2h", "chase by a CPU"}
+BY_BATCH = {name for name in TOGETHER if name.endswith("by batch")}
+BY_GRAPH = {name for name in TOGETHER if name.endswith("by graph")}
 
 
 @pytest.fixture
@@ -160,10 +195,16 @@ def works(pipe, wanted):
 def test_every_family_runs_on_every_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
     assert driver["driver_present"] and driver["version"] == version
-    assert driver["missing"] == (["cuMemPrefetchAsync"] if version < 12020 else [])  # it took other arguments
-    timings = {name: works(pipe, wanted)["timing"] for name, wanted in FAMILIES.items()}
+    # Before these they took other arguments, or were not there.
+    since = {"cuMemPrefetchAsync": 12020, "cuMemcpyBatchAsync": 13000}
+    assert driver["missing"] == [symbol for symbol, first in since.items() if version < first]
+    here = {name: wanted for name, wanted in FAMILIES.items() if version >= 13000 or name not in BY_BATCH}
+    for name in FAMILIES.keys() - here.keys():
+        why = refusal(pipe, FAMILIES[name])
+        assert "lacks cuMemcpyBatchAsync as CUDA 13.0 has it" in why and "driver 580" in why
+    timings = {name: works(pipe, wanted)["timing"] for name, wanted in here.items()}
     by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"}
-    assert timings == {name: "host" if name in by_host else "gate" for name in FAMILIES}
+    assert timings == {name: "host" if name in by_host else "gate" for name in here}
     assert pipe.ask("release")["ok"]
 
 
@@ -236,13 +277,24 @@ def test_a_gpu_that_is_not_here_is_counted_out(worker):
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
 PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
+IN_PARTS = TOGETHER | ROWS | PACKED
+PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.startswith("halo in")}
+PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
-REGISTERED = {"h2d registered", "d2h registered by sm", "d2h registered by tma"}
+REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,
     "cuMemHostUnregister": REGISTERED,
     "cuMemcpyPeerAsync": {"d2d by the peer call"},
     "cuStreamWaitValue32": {"after a wait"},
+    "cuStreamWaitEvent": {"halo in x, packed, to a peer"},
+    "cuMemcpy2DAsync": {f"rows to {where} by ce" for where in ("a GPU", "the host", "a peer")} | {"halo in x by ce"},
+    "cuMemcpy3DAsync": {"planes within a GPU by ce", "planes to a GPU by ce"},
+    "cuMemcpyBatchAsync": BY_BATCH,
+    "cuGraphCreate": BY_GRAPH,
+    "cuGraphInstantiateWithFlags": BY_GRAPH,
+    "cuGraphExecMemcpyNodeSetParams": BY_GRAPH,
+    "cuGraphDestroy": BY_GRAPH,
     "cuDeviceCanAccessPeer": PEER,
     "cuCtxEnablePeerAccess": PEER,
     "cuCtxDisablePeerAccess": PEER,

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
@@ -154,13 +155,15 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
     }
     const auto* move = std::get_if<Move>(&step);
     if (!move) return "only copies and kernels can be run here yet";
-    const bool by_gpu = move->engine == Engine::ce || move->engine == Engine::sm || move->engine == Engine::tma;
+    const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
     if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
     if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
-    const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
-    if (move->peer_call && from != to)
-      if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
+    if (move->by)
+      if (auto why = why_no_place(*move->by); !why.empty()) return why;
+    if (auto why = why_no_call(driver_, program, *move); !why.empty()) return why;
+    const bool together = move->engine == Engine::batch || move->engine == Engine::graph;
+    if (together && (actor.loop.size() > 1 || move->by)) return "copies that are made together can only be the whole loop here";
   }
   return "";
 }
@@ -234,8 +237,11 @@ std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
   std::set<u32> gpus;
   for (const auto& region : program.regions)
     if (region.at.kind == PlaceKind::gpu) gpus.insert(region.at.index);
-  for (const auto& actor : program.actors)
+  for (const auto& actor : program.actors) {
     if (actor.place.kind == PlaceKind::gpu) gpus.insert(actor.place.index);
+    for (const auto& step : actor.loop)
+      if (const auto* move = std::get_if<Move>(&step); move && move->by) gpus.insert(move->by->index);
+  }
   return gpus;
 }
 
@@ -339,6 +345,17 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.exit = std::make_unique<Event>(driver_);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
+      for (const auto& step : actor.loop) {
+        const auto* move = std::get_if<Move>(&step);
+        if (!move || !move->by || state.helpers.contains(move->by->index)) continue;
+        Helper& helper = state.helpers[move->by->index];
+        helper.device = &device(move->by->index);
+        helper.stream = &helper.device->stream(1 + streams[move->by->index]++);
+        state.device->use();
+        helper.before = std::make_unique<Event>(driver_, CU_EVENT_DISABLE_TIMING);
+        helper.device->use();
+        helper.after = std::make_unique<Event>(driver_, CU_EVENT_DISABLE_TIMING);
+      }
     } else {
       state.node = actor.place.index;
     }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
@@ -126,7 +127,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
       for (const auto& [span, writes] : touches(step)) {
         const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
-        const u64 footprint = span.slices * span.stride;
+        const u64 footprint = span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
         if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
@@ -135,7 +136,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         }
         if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());
         // A GPU's L2 also holds what its threads read elsewhere.
-        const bool by_threads = actors[a].device && !(move && move->engine == Engine::ce);
+        const bool by_threads = actors[a].device && !(move && by_copy_engine(move->engine));
         if (by_threads && footprint < 3 * l2(*actors[a].device)) gpus.insert(actors[a].device);
       }
     }
@@ -151,6 +152,12 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
 
 namespace {
 
+/// What happens before a sample, outside the timing.
+void make_ready(CudaSession& session, const std::vector<u32>& batch) {
+  bring_home(session);
+  for (std::size_t a = 0; a < session.actors.size(); ++a) prepare_together(session, session.actors[a], batch[a]);
+}
+
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
@@ -165,6 +172,10 @@ void drain(CudaSession& session) {
   for (auto& state : session.actors) {
     state.device->use();
     state.stream->synchronize();
+    for (auto& [gpu, helper] : state.helpers) {
+      helper.device->use();
+      helper.stream->synchronize();
+    }
   }
 }
 
@@ -208,7 +219,7 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
   {
     const Drained drained{session};
     const GateKeeper keeper{gate, session.program.held_by, patience};
@@ -221,14 +232,14 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
 }
 
 void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
   queue_loops(session, batch);
   drain(session);
   read_events(session, stamps);
 }
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {

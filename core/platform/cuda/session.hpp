@@ -1,6 +1,7 @@
 // A prepared program on the machine at hand, and the two ways of timing it.
 #pragma once
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -52,6 +53,40 @@ class GateKeeper {
   std::jthread clock_;
 };
 
+/// Owns a graph of copies, each after the one before, and what is launched of it.
+class CopyGraph {
+ public:
+  explicit CopyGraph(const Driver&);
+  ~CopyGraph();
+  CopyGraph(const CopyGraph&) = delete;
+  CopyGraph& operator=(const CopyGraph&) = delete;
+
+  /// What is launched from now on: the copies that it was made of at first, or as many others in their place.
+  void set(const std::vector<CUDA_MEMCPY3D>&, CUcontext);
+  /// Brings it to the GPU, so that no launch has to. Queues on the stream.
+  void upload(CUstream) const;
+  void launch(CUstream) const;
+
+ private:
+  const Driver& driver_;
+  CUgraph graph_ = nullptr;
+  std::vector<CUgraphNode> nodes_;
+  CUgraphExec ready_ = nullptr;
+};
+
+/// The copies of one call.
+struct Pieces {
+  std::vector<CUdeviceptr> to, from;
+  std::vector<std::size_t> bytes;
+};
+
+/// Another GPU's stream that makes some of an actor's moves, and the events that keep the order.
+struct Helper {
+  Device* device = nullptr;
+  Stream* stream = nullptr;
+  std::unique_ptr<Event> before, after;
+};
+
 /// An actor with what it needs to act.
 struct ActorState {
   const Actor* actor = nullptr;
@@ -64,6 +99,9 @@ struct ActorState {
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
   u64 sum = 0;                     // what CPU threads read from managed pages, added up
   std::unique_ptr<Crew> crew;      // they, where they are several
+  std::map<u32, Helper> helpers;   // by GPU
+  std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
+  Pieces pieces;                   // of the batch that comes
 };
 
 enum class Timing { gate, events, host };

@@ -1,13 +1,13 @@
 #include "platform/cuda/steps.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/host/contents.hpp"
 #include "program/chain.hpp"
 
@@ -17,48 +17,13 @@ namespace {
 /// Of the pattern that a kernel writes.
 constexpr u64 written_seed = 0x7772697474656E21ull;
 
-unsigned blocks_of(const Device& device, const Shape& shape) {
-  return shape.blocks ? shape.blocks : static_cast<unsigned>(device.facts().attribute("MULTIPROCESSOR_COUNT", 1));
-}
-
 CUfunction code_of(Device& device, const Step& step) {
   if (std::holds_alternative<Prefetch>(step)) return nullptr;
-  if (const auto* move = std::get_if<Move>(&step)) {
-    if (move->engine == Engine::ce) return nullptr;
-    return device.function("copy", move->engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
-  }
+  if (const auto* move = std::get_if<Move>(&step)) return copy_code(device, *move);
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
   return device.function(name == "exchange" ? "copy" : "access", "linkscope_" + name);
-}
-
-void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdeviceptr from, CUstream stream) {
-  u64 bytes = move.from.bytes;
-  void* arguments[] = {&to, &from, &bytes};
-  device.launch(code_of(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
-}
-
-void queue_move(const CudaSession& session, const ActorState& state, const Move& move) {
-  const Buffer &from = *session.buffers[move.from.region], &to = *session.buffers[move.to.region];
-  const u64 from_offset = move.from.offset_at(state.iteration), to_offset = move.to.offset_at(state.iteration), bytes = move.from.bytes;
-  if (!state.stream) {
-    std::memcpy(to.host() + to_offset, from.host() + from_offset, bytes);
-    return;
-  }
-  const auto& driver = session.driver;
-  const CUstream stream = state.stream->get();
-  if (move.engine != Engine::ce)
-    copy_by_kernel(*state.device, move, to.address() + to_offset, from.address() + from_offset, stream);
-  else if (from.host())
-    LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, to.address() + to_offset, from.host() + from_offset, bytes, stream);
-  else if (to.host())
-    LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, to.host() + to_offset, from.address() + from_offset, bytes, stream);
-  else if (!move.peer_call)
-    LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, to.address() + to_offset, from.address() + from_offset, bytes, stream);
-  else
-    LINKSCOPE_CU(driver, cuMemcpyPeerAsync, to.address() + to_offset, to.device()->context(), from.address() + from_offset,
-                 from.device()->context(), bytes, stream);
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
@@ -77,7 +42,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   }
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
-    state.device->launch(code_of(*state.device, kernel), blocks_of(*state.device, shape), shape.threads, state.stream->get(), pointers);
+    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers);
   };
   if (kernel.name == "exchange") {
     const auto at = [&](std::size_t side) {
@@ -101,7 +66,10 @@ void load_code(const CudaSession& session) {
   for (const auto& state : session.actors) {
     if (!state.device) continue;
     (void)state.device->function("gate", "linkscope_gate");
-    for (const auto& step : state.actor->loop) (void)code_of(*state.device, step);
+    for (const auto& step : state.actor->loop) {
+      const auto* move = std::get_if<Move>(&step);
+      (void)code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
+    }
   }
 }
 
@@ -113,6 +81,10 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
     if (count > 0 && touches_pages(*kernel)) touch(session, state, *kernel, steps);
     else if (count > 0) queue_kernel(session, state, *kernel, steps);
     state.iteration += count;
+    return;
+  }
+  if (const Move* move = made_together(*state.actor)) {
+    if (count > 0) queue_together(session, state, *move, count);
     return;
   }
   for (u32 i = 0; i < count; ++i) {
@@ -170,29 +142,38 @@ void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
-/// Slices with gaps between them are small: the host looks at each of them, and that the gaps still hold poison.
+/// Compares what one slice of `to` holds, and that what lies between its rows and behind it still is poison.
+void check_slice(const CudaSession& session, const std::byte* at, const Rows& from_rows, u64 pattern_offset, const Span& to, u64 slice, const RowCopy& rows, u64 seed, Verdict& verdict) {
+  const u64 end = std::max(to.stride, to.extent());
+  for (u64 row = 0; row < rows.count; ++row) {
+    const u64 start = rows.to.offset_of(row), behind = start + rows.bytes, next = row + 1 < rows.count ? rows.to.offset_of(row + 1) : end;
+    const auto found = check_pattern(at + start, rows.bytes, seed, pattern_offset + from_rows.offset_of(row));
+    add_wrong(verdict, found.wrong_words * 8 + count_unpoisoned(at + behind, next - behind),
+              byte_of(session, to, to.offset_at(slice) + (found.wrong_words ? start + found.first_word * 8 : behind)));
+  }
+  verdict.checked_bytes += to.bytes;
+}
+
+/// Slices with gaps are small: the host looks at each of them.
 void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[to.region];
-  const u64 bytes = slices * to.stride;
+  const u64 step = std::max(to.stride, to.extent()), bytes = slices * step;
   std::vector<std::byte> copy(buffer.host() ? 0 : bytes);
   const std::byte* at = buffer.host() ? buffer.host() + to.offset : copy.data();
   if (!buffer.host()) {
     buffer.device()->use();
     LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy.data(), buffer.address() + to.offset, bytes);
   }
-  for (u64 i = 0; i < slices; ++i, at += to.stride) {
-    const auto found = check_pattern(at, to.bytes, seed, from.offset_at(i));
-    verdict.checked_bytes += to.bytes;
-    add_wrong(verdict, found.wrong_words * 8 + count_unpoisoned(at + to.bytes, to.stride - to.bytes),
-              byte_of(session, to, to.offset_at(i) + (found.wrong_words ? found.first_word * 8 : to.bytes)));
-  }
+  const auto rows = in_rows(Move{from, to});
+  for (u64 i = 0; i < slices; ++i, at += to.stride) check_slice(session, at, rows.from, from.offset_at(i), to, i, rows, seed, verdict);
 }
 
 /// What `iterations` left in `to`: the pattern `seed` as it stands in `from`.
 void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations, Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
   if (slices == 0) return;
-  if (to.stride == to.bytes && from.stride == from.bytes) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
+  const bool gapless = to.stride == to.bytes && from.stride == from.bytes && in_rows(Move{from, to}).count == 1;
+  if (gapless) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
   else check_slices(session, from, to, seed, slices, verdict);
 }
 
@@ -257,7 +238,8 @@ Verdict verify(const CudaSession& session) {
   for (const auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
       if (const auto* move = std::get_if<Move>(&step)) {
-        written(move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration);
+        const Span& from = origin(*state.actor, *move);
+        written(from, move->to, session.buffers[from.region]->seed(), state.iteration);
         continue;
       }
       const auto* of_pages = std::get_if<Kernel>(&step);

@@ -16,6 +16,9 @@ void add_use(Path& path, u32 resource, double weight = 1) {
   path.uses.push_back({resource, weight});
 }
 
+/// Whoever makes a move for an actor on another GPU.
+Actor helper_of(const Actor& actor, const Place& place) { return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}}; }
+
 u32 processes(const Program& program) {
   u32 count = 1;
   for (const auto& actor : program.actors) count = std::max(count, actor.process + 1);
@@ -81,14 +84,21 @@ Lanes Compiler::compile(const Program& program) const {
     Lane lane;
     const auto add = [&](const std::vector<Step>& steps, std::vector<Op>& ops) {
       for (const auto& step : steps) {
-        if (const auto* move = std::get_if<Move>(&step)) ops.push_back(op(program, actor, *move));
+        const auto* move = std::get_if<Move>(&step);
+        const Place& place = move && move->by ? *move->by : actor.place;
+        if (move && move->by) ops.push_back(op(program, helper_of(actor, place), *move));
+        else if (move) ops.push_back(op(program, actor, *move));
         else if (const auto* prefetch = std::get_if<Prefetch>(&step)) ops.push_back(op(program, actor, *prefetch));
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
+        if (place != actor.place) {
+          ops.back().elsewhere = true;
+          ops.back().start += 2 * costs.stream_wait.value_or(0);  // there and back
+        }
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) {
           stage.counter = all.stages++;
-          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(actor.place) - machine_.first_gpu();
+          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
         }
       }
     };
@@ -182,6 +192,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(from, from_device, from, to));
     }
   }
+  if (by_copy_engine(move.engine)) in_pieces(move, op);
+  if (move.engine == Engine::batch || move.engine == Engine::graph) together(move, op);
   return op;
 }
 
@@ -206,6 +218,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
   Path way;
   add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
+  for (auto& use : way.uses) use.weight *= sectors(span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
     const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
     add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
@@ -224,7 +237,7 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
-        const bool by_threads = std::holds_alternative<Kernel>(step) || std::get<Move>(step).engine != Engine::ce;
+        const bool by_threads = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
         if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(program.regions[touch.span.region].at))) continue;
         touched += static_cast<double>(touch.span.bytes) * touch.span.slices;
       }
@@ -232,11 +245,25 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 }
 
 /// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
-double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile) const {
+double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double in_flight) const {
   const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles = std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
-  return tiles * tile_bytes / tile;
+  return tiles * tile_bytes * in_flight / tile;
 }
+
+namespace {
+
+/// Rows that are no whole vectors of 16 B are copied by words, with half as much in flight.
+double part_of_vector(const Kernel& kernel) {
+  const auto whole = [](const Access& access) {
+    const auto& rows = access.span.rows;
+    return (rows.bytes | rows.pitch | rows.plane_pitch | access.span.offset | access.span.stride) % 16 == 0;
+  };
+  const bool in_rows = std::any_of(kernel.traffic.begin(), kernel.traffic.end(), [](const Access& access) { return access.span.rows.bytes > 0; });
+  return !in_rows || std::all_of(kernel.traffic.begin(), kernel.traffic.end(), whole) ? 1 : 0.5;
+}
+
+}  // namespace
 
 Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const Move& move) const {
   Kernel kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
@@ -268,7 +295,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel
   // Both ways: half of the threads each, which read and write their own tiles.
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
-  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load)) / ways;
+  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), part_of_vector(kernel)) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});

@@ -74,6 +74,9 @@ struct Op {
   bool waits = false;     // the caller waits for it
   double call = 0;        // CPU time of the call, where the caller waits for it
   double start = 0;       // s before the first chunk
+  bool elsewhere = false;  // on a stream of another GPU, which the lane's waits for
+  double lead = 0;        // s more before the first of a batch
+  u32 calls = 1;          // on the host, an iteration; 0: one for the whole batch
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
@@ -120,6 +123,11 @@ class Compiler {
 
   [[nodiscard]] Support supports_processes(const Program&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Step&) const;
+  // Copies of rows and copies that are queued together (pieces.cpp).
+  [[nodiscard]] Support supports_pieces(const Program&, const Actor&, const Move&) const;
+  void in_pieces(const Move&, Op&) const;
+  void together(const Move&, Op&) const;
+  [[nodiscard]] double sectors(const Span&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
@@ -134,7 +142,7 @@ class Compiler {
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
   void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
-  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
+  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double in_flight) const;
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;

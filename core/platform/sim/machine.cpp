@@ -209,7 +209,8 @@ class Parser {
     machine_.costs = {costs.number("call_us") * micro,       costs.number("launch_us") * micro,
                       costs.number("sync_us") * micro,       costs.number("event_us") * micro,
                       costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
-                      costs.number("cpu_copy_us") * micro};
+                      costs.number("cpu_copy_us") * micro, {}};
+    if (costs.has("stream_wait_us")) machine_.costs.stream_wait = costs.number("stream_wait_us") * micro;
     if (costs.has("context_switch_us") || costs.has("time_slice_us"))
       machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
   }
@@ -223,6 +224,15 @@ class Parser {
     machine_.copy.inline_setup = copy.number("inline_us") * micro;
     machine_.copy.inline_rate = copy.rate("inline_gbps");
     machine_.copy.channel = copy.number("channel_us") * micro;
+    if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
+    if (file_.has("batch")) {
+      const Table batch = file_["batch"];
+      machine_.batch = BatchCosts{batch.number("issue_us") * micro, batch.number("inline_issue_us") * micro, batch.number("copy_us") * micro};
+    }
+    if (file_.has("graph")) {
+      const Table graph = file_["graph"];
+      machine_.graph = GraphCosts{graph.number("launch_us") * micro, graph.number("node_us") * micro};
+    }
     if (file_.has("pull")) {
       const Table pull = file_["pull"];
       machine_.pull = {pull.number("extra_us") * micro, pull.number("overlap"), pull.number("least_us") * micro};
@@ -230,7 +240,7 @@ class Parser {
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
-                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
+                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"), static_cast<u64>(kernel.number("sector_b", 0)),
                                     kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
                                     kernel.number("host_walk_us", 0) * micro};
     }

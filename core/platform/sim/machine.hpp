@@ -64,6 +64,19 @@ struct CopyCosts {
   u64 inline_bytes = 0;           // copies to the device up to here are small
   double inline_setup = 0, inline_rate = 0;
   double channel = 0;
+  std::optional<double> row;      // s of each row after the first, where one copy is of several
+};
+
+/// Copies that one call queues together. Their set-ups go on while bytes of those before flow.
+struct BatchCosts {
+  double issue = 0, inline_issue = 0;  // s from one copy's set-up to the next; of small ones to a GPU
+  double copy = 0;                     // s a copy takes besides its bytes when it is set up
+};
+
+/// Copies that are nodes of a graph, one after the other.
+struct GraphCosts {
+  double launch = 0;  // s from the graph's turn in its stream to its first node
+  double node = 0;    // s a node costs more than a copy in a stream
 };
 
 /// What a copy between GPUs costs more where the destination's stream queues it: so long before its bytes, of which a part
@@ -79,6 +92,7 @@ struct KernelCosts {
   double load = 0;                         // s of a load from the GPU's own memory that meets no cache
   double read_tile = 0, write_tile = 0;    // s a block needs for a tile, besides the latency of its loads
   double memory_share = 1;                 // what threads get of the memory's rate
+  u64 sector_bytes = 0;                    // the least that an access to memory moves; 0: not known
   double host_reach = 0, host_page = 0;    // B; 0: all host memory is in reach
   double host_walk = 0;                    // s
 };
@@ -100,6 +114,7 @@ struct Costs {
   double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
   double event = 0, event_tick = 0;        // between two events back to back; the step of their stamps
   double host_stamp = 0, cpu_copy = 0;     // reading the clock; calling memcpy
+  std::optional<double> stream_wait;       // from an event of one stream until another that waits for it goes on
 };
 
 /// How a GPU is shared by processes: one context at a time.
@@ -147,6 +162,8 @@ struct Machine {
   std::optional<TimeSlices> slices;  // not known: no GPU is shared by processes
   CopyCosts copy;
   PullCosts pull;
+  std::optional<BatchCosts> batch;    // not known: nothing is copied so
+  std::optional<GraphCosts> graph;    // the same
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
   Ring pageable;

@@ -41,7 +41,8 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   // One host thread closes the gate, queues everything behind it and opens it; whoever works on the host starts then.
   double queued = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
-    if (lanes_[lane].by_event) queued += static_cast<double>(iterations[lane] * lanes_[lane].loop.size()) * machine_.costs.call;
+    if (lanes_[lane].by_event && iterations[lane] > 0)
+      for (const auto& op : lanes_[lane].loop) queued += (op.calls ? static_cast<double>(op.calls) * iterations[lane] : 1) * machine_.costs.call;
   now_ += machine_.costs.launch + queued;
   // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
   const auto calls = [&](u32 lane) { return static_cast<double>(iterations[lane] * lanes_[lane].loop.size()); };
@@ -259,12 +260,13 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
       if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + machine_.copy.inline_setup * factors.compute;
       else time += to_channel(running, Channel::engine) + setup * factors.engine;
       break;
-    case Stage::By::threads: time += setup * factors.compute; break;
+    case Stage::By::threads: time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute; break;
     case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
     case Stage::By::relay: time += setup * factors.engine; break;
     case Stage::By::thread: time += setup * factors.host; break;
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
+  if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;
   return time * factors.slow;
 }
 

@@ -72,17 +72,19 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const auto& target = program.regions[move.to.region];
   for (const auto* region : {&source, &target})
     if (region->kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched, not copied yet");
-  const Node from = node(source.at), to = node(target.at), by = node(actor.place);
+  if (move.by && !machine_.find(*move.by)) return Support::no("the machine " + machine_.name + " has no " + to_string(*move.by));
+  const Node from = node(source.at), to = node(target.at), by = node(move.by.value_or(actor.place));
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
   if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
-  const bool by_thread = move.engine == Engine::cpu || (move.engine == Engine::ce && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
-  if (program.cache == CacheState::hot && move.engine == Engine::ce && !by_thread)
+  const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
+  if (program.cache == CacheState::hot && by_copy_engine(move.engine) && !by_thread)
     return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
 
+  if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::cpu) {
     if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
@@ -91,12 +93,12 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
     return {};
   }
   if (move.engine == Engine::sm || move.engine == Engine::tma)
-    return supports(program, actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
-  if (move.engine != Engine::ce) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
+    return supports(program, move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
+  if (!by_copy_engine(move.engine)) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
   if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
   if (between_hosts) return Support::no("copy engines do not copy between host memories");
   if (from != by && to != by)
-    return Support::no("the model's streams copy from or to their own GPU; " + to_string(actor.place) + " is neither of " + pair);
+    return Support::no("the model's streams copy from or to their own GPU; " + to_string(machine_.is_gpu(by) ? machine_.gpu(by).place : actor.place) + " is neither of " + pair);
   if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
     return Support::no("there is no peer access between " + pair + " on this machine");
   return {};

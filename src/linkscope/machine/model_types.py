@@ -143,6 +143,7 @@ class Costs(_Table, frozen=True):
     cpu_copy_us: Quantity
     context_switch_us: Quantity | None = None
     time_slice_us: Quantity | None = None
+    stream_wait_us: Quantity | None = None
 
 
 class Copy(_Table, frozen=True):
@@ -154,6 +155,22 @@ class Copy(_Table, frozen=True):
     inline_us: Quantity
     inline_gbps: Quantity
     channel_us: Quantity
+    row_us: Quantity | None = None
+
+
+class Batch(_Table, frozen=True):
+    """Copies that one call queues together: set-up goes on while the bytes of those before flow."""
+
+    issue_us: Quantity
+    inline_issue_us: Quantity
+    copy_us: Quantity
+
+
+class Graph(_Table, frozen=True):
+    """Copies that are the nodes of a graph, one after the other."""
+
+    launch_us: Quantity
+    node_us: Quantity
 
 
 class Pull(_Table, frozen=True):
@@ -176,6 +193,7 @@ class Kernel(_Table, frozen=True):
     host_reach_mib: Quantity | None = None
     host_page_kib: Quantity | None = None
     host_walk_us: Quantity | None = None
+    sector_b: Quantity | None = None
 
 
 class Managed(_Table, frozen=True, kw_only=True):
@@ -265,6 +283,8 @@ class Model(_Table, frozen=True, kw_only=True):
     costs: Costs
     copy: Copy | None = None
     pull: Pull | None = None
+    batch: Batch | None = None
+    graph: Graph | None = None
     kernel: Kernel | None = None
     managed: Managed | None = None
     pageable: Pageable | None = None

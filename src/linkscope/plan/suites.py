@@ -10,6 +10,8 @@ EACH = ("*",)  # every value that a parameter has, also of rows without it
 
 _KERNELS = ("sm", "tma")  # stand apart: many points, and suites of their own
 _MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
+_TOGETHER = ("batch", "graph")  # and these: whole batches by one call
+_IN_PARTS = ("pieces", "strided", "halo")  # operations whose sizes are of many parts
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -58,7 +60,8 @@ class Rule:
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
-        return row.engine not in (*_KERNELS, *_MANAGED) and row.sized and not row.joint
+        apart = row.engine in (*_KERNELS, *_MANAGED, *_TOGETHER) or row.name in _IN_PARTS
+        return not apart and row.sized and not row.joint
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
@@ -119,6 +122,7 @@ _STAGED = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 _SM_CURVE = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 _BLOCKS = ("sms", *(str(1 << exponent) for exponent in range(8)))
 _ALONE = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_PIECES = (64, 4 * KIB, 64 * KIB)
 _COPIES = ("h2d", "d2h", "d2d", "local")
 _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
@@ -160,7 +164,7 @@ SUITES: dict[str, Suite] = {
                 _rule(_SM_CURVE[-1], benchmarks=_JOINT, initiator=EACH, bidirectional=EACH),
                 _rule(_SM_CURVE[-1], benchmarks=_EXCHANGES, threads=EACH, blocks=("pieces", "sms")),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
-                _rule(*_SM_CURVE, benchmarks=_COPIES, memories=_PINNED, initiator=EACH),
+                _rule(*_SM_CURVE, benchmarks=_COPIES, engines=("ce", *_KERNELS), memories=_PINNED, initiator=EACH),
                 _rule(_SM_CURVE[-1], benchmarks=_COPIES, memories=_PINNED, bidirectional=("true",)),
                 _rule(
                     _SM_CURVE[-1],
@@ -212,6 +216,12 @@ SUITES: dict[str, Suite] = {
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED),
                 Rule(_CURVE, engines=_MANAGED, everything=True),
+                _rule(*_ALONE, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
+                *(_rule(1000 * piece, benchmarks=("pieces",), piece=(str(piece),), mode=EACH) for piece in _PIECES),
+                _rule(64 * KIB, MIB, 16 * MIB, benchmarks=("strided",)),
+                _rule(MIB, benchmarks=("strided",), shape=EACH, row=EACH),
+                _rule(MIB, benchmarks=("strided",), gaps=EACH),
+                _rule(4 * KIB, 64 * KIB, MIB, benchmarks=("halo",), face=EACH, way=EACH),
             ),
         ),
     )

@@ -4,6 +4,8 @@ WORDS = (
     ("ce", "a GPU's copy engine: the copies that a call of the driver asks for"),
     ("sm", "a GPU's own threads, on its multiprocessors, that load and store the data"),
     ("tma", "a GPU's bulk copies: its threads ask for whole blocks, a unit of the multiprocessor moves them"),
+    ("batch", "copy engines, told of all copies of a batch by one call of the driver"),
+    ("graph", "copy engines, told of all copies of a batch by the launch of one graph, each after the one before"),
     ("cpu", "the host's own cores"),
     ("fault", "pages of managed memory come one by one, or in small batches, as somebody touches them"),
     ("prefetch", "pages of managed memory are sent in bulk, before anybody touches them"),
