@@ -73,6 +73,15 @@ CUresult module_get_function(CUfunction*, CUmodule, const char* name);
 CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                        unsigned shared_bytes, CUstream, void** parameters, void** extra);
 
+// graph.cpp
+CUresult graph_create(CUgraph*, unsigned flags);
+CUresult graph_destroy(CUgraph);
+CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS*);
+CUresult graph_instantiate_with_flags(CUgraphExec*, CUgraph, unsigned long long flags);
+CUresult graph_exec_destroy(CUgraphExec);
+CUresult graph_upload(CUgraphExec, CUstream);
+CUresult graph_launch(CUgraphExec, CUstream);
+
 // errors.cpp
 CUresult get_error_name(CUresult, const char** name);
 CUresult get_error_string(CUresult, const char** text);

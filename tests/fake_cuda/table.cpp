@@ -103,6 +103,13 @@ const Row rows[] = {
     ROW(cuModuleUnload, 2000, module_unload),
     ROW(cuModuleGetFunction, 2000, module_get_function),
     ROW(cuLaunchKernel, 4000, launch_kernel),
+    ROW(cuGraphCreate, 10000, graph_create),
+    ROW(cuGraphDestroy, 10000, graph_destroy),
+    ROW(cuGraphAddKernelNode, 12000, graph_add_kernel_node),
+    ROW(cuGraphInstantiateWithFlags, 11040, graph_instantiate_with_flags),
+    ROW(cuGraphExecDestroy, 10000, graph_exec_destroy),
+    ROW(cuGraphUpload, 11010, graph_upload),
+    ROW(cuGraphLaunch, 10000, graph_launch),
 };
 #undef ROW
 #undef PLAIN_ROW

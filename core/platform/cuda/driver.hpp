@@ -57,7 +57,17 @@ namespace linkscope {
   X(cuMemGetInfo, 3020)              \
   X(cuMemAllocManaged, 6000)         \
   X(cuMemPrefetchAsync, 12020)       \
-  X(cuStreamWaitValue32, 11070)
+  X(cuStreamWaitValue32, 11070)      \
+  X(cuCtxSynchronize, 2000)          \
+  X(cuEventQuery, 2000)              \
+  X(cuEventSynchronize, 2000)        \
+  X(cuGraphCreate, 10000)            \
+  X(cuGraphDestroy, 10000)           \
+  X(cuGraphAddKernelNode, 12000)     \
+  X(cuGraphInstantiateWithFlags, 11040) \
+  X(cuGraphUpload, 11010)            \
+  X(cuGraphLaunch, 10000)            \
+  X(cuGraphExecDestroy, 10000)
 
 class Driver {
  public:

@@ -52,6 +52,8 @@ class GateKeeper {
   std::jthread clock_;
 };
 
+class Caller;
+
 /// An actor with what it needs to act.
 struct ActorState {
   const Actor* actor = nullptr;
@@ -64,6 +66,7 @@ struct ActorState {
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
   u64 sum = 0;                     // what CPU threads read from managed pages, added up
   std::unique_ptr<Crew> crew;      // they, where they are several
+  std::shared_ptr<Caller> caller;  // of a CPU thread whose loop is calls
 };
 
 enum class Timing { gate, events, host };
@@ -82,13 +85,14 @@ struct CudaSession final : Session {
   bool sampled = false;      // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
-  /// Poisons destinations and begins at the first slice, so that the next comparison sees only what was written since.
+  /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
+  /// written since.
   void start_afresh();
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 
  private:
-  void poison_destinations() const;
+  void reset_destinations() const;
   std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
 };
 
