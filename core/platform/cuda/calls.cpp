@@ -153,9 +153,14 @@ const Api* find(std::string_view name) {
 
 }  // namespace
 
+bool makes_calls(const Actor& actor) {
+  const auto* call = std::get_if<Call>(&actor.loop.front());
+  return call && call->on;
+}
+
 std::string why_no_call(const Driver& driver, const Call& call) {
   const Api* api = find(call.api);
-  if (!api || !call.on || call.on->kind != PlaceKind::gpu) return "the call '" + call.api + "' cannot be made here yet";
+  if (!api || call.on->kind != PlaceKind::gpu) return "the call '" + call.api + "' cannot be made here yet";
   for (const char* symbol : api->symbols)
     if (auto why = driver.why_no(symbol); !why.empty()) return why;
   return "";

@@ -7,6 +7,8 @@
 
 namespace linkscope {
 
+/// Whether an actor's loop is calls that are made for a GPU.
+[[nodiscard]] bool makes_calls(const Actor&);
 /// Why no CPU thread here can make this call; "" where one can.
 [[nodiscard]] std::string why_no_call(const Driver&, const Call&);
 

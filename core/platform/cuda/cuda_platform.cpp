@@ -150,7 +150,7 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
     if (!std::holds_alternative<Prefetch>(step)) return "steps before the loop other than prefetches cannot be run here yet";
   if (actor.process != 0) return "several processes cannot be run here yet";
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
-  if (std::holds_alternative<Call>(actor.loop.front())) return why_no_calls(program, actor);
+  if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
@@ -376,9 +376,9 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
     } else {
       state.node = actor.place.index;
-      if (const auto* call = std::get_if<Call>(&actor.loop.front())) {
-        Device& of = device(call->on->index);
-        state.caller = std::make_shared<Caller>(session, actor, of, of.stream(1 + streams[call->on->index]++));
+      if (makes_calls(actor)) {
+        const u32 index = std::get<Call>(actor.loop.front()).on->index;
+        state.caller = std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
       }
     }
     session.actors.push_back(std::move(state));
