@@ -159,7 +159,7 @@ void start_results(const CudaSession& session, ActorState& state) {
     const bool waits = std::holds_alternative<Wait>(step);
     if (!state.device || !(waits || (kernel && leaves_result(*kernel)))) continue;
     if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
-    const Span& span = touches(step).front().span;
+    const Span span = touches(step).front().span;
     const u64 start = !waits && follows_chain(*kernel) ? session.buffers[span.region]->address() + span.offset : 0;
     const auto& stream = state.device->stream(0);
     state.device->use();

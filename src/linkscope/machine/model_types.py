@@ -198,7 +198,7 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Calls(_Table, frozen=True):
-    """What calls cost the CPU thread that makes them; `locked_us` is the part of a launch that threads make in turns."""
+    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch that threads make in turns."""
 
     launch_us: Quantity
     locked_us: Quantity
