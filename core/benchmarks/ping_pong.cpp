@@ -64,7 +64,7 @@ std::vector<Benchmark> ping_pongs() {
   return {
       row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, {}),
       row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different,
-          {{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do); of memory that is not a GPU's both are the same", false}}),
+          {{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"}}),
   };
 }
 

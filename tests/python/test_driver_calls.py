@@ -126,7 +126,7 @@ def test_work_that_was_queued_is_no_part_of_the_call(worker):
     pipe, _ = opened(worker, CUDA_COPY_US=5000)
     assert prepare(pipe, CALLS["queue a copy in"])["supported"]
     stamps = pipe.ask("run", samples=3, batches=[[10]], verify=False)["stamps"]
-    assert all(exit_s - enter_s < 20e-3 for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True))
+    assert all(exit_s - enter_s < 40e-3 for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True))
     assert all(later - earlier > 50e-3 for earlier, later in zip(stamps[::2], stamps[2::2], strict=False))
 
 
