@@ -73,7 +73,7 @@ CUresult module_get_function(CUfunction*, CUmodule, const char* name);
 CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                        unsigned shared_bytes, CUstream, void** parameters, void** extra);
 
-// graph.cpp
+// graphs.cpp
 CUresult graph_create(CUgraph*, unsigned flags);
 CUresult graph_destroy(CUgraph);
 CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS*);

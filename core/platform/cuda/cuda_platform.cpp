@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "platform/cuda/calls.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"

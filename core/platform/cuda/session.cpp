@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "platform/cuda/calls.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"

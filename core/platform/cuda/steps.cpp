@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "platform/cuda/calls.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"

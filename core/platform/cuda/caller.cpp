@@ -1,4 +1,4 @@
-#include "platform/cuda/calls.hpp"
+#include "platform/cuda/caller.hpp"
 
 #include <algorithm>
 #include <array>
