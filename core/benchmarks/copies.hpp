@@ -59,6 +59,9 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> pieces();
 [[nodiscard]] std::vector<Benchmark> strided_copies();
 [[nodiscard]] std::vector<Benchmark> halos();
+[[nodiscard]] std::vector<Benchmark> calls();
+[[nodiscard]] std::vector<Benchmark> ping_pongs();
+[[nodiscard]] std::vector<Benchmark> atomics();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

@@ -16,6 +16,7 @@ constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "p
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
 constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
+constexpr std::array content_names{"pattern", "poison", "chain", "zero"};
 
 template <class... F>
 struct Overloaded : F... {
@@ -58,15 +59,19 @@ std::string step_text(const Step& step) {
                  },
                  [&](const Kernel& k) {
                    out << "kernel " << k.name << shape_text(k.shape);
+                   if (k.scope == Scope::system) out << " system";
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
                    for (const auto& a : k.traffic)
-                     out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width;
+                     out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width << (a.pattern == Access::Pattern::same ? " same" : "");
                  },
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
                  [&](const Call& c) {
                    out << "call " << c.api;
+                   if (c.amount) out << " of " << c.amount;
+                   if (c.on) out << " on " << to_string(*c.on);
                    if (c.span) out << " " << span_text(*c.span);
+                   if (c.to) out << " -> " << span_text(*c.to);
                  },
                  [&](const Prefetch& p) { out << "prefetch " << span_text(p.span) << " to " << to_string(p.to); },
              },
@@ -102,6 +107,11 @@ void check_span(const Program& program, const Span& span, const std::string& whe
                      std::to_string(program.regions[span.region].bytes));
 }
 
+void check_word(const Program& program, const Span& word, const std::string& where) {
+  check_span(program, word, where);
+  if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is no word of 8 B");
+}
+
 void check_step(const Program& program, const Step& step, const std::string& where) {
   std::visit(Overloaded{
                  [&](const Move& m) {
@@ -118,10 +128,12 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                      if (a.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
                    }
                  },
-                 [&](const Set& s) { check_span(program, s.word, where); },
-                 [&](const Wait& w) { check_span(program, w.word, where); },
+                 [&](const Set& s) { check_word(program, s.word, where); },
+                 [&](const Wait& w) { check_word(program, w.word, where); },
                  [&](const Call& c) {
-                   if (c.span) check_span(program, *c.span, where);
+                   for (const auto* span : {&c.span, &c.to})
+                     if (*span) check_span(program, **span, where);
+                   if (c.to && (!c.span || c.span->bytes != c.to->bytes)) wrong(where, "a copy of unequal lengths");
                  },
                  [&](const Prefetch& p) {
                    check_span(program, p.span, where);
@@ -143,7 +155,8 @@ void shift_regions(Step& step, u32 by) {
                  [&](Set& s) { s.word.region += by; },
                  [&](Wait& w) { w.word.region += by; },
                  [&](Call& c) {
-                   if (c.span) c.span->region += by;
+                   for (auto* span : {&c.span, &c.to})
+                     if (*span) (*span)->region += by;
                  },
                  [&](Prefetch& p) { p.span.region += by; },
              },
@@ -151,6 +164,12 @@ void shift_regions(Step& step, u32 by) {
 }
 
 }  // namespace
+
+bool in_step(const Program& program) {
+  return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
+    return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) { return std::holds_alternative<Wait>(step); });
+  });
+}
 
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
@@ -162,7 +181,8 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
                  [&](const Call& c) {
-                   if (c.span) all = {{*c.span, false}};
+                   if (c.span) all.push_back({*c.span, false});
+                   if (c.to) all.push_back({*c.to, true});
                  },
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
              },
@@ -207,7 +227,7 @@ std::string to_text(const Program& program) {
   for (std::size_t i = 0; i < program.regions.size(); ++i) {
     const auto& r = program.regions[i];
     out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
-        << (r.content == Content::pattern ? " pattern" : r.content == Content::chain ? " chain" : " poison");
+        << " " << content_names[static_cast<std::size_t>(r.content)];
     if (r.process) out << " process " << r.process;
     out << "\n";
   }

@@ -25,8 +25,9 @@ enum class HeldBy : u8 { kernel, wait, nothing };
 
 /// What a region holds before the first sample. Sources carry a pattern that depends on region and offset, so that any
 /// slice delivered to the wrong place, or not at all, is seen; destinations are poisoned.
-/// A chain is a cycle through all lines of the region, each holding the address of the next (program/chain.hpp).
-enum class Content : u8 { pattern, poison, chain };
+/// A chain is a cycle through all lines of the region, each holding the address of the next (program/chain.hpp). Words
+/// that are counted in begin at zero.
+enum class Content : u8 { pattern, poison, chain, zero };
 
 struct Region {
   Place at;
@@ -97,11 +98,14 @@ struct RowCopy {
 struct Access {
   Span span;
   enum class Dir : u8 { read, write } dir = Dir::read;
-  enum class Pattern : u8 { linear, strided, random, chase } pattern = Pattern::linear;
+  enum class Pattern : u8 { linear, strided, random, chase, same } pattern = Pattern::linear;  // same: all of them the first word
   u32 width = 16;  // bytes a thread moves at once
 };
 
-/// Device (or CPU) code by name ("read", "write", "exchange", "chase", "touch", "touch_chain"), with its launch shape (of
+/// Who sees the order of accesses: the threads of one GPU, or everybody.
+enum class Scope : u8 { gpu, system };
+
+/// Device (or CPU) code by name ("read", "write", "exchange", "chase", "touch", "touch_chain", "add", "add_chain"), with its launch shape (of
 /// CPU threads: how many) and the traffic it causes. Of a kernel
 /// with `dependent_steps`, accesses of which each needs the one before, a whole batch is one launch: its iterations are
 /// those steps.
@@ -110,11 +114,11 @@ struct Kernel {
   Shape shape{1, 32};
   u32 dependent_steps = 0;
   std::vector<Access> traffic;
+  Scope scope = Scope::gpu;  // of atomic operations
 };
 
-enum class Scope : u8 { gpu, system };
-
-/// Writes a word; iteration i writes value + i * step. What came before is visible to whoever sees the value.
+/// Writes a word of 8 bytes; iteration i writes value + i * step. What came before is visible to whoever sees the value.
+/// A stream's loop of sets and waits is one launch, of one thread.
 struct Set {
   Span word;
   u64 value = 0, step = 0;
@@ -135,10 +139,14 @@ struct Prefetch {
   Place to;
 };
 
-/// A call that is itself what is timed or needed: launch, sync, pin, map, …
+/// A call that is itself what is timed or needed, by what it does: "launch", "create_stream", … It is made by a CPU thread,
+/// and what it queues may still be under way when the thread's last iteration ends.
 struct Call {
   std::string api;
   std::optional<Span> span;
+  std::optional<Span> to{};   // where a copy goes
+  std::optional<Place> on{};  // the GPU that it is made for
+  u64 amount = 0;             // bytes of a launch's arguments, nodes of a graph
 };
 
 using Step = std::variant<Move, Kernel, Set, Wait, Call, Prefetch>;
@@ -180,9 +188,13 @@ struct Program {
   bool peer = false;  // peer access among the GPUs that it names
   CacheState cache = CacheState::cold;
   HeldBy held_by = HeldBy::kernel;
-  // Iterations that a sample may have: what `once` brings back lasts for so many. 0: any number.
+  // Iterations that a sample may have: what `once` brings back lasts for so many, or a stream's queue holds so many. 0: any
+  // number.
   u32 most_iterations = 0;
 };
+
+/// Whether everybody's loop waits for somebody else's: then all do the same number of iterations.
+[[nodiscard]] bool in_step(const Program&);
 
 [[nodiscard]] const char* to_string(MemKind);
 [[nodiscard]] const char* to_string(Engine);

@@ -139,6 +139,63 @@ TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape 
   }
 }
 
+TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no more of them than a queue holds") {
+  for (const auto& row : calls()) {
+    CAPTURE(row.name);
+    auto c = default_case(row);
+    if (c.params.contains("threads")) c.params["threads"] = "4";
+    const auto program = build_program(c);
+    CHECK(program.actors.size() == (row.name == "launch" ? 4 : 1));
+    const bool queues = row.name == "launch" || row.name == "copy_call" || row.name == "graph" || row.name == "event";
+    CHECK((program.most_iterations > 0) == queues);
+    CHECK(program.most_iterations <= 512);
+    for (const auto& actor : program.actors) {
+      CHECK(actor.kind == ActorKind::cpu_thread);
+      CHECK(actor.clock == Clock::host);
+      for (const auto& step : actor.loop) CHECK(std::get<Call>(step).on == gpu(0));
+    }
+  }
+  auto c = default_case(calls()[5]);
+  REQUIRE(c.benchmark == "graph");
+  u32 before = 513;
+  for (const char* nodes : {"1", "10", "100", "1000"}) {
+    c.params["nodes"] = nodes;
+    const auto program = build_program(c);
+    CHECK(std::get<Call>(program.actors[0].loop[0]).amount == std::stoul(nodes));
+    CHECK(program.most_iterations < before + (before == 512));  // the more nodes, the fewer graphs
+    CHECK(program.most_iterations >= 8);
+    before = program.most_iterations;
+  }
+}
+
+TEST_CASE("each side of a ping-pong sets the word that the other waits for, in the memory that the case names") {
+  for (const auto& row : ping_pongs())
+    for (const auto& memories : row.memories)
+      for (const char* word : {"waiter", "setter"}) {
+        auto c = default_case(row);
+        std::tie(c.src_memory, c.dst_memory) = memories;
+        if (c.params.contains("word")) c.params["word"] = word;
+        const auto program = build_program(c);
+        CAPTURE(to_text(program));
+        REQUIRE(program.actors.size() == 2);
+        CHECK(in_step(program));
+        const auto &ping = std::get<Set>(program.actors[0].loop[0]).word, &pong = std::get<Wait>(program.actors[0].loop[1]).word;
+        const auto &seen = std::get<Wait>(program.actors[1].loop[0]).word, &answered = std::get<Set>(program.actors[1].loop[1]).word;
+        CHECK((ping.region == seen.region && ping.offset == seen.offset));
+        CHECK((pong.region == answered.region && pong.offset == answered.offset));
+        CHECK((ping.region != pong.region || ping.offset != pong.offset));
+        for (const auto& region : program.regions) {
+          CHECK(region.kind == memories.first);
+          CHECK(region.content == Content::zero);
+          CHECK((memories.first == MemKind::pinned) == (region.at == numa(0) && memories.first != MemKind::managed));
+        }
+        if (row.src != PlaceKind::gpu || memories.first != MemKind::device) continue;
+        const bool at_waiter = c.params["word"] == "waiter";
+        CHECK(program.regions[ping.region].at == (at_waiter ? c.dst : c.src));
+        CHECK(program.regions[pong.region].at == (at_waiter ? c.src : c.dst));
+      }
+}
+
 TEST_CASE("bytes are told in the largest unit that they fill") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");

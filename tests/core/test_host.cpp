@@ -29,7 +29,7 @@ TEST_CASE("a pattern is found wherever it is compared, and one wrong byte is fou
 
 TEST_CASE("poison is everywhere and counted where it is gone") {
   std::vector<std::byte> bytes(100'003);
-  fill_poison(bytes.data(), bytes.size());
+  fill(bytes.data(), bytes.size(), poison);
   CHECK(count_unpoisoned(bytes.data(), bytes.size()) == 0);
   bytes[99'999] = std::byte{0};
   CHECK(count_unpoisoned(bytes.data(), bytes.size()) == 1);

@@ -77,6 +77,7 @@ CUresult graph_create(CUgraph*, unsigned flags);
 CUresult graph_destroy(CUgraph);
 CUresult graph_add_memcpy_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D*, CUcontext);
 CUresult graph_instantiate_with_flags(CUgraphExec*, CUgraph, unsigned long long flags);
+CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS*);
 CUresult graph_exec_memcpy_node_set_params(CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext);
 CUresult graph_exec_destroy(CUgraphExec);
 CUresult graph_upload(CUgraphExec, CUstream);

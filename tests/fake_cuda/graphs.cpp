@@ -1,10 +1,11 @@
-// Graphs of copies, each node after at most one other: a launch queues them in the order in which they were added.
+// Graphs, each node after at most one other: a launch queues them in the order in which they were added.
 #include <algorithm>
 #include <vector>
 
 #include "calls.hpp"
 #include "context.hpp"
 #include "copies.hpp"
+#include "function.hpp"
 #include "log.hpp"
 #include "stream.hpp"
 
@@ -61,6 +62,18 @@ CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphN
   return CUDA_SUCCESS;
 }
 
+CUresult graph_add_kernel_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS* wanted) {
+  const auto graph = graphs().find(handle);
+  if (!graph || !wanted || !wanted->func) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    if (std::none_of(graph->nodes.begin(), graph->nodes.end(), [&](const auto& known) { return known.get() == after[i]; })) return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_unique<CUgraphNode_st>();
+  made->work = [launch = (*wanted->func->prepare)(wanted->func->context, wanted->kernelParams)] { run(launch); };
+  *node = made.get();
+  graph->nodes.push_back(std::move(made));
+  return CUDA_SUCCESS;
+}
+
 CUresult graph_instantiate_with_flags(CUgraphExec* exec, CUgraph handle, unsigned long long flags) {
   const auto graph = graphs().find(handle);
   if (!graph || flags) return CUDA_ERROR_INVALID_VALUE;
@@ -82,7 +95,13 @@ CUresult graph_exec_memcpy_node_set_params(CUgraphExec handle, CUgraphNode node,
 
 CUresult graph_exec_destroy(CUgraphExec exec) { return ready().remove(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
 
-CUresult graph_upload(CUgraphExec exec, CUstream stream) { return ready().find(exec) && stream_of(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult graph_upload(CUgraphExec handle, CUstream stream_handle) {
+  const auto exec = ready().find(handle);
+  const auto stream = stream_of(stream_handle);
+  if (!exec || !stream) return CUDA_ERROR_INVALID_VALUE;
+  log("graph-upload", stream->context, std::to_string(exec->work.size()));
+  return CUDA_SUCCESS;
+}
 
 CUresult graph_launch(CUgraphExec handle, CUstream stream_handle) {
   const auto exec = ready().find(handle);

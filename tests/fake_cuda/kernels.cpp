@@ -3,6 +3,7 @@
 #include "kernels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -154,6 +155,48 @@ CUresult fill_chain(CUcontext context, char* region, u64 lines) {
 
 CUresult empty(CUcontext) { return CUDA_SUCCESS; }
 
+template <std::size_t bytes>
+CUresult take(CUcontext, std::array<char, bytes>) {
+  return CUDA_SUCCESS;
+}
+
+CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step, u64 iterations,
+               unsigned waits_first, u64 timeout_ns, u64* gave_up) {
+  if (!reachable(context, set, sizeof *set) || !reachable(context, wait, sizeof *wait) || !reachable(context, gave_up, sizeof *gave_up))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const bool sets = begin_copy() != Delivers::nothing;
+  const std::atomic_ref<u64> target{*set};
+  const std::atomic_ref<u64> source{*const_cast<u64*>(wait)};
+  for (u64 i = 0; i < iterations; ++i) {
+    if (!waits_first && sets) target = set_value + i * set_step;
+    const auto start = std::chrono::steady_clock::now();
+    while (source < wait_value + i * wait_step && lost() == CUDA_SUCCESS) {
+      std::this_thread::yield();  // the other side may need this core
+      if (std::chrono::steady_clock::now() - start <= std::chrono::nanoseconds{timeout_ns}) continue;
+      *gave_up = wait_value + i * wait_step;
+      return CUDA_SUCCESS;
+    }
+    if (waits_first && sets) target = set_value + i * set_step;
+  }
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult add(CUcontext context, u64* words, u64 additions, u64 mask, unsigned) {
+  if (!reachable(context, words, (mask ? additions : 1) * sizeof *words)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing)
+    for (u64 i = 0; i < additions; ++i) ++std::atomic_ref{words[i & mask]};
+  if (delivers == Delivers::one_wrong_byte) words[0] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult add_chain(CUcontext context, u64* word, u64 steps, unsigned system) {
+  log("steps", context, std::to_string(steps));
+  return add(context, word, steps, 0, system);
+}
+
 /// Reads the arguments by the types of the function's own parameters.
 template <class... A>
 Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
@@ -183,6 +226,13 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_touch_write", by_types(touch_write)},
       {"linkscope_touch_read", by_types(touch_read)},
       {"linkscope_empty", by_types(empty)},
+      {"linkscope_take_8", by_types(take<8>)},
+      {"linkscope_take_256", by_types(take<256>)},
+      {"linkscope_take_1024", by_types(take<1024>)},
+      {"linkscope_take_4096", by_types(take<4096>)},
+      {"linkscope_flags", by_types(flags)},
+      {"linkscope_add", by_types(add)},
+      {"linkscope_add_chain", by_types(add_chain)},
   };
   const auto found = kernels->find(name);
   return found == kernels->end() ? nullptr : &found->second;

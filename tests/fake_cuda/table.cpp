@@ -115,6 +115,7 @@ const Row rows[] = {
     ROW(cuModuleUnload, 2000, module_unload),
     ROW(cuModuleGetFunction, 2000, module_get_function),
     ROW(cuLaunchKernel, 4000, launch_kernel),
+    ROW(cuGraphAddKernelNode, 12000, graph_add_kernel_node),
 };
 #undef ROW
 #undef PLAIN_ROW

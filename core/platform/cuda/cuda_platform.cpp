@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
@@ -72,6 +74,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_place(const Place&) const;
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
@@ -80,6 +83,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   /// Pairs of GPUs between which the program's flows go.
   [[nodiscard]] static std::set<std::pair<u32, u32>> peer_pairs(const Program&);
   [[nodiscard]] bool can_access(u32 from, u32 to) const;
+  [[nodiscard]] bool native_atomics(u32 from, u32 to) const;
   Device& device(u32 index) const;
   Device* any_device();
   Device* device_for(const Program&, u32 region);
@@ -146,6 +150,8 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   for (const auto& step : actor.once)
     if (!std::holds_alternative<Prefetch>(step)) return "steps before the loop other than prefetches cannot be run here yet";
   if (actor.process != 0) return "several processes cannot be run here yet";
+  if (exchanges_flags(actor)) return why_no_flags(program, actor);
+  if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
@@ -154,7 +160,7 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
       continue;
     }
     const auto* move = std::get_if<Move>(&step);
-    if (!move) return "only copies and kernels can be run here yet";
+    if (!move) return "a loop here is copies and kernels, or calls, or one word that is set and one that is waited for";
     const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
     if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
@@ -168,6 +174,20 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   return "";
 }
 
+std::string CudaPlatformImpl::why_no_calls(const Program& program, const Actor& actor) const {
+  if (actor.kind != ActorKind::cpu_thread) return "calls are made by CPU threads";
+  const auto& on = std::get<Call>(actor.loop.front()).on;
+  for (const auto& step : actor.loop) {
+    const auto* call = std::get_if<Call>(&step);
+    if (!call || call->on != on) return "a loop of calls is calls for one GPU only here";
+    if (auto why = why_no_call(driver_, *call); !why.empty()) return why;
+    if (auto why = why_no_place(*call->on); !why.empty()) return why;
+    for (const auto& touch : touches(step))
+      if (program.regions[touch.span.region].kind == MemKind::pageable) return "a call that copies pageable memory waits for the copy here: it is no call alone";
+  }
+  return "";
+}
+
 std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
@@ -177,8 +197,14 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
       return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place && !native_atomics(actor.place.index, region.at.index))
+      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) + ": the link between them does not carry them";
   }
   return "";
+}
+
+bool CudaPlatformImpl::native_atomics(u32 from, u32 to) const {
+  return std::any_of(facts_.peers.begin(), facts_.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.native_atomics; });
 }
 
 std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor& actor, const Move& move) const {
@@ -239,8 +265,10 @@ std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
     if (region.at.kind == PlaceKind::gpu) gpus.insert(region.at.index);
   for (const auto& actor : program.actors) {
     if (actor.place.kind == PlaceKind::gpu) gpus.insert(actor.place.index);
-    for (const auto& step : actor.loop)
+    for (const auto& step : actor.loop) {
       if (const auto* move = std::get_if<Move>(&step); move && move->by) gpus.insert(move->by->index);
+      if (const auto* call = std::get_if<Call>(&step); call && call->on) gpus.insert(call->on->index);
+    }
   }
   return gpus;
 }
@@ -285,7 +313,11 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step))
-        if (touch.span.region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
+        if (touch.span.region == region) {
+          const auto* call = std::get_if<Call>(&step);
+          const Place& by = call && call->on ? *call->on : actor.place;
+          if (by.kind == PlaceKind::gpu) return &device(by.index);
+        }
   return any_device();
 }
 
@@ -329,6 +361,8 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
   }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
+    if (session.program.regions[i].content == Content::zero) session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
+  for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].content == Content::chain && session.program.regions[i].kind != MemKind::managed) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
 }
 
@@ -358,6 +392,10 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       }
     } else {
       state.node = actor.place.index;
+      if (makes_calls(actor)) {
+        const u32 index = std::get<Call>(actor.loop.front()).on->index;
+        state.caller = std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
+      }
     }
     session.actors.push_back(std::move(state));
   }
@@ -371,7 +409,7 @@ u32 whole_footprint(const Actor& actor) {
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
-      most = std::max<u64>(most, kernel && kernel->dependent_steps ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+      most = std::max<u64>(most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }

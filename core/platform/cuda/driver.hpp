@@ -62,8 +62,12 @@ namespace linkscope {
   X(cuMemcpy2DAsync, 3020)           \
   X(cuMemcpy3DAsync, 3020)           \
   X(cuMemcpyBatchAsync, 13000)       \
+  X(cuCtxSynchronize, 2000)          \
+  X(cuEventQuery, 2000)              \
+  X(cuEventSynchronize, 2000)        \
   X(cuGraphCreate, 10000)            \
   X(cuGraphAddMemcpyNode, 10000)     \
+  X(cuGraphAddKernelNode, 12000)     \
   X(cuGraphInstantiateWithFlags, 11040) \
   X(cuGraphExecMemcpyNodeSetParams, 10020) \
   X(cuGraphUpload, 11010)            \

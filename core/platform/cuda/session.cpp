@@ -8,10 +8,13 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
+#include "platform/host/contents.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
 #include "platform/host/topology.hpp"
@@ -82,16 +85,19 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
-void CudaSession::poison_destinations() const {
+void CudaSession::reset_destinations() const {
   std::vector<DeviceWork> work;
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (program.regions[i].content == Content::poison)
-      work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes] { buffer->fill_with_poison(bytes); }});
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const auto content = program.regions[i].content;
+    if (content != Content::poison && content != Content::zero) continue;
+    const std::byte with = content == Content::poison ? poison : std::byte{0};
+    work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes, with] { buffer->fill_with(with, bytes); }});
+  }
   side_by_side(work);
 }
 
 void CudaSession::start_afresh() {
-  poison_destinations();
+  reset_destinations();
   restore_managed(*this);
   for (std::size_t a = 0; a < actors.size(); ++a) {
     actors[a].iteration = 0;
@@ -227,6 +233,7 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
   }
   drain(session);
   if (gate.timed_out()) return false;
+  check_waits(session);
   read_events(session, stamps);
   return true;
 }
@@ -235,11 +242,33 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
   make_ready(session, batch);
   queue_loops(session, batch);
   drain(session);
+  check_waits(session);
   read_events(session, stamps);
 }
 
+namespace {
+
+/// Of those who failed, the first that did not just wait for another in vain.
+void rethrow(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr first;
+  for (const auto& failure : failures) {
+    if (!failure) continue;
+    if (!first) first = failure;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::timeout) throw;
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace
+
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
+  for (std::size_t a = 0; a < session.actors.size(); ++a)
+    if (const auto& caller = session.actors[a].caller) caller->ready(batch[a]);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
@@ -248,6 +277,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     try {
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
+      if (state.caller) state.caller->enter();
       start.arrive_and_wait();
       started = true;
       const double enter = host_now();
@@ -264,8 +294,10 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(run_actor, a);
     run_actor(0);
   }
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  rethrow(failures);
+  for (const auto& state : session.actors)
+    if (state.caller) state.caller->settle();
+  check_waits(session);
 }
 
 }  // namespace linkscope

@@ -86,6 +86,7 @@ struct Helper {
   Stream* stream = nullptr;
   std::unique_ptr<Event> before, after;
 };
+class Caller;
 
 /// An actor with what it needs to act.
 struct ActorState {
@@ -102,6 +103,7 @@ struct ActorState {
   std::map<u32, Helper> helpers;   // by GPU
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
   Pieces pieces;                   // of the batch that comes
+  std::shared_ptr<Caller> caller;  // of a CPU thread whose loop is calls
 };
 
 enum class Timing { gate, events, host };
@@ -120,13 +122,14 @@ struct CudaSession final : Session {
   bool sampled = false;      // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
-  /// Poisons destinations and begins at the first slice, so that the next comparison sees only what was written since.
+  /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
+  /// written since.
   void start_afresh();
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 
  private:
-  void poison_destinations() const;
+  void reset_destinations() const;
   std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
 };
 

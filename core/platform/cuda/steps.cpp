@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/host/contents.hpp"
@@ -19,17 +21,21 @@ constexpr u64 written_seed = 0x7772697474656E21ull;
 
 CUfunction code_of(Device& device, const Step& step) {
   if (std::holds_alternative<Prefetch>(step)) return nullptr;
+  if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return flag_code(device);
   if (const auto* move = std::get_if<Move>(&step)) return copy_code(device, *move);
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
-  return device.function(name == "exchange" ? "copy" : "access", "linkscope_" + name);
+  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name);
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
   for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
   return at;
 }
+
+bool adds_to_one(const Kernel& kernel) { return kernel.traffic.front().pattern == Access::Pattern::same; }
+unsigned system_wide(const Kernel& kernel) { return kernel.scope == Scope::system; }
 
 void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& kernel, u64 steps) {
   const Span& span = kernel.traffic.front().span;
@@ -52,13 +58,18 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
     launch(kernel.shape, at(1), at(0), at(3), at(2), span.bytes);
   } else if (kernel.name == "read") launch(kernel.shape, buffer.address() + offset, span.bytes, state.result);
   else if (kernel.name == "write") launch(kernel.shape, buffer.address() + offset, span.bytes, written_seed, offset / 8);
+  else if (kernel.name == "add") launch(kernel.shape, buffer.address() + offset, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
+  else if (kernel.name == "add_chain") launch(kernel.shape, buffer.address() + offset, steps, system_wide(kernel));
   else launch(kernel.shape, state.result, steps);
 }
 
 }  // namespace
 
+bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
+
 std::string why_no_step(const Kernel& kernel, ActorKind kind) {
-  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange"));
+  const bool by_gpu = kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange" || is_atomic(kernel);
+  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && by_gpu);
   return known ? "" : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + kernel.name + "' here";
 }
 
@@ -75,6 +86,12 @@ void load_code(const CudaSession& session) {
 
 void act(const CudaSession& session, ActorState& state, u32 count) {
   const auto& loop = state.actor->loop;
+  if (exchanges_flags(*state.actor)) return exchange_flags(session, state, count);
+  if (state.caller) {
+    state.caller->make(state.iteration, count);
+    state.iteration += count;
+    return;
+  }
   const auto* kernel = std::get_if<Kernel>(&loop.front());
   if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused loops of more)
     const u64 steps = u64{count} * kernel->dependent_steps;
@@ -100,8 +117,10 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
 
 namespace {
 
+bool follows_chain(const Kernel& kernel) { return kernel.name == "chase" || kernel.name == "touch_chain"; }
+
 bool leaves_result(const Kernel& kernel) {
-  return kernel.name == "read" || kernel.dependent_steps > 0 || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
+  return kernel.name == "read" || follows_chain(kernel) || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
 }
 
 }  // namespace
@@ -109,10 +128,11 @@ bool leaves_result(const Kernel& kernel) {
 void start_results(const CudaSession& session, ActorState& state) {
   for (const auto& step : state.actor->loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
-    if (!kernel || !state.device || !leaves_result(*kernel)) continue;
+    const bool waits = std::holds_alternative<Wait>(step);
+    if (!state.device || !(waits || (kernel && leaves_result(*kernel)))) continue;
     if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
-    const Span& span = kernel->traffic.front().span;
-    const u64 start = kernel->dependent_steps > 0 ? session.buffers[span.region]->address() + span.offset : 0;
+    const Span span = touches(step).front().span;
+    const u64 start = !waits && follows_chain(*kernel) ? session.buffers[span.region]->address() + span.offset : 0;
     const auto& stream = state.device->stream(0);
     state.device->use();
     LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.result, &start, sizeof start, stream.get());
@@ -205,6 +225,26 @@ void check_read(const CudaSession& session, const ActorState& state, const Span&
   if (word_at(session, state) != expected) add_wrong(verdict, span.bytes, byte_of(session, span, span.offset) + " or later, by the sum of all words read");
 }
 
+/// As many additions as there were: what all words of the region add up to, on the GPU that added.
+void check_added(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
+  const Span& span = kernel.traffic.front().span;
+  auto& device = *state.device;
+  device.use();
+  CUdeviceptr sum = device.scratch();
+  const auto& stream = device.stream(0);
+  LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
+  CUdeviceptr start = session.buffers[span.region]->address();
+  u64 bytes = session.program.regions[span.region].bytes;
+  void* arguments[] = {&start, &bytes, &sum};
+  device.launch(device.function("access", "linkscope_read"), 256, 256, stream.get(), arguments);
+  stream.synchronize();
+  u64 found = 0;
+  LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, sum, sizeof found);
+  const u64 additions = state.iteration * (span.bytes / sizeof(u64));
+  verdict.checked_bytes += additions * sizeof(u64);
+  if (found != additions) add_wrong(verdict, sizeof(u64), byte_of(session, span, span.offset) + " or later, by the sum of all words that were added to");
+}
+
 void check_chase(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[span.region];
   const u64 lines = span.bytes / linkscope_chain_line;
@@ -242,6 +282,15 @@ Verdict verify(const CudaSession& session) {
         written(from, move->to, session.buffers[from.region]->seed(), state.iteration);
         continue;
       }
+      if (const auto* call = std::get_if<Call>(&step)) {
+        if (call->to) written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
+        continue;
+      }
+      if (std::holds_alternative<Wait>(step)) continue;
+      if (const auto* set = std::get_if<Set>(&step)) {
+        check(session.buffers[set->word.region]->device(), [&](Verdict& into) { check_flags(session, state, into); });
+        continue;
+      }
       const auto* of_pages = std::get_if<Kernel>(&step);
       if (!of_pages || touches_pages(*of_pages)) {
         check(session.buffers[touches(step).front().span.region]->device(), [&](Verdict& into) { check_managed(session, state, step, into); });
@@ -255,6 +304,7 @@ Verdict verify(const CudaSession& session) {
           written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
       else if (kernel.name == "write") written(span, span, written_seed, state.iteration);
+      else if (is_atomic(kernel)) check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
       else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, span, into); });
       else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }

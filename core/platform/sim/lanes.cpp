@@ -41,7 +41,7 @@ Servers::Servers(const Machine& machine) {
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
   by_caller_ = machine.pageable_by_caller;
-  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots};
+  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots, 1};
 }
 
 std::vector<u32> Servers::counts(u32 processes) const {
@@ -89,6 +89,9 @@ Lanes Compiler::compile(const Program& program) const {
         if (move && move->by) ops.push_back(op(program, helper_of(actor, place), *move));
         else if (move) ops.push_back(op(program, actor, *move));
         else if (const auto* prefetch = std::get_if<Prefetch>(&step)) ops.push_back(op(program, actor, *prefetch));
+        else if (const auto* call = std::get_if<Call>(&step)) ops.push_back(op(program, actor, *call));
+        else if (const auto* set = std::get_if<Set>(&step)) ops.push_back(set_word(program, actor, *set, all));
+        else if (const auto* wait = std::get_if<Wait>(&step)) ops.push_back(wait_for_word(program, actor, *wait, all));
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         if (place != actor.place) {
           ops.back().elsewhere = true;
@@ -98,7 +101,8 @@ Lanes Compiler::compile(const Program& program) const {
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) {
           stage.counter = all.stages++;
-          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
+          const bool on_cpu = stage.by == Stage::By::thread || stage.by == Stage::By::call;
+          if (!on_cpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
         }
       }
     };
@@ -274,6 +278,7 @@ Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const M
 
 Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (program.regions[kernel.traffic.front().span.region].kind == MemKind::managed) return touch(program, actor, kernel);
+  if (is_atomic(kernel)) return atomic(program, actor, kernel);
   if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
   const Node gpu = node(actor.place);
   Op op;

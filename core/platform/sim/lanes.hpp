@@ -27,12 +27,14 @@ struct Servers {
   [[nodiscard]] u32 pageable_ring(u32 process, Direction direction) const { return driver(process) + 1 + direction; }
   /// Slots, for all pairs together.
   [[nodiscard]] u32 staged_peer_ring(u32 process) const { return driver(process) + 3; }
+  /// In which a thread at a time has the driver.
+  [[nodiscard]] u32 lock(u32 process) const { return driver(process) + 4; }
   /// The copy engines of a GPU that serve a direction.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
 
  private:
   std::vector<u32> counts_;   // of engines
-  std::vector<u32> of_driver_;  // of a process's thread and rings
+  std::vector<u32> of_driver_;  // of a process's thread, rings and lock
   std::vector<u32> engines_;
   bool by_caller_ = false;  // pageable copies are copied by who calls
 
@@ -49,6 +51,7 @@ struct Stage {
     threads,  // a GPU's threads: a kernel
     relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
     thread,   // memcpy by a CPU thread
+    call,     // a CPU thread in the driver, held while it lasts
   } by = By::engine;
   u32 server = nobody;
   Path path;
@@ -63,6 +66,16 @@ struct Stage {
 struct Migration {
   Span span;
   bool home = false;
+};
+
+/// A word that a step sets or waits for. What is set is there `way` after; who waits looks again and again, a look takes
+/// `poll` and finds what is there in its middle.
+struct Flag {
+  u32 word = 0;  // Lanes::words
+  bool waits = false;
+  u64 value = 0, step = 0;
+  double way = 0, poll = 0, timeout = 0;
+  std::string what;  // of a wait, in words
 };
 
 /// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
@@ -81,6 +94,9 @@ struct Op {
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
   std::optional<Migration> migration;  // of a chunk, only pages that are not there move
+  std::optional<Flag> flag;
+  double launches = 0, each = 0;  // it leaves work for the GPU: s until that ends where there is no other, and after another
+  bool joins = false;             // it ends no sooner than what the lane left
 };
 
 struct Lane {
@@ -97,11 +113,15 @@ struct Lane {
 
 struct Lanes {
   std::vector<Lane> lanes;
+  std::vector<std::pair<u32, u64>> words;  // that are set and waited for: region and offset
   u32 tracks = 0, stages = 0, processes = 1;
 
   /// The GPUs, by their index, that more than one process works on.
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
+
+/// Whether its accesses are atomic operations.
+[[nodiscard]] inline bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
 
 class Compiler {
  public:
@@ -141,6 +161,14 @@ class Compiler {
   [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
+  // Calls and words (calls.cpp).
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Support supports_flag(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] Op set_word(const Program&, const Actor&, const Set&, Lanes&) const;
+  [[nodiscard]] Op wait_for_word(const Program&, const Actor&, const Wait&, Lanes&) const;
+  [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word, Lanes&) const;
+  [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
   void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
   [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double in_flight) const;
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;

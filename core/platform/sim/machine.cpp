@@ -245,6 +245,8 @@ class Parser {
                                     kernel.number("host_walk_us", 0) * micro};
     }
     managed();
+    calls();
+    atomics();
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
@@ -285,6 +287,35 @@ class Parser {
                                     .piece_bytes = table.bytes("piece_kib"),
                                     .to_device_piece = table.number("to_device_piece_us") * micro,
                                     .from_device_piece = table.number("from_device_piece_us") * micro};
+  }
+
+  void calls() {
+    if (!file_.has("calls")) return;
+    const Table table = file_["calls"];
+    const auto us = [&](const char* key) { return table.number(key) * micro; };
+    machine_.calls = CallCosts{.launch = us("launch_us"),
+                               .locked = us("locked_us"),
+                               .argument = us("argument_kib_us") / kib,
+                               .end = us("end_us"),
+                               .synchronize = us("synchronize_us"),
+                               .record = us("record_us"),
+                               .query = us("query_us"),
+                               .create_stream = us("create_stream_us"),
+                               .destroy_stream = us("destroy_stream_us"),
+                               .instantiate = us("instantiate_us"),
+                               .instantiate_node = us("instantiate_node_us"),
+                               .upload = us("upload_us"),
+                               .upload_node = us("upload_node_us"),
+                               .graph = us("graph_us"),
+                               .graph_node = us("graph_node_us")};
+    if (machine_.calls->locked > machine_.calls->launch) wrong(table.name + ".locked_us", "it is a part of launch_us");
+  }
+
+  void atomics() {
+    if (!file_.has("atomic")) return;
+    const Table table = file_["atomic"];
+    machine_.atomic = AtomicCosts{table.number("gpu_us") * micro, table.number("host_us") * micro, table.rate("gpu_gops"), table.rate("same_gops"),
+                                  table.rate("host_gops"),        table.number("link_bytes")};
   }
 
   static Ring ring(const Table& table) {

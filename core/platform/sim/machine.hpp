@@ -117,6 +117,22 @@ struct Costs {
   std::optional<double> stream_wait;       // from an event of one stream until another that waits for it goes on
 };
 
+/// What calls cost the CPU thread that makes them, in s.
+struct CallCosts {
+  double launch = 0, locked = 0, argument = 0;  // of a launch: in all, in the driver's lock, and more a byte of arguments
+  double end = 0;                               // from its return until its kernel has ended, as a thread that waits sees it
+  double synchronize = 0, record = 0, query = 0;  // where nothing is waited for
+  double create_stream = 0, destroy_stream = 0;
+  double instantiate = 0, instantiate_node = 0, upload = 0, upload_node = 0, graph = 0, graph_node = 0;
+};
+
+/// How a GPU's threads add to words by atomic operations, where the words are.
+struct AtomicCosts {
+  double gpu = 0, host = 0;                        // s an operation that is waited for, besides its way
+  double gpu_rate = 0, same_rate = 0, host_rate = 0;  // operations a second; same: to one word
+  double link_bytes = 0;                           // of a link, an operation
+};
+
 /// How a GPU is shared by processes: one context at a time.
 struct TimeSlices {
   double change = 0;  // s from one process's context to another's
@@ -166,6 +182,8 @@ struct Machine {
   std::optional<GraphCosts> graph;    // the same
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
+  std::optional<CallCosts> calls;       // not known: only copies are queued
+  std::optional<AtomicCosts> atomic;    // not known: no atomic operations
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the thread that copies, to_device and from_device
   double pageable_call[2] = {0, 0};  // s of the call, besides its chunks

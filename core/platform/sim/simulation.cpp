@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace linkscope::sim {
 namespace {
 
@@ -23,7 +25,8 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       fluid_{std::move(capacities)},
       running_(lanes.lanes.size()),
       carried_(lanes.stages),
-      pages_{lanes, machine} {
+      pages_{lanes, machine},
+      words_{lanes} {
   for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({count, {}});
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
@@ -31,6 +34,7 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
 void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase, Stamp* stamps) {
   now_ = 0;
   fluid_.rewind();
+  words_.start_afresh();
   for (auto& gpu : shared_) gpu.active = nobody;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].factors = factors[lane];
@@ -75,7 +79,11 @@ void Simulation::run_to_end() {
   for (;;) {
     for (auto& gpu : shared_) schedule(gpu);  // when all that happens at this instant is known
     const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
-    if (timer == never && flow == never) return;
+    if (timer == never && flow == never) {
+      if (const auto* stuck = words_.stuck())
+        throw Error{ErrorKind::timeout, stuck->flag->what + " to become " + std::to_string(stuck->value) + ": what the other side sets does not arrive"};
+      return;
+    }
     if (flow <= timer) {
       now_ = flow;
       chunk_done(fluid_.finish());
@@ -97,6 +105,7 @@ void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations, dou
   running.issued = 0;
   running.channel = lanes_[lane].after_kernel ? Channel::compute : Channel::none;
   running.start = running.end = now_ + after;
+  running.busy = 0;
   if (iterations > 0 && !ops.empty()) begin_op(lane);
 }
 
@@ -157,6 +166,7 @@ void Simulation::proceed(u32 runner) {
       if (stage.server == nobody || take(stage.server, runner)) start_flow(runner);
       return;
     case Step::server: return by_thread ? start_flow(runner) : start_setup(runner);
+    case Step::word: return start_flow(runner);
     case Step::idle:
     case Step::flow: return;
   }
@@ -166,9 +176,31 @@ void Simulation::start_setup(u32 runner) {
   auto& running = running_[lane_of(runner)];
   auto& self = running.runners[stage_of(runner)];
   const auto& op = (*running.ops)[running.op];
+  if (op.flag && op.flag->waits) return wait_for_word(runner);
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
   wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
+}
+
+void Simulation::wait_for_word(u32 runner) {
+  auto& running = running_[lane_of(runner)];
+  const auto& op = (*running.ops)[running.op];
+  const double pace = (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
+  running.runners[stage_of(runner)].step = Step::word;
+  const Words::Waiting who{runner, now_, pace, &*op.flag, op.flag->value + running.iteration * op.flag->step};
+  if (const auto seen = words_.wait(who)) see(who, *seen);
+}
+
+void Simulation::set_word(u32 runner) {
+  const auto& running = running_[lane_of(runner)];
+  const auto& flag = *(*running.ops)[running.op].flag;
+  const double there = now_ + flag.way * running.factors.slow;
+  for (const auto& who : words_.set(flag.word, flag.value + running.iteration * flag.step, there)) see(who, Words::seen(who, there));
+}
+
+void Simulation::see(const Words::Waiting& who, double at) {
+  if (at - who.since > who.flag->timeout) throw Error{ErrorKind::timeout, who.flag->what + " to become " + std::to_string(who.value) + ": it came too late"};
+  wake(who.runner, at);
 }
 
 void Simulation::start_flow(u32 runner) {
@@ -192,6 +224,7 @@ void Simulation::chunk_done(u32 runner) {
   const auto& stage = op.stages[stage_index];
   carried_[stage.counter] += self.bytes;
   if (op.migration) pages_.arrive(op, running.iteration, self.done);
+  if (op.flag && !op.flag->waits) set_word(runner);
   ++self.done;
   self.step = Step::idle;
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
@@ -213,7 +246,10 @@ void Simulation::chunk_done(u32 runner) {
 
 void Simulation::op_done(u32 lane) {
   auto& running = running_[lane];
-  const bool overlapped = (*running.ops)[running.op].overlaps;
+  const auto& op = (*running.ops)[running.op];
+  const bool overlapped = op.overlaps;
+  const double slow = running.factors.compute * running.factors.slow;
+  if (op.launches > 0) running.busy = std::max(now_ + op.launches * slow, running.busy + op.each * slow);
   if (++running.op == running.ops->size()) {
     running.op = 0;
     running.iteration += overlapped ? running.iterations : 1;
@@ -263,11 +299,13 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
     case Stage::By::threads: time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute; break;
     case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
     case Stage::By::relay: time += setup * factors.engine; break;
-    case Stage::By::thread: time += setup * factors.host; break;
+    case Stage::By::thread:
+    case Stage::By::call: time += setup * factors.host; break;
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
   if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;
-  return time * factors.slow;
+  time *= factors.slow;
+  return op.joins ? std::max(time, running.busy - now_) : time;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

@@ -64,8 +64,9 @@ Support Compiler::supports_processes(const Program& program) const {
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
-  if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return Support::no("the model has no flags yet");
-  if (std::holds_alternative<Call>(step)) return Support::no("the model cannot time single calls yet");
+  if (const auto* set = std::get_if<Set>(&step)) return supports_flag(program, actor, set->word);
+  if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
+  if (const auto* call = std::get_if<Call>(&step)) return supports(program, actor, *call);
 
   const auto& move = std::get<Move>(step);
   const auto& source = program.regions[move.from.region];
@@ -124,9 +125,11 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
         return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
     }
-    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
+    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !is_atomic(kernel) && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
       return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
-    if (program.cache == CacheState::hot) return Support::no("the model has no caches for single loads yet");
+    if (is_atomic(kernel) && !machine_.atomic)
+      return Support::no("the model " + machine_.name + " does not say what atomic operations take: its file has no [atomic]");
+    if (program.cache == CacheState::hot && !is_atomic(kernel)) return Support::no("the model has no caches for single loads yet");
     if (!routes_.between(at, by) || !routes_.between(by, at))
       return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
   }

@@ -215,6 +215,37 @@ class Managed(_Table, frozen=True, kw_only=True):
     from_device_piece_us: Quantity
 
 
+class Calls(_Table, frozen=True):
+    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch that threads make in turns."""
+
+    launch_us: Quantity
+    locked_us: Quantity
+    argument_kib_us: Quantity
+    end_us: Quantity
+    synchronize_us: Quantity
+    record_us: Quantity
+    query_us: Quantity
+    create_stream_us: Quantity
+    destroy_stream_us: Quantity
+    instantiate_us: Quantity
+    instantiate_node_us: Quantity
+    upload_us: Quantity
+    upload_node_us: Quantity
+    graph_us: Quantity
+    graph_node_us: Quantity
+
+
+class Atomic(_Table, frozen=True):
+    """Atomic operations of a GPU's threads, where the words are: how long one takes, and how many go."""
+
+    gpu_us: Quantity
+    host_us: Quantity
+    gpu_gops: Quantity
+    same_gops: Quantity
+    host_gops: Quantity
+    link_bytes: Quantity
+
+
 class Pageable(_Table, frozen=True):
     """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
 
@@ -287,6 +318,8 @@ class Model(_Table, frozen=True, kw_only=True):
     graph: Graph | None = None
     kernel: Kernel | None = None
     managed: Managed | None = None
+    calls: Calls | None = None
+    atomic: Atomic | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None
     noise: Noise | None = None

@@ -127,6 +127,7 @@ _COPIES = ("h2d", "d2h", "d2d", "local")
 _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
 _EXCHANGES = ("exchange", "exchange_all")
+_CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _NVBANDWIDTH = 512 * MIB
@@ -222,6 +223,12 @@ SUITES: dict[str, Suite] = {
                 _rule(MIB, benchmarks=("strided",), shape=EACH, row=EACH),
                 _rule(MIB, benchmarks=("strided",), gaps=EACH),
                 _rule(4 * KIB, 64 * KIB, MIB, benchmarks=("halo",), face=EACH, way=EACH),
+                Rule((), benchmarks=_CALLS, everything=True),
+                _rule(benchmarks=("ping_pong",)),
+                _rule(benchmarks=("ping_pong",), memories=("device",), word=EACH),
+                _rule(benchmarks=("graph",), what=EACH, nodes=EACH),
+                _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
+                _rule(64 * KIB, MIB, 16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=EACH),
             ),
         ),
     )

@@ -220,10 +220,13 @@ class PointRound:
             self._each = self._median_ends(self._run(1, [one], verify=False), 0)
         if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
+            few = min(few, max(self._most // 2, 1)) if self._most else few
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
+            # As many for all: they may wait for each other.
             most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
-            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), most) for each in self._each]
+            steps = math.ceil(CHASE_S / max(*self._each, self._tick))
+            return [min(max(steps, MOST_COUNT), most)] * self._actors
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))

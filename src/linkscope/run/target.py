@@ -112,8 +112,10 @@ def this_machine() -> Target:
 
 
 def _has_no_limit(point: PointId) -> bool:
-    """Of an operation without bytes, and of flows between one place and all GPUs (each of them has its own)."""
-    return point.bytes == 0 or "all" in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
+    """Of an operation without bytes, of additions (limits count bytes, not operations), and of flows between one place
+    and all GPUs (each of them has its own)."""
+    ends = (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
+    return point.bytes == 0 or point.benchmark == "atomic" or "all" in ends
 
 
 def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
