@@ -81,6 +81,16 @@ FAMILIES = {
     "write to host memory": access("write", "gpu:0", "numa:0"),
     "write to a peer": access("write", "gpu:0", "gpu:1", size=24),
     "write to its own": access("write", "gpu:0", "gpu:0", blocks="8"),
+    "narrow read of host memory": access("read", "numa:0", "gpu:0", width="4", blocks="256", threads="256"),
+    "strided read of a peer": access("read", "gpu:1", "gpu:0", width="8", stride="256"),
+    "random read of its own": access("read", "gpu:0", "gpu:0", order="random", cache="hot"),
+    "narrow write to a peer": access("write", "gpu:0", "gpu:1", width="4"),
+    "strided write to host memory": access("write", "gpu:0", "numa:0", width="4", stride="64"),
+    "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
+    "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
+    "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "written by another core before": h2d("pageable", cache="dirty"),
+    "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
     "chase through host memory": access("latency", "numa:0", "gpu:0", size=0),
     "chase through a peer": access("latency", "gpu:1", "gpu:0", size=0),
     "chase by a CPU": case("latency", "numa:0", "numa:0", "pageable", "pageable", size=0, footprint=0)
@@ -97,7 +107,7 @@ FAMILIES = {
 }
 
 
-WITHOUT_GPU = {"h2h", "chase by a CPU"}
+WITHOUT_GPU = {"h2h", "h2h, written by another core before", "chase by a CPU"}
 
 
 @pytest.fixture
