@@ -173,7 +173,7 @@ u64 access_count(const Access& access) {
 u64 asked_bytes(const Access& access) { return access.stride == 0 ? access.span.bytes : access_count(access) * access.width; }
 
 u64 moved_bytes(const Access& access) {
-  if (access.stride <= sector_bytes) return access.span.bytes;
+  if (access.stride < sector_bytes) return access.span.bytes;
   return access_count(access) * ((access.width + sector_bytes - 1) / sector_bytes * sector_bytes);
 }
 

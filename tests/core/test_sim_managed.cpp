@@ -146,8 +146,13 @@ TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed
     }
     // 12.5 GB/s x 0.4 for threads; and for a page that nobody announced, four batches of four faults.
     const double from_afar = 2 + (reads ? 1.1 : 0.5) + 16 * page_us / 5;
-    CHECK(bytes_and_time("numa:0", access, {{"advice", "accessed_by"}}) == std::pair{1_MiB, doctest::Approx(from_afar)});
-    CHECK(bytes_and_time("numa:0", access, {{"advice", "preferred_src"}}) == std::pair{1_MiB, doctest::Approx(from_afar + 4 * 20 + 16 * 3)});
+    const auto there = [&](const char* advice, double expected) {
+      const auto [carried, took] = bytes_and_time("numa:0", access, {{"advice", advice}});
+      CHECK(carried == 1_MiB);
+      CHECK(took == doctest::Approx(expected));
+    };
+    there("accessed_by", from_afar);
+    there("preferred_src", from_afar + 4 * 20 + 16 * 3);
     const double from_peer = 2 + (reads ? 0.5 + 0.5 : 0.25) + 16 * page_us / 40;
     CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}}).second == doctest::Approx(from_peer));
     CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}, {"peer", "off"}}).second == doctest::Approx(2 + 4 * batch(4, 0.75 + 0.5, 10)));

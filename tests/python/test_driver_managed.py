@@ -85,7 +85,19 @@ def test_every_family_runs_and_is_compared(worker, family):
     assert pipe.ask("run", samples=1, batches=[[1] * actors], verify=True)["verdict"]["ok"]
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if "faults" not in name and "discard" not in name])
+# Whose every byte is written over, or whose copies are more than one a call.
+SEVERAL = {name for name in FAMILIES if "as a batch" in name or "accessed by" in name or name.endswith(", write")}
+SEVERAL |= {"demand of all bytes, written"}
+PLAIN = [name for name in FAMILIES if "faults" not in name and "discard" not in name and name not in SEVERAL]
+
+
+@pytest.mark.parametrize("family", sorted(SEVERAL))
+def test_what_arrives_wrong_from_some_time_on_is_found(worker, family):
+    verdict = run(opened(worker, CUDA_CORRUPT="7+")[0], FAMILIES[family], samples=4)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
+
+
+@pytest.mark.parametrize("family", PLAIN)
 @pytest.mark.parametrize("number", [7, 9])  # timed: what was before is filled again
 def test_what_arrives_wrong_once_is_found(worker, family, number):
     """By a prefetch, also on the way home, or by a touch: a bit in the middle of the range, which nobody touches."""
