@@ -72,7 +72,9 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
     const Place from = at(move.from), to = at(move.to);
     const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
     const bool staged = move.engine == Engine::ce && both_gpus && !program.peer;
-    const Place through = staged ? machine.host(actor.place) : move.engine == Engine::ce ? from : actor.place;
+    // The ring of a pageable copy is where the thread that copies runs.
+    const bool ring = move.engine == Engine::ce && actor.cpu && (program.regions[move.from.region].kind == MemKind::pageable || program.regions[move.to.region].kind == MemKind::pageable);
+    const Place through = staged ? machine.host(actor.place) : ring ? *actor.cpu : move.engine == Engine::ce ? from : actor.place;
     add(traffic, machine.way(from, through), times * move.from.bytes);
     add(traffic, machine.way(through, to), times * move.to.bytes);
   }
@@ -101,6 +103,7 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
   const bool staged = home.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer;
   const Place through = staged ? machine.host(actor.place) : home;
   for (const auto& [from, there, carried] : {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
+    if (carried == 0) continue;
     const Place middle = staged ? through : from;
     add(traffic, machine.way(from, middle), carried);
     add(traffic, machine.way(middle, there), carried);
@@ -110,7 +113,8 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
 /// Of a flow, as the user knows it: between its two ends, through the host where GPUs do not reach each other.
 void add_flow(Traffic& traffic, const Machine& machine, const Program& program, const Flow& flow, u64 times) {
   const bool staged = flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst && !program.peer;
-  const Place through = staged ? machine.host(program.actors[flow.actor].place) : flow.src;
+  const bool ring = program.actors[flow.actor].kind == ActorKind::stream && (flow.src_memory == MemKind::pageable || flow.dst_memory == MemKind::pageable);
+  const Place through = staged ? machine.host(program.actors[flow.actor].place) : ring ? *program.actors[flow.actor].cpu : flow.src;
   add(traffic, machine.way(flow.src, through), times * flow.bytes);
   add(traffic, machine.way(through, flow.dst), times * flow.bytes);
 }

@@ -86,10 +86,6 @@ ACTORS = {
     "narrow read": (access("read", "gpu:1", "gpu:0", width="4"), "read_lines", {"gpu:0"}),
     "random write": (access("write", "gpu:1", "numa:0", order="random"), "write_lines", {"gpu:1"}),
     "reads both ways": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
-    "all of managed memory": (
-        access("demand", "numa:0", "gpu:1", touch="all", access="read")
-        | {"engine": "fault", "src_memory": "managed", "dst_memory": "managed"}, "read", {"gpu:1"}
-    ),
     "chase through host memory": (latency("numa:0", "gpu:1"), "chase", {"gpu:1"}),
     "chase through a peer": (latency("gpu:1", "gpu:0"), "chase", {"gpu:0"}),
     "h2d": (by("sm", h2d(gpu=1)), "copy", {"gpu:1"}),

@@ -268,7 +268,7 @@ void check_read(const CudaSession& session, const ActorState& state, const Kerne
   u64 expected = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &expected, sum, sizeof expected);
   verdict.checked_bytes += state.iteration * asked_bytes(access);
-  if (word_at(session, state) != expected) add_wrong(verdict, span.bytes, byte_of(session, span, span.offset) + " or later, by the sum of all words read");
+  if (word_at(session, state) != expected) add_wrong(verdict, asked_bytes(access), byte_of(session, span, span.offset) + " or later, by the sum of all words read");
 }
 
 void check_chase(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
