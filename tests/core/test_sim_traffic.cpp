@@ -98,7 +98,10 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
     const bool reads = std::get<Kernel>(step).traffic.front().dir == Access::Dir::read;
     return add(traffic, reads ? machine.way(home, to) : machine.way(to, home), samples * span.bytes);
   }
-  const u64 bytes = (span.bytes + machine.page - 1) / machine.page * machine.page;
+  // The fault of a CPU thread that follows a chain brings 64 KiB on all of these machines.
+  const auto* chain = std::get_if<Kernel>(&step);
+  const u64 unit = chain && chain->dependent_steps > 0 && actor.kind == ActorKind::cpu_thread ? 64_KiB : machine.page;
+  const u64 bytes = (span.bytes + unit - 1) / unit * unit;
   const u64 brought = prefetch && prefetch->discard != Prefetch::Discard::no ? 0 : bytes;
   const bool staged = home.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer;
   const Place through = staged ? machine.host(actor.place) : home;

@@ -57,7 +57,8 @@ def test_a_host_thread_is_bound_to_every_other_node_and_to_none_that_is_not_ther
         if point.benchmark in ("h2d", "d2h", "host_to_all", "all_to_host") and point.param("cpu"):
             host = point.src if point.src.startswith("numa") else point.dst
             of.setdefault(point.benchmark, set()).add((host, point.param("cpu")))
-    assert of == dict.fromkeys(("h2d", "d2h", "host_to_all", "all_to_host"), {("numa:0", "numa:1"), ("numa:1", "numa:0")})
+    both = {("numa:0", "numa:1"), ("numa:1", "numa:0")}
+    assert of == {name: both for name in ("h2d", "d2h", "host_to_all", "all_to_host")}
     assert not [point for point in full("h200x1") if point.param("cpu")]
 
 
@@ -96,7 +97,16 @@ def test_what_the_l2_holds_is_faster(tmp_path):
     path = "read/sm/gpu:0.device->gpu:0.device"
     points = measured("h200x1", tmp_path, f"{path}/{16 * MIB}[?]blocks=sms*threads=512")
     rates = {p.params.get("cache", "cold"): p.gbps for p in points}
-    assert set(rates) == {"cold", "hot"} and rates["hot"] > rates["cold"]
+    assert set(rates) == {"cold", "hot"} and rates["hot"] > 1.2 * rates["cold"]
+    assert {p.status for p in points} == {"ok"}
+    limit = modelled(models.load("h200x1"), 1).limit  # known of the memory, and not of its cache
+    assert [limit(p.id) is None for p in points] == [p.params.get("cache") == "hot" for p in points]
+
+
+def test_what_is_discarded_has_no_rate_to_be_limited(tmp_path):
+    path = f"prefetch/prefetch/numa:0.managed->gpu:0.managed/{64 * MIB}"
+    points = measured("h200x1", tmp_path, f"{path}[?]*discard=with*")
+    assert [p.status for p in points] == ["ok"] and points[0].gbps > 63 and "above_limit" not in points[0].guards
 
 
 def test_a_pageable_copy_from_another_node_is_slower_for_a_far_thread(tmp_path):

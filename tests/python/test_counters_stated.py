@@ -31,7 +31,10 @@ def stated(program):
         ("read/sm/numa:0.pinned->gpu:0.device/65536?blocks=sms&threads=512", {("sysmem", "read"): 64 * KIB}),
         ("read/sm/numa:0.pinned->gpu:0.device/65536?blocks=256&threads=256&width=4", {("sysmem", "read"): 64 * KIB}),
         ("read/sm/gpu:0.device->gpu:0.device/65536?blocks=sms&stride=1024&threads=512", {("device", "read"): 64 * 32}),
-        ("write/sm/gpu:0.device->gpu:1.device/65536?blocks=sms&order=random&threads=512", {("peer", "write"): 512 * 32}),
+        (
+            "write/sm/gpu:0.device->gpu:1.device/65536?blocks=sms&order=random&threads=512",
+            {("peer", "write"): 512 * 32},
+        ),
         (
             "local/sm/gpu:0.device->gpu:0.device/65536?blocks=sms&mode=batched&threads=512",
             {("device", "read"): 64 * KIB, ("device", "write"): 64 * KIB},

@@ -1,7 +1,7 @@
 """The cache flush of processors that are not at hand: compiled for them, and by their instructions.
 
-What this machine's own flush does is measured (tests/core/test_host.cpp, `linkscope selftest`). For others a cross compiler
-of Debian, where one is installed (g++-aarch64-linux-gnu, g++-powerpc64le-linux-gnu), has to take the code.
+What this machine's own flush does is measured (tests/core/test_host.cpp, `linkscope selftest`). For others a cross
+compiler of Debian, where one is installed (g++-aarch64-linux-gnu, g++-powerpc64le-linux-gnu), has to take the code.
 """
 
 import re

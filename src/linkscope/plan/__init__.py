@@ -9,6 +9,6 @@ from linkscope.plan.table import Benchmark, Param
 
 __all__ = [
     "RULES", "SUITES", "Benchmark", "MachineFacts", "Param", "Plan", "Rule", "Suite", "Work", "case_of",
-    "estimated_seconds", "pages_move",
-    "footprint", "in_order", "make_plan", "next_work", "precision_target", "rounds_wanted",
+    "estimated_seconds",
+    "footprint", "in_order", "make_plan", "next_work", "pages_move", "precision_target", "rounds_wanted",
 ]  # fmt: skip

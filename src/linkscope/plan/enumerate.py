@@ -71,8 +71,8 @@ def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
-    """Whether another point is the same operation: both ways from the other end, or within one place, started by the one
-    place it has, or from the NUMA node that it is started from without saying so."""
+    """Whether another point is the same operation: both ways from the other end, or within one place, started by the
+    one place it has, or from the NUMA node that it is started from without saying so."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
         return _place_order(src) >= _place_order(dst)
     if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:
