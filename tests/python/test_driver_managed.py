@@ -290,7 +290,7 @@ def test_it_is_prefetched_by_the_call_of_that_name(worker):
 def test_a_whole_run(tmp_path):
     path = tmp_path / "run.jsonl"
     # What CPUs touch costs nothing here, and a fake's prefetch is faster than the hardware allows.
-    only = ["demand/*/8[?]*", "prefetch/*/65536*", "fault_latency/*"]
+    only = ["demand/*/8[?]*", "demand/fault/numa*/1048576*", "prefetch/*/1048576*", "fault_latency/*"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     slow = environment(CUDA_COPY_US=300)
