@@ -29,7 +29,7 @@ std::vector<Benchmark> fault_latencies() {
   using enum PlaceKind;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst) {
     constexpr bool sized = false, default_in_id = false;
-    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, managed_memory,
+    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, moving_memory,
                      {{"step", {"2MiB", "64KiB", "4KiB"}, "from one page that is touched to the next", default_in_id}}, build, sized};
   };
   return {

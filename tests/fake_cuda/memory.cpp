@@ -232,7 +232,8 @@ CUresult mem_advise(CUdeviceptr range, size_t bytes, CUmem_advise advice, CUmemL
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(range, bytes);
   if (!moves(range, bytes) || !allocation) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_place(at)) return CUDA_ERROR_INVALID_DEVICE;
+  const bool accessed = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  if (!is_place(at) || (accessed && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)) return CUDA_ERROR_INVALID_DEVICE;
   const int place = at.type == CU_MEM_LOCATION_TYPE_DEVICE ? at.id : on_host;
   auto& told = *allocation->advised;
   const char* words = nullptr;

@@ -227,7 +227,8 @@ SYSTEM = {"src_memory": "system", "dst_memory": "system"}
     "wanted",
     [
         managed("demand", *IN), managed("demand", *OUT), managed("demand", *IN, touch="all", access="read"),
-        managed("prefetch", *IN), managed("prefetch", *OUT),
+        managed("prefetch", *IN), managed("prefetch", *OUT), managed("prefetch", *IN, ranges="8"),
+        managed("fault_latency", *IN), managed("fault_latency", *OUT, step="64KiB"),
     ],
 )  # fmt: skip
 def test_memory_of_the_operating_system_is_used_where_gpus_reach_it(worker, wanted):

@@ -123,8 +123,11 @@ void advise(const CudaSession& session, const Buffer& buffer, const Region& regi
   }();
   // Who mostly reads is nobody in particular: the driver wants some place all the same.
   const Place& place = region.advice->kind == Advice::Kind::read_mostly ? region.at : region.advice->place;
+  CUmemLocation location = location_of(session, place);
+  // Whoever accesses from the host does so from any of its nodes: the driver refuses to be told which.
+  if (region.advice->kind == Advice::Kind::accessed_by && place.kind == PlaceKind::numa) location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
   buffer.device()->use();
-  LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location_of(session, place));
+  LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location);
 }
 
 /// Of every region that has one. Before pages go home it is taken back: it might keep copies of them elsewhere.
