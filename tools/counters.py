@@ -33,7 +33,7 @@ from linkscope.stats import median
 SECTOR = 32
 CHASE_STEPS = 4096
 LIMIT_S = 90
-KERNELS = "^linkscope_(copy|copy_tma|read|write|exchange|chase|touch_read|touch_write)$"
+KERNELS = "^linkscope_(copy|copy_tma|read|write|read_lines|write_lines|exchange|chase|touch_read|touch_write)$"
 POINTS = [
     f"{benchmark}?{params}"
     for size in (1 << 20, 64 << 20, 1000024)
@@ -53,6 +53,16 @@ POINTS = [
 ] + [
     "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB",
     "latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=64MiB",
+    *(
+        f"{way}/{1 << 26}?blocks=256&threads=256&{how}"
+        for way in (
+            "read/sm/numa:0.pinned->gpu:0.device",
+            "read/sm/gpu:0.device->gpu:0.device",
+            "write/sm/gpu:0.device->numa:0.pinned",
+            "write/sm/gpu:0.device->gpu:0.device",
+        )
+        for how in ("width=4", "width=8", "width=4&stride=128", "stride=1024", "order=random", "order=random&width=4")
+    ),
     *(f"demand/fault/numa:0.managed->gpu:0.managed/{1 << 26}?access={way}" for way in ("read", "write")),
 ]
 OF_TWO_GPUS = [
@@ -69,6 +79,9 @@ OF_TWO_GPUS = [
         ),
         (f"read/sm/{one}->{other}/{1 << 26}", "blocks=sms&threads=512"),
         (f"write/sm/{one}->{other}/{1 << 26}", "blocks=sms&threads=512"),
+        (f"read/sm/{one}->{other}/{1 << 26}", "blocks=256&threads=256&width=4"),
+        (f"read/sm/{one}->{other}/{1 << 26}", "blocks=sms&order=random&threads=512"),
+        (f"write/sm/{one}->{other}/{1 << 26}", "blocks=sms&stride=128&threads=512"),
         (f"latency/sm/{one}->{other}/0", "cache=cold&range=64MiB"),
     )
 ]
@@ -92,7 +105,10 @@ def stated(program: str) -> dict[tuple[str, str], int]:
     assert runs_on and loop
     moved: dict[tuple[str, str], int] = {}
     span = r"(r\d+)\[\d+ \+(\d+)\]"
-    found = [(way, *rest) for way, *rest in re.findall(rf"(read|write) {span}", loop[1])]
+    found = [
+        (way, region, moved or size)
+        for way, region, size, moved in re.findall(rf"(read|write) {span}(?:[^[]* moves (\d+) B)?", loop[1])
+    ]
     for move in re.findall(rf"{span}.* -> {span}", loop[1]):
         found += [("read", *move[:2]), ("write", *move[2:])]
     for way, region, size in found:

@@ -22,7 +22,25 @@ Param after_param() {
 
 Param cache_param() {
   constexpr bool default_in_id = false;
-  return {"cache", {"cold", "hot"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit", default_in_id};
+  return {"cache", {"cold", "hot", "dirty"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit; dirty: another core has just written them", default_in_id};
+}
+
+Param l2_param() {
+  constexpr bool default_in_id = false;
+  return {"cache", {"cold", "hot"}, "cold: threads go round over memory that no L2 holds; hot: all touch the same bytes, which L2s hold where they fit", default_in_id};
+}
+
+Param cpu_param() {
+  constexpr bool default_in_id = false;
+  return {"cpu", {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"}, "the NUMA node of the host thread that queues the copies, and copies pageable memory where the driver has the caller do it; memory: that of the memory", default_in_id};
+}
+
+Place bound(const Case& c, const Place& memory) {
+  const auto cpu = c.param("cpu", "memory");
+  if (cpu == "memory") return memory;
+  Place place = parse_place(cpu);
+  place.host = memory.host;
+  return place;
 }
 
 Param blocks_param() {
@@ -45,7 +63,8 @@ Shape kernel_shape(const Case& c) {
 Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
-  program.cache = c.param("cache", "cold") == "cold" ? CacheState::cold : CacheState::hot;
+  const auto cache = c.param("cache", "cold");
+  program.cache = cache == "cold" ? CacheState::cold : cache == "hot" ? CacheState::hot : CacheState::dirty;
   return program;
 }
 
@@ -64,6 +83,8 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   move.row_by_row = copy.row_by_row;
   actor.loop.emplace_back(std::move(move));
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
+  // What another core has written stays in its cache until it is copied for the first time.
+  if (program.cache == CacheState::dirty) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
 }
 
@@ -73,7 +94,7 @@ Actor stream_of(const Case& c) {
     stream.place = c.param("initiator", "src") == "src" ? c.src : c.dst;
   } else {
     stream.place = c.src.kind == PlaceKind::gpu ? c.src : c.dst;
-    stream.cpu = c.src.kind == PlaceKind::numa ? c.src : c.dst;
+    stream.cpu = bound(c, c.src.kind == PlaceKind::numa ? c.src : c.dst);
   }
   return stream;
 }

@@ -32,6 +32,13 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 /// Of copies from and to host memory: whether CPU caches hold it.
 [[nodiscard]] Param cache_param();
 
+/// Of what a GPU's threads do with the memory of GPUs: whether their L2 holds it.
+[[nodiscard]] Param l2_param();
+
+/// The NUMA node of the host thread that drives streams: that of the memory, or one by its number. `bound` gives its place.
+[[nodiscard]] Param cpu_param();
+[[nodiscard]] Place bound(const Case&, const Place& memory);
+
 /// The parameters of copies by a GPU's threads, and the shape that they ask for.
 [[nodiscard]] Param blocks_param();
 [[nodiscard]] Param threads_param();

@@ -19,11 +19,12 @@ Program build(const Case& c) {
   return program;
 }
 
-std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways) {
+std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways, bool within_gpus) {
   std::vector<Param> all{mode_param(), blocks_param()};
   if (engine == Engine::sm) all.push_back(threads_param());
   if (two_gpus) all.push_back(initiator_param());
   if (both_ways) all.push_back(bidirectional_param());
+  if (within_gpus) all.push_back(l2_param());
   return all;
 }
 
@@ -40,7 +41,7 @@ std::vector<Benchmark> kernel_copies() {
     const auto* source = sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
       rows.push_back({name, summary, source, engine, src, dst, relation, memories,
-                      params(engine, relation == Relation::different, src == numa || relation == Relation::different), build});
+                      params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst), build});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
     add("h2d", sm ? "GPU threads read host memory into their GPU's" : "bulk copies of a GPU's threads read host memory into their GPU's", numa, gpu,

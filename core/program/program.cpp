@@ -11,7 +11,7 @@ namespace linkscope {
 namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file"};
+                                    "device",   "vmm",    "pool",       "hugepage", "file", "system"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -51,6 +51,31 @@ std::string shape_text(const Shape& shape) {
   return out.str();
 }
 
+std::string access_text(const Access& access) {
+  std::ostringstream out;
+  out << (access.dir == Access::Dir::read ? " read " : " write ") << span_text(access.span) << " width " << access.width;
+  if (access.stride) out << (access.pattern == Access::Pattern::random ? " at random" : " strided") << " by " << access.stride << " moves " << moved_bytes(access) << " B";
+  return out.str();
+}
+
+std::string advice_text(const Advice& advice) {
+  switch (advice.kind) {
+    case Advice::Kind::read_mostly: return " mostly read";
+    case Advice::Kind::preferred: return " best at " + to_string(advice.place);
+    case Advice::Kind::accessed_by: return " accessed by " + to_string(advice.place);
+  }
+  return "";
+}
+
+const char* to_string(CacheState state) {
+  switch (state) {
+    case CacheState::cold: return "cold";
+    case CacheState::hot: return "hot";
+    case CacheState::dirty: return "dirty";
+  }
+  return "";
+}
+
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
@@ -62,7 +87,7 @@ std::string step_text(const Step& step) {
                    if (k.scope == Scope::system) out << " system";
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
                    for (const auto& a : k.traffic)
-                     out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width << (a.pattern == Access::Pattern::same ? " same" : "");
+                     out << access_text(a);
                  },
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
@@ -73,7 +98,11 @@ std::string step_text(const Step& step) {
                    if (c.span) out << " " << span_text(*c.span);
                    if (c.to) out << " -> " << span_text(*c.to);
                  },
-                 [&](const Prefetch& p) { out << "prefetch " << span_text(p.span) << " to " << to_string(p.to); },
+                 [&](const Prefetch& p) {
+                   out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
+                   if (p.ranges) out << " as " << p.ranges << " ranges by one call";
+                   if (p.discard != Prefetch::Discard::no) out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
+                 },
              },
              step);
   return out.str();
@@ -112,6 +141,14 @@ void check_word(const Program& program, const Span& word, const std::string& whe
   if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is no word of 8 B");
 }
 
+void check_access(const Program& program, const Access& access, const std::string& where) {
+  check_span(program, access.span, where);
+  if (access.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
+  if (access.stride == 0) return;
+  if (access.stride < access.width) wrong(where, "accesses of " + std::to_string(access.width) + " B every " + std::to_string(access.stride) + " B overlap");
+  if (access.span.bytes < access.width) wrong(where, span_text(access.span) + " holds no access of " + std::to_string(access.width) + " B");
+}
+
 void check_step(const Program& program, const Step& step, const std::string& where) {
   std::visit(Overloaded{
                  [&](const Move& m) {
@@ -123,10 +160,7 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    if (from.in_plane && to.in_plane && from.in_plane != to.in_plane) wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
-                   for (const auto& a : k.traffic) {
-                     check_span(program, a.span, where);
-                     if (a.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
-                   }
+                   for (const auto& a : k.traffic) check_access(program, a, where);
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
                  [&](const Wait& w) { check_word(program, w.word, where); },
@@ -137,7 +171,8 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  },
                  [&](const Prefetch& p) {
                    check_span(program, p.span, where);
-                   if (program.regions[p.span.region].kind != MemKind::managed) wrong(where, "a prefetch of memory that is not managed");
+                   if (!pages_move(program.regions[p.span.region].kind)) wrong(where, "a prefetch of memory whose pages do not move");
+                   if (p.discard == Prefetch::Discard::with && p.ranges == 0) wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
                  },
              },
              step);
@@ -170,6 +205,29 @@ bool in_step(const Program& program) {
     return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) { return std::holds_alternative<Wait>(step); });
   });
 }
+
+u64 access_count(const Access& access) {
+  const u64 bytes = access.span.bytes;
+  if (access.stride == 0) return (bytes + access.width - 1) / access.width;
+  return bytes < access.width ? 0 : (bytes - access.width) / access.stride + 1;
+}
+
+u64 asked_bytes(const Access& access) { return access.stride == 0 ? access.span.bytes : access_count(access) * access.width; }
+
+u64 moved_bytes(const Access& access) {
+  if (access.stride < sector_bytes) return access.span.bytes;
+  return access_count(access) * ((access.width + sector_bytes - 1) / sector_bytes * sector_bytes);
+}
+
+std::vector<Range> ranges_of(const Prefetch& prefetch) {
+  constexpr u64 page = 4096;
+  const u64 bytes = prefetch.span.bytes, count = std::max(1u, prefetch.ranges), length = ((bytes + count - 1) / count + page - 1) / page * page;
+  std::vector<Range> ranges;
+  for (u64 at = 0; at < bytes; at += length) ranges.push_back({at, std::min(length, bytes - at)});
+  return ranges;
+}
+
+bool pages_move(MemKind kind) { return kind == MemKind::managed || kind == MemKind::system; }
 
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
@@ -229,6 +287,7 @@ std::string to_text(const Program& program) {
     out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
         << " " << content_names[static_cast<std::size_t>(r.content)];
     if (r.process) out << " process " << r.process;
+    if (r.advice) out << advice_text(*r.advice);
     out << "\n";
   }
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
@@ -243,8 +302,7 @@ std::string to_text(const Program& program) {
   for (const auto& f : program.flows)
     out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
         << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
-  out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
-      << ", held by " << to_string(program.held_by);
+  out << "peer " << (program.peer ? "on" : "off") << ", cache " << to_string(program.cache) << ", held by " << to_string(program.held_by);
   if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
   out << "\n";
   return out.str();

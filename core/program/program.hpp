@@ -11,12 +11,15 @@
 
 namespace linkscope {
 
-enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file };
+/// System memory is what the operating system gives to anybody, used by GPUs as it is (HMM, ATS): its pages move as those of
+/// managed memory do.
+enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system };
 /// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
 enum class Clock : u8 { event, host, kernel };
-enum class CacheState : u8 { cold, hot };
+/// Dirty: CPU caches hold host memory modified, and not those of the core that will touch it but another core's.
+enum class CacheState : u8 { cold, hot, dirty };
 
 /// What holds a stream until everything is queued. A kernel leaves the stream on the GPU's compute channel, as in an
 /// application that computes, then copies; a wait of the stream itself leaves it where it was. Where nothing holds it, it
@@ -29,6 +32,13 @@ enum class HeldBy : u8 { kernel, wait, nothing };
 /// that are counted in begin at zero.
 enum class Content : u8 { pattern, poison, chain, zero };
 
+/// What the driver is told of memory whose pages move: that it is mostly read, where it is best kept, or who will access it
+/// wherever it is.
+struct Advice {
+  enum class Kind : u8 { read_mostly, preferred, accessed_by } kind = Kind::read_mostly;
+  Place place;  // of read_mostly: unused
+};
+
 struct Region {
   Place at;
   MemKind kind = MemKind::pageable;
@@ -36,6 +46,7 @@ struct Region {
   Content content = Content::pattern;
   u64 page_bytes = 0;  // 0: the platform's default
   u32 process = 0;     // the process that allocates it; others map it
+  std::optional<Advice> advice{};
 };
 
 /// How the bytes of a slice lie that are not in one piece: in rows, `pitch` apart; where `in_plane` is set, so many rows
@@ -94,16 +105,27 @@ struct RowCopy {
 };
 [[nodiscard]] RowCopy in_rows(const Move&);
 
-/// One side of the traffic that a kernel states: what it reads or writes, and how.
+/// One side of the traffic that a kernel states: what it reads or writes, and how. Strided and random accesses are of the
+/// first `width` bytes of every `stride` bytes, each once; strided ones by neighbouring threads side by side, random ones
+/// in the order of program/line_order.hpp.
 struct Access {
   Span span;
   enum class Dir : u8 { read, write } dir = Dir::read;
   enum class Pattern : u8 { linear, strided, random, chase, same } pattern = Pattern::linear;  // same: all of them the first word
   u32 width = 16;  // bytes a thread moves at once
+  u64 stride = 0;  // strided, random; 0: the platform's page
 };
 
 /// Who sees the order of accesses: the threads of one GPU, or everybody.
 enum class Scope : u8 { gpu, system };
+
+inline constexpr u64 sector_bytes = 32;  // the least that a GPU's memory system moves
+
+/// How many accesses one iteration makes, by threads that move `width` bytes at once.
+[[nodiscard]] u64 access_count(const Access&);
+/// Bytes that they ask for, and those that move for it: whole sectors.
+[[nodiscard]] u64 asked_bytes(const Access&);
+[[nodiscard]] u64 moved_bytes(const Access&);
 
 /// Device (or CPU) code by name ("read", "write", "exchange", "chase", "touch", "touch_chain", "add", "add_chain"), with its launch shape (of
 /// CPU threads: how many) and the traffic it causes. Of a kernel
@@ -137,6 +159,9 @@ struct Wait {
 struct Prefetch {
   Span span;
   Place to;
+  u32 ranges = 0;  // at most so many ranges by one call for all (cuMemPrefetchBatchAsync); 0: the call for one
+  // What the pages hold is nothing to anybody any more, and need not come along: told by a call before, or by the same.
+  enum class Discard : u8 { no, before, with } discard = Discard::no;
 };
 
 /// A call that is itself what is timed or needed, by what it does: "launch", "create_stream", … It is made by a CPU thread,
@@ -148,6 +173,12 @@ struct Call {
   std::optional<Place> on{};  // the GPU that it is made for
   u64 amount = 0;             // bytes of a launch's arguments, nodes of a graph
 };
+
+struct Range {
+  u64 offset = 0, bytes = 0;
+};
+/// Its ranges from the span's start on: of equal length, in whole pages of 4 KiB, the last with what is left.
+[[nodiscard]] std::vector<Range> ranges_of(const Prefetch&);
 
 using Step = std::variant<Move, Kernel, Set, Wait, Call, Prefetch>;
 
@@ -211,6 +242,9 @@ struct Program {
 
 /// The program in words, one line a step: for people, golden tests and error messages.
 [[nodiscard]] std::string to_text(const Program&);
+
+/// Whether memory of this kind has pages that move to who touches them.
+[[nodiscard]] bool pages_move(MemKind);
 
 /// Every inconsistency that a Platform may rely on not being there (a span outside its region, a missing region, a
 /// move of unequal lengths, a flow without actor). Throws Error{usage} that names the step.

@@ -56,6 +56,7 @@ struct Access {
   unsigned block, thread;
   const char* at;
   bool writes;
+  u64 bytes;
 };
 inline std::vector<Access> accesses;
 /// What a GPU would answer with an error, with waiting for ever, or with other bytes.
@@ -96,7 +97,9 @@ inline void ptx_ld_global_cs_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsig
   x = v.x, y = v.y, z = v.z, w = v.w;
 }
 inline void ptx_st_global_cs_v4_u32(void* at, unsigned x, unsigned y, unsigned z, unsigned w) { stored(at, uint4{x, y, z, w}); }
+inline void ptx_ld_global_cs_u32(unsigned& value, const void* at) { value = loaded<unsigned>(at); }
 inline void ptx_ld_global_cs_u64(u64& value, const void* at) { value = loaded<u64>(at); }
+inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); }
 inline void ptx_st_global_cs_u64(void* at, u64 value) { stored(at, value); }
 inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
 void ptx_mov_u64(u64& now);

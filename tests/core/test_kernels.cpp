@@ -14,6 +14,7 @@
 #include "benchmarks/copies.hpp"
 #include "emulated_gpu.hpp"
 #include "program/chain.hpp"
+#include "program/line_order.hpp"
 #include "program/pattern.hpp"
 #include "sim_testing.hpp"
 
@@ -225,6 +226,122 @@ TEST_CASE("the write kernel writes every byte once, with the pattern as it stand
     CHECK(to.vectors_written_once());
     CHECK(to.guards_intact());
   });
+}
+
+namespace {
+
+struct Accesses {
+  unsigned width;
+  u64 stride;
+  bool random;
+};
+
+constexpr std::array<Accesses, 9> kinds{{{4, 4, false}, {8, 8, false}, {4, 128, false}, {8, 256, false}, {16, 64, false}, {16, 32, false}, {4, 128, true}, {16, 128, true}, {8, 4096, true}}};
+
+/// As the program states it.
+linkscope::Access stated(const Accesses& kind, u64 bytes) {
+  using enum linkscope::Access::Pattern;
+  return {{0, 0, bytes, bytes, 1}, linkscope::Access::Dir::read, kind.random ? random : kind.stride > kind.width ? strided : linear, kind.width, kind.stride};
+}
+
+/// Every launch touches so many places of so many bytes, each once, at multiples of the stride; gives the sectors of 32 B.
+u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
+  std::set<const char*> touched;
+  std::set<u64> sectors;
+  bool right = true;
+  for (const auto& access : accesses) {
+    const auto offset = static_cast<u64>(access.at - memory.data());
+    right = right && access.bytes == kind.width && offset % kind.stride == 0 && touched.insert(access.at).second;
+    for (u64 at = offset / 32; at <= (offset + access.bytes - 1) / 32; ++at) sectors.insert(at);
+  }
+  CHECK(right);
+  CHECK(touched.size() == count);
+  return sectors.size();
+}
+
+}  // namespace
+
+TEST_CASE("accesses of any width, strided and at random, touch every line once and cause the traffic that is stated") {
+  for (const auto& kind : kinds)
+    for (const u64 bytes : {u64{24}, u64{4096}, u64{100'008}})
+      for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 256}}) {
+        CAPTURE(kind.width);
+        CAPTURE(kind.stride);
+        CAPTURE(kind.random);
+        CAPTURE(bytes);
+        const u64 count = linkscope::access_count(stated(kind, bytes)), moved = linkscope::moved_bytes(stated(kind, bytes));
+        const Memory from{bytes}, to{bytes};
+        from.fill_with_pattern(9, 64);
+        u64 sum = 0, expected = 0, result[2] = {0, ~0ull};
+        run(shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); }, Lanes::in_step);
+        const u64 sectors = check_each_once(from, kind, count);
+        CHECK(sectors * 32 == (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
+        run(shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); });
+        CHECK(sum == expected);
+        CHECK((from.guards_intact() && from.holds_pattern(9, 64)));
+        run(shape, [&] { linkscope_write_lines(to.data(), count, kind.stride, kind.width, kind.random, 42, 512); });
+        CHECK(check_each_once(to, kind, count) == sectors);
+        CHECK(to.guards_intact());
+        const auto check = [&] {
+          result[0] = 0, result[1] = ~0ull;
+          run(shape, [&] { linkscope_check_lines(to.words(), bytes / 8, count, kind.stride, kind.width, 42, 512, 0xA5A5A5A5A5A5A5A5ull, result); });
+        };
+        if (kind.stride <= kind.width) {
+          CHECK(to.holds_pattern(42, 64));
+          continue;
+        }
+        check();
+        CHECK((result[0] == 0 && result[1] == ~0ull));
+        for (const u64 byte : {u64{0}, bytes - 1, kind.width + 0ull}) {  // what was written, and what lies between
+          to.data()[byte] ^= 1;
+          check();
+          CHECK((result[0] == 1 && result[1] == byte / 8));
+          to.data()[byte] ^= 1;
+        }
+      }
+}
+
+TEST_CASE("every half of a word that narrow accesses read counts") {
+  const Memory from{1032};
+  for (const u64 stride : {4ull, 128ull})
+    for (u64 half = 0; half < 1032 / 4; ++half) {
+      for (u64 i = 0; i < 1032 / 4; ++i) reinterpret_cast<unsigned*>(from.data())[i] = i == half;
+      u64 sum = 0;
+      run({2, 32}, [&] { linkscope_read_lines(from.data(), (1032 - 4) / stride + 1, stride, 4, 0, &sum); }, Lanes::in_step);
+      CHECK(sum == (half * 4 % stride == 0));
+    }
+}
+
+TEST_CASE("side by side and strided, neighbouring threads make neighbouring accesses; at random they are far apart") {
+  const auto near = [](bool random) {
+    const Memory from{1 << 20};
+    u64 sum = 0, count = 0, together = 0;
+    run({3, 128}, [&] { linkscope_read_lines(from.data(), (1 << 20) / 128, 128, 4, random, &sum); }, Lanes::in_step);
+    std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
+    for (const auto& access : accesses) by_thread[{access.block, access.thread}].push_back(access.at);
+    for (const auto& [who, touched] : by_thread) {
+      if (who.second % 32 == 0) continue;
+      const auto& neighbour = by_thread[{who.first, who.second - 1}];
+      for (std::size_t i = 0; i < std::min(touched.size(), neighbour.size()); ++i, ++count) together += touched[i] == neighbour[i] + 128;
+    }
+    return static_cast<double>(together) / static_cast<double>(count);
+  };
+  CHECK(near(false) == 1);
+  CHECK(near(true) < 0.01);
+}
+
+TEST_CASE("the order at random is one of all lines, the same each time, whatever their number") {
+  for (const u64 lines : {1ull, 2ull, 3ull, 31ull, 32ull, 33ull, 1000ull, 65536ull, 65537ull}) {
+    CAPTURE(lines);
+    const u64 mask = linkscope_line_mask(lines);
+    const unsigned half = linkscope_line_half(mask);
+    CHECK(mask >= lines - 1);
+    CHECK((mask == 0 || mask / 2 < lines - 1));
+    std::set<u64> visited;
+    for (u64 i = 0; i < lines; ++i) visited.insert(linkscope_line_at(i, lines, mask, half));
+    CHECK(visited.size() == lines);
+    CHECK(*visited.rbegin() == lines - 1);
+  }
 }
 
 TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {

@@ -16,7 +16,6 @@ nlohmann::json machine() {
   made["batch"] = {{"issue_us", 1.5}, {"inline_issue_us", 0.8}, {"copy_us", 0.25}};
   made["graph"] = {{"launch_us", 5}, {"node_us", 0.5}};
   made["copy"]["row_us"] = 0.01;
-  made["kernel"]["sector_b"] = 32;
   made["costs"]["stream_wait_us"] = 1.5;
   return made;
 }
@@ -140,7 +139,6 @@ TEST_CASE("what the model cannot say of pieces, it says") {
   CHECK(without("batch", "", by(Engine::batch, "h2d", "numa:0", "gpu:0", 8)).find("[batch]") != std::string::npos);
   CHECK(without("graph", "", by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)).find("[graph]") != std::string::npos);
   CHECK(without("copy", "row_us", by(Engine::ce, "strided", "numa:0", "gpu:0", 65536)).find("row_us of [copy]") != std::string::npos);
-  CHECK(without("kernel", "sector_b", by(Engine::sm, "strided", "numa:0", "gpu:0", 65536)).find("sector_b of [kernel]") != std::string::npos);
   const Params packed{{"way", "packed"}};
   CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed)).find("stream_wait_us of [costs]") != std::string::npos);
   CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:0", 4096, packed)).empty());

@@ -36,6 +36,12 @@ CUresult mem_alloc(CUdeviceptr*, size_t bytes);
 CUresult mem_free(CUdeviceptr);
 CUresult mem_alloc_managed(CUdeviceptr*, size_t bytes, unsigned flags);
 CUresult mem_prefetch_async(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);
+CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                  unsigned long long flags, CUstream);
+CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags, CUstream);
+CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                              unsigned long long flags, CUstream);
+CUresult mem_advise(CUdeviceptr, size_t bytes, CUmem_advise, CUmemLocation);
 CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags);
 CUresult mem_free_host(void* address);
 CUresult mem_host_register(void* address, size_t bytes, unsigned flags);

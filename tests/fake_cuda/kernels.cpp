@@ -107,6 +107,56 @@ CUresult write(CUcontext context, char* to, u64 bytes, u64 seed, u64 first_index
   return CUDA_SUCCESS;
 }
 
+CUresult read_lines(CUcontext context, const char* from, u64 count, u64 stride, unsigned width, unsigned, u64* sum) {
+  if (!reachable(context, from, (count - 1) * stride + width) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
+    u64 words[2] = {0, 0};
+    std::memcpy(words, from + i * stride, width);
+    *sum += words[0] + words[1];
+  }
+  if (delivers == Delivers::one_wrong_byte) ++*sum;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult write_lines(CUcontext context, char* to, u64 count, u64 stride, unsigned width, unsigned, u64 seed, u64 first) {
+  const u64 end = (count - 1) * stride + width;
+  if (!reachable(context, to, end)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
+    const u64 byte = first + i * stride, words[2] = {linkscope_pattern_word(seed, byte / 8), linkscope_pattern_word(seed, byte / 8 + 1)};
+    std::memcpy(to + i * stride, reinterpret_cast<const char*>(words) + byte % 8, width);
+  }
+  if (delivers == Delivers::one_byte_more) to[end] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[(count / 2) * stride] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult sum_lines(CUcontext context, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times, u64* sum) {
+  if (!reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < count; ++i)
+    for (u64 at = 0; at < width; at += 8) {
+      const u64 byte = first + i * stride + at, word = linkscope_pattern_word(seed, byte / 8);
+      *sum += times * (width > 4 ? word : byte % 8 ? word >> 32 : word & 0xFFFFFFFF);
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_lines(CUcontext context, const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 untouched, u64* result) {
+  if (!reachable(context, at, words * sizeof *at) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < words; ++i) {
+    const u64 within = i * 8 % stride, pattern = linkscope_pattern_word(seed, first / 8 + i);
+    u64 expected = untouched;
+    if (i * 8 / stride < count && within < width) std::memcpy(&expected, &pattern, std::min<u64>(8, width));
+    if (at[i] == expected) continue;
+    ++result[0];
+    result[1] = std::min(result[1], i);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult touch_write(CUcontext context, char* range, u64 bytes, u64 page) {
   if (!reachable(context, range, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
@@ -220,6 +270,10 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_exchange", by_types(exchange)},
       {"linkscope_read", by_types(read)},
       {"linkscope_write", by_types(write)},
+      {"linkscope_read_lines", by_types(read_lines)},
+      {"linkscope_write_lines", by_types(write_lines)},
+      {"linkscope_sum_lines", by_types(sum_lines)},
+      {"linkscope_check_lines", by_types(check_lines)},
       {"linkscope_sum_pattern", by_types(sum_pattern)},
       {"linkscope_chase", by_types(chase)},
       {"linkscope_fill_chain", by_types(fill_chain)},

@@ -31,7 +31,9 @@ VERSIONS = {
     "cuStreamQuery": 2000, "cuStreamWaitEvent": 3020, "cuStreamWaitValue32": 11070, "cuEventCreate": 2000,
     "cuEventRecord": 2000, "cuEventQuery": 2000, "cuEventSynchronize": 2000, "cuEventElapsedTime": 2000,
     "cuModuleLoadData": 2000, "cuModuleGetFunction": 2000, "cuLaunchKernel": 4000,
-    "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020, "cuMemcpy2DAsync": 3020, "cuMemcpy3DAsync": 3020,
+    "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020, "cuMemAdvise": 12020, "cuMemPrefetchBatchAsync": 13000,
+    "cuMemDiscardBatchAsync": 13000, "cuMemDiscardAndPrefetchBatchAsync": 13000,
+    "cuMemcpy2DAsync": 3020, "cuMemcpy3DAsync": 3020,
     "cuMemcpyBatchAsync": 13000, "cuCtxSynchronize": 2000, "cuGraphCreate": 10000, "cuGraphAddMemcpyNode": 10000,
     "cuGraphAddKernelNode": 12000, "cuGraphInstantiateWithFlags": 11040, "cuGraphUpload": 11010,
     "cuGraphLaunch": 10000, "cuGraphExecMemcpyNodeSetParams": 10020, "cuGraphExecDestroy": 10000,
@@ -461,6 +463,43 @@ def graphs_of_copies_are_launched_again(driver: Driver, gpu: Gpu) -> None:
         assert seen_on(driver, device, 256) == bytes(expected)
     driver.ok("cuGraphExecDestroy", ready)
     driver.ok("cuGraphDestroy", graph)
+def advice_is_taken_and_taken_back(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemAdvise"]:
+        return
+    pointer, size = c_uint64(), 4 * MIB
+    driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
+    on_gpu, on_host, on_node = Location(1, 0), Location(2, 0), Location(3, 0)
+    for unset in (2, 4, 6, 2):  # also what was never given
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(unset), on_gpu)
+    for advice, place in ((1, on_node), (3, on_node), (3, on_gpu), (5, on_gpu), (5, on_host)):
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice), place)
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice + 1), place)
+    assert driver.cuMemAdvise(pointer, c_size_t(size), c_uint(5), on_node) != 0  # who accesses is no node
+    driver.ok("cuMemFree", pointer)
+
+
+def batches_of_prefetches_bring_what_is_not_discarded(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemPrefetchBatchAsync"]:
+        return
+    pointer, size, stream, count = c_uint64(), 4 * MIB, gpu.stream(), 4
+    driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
+    start = pointer.value or 0
+    seen = (c_char * size).from_address(start)
+    ctypes.memset(seen, 7, size)
+    starts = (c_uint64 * count)(*(start + at * MIB for at in range(count)))
+    lengths, first, flags = (c_size_t * count)(*[MIB] * count), c_size_t(0), c_uint64(0)
+    for place in (Location(1, 0), Location(2, 0)):
+        ranges = (starts, lengths, c_size_t(count), byref(place), byref(first), c_size_t(1), flags, stream)
+        driver.ok("cuMemPrefetchBatchAsync", *ranges)
+    driver.ok("cuStreamSynchronize", stream)
+    assert bytes(seen) == bytes([7]) * size
+    driver.ok("cuMemDiscardAndPrefetchBatchAsync", *ranges)
+    driver.ok("cuMemDiscardBatchAsync", starts, lengths, c_size_t(count), flags, stream)
+    driver.ok("cuMemPrefetchBatchAsync", *ranges)
+    driver.ok("cuStreamSynchronize", stream)
+    ctypes.memset(seen, 9, size)  # any content until then, and this from now on
+    assert bytes(seen) == bytes([9]) * size
+    driver.ok("cuMemFree", pointer)
 
 
 def registering_is_kept_in_books(driver: Driver, gpu: Gpu) -> None:
@@ -555,7 +594,8 @@ def data_goes_between_devices(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, rows_lie_where_they_are_told_to,
+    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, advice_is_taken_and_taken_back,
+    batches_of_prefetches_bring_what_is_not_discarded, rows_lie_where_they_are_told_to,
     a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, registering_is_kept_in_books,
     patterns_are_filled_and_checked, code_has_to_fit, peers_are_kept_in_books, devices_do_not_mix,
     data_goes_between_devices, graphs_run_in_their_stream_as_often_as_they_are_launched,

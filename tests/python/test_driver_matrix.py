@@ -81,6 +81,16 @@ FAMILIES = {
     "write to host memory": access("write", "gpu:0", "numa:0"),
     "write to a peer": access("write", "gpu:0", "gpu:1", size=24),
     "write to its own": access("write", "gpu:0", "gpu:0", blocks="8"),
+    "narrow read of host memory": access("read", "numa:0", "gpu:0", width="4", blocks="256", threads="256"),
+    "strided read of a peer": access("read", "gpu:1", "gpu:0", width="8", stride="256"),
+    "random read of its own": access("read", "gpu:0", "gpu:0", order="random", cache="hot"),
+    "narrow write to a peer": access("write", "gpu:0", "gpu:1", width="4"),
+    "strided write to host memory": access("write", "gpu:0", "numa:0", width="4", stride="64"),
+    "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
+    "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
+    "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "written by another core before": h2d("pageable", cache="dirty"),
+    "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
     "chase through host memory": access("latency", "numa:0", "gpu:0", size=0),
     "chase through a peer": access("latency", "gpu:1", "gpu:0", size=0),
     "chase by a CPU": case("latency", "numa:0", "numa:0", "pageable", "pageable", size=0, footprint=0)
@@ -130,7 +140,8 @@ PACKED = {
 }
 FAMILIES |= TOGETHER | ROWS | PACKED
 
-WITHOUT_GPU = {"h2h", "chase by a CPU"}
+DIRTY = {name for name in FAMILIES if "another core" in name}
+WITHOUT_GPU = {"h2h", "h2h, written by another core before", "chase by a CPU"}
 BY_BATCH = {name for name in TOGETHER if name.endswith("by batch")}
 BY_GRAPH = {name for name in TOGETHER if name.endswith("by graph")}
 
@@ -196,14 +207,17 @@ def test_every_family_runs_on_every_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
     assert driver["driver_present"] and driver["version"] == version
     # Before these they took other arguments, or were not there.
-    since = {"cuMemPrefetchAsync": 12020, "cuMemcpyBatchAsync": 13000}
-    assert driver["missing"] == [symbol for symbol, first in since.items() if version < first]
+    of_13 = {
+        "cuMemcpyBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
+    }  # fmt: skip
+    of_12_2 = {"cuMemPrefetchAsync", "cuMemAdvise"}
+    assert set(driver["missing"]) == (of_12_2 if version < 12020 else set()) | (of_13 if version < 13000 else set())
     here = {name: wanted for name, wanted in FAMILIES.items() if version >= 13000 or name not in BY_BATCH}
     for name in FAMILIES.keys() - here.keys():
         why = refusal(pipe, FAMILIES[name])
         assert "lacks cuMemcpyBatchAsync as CUDA 13.0 has it" in why and "driver 580" in why
     timings = {name: works(pipe, wanted)["timing"] for name, wanted in here.items()}
-    by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"}
+    by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"} | DIRTY
     assert timings == {name: "host" if name in by_host else "gate" for name in here}
     assert pipe.ask("release")["ok"]
 
@@ -281,6 +295,7 @@ IN_PARTS = TOGETHER | ROWS | PACKED
 PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.startswith("halo in")}
 PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
+PEER |= {"strided read of a peer", "narrow write to a peer", "both ways: reads"}
 REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,

@@ -81,7 +81,9 @@ class Limited:
         return Trace(samples, len(batches), 1, "gate", stamps=stamps)
 
 
-@pytest.mark.parametrize("most, size, batch", [(1, 64, 1), (64, 0, 32), (512, 0, 256), (0, 0, 256)])
+@pytest.mark.parametrize(
+    "most, size, batch", [(1, 64, 1), (2, 64, 1), (16, 64, 8), (64, 0, 32), (512, 0, 256), (0, 0, 256)]
+)
 def test_a_sample_has_no_more_iterations_than_the_program_allows(most, size, batch):
     assert CHASE_S / 10e-6 < 256
     worker = Limited(most, size)

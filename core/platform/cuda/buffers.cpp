@@ -20,6 +20,10 @@ Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 b
     case MemKind::device: LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); return;
     case MemKind::managed: LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); return;
     case MemKind::pageable: allocate_host(region); return;
+    case MemKind::system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
+      pages_ = HostPages{region.at.kind == PlaceKind::numa ? region.at.index : 0, bytes_};
+      address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
+      return;
     case MemKind::registered: allocate_host(region); pin(); return;
     case MemKind::pinned:
       if (device_) {

@@ -13,6 +13,7 @@
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
+#include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
 #include "program/chain.hpp"
@@ -132,7 +133,8 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
         return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
       return "";
     }
-    case MemKind::managed: return why_no_managed_access(driver_, facts_.gpus);
+    case MemKind::managed:
+    case MemKind::system: return why_no_moving_pages(driver_, facts_.gpus, region);
     case MemKind::pageable:
     case MemKind::pinned: return "";
     case MemKind::registered:
@@ -153,7 +155,7 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
-    if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
+    if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
@@ -193,7 +195,7 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
   for (const auto& [span, writes] : touches(kernel)) {
     const auto& region = program.regions[span.region];
-    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && region.kind != MemKind::managed)
+    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
       return "a GPU's threads do not reach pageable memory by its CPU address here";
@@ -254,6 +256,10 @@ Support CudaPlatformImpl::supports(const Program& program) const {
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
   if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
+  if (program.cache == CacheState::dirty)
+    for (const auto& region : program.regions)
+      if (region.at.kind == PlaceKind::numa)
+        if (auto why = why_no_other_core(region.at.index); !why.empty()) return Support::no(why);
   return {why_too_much_managed(program)};
 }
 
@@ -347,7 +353,7 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   std::map<std::tuple<Place, MemKind, Content>, u32> count;
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
-    if (region.kind == MemKind::managed) {
+    if (pages_move(region.kind)) {
       session.managed.push_back(make_managed(driver_, device_for(session.program, r), region, session.managed.size()));
       session.buffers.push_back(session.managed.back().get());
       continue;
@@ -363,7 +369,7 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].content == Content::zero) session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].content == Content::chain && session.program.regions[i].kind != MemKind::managed) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
+    if (session.program.regions[i].content == Content::chain && !pages_move(session.program.regions[i].kind)) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
 }
 
 void CudaPlatformImpl::make_actors(CudaSession& session) {

@@ -57,6 +57,10 @@ namespace linkscope {
   X(cuMemGetInfo, 3020)              \
   X(cuMemAllocManaged, 6000)         \
   X(cuMemPrefetchAsync, 12020)       \
+  X(cuMemAdvise, 12020)              \
+  X(cuMemPrefetchBatchAsync, 13000)  \
+  X(cuMemDiscardBatchAsync, 13000)   \
+  X(cuMemDiscardAndPrefetchBatchAsync, 13000) \
   X(cuStreamWaitValue32, 11070)      \
   X(cuStreamWaitEvent, 3020)         \
   X(cuMemcpy2DAsync, 3020)           \

@@ -15,6 +15,7 @@
 #include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/contents.hpp"
+#include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
 #include "platform/host/topology.hpp"
@@ -123,7 +124,7 @@ void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 cou
 }  // namespace
 
 void CudaSession::settle_caches(const std::vector<u32>& batch) {
-  if (program.cache != CacheState::cold) return;
+  if (program.cache == CacheState::hot) return;
   static const u64 host_cache = last_level_cache_bytes();
   const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;
@@ -134,7 +135,9 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
         const u64 footprint = span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
-        if (on_host(buffer) && footprint < 3 * host_cache) {
+        if (on_host(buffer) && program.cache == CacheState::dirty) {
+          dirty_in_another_core(buffer.host() + span.offset, footprint, program.regions[span.region].at.index);
+        } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
           if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);

@@ -19,6 +19,9 @@ namespace {
 /// Of the pattern that a kernel writes.
 constexpr u64 written_seed = 0x7772697474656E21ull;
 
+/// Whether its accesses are not the kernels' usual ones, of 16 bytes side by side.
+bool by_lines(const Kernel& kernel) { return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0; }
+
 CUfunction code_of(Device& device, const Step& step) {
   if (std::holds_alternative<Prefetch>(step)) return nullptr;
   if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return flag_code(device);
@@ -26,7 +29,7 @@ CUfunction code_of(Device& device, const Step& step) {
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
-  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name);
+  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name + (by_lines(kernel) ? "_lines" : ""));
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
@@ -56,6 +59,13 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
       return session.buffers[of.region]->address() + of.offset_at(state.iteration);
     };
     launch(kernel.shape, at(1), at(0), at(3), at(2), span.bytes);
+  } else if (by_lines(kernel)) {
+    const Access& access = kernel.traffic.front();
+    const CUdeviceptr start = buffer.address() + offset;
+    const u64 count = access_count(access);
+    const u32 random = access.pattern == Access::Pattern::random;
+    if (kernel.name == "read") launch(kernel.shape, start, count, access.stride, access.width, random, state.result);
+    else launch(kernel.shape, start, count, access.stride, access.width, random, written_seed, offset);
   } else if (kernel.name == "read") launch(kernel.shape, buffer.address() + offset, span.bytes, state.result);
   else if (kernel.name == "write") launch(kernel.shape, buffer.address() + offset, span.bytes, written_seed, offset / 8);
   else if (kernel.name == "add") launch(kernel.shape, buffer.address() + offset, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
@@ -197,6 +207,11 @@ void check_written(const CudaSession& session, const Span& from, const Span& to,
   else check_slices(session, from, to, seed, slices, verdict);
 }
 
+/// Accesses side by side leave none: every byte is written.
+bool leaves_gaps(const Kernel& kernel) { return kernel.traffic.front().stride > kernel.traffic.front().width; }
+
+constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(poison);
+
 u64 word_at(const CudaSession& session, const ActorState& state) {
   u64 word = 0;
   state.device->use();
@@ -204,9 +219,35 @@ u64 word_at(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
+/// Of lines that were written, and what lies between them: compared on a GPU that reaches the memory.
+void check_lines(const CudaSession& session, const Access& access, u64 iterations, Verdict& verdict) {
+  const Span& span = access.span;
+  const Buffer& buffer = *session.buffers[span.region];
+  auto& device = *buffer.device();
+  device.use();
+  CUdeviceptr result = device.scratch();
+  const auto& stream = device.stream(0);
+  for (u64 slice = 0; slice < std::min<u64>(span.slices, iterations); ++slice) {
+    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
+    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());
+    CUdeviceptr at = buffer.address() + span.offset_at(slice);
+    u64 words = span.bytes / 8, count = access_count(access), stride = access.stride, width = access.width, seed = written_seed, first = span.offset_at(slice),
+        untouched = poison_word;
+    void* arguments[] = {&at, &words, &count, &stride, &width, &seed, &first, &untouched, &result};
+    device.launch(device.function("access", "linkscope_check_lines"), 256, 256, stream.get(), arguments);
+    stream.synchronize();
+    u64 found[2] = {0, 0};
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, found, result, sizeof found);
+    verdict.checked_bytes += span.bytes;
+    add_wrong(verdict, found[0] * 8, byte_of(session, span, first + found[1] * 8));
+  }
+}
+
 /// The sum of all that was read, against the sum of what lies there, computed on the GPU that read.
-void check_read(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
+void check_read(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
   if (state.iteration == 0) return;
+  const Access& access = kernel.traffic.front();
+  const Span& span = access.span;
   auto& device = *state.device;
   device.use();
   CUdeviceptr sum = device.scratch();
@@ -215,14 +256,20 @@ void check_read(const CudaSession& session, const ActorState& state, const Span&
   for (u64 slice = 0; slice < std::min<u64>(span.slices, state.iteration); ++slice) {
     u64 words = span.bytes / 8, seed = session.buffers[span.region]->seed(), first = span.offset_at(slice) / 8;
     u64 times = state.iteration / span.slices + (slice < state.iteration % span.slices ? 1 : 0);
-    void* arguments[] = {&words, &seed, &first, &times, &sum};
-    device.launch(device.function("access", "linkscope_sum_pattern"), 256, 256, stream.get(), arguments);
+    if (by_lines(kernel)) {
+      u64 count = access_count(access), stride = access.stride, width = access.width, first_byte = span.offset_at(slice);
+      void* arguments[] = {&count, &stride, &width, &seed, &first_byte, &times, &sum};
+      device.launch(device.function("access", "linkscope_sum_lines"), 256, 256, stream.get(), arguments);
+    } else {
+      void* arguments[] = {&words, &seed, &first, &times, &sum};
+      device.launch(device.function("access", "linkscope_sum_pattern"), 256, 256, stream.get(), arguments);
+    }
   }
   stream.synchronize();
   u64 expected = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &expected, sum, sizeof expected);
-  verdict.checked_bytes += state.iteration * span.bytes;
-  if (word_at(session, state) != expected) add_wrong(verdict, span.bytes, byte_of(session, span, span.offset) + " or later, by the sum of all words read");
+  verdict.checked_bytes += state.iteration * asked_bytes(access);
+  if (word_at(session, state) != expected) add_wrong(verdict, asked_bytes(access), byte_of(session, span, span.offset) + " or later, by the sum of all words read");
 }
 
 /// As many additions as there were: what all words of the region add up to, on the GPU that added.
@@ -303,9 +350,10 @@ Verdict verify(const CudaSession& session) {
           const Span& from = kernel.traffic[side].span;
           written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
-      else if (kernel.name == "write") written(span, span, written_seed, state.iteration);
       else if (is_atomic(kernel)) check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
-      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, span, into); });
+      else if (kernel.name == "write" && !leaves_gaps(kernel)) written(span, span, written_seed, state.iteration);
+      else if (kernel.name == "write") check(session.buffers[span.region]->device(), [&](Verdict& into) { check_lines(session, kernel.traffic.front(), state.iteration, into); });
+      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, kernel, into); });
       else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }
   side_by_side(work);

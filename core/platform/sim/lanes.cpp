@@ -64,7 +64,7 @@ std::vector<u32> Lanes::shared_gpus() const {
 }
 
 // Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
-// walks a second).
+// walks a second), their L2 caches.
 std::vector<double> Compiler::capacities() const {
   std::vector<double> all;
   for (const auto& numa : machine_.numa) all.push_back(numa.dram);
@@ -73,7 +73,12 @@ std::vector<double> Compiler::capacities() const {
   for (const auto& share : machine_.shares) all.push_back(share.rate);
   const double walk = machine_.kernel ? machine_.kernel->host_walk : 0;
   all.insert(all.end(), machine_.gpus.size(), walk > 0 ? 1 / walk : never);
+  for (const auto& gpu : machine_.gpus) all.push_back(gpu.l2 > 0 ? gpu.l2 : never);
   return all;
+}
+
+u32 Compiler::walks(Node gpu) const {
+  return link_resource(0) + static_cast<u32>(machine_.links.size() + machine_.shares.size()) + gpu - machine_.first_gpu();
 }
 
 Lanes Compiler::compile(const Program& program) const {
@@ -203,31 +208,50 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
 
 namespace {
 
-constexpr double tile_bytes = 512 * 4 * 16;  // Machine::KernelCosts
+// What a block of 512 threads has in flight, of 16 B each: Machine::KernelCosts. Accesses side by side go as requests of
+// whole lines, others as one of a sector each.
+constexpr double in_tile = 512 * 4, line = 128;
 
-/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it.
-void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link) {
+double bytes_of_access(const Access& access) { return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access)); }
+
+bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
+
+double request_bytes(const Access& access) { return in_sectors(access) ? sector_bytes : line; }
+
+/// How many times as many requests a tile is, at least one, than one of 16 B an access: a block makes them one by one.
+double requests_in_tile(const Access& access) {
+  return std::max(1.0, bytes_of_access(access) / request_bytes(access) / (16 / line));
+}
+
+/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it, and what requests as
+/// small as these take of it besides.
+void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link, double besides = 1) {
   for (const auto& use : way.uses) {
     const bool link = use.resource >= first_link && use.resource < first_link + links.size();
-    add_use(path, use.resource, link ? use.weight / links[use.resource - first_link].kernel_share : use.weight);
+    add_use(path, use.resource, link ? use.weight * besides / links[use.resource - first_link].kernel_share : use.weight);
   }
   path.links.insert(path.links.end(), way.links.begin(), way.links.end());
 }
 
 }  // namespace
 
-/// Adds a span that the threads of a GPU read or write, and the latency that the kernel shows of it.
-void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& span, bool writes, Stage& stage) const {
-  const Node at = node(program.regions[span.region].at);
+/// Adds what the threads of a GPU read or write, and the latency that the kernel shows of it.
+void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& access, Stage& stage) const {
+  const Node at = node(program.regions[access.span.region].at);
+  const bool writes = access.dir == Access::Dir::write;
   Path way;
-  add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
+  if (machine_.is_gpu(at) && in_l2(program, at)) add_use(way, l2(at));
+  else add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
-  for (auto& use : way.uses) use.weight *= sectors(span);
+  for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
-    const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
-    add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
+    // In order a page is walked to once, however little of it is asked for; at random once for every access.
+    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) / static_cast<double>(moved_bytes(access)) / machine_.kernel->host_page;
+    add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
   }
-  add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
+  // A link's part for threads is that of requests of whole lines.
+  const double packet = machine_.kernel->packet, size = request_bytes(access);
+  add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
   // The last data to be read come back once round the way; the last to be written go once along it.
   stage.setup += writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
 }
@@ -249,10 +273,10 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 }
 
 /// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
-double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double in_flight) const {
+double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
   const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles = std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
-  return tiles * tile_bytes * in_flight / tile;
+  return tiles * tile_bytes / tile;
 }
 
 namespace {
@@ -277,30 +301,36 @@ Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const M
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
-  if (program.regions[kernel.traffic.front().span.region].kind == MemKind::managed) return touch(program, actor, kernel);
+  if (pages_move(program.regions[kernel.traffic.front().span.region].kind)) return touch(program, actor, kernel);
   if (is_atomic(kernel)) return atomic(program, actor, kernel);
   if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
+  return accessed(program, actor, kernel);
+}
+
+/// Memory that a GPU's threads access where it is.
+Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node gpu = node(actor.place);
   Op op;
-  op.bytes = op.chunk_bytes = kernel.traffic.front().span.bytes;
+  op.bytes = op.chunk_bytes = moved_bytes(kernel.traffic.front());
   Stage stage;
   stage.by = Stage::By::threads;
   stage.server = nobody;
   double loads = 0, tile = 0;
   for (const auto& access : kernel.traffic) {
     Stage side;
-    add_kernel_side(program, gpu, access.span, access.dir == Access::Dir::write, side);
+    add_kernel_side(program, gpu, access, side);
     add_shared(stage.path, side.path, {}, 0);
     const bool reads = access.dir == Access::Dir::read;
     if (reads) loads = std::max(loads, side.setup);
     else stage.setup = std::max(stage.setup, side.setup);
-    tile += reads ? machine_.kernel->read_tile : machine_.kernel->write_tile;
+    tile += requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
   }
   stage.setup += loads + machine_.kernel->launch;
   // Both ways: half of the threads each, which read and write their own tiles.
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
-  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), part_of_vector(kernel)) / ways;
+  const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
+  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
@@ -353,10 +383,20 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
+/// Whether all that the program has in the GPU's memory stays in its L2.
+bool Compiler::in_l2(const Program& program, Node gpu) const {
+  const auto& node = machine_.gpu(gpu);
+  if (program.cache != CacheState::hot || node.l2 == 0) return false;
+  u64 wanted = 0;
+  for (const auto& region : program.regions)
+    if (region.at == node.place) wanted += region.bytes;
+  return wanted <= node.l2_bytes;
+}
+
 /// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
-  if (program.cache != CacheState::hot || node.llc == 0) return false;
+  if (program.cache == CacheState::cold || (program.cache == CacheState::hot ? node.llc : node.dirty) == 0) return false;
   u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
@@ -366,7 +406,7 @@ bool Compiler::in_cache(const Program& program, Node numa) const {
 Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node to, double rate_near) const {
   Path path;
   if (from == thread && to == thread && in_cache(program, thread)) {
-    path.cap = machine_.numa[thread].llc;  // its memory has no part in it
+    path.cap = program.cache == CacheState::hot ? machine_.numa[thread].llc : machine_.numa[thread].dirty;  // its memory has no part in it
     return path;
   }
   add_use(path, from);

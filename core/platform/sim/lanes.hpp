@@ -57,6 +57,9 @@ struct Stage {
   Path path;
   double setup = 0;         // s a chunk, besides the path's latency
   double byte_setup = 0;    // and s a byte of it
+  double region_setup = 0;  // and s a region of pages, and a block, of which none was there
+  double block_setup = 0;
+  double present = 0;       // s instead, where nothing is missing
   bool may_inline = false;  // small chunks go in the command itself
   u32 gpu = nobody;  // by its index: which must run the process's context for this; nobody: a CPU's work
   u32 counter = 0;  // index among all stages of the program, for bytes carried
@@ -66,6 +69,8 @@ struct Stage {
 struct Migration {
   Span span;
   bool home = false;
+  u64 around = 1;        // whole multiples of so many bytes come, whatever of them is wanted
+  bool contents = true;  // they bring what they hold
 };
 
 /// A word that a step sets or waits for. What is set is there `way` after; who waits looks again and again, a look takes
@@ -169,8 +174,13 @@ class Compiler {
   [[nodiscard]] Op wait_for_word(const Program&, const Actor&, const Wait&, Lanes&) const;
   [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word, Lanes&) const;
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
-  void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
-  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double in_flight) const;
+  [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
+  void add_kernel_side(const Program&, Node gpu, const Access&, Stage&) const;
+  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double tile_bytes) const;
+  [[nodiscard]] bool in_l2(const Program&, Node gpu) const;
+  [[nodiscard]] u32 walks(Node gpu) const;
+  [[nodiscard]] u32 l2(Node gpu) const { return walks(gpu) + static_cast<u32>(machine_.gpus.size()); }
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;

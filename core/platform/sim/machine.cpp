@@ -110,7 +110,8 @@ class Parser {
         const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
         machine_.numa.push_back(
             {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro,
-             static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0});
+             static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
+             table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -123,7 +124,8 @@ class Parser {
           add_node(text);
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
                                    static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
-                                   table.rate("memory_gbps"), table.rate("local_copy_gbps")});
+                                   table.rate("memory_gbps"), table.rate("local_copy_gbps"),
+                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0});
         }
   }
 
@@ -240,9 +242,9 @@ class Parser {
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
-                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"), static_cast<u64>(kernel.number("sector_b", 0)),
+                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
                                     kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
-                                    kernel.number("host_walk_us", 0) * micro};
+                                    kernel.number("host_walk_us", 0) * micro, kernel.number("packet_bytes", 0)};
     }
     managed();
     calls();
@@ -279,6 +281,8 @@ class Parser {
                                     .cpu_fault_bytes = table.count("cpu_fault_pages") * page,
                                     .gpu_batch = table.number("gpu_batch_us") * micro,
                                     .gpu_page = table.number("gpu_page_us") * micro,
+                                    .gpu_region = table.number("gpu_region_us", 0) * micro,
+                                    .gpu_block = table.number("gpu_block_us", 0) * micro,
                                     .cpu_fault = table.number("cpu_fault_us") * micro,
                                     .to_device = to,
                                     .from_device = table.rate("from_device_gbps"),

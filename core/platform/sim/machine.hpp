@@ -22,6 +22,7 @@ struct NumaNode {
   double load = 0;                          // s of a load that meets no cache, from a core of the node; 0: not known
   u64 llc_bytes = 0;
   double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
+  double dirty = 0;                         // the same where another core's cache holds it modified; 0: not known
 };
 
 struct GpuNode {
@@ -32,6 +33,8 @@ struct GpuNode {
   u32 sms = 1;
   double memory = 0;      // B/s, reads and writes together
   double local_copy = 0;  // B/s of one copy within the GPU
+  u64 l2_bytes = 0;
+  double l2 = 0;          // B/s of threads from and to what the L2 holds; 0: not known
 };
 
 /// One direction of a link.
@@ -92,9 +95,9 @@ struct KernelCosts {
   double load = 0;                         // s of a load from the GPU's own memory that meets no cache
   double read_tile = 0, write_tile = 0;    // s a block needs for a tile, besides the latency of its loads
   double memory_share = 1;                 // what threads get of the memory's rate
-  u64 sector_bytes = 0;                    // the least that an access to memory moves; 0: not known
   double host_reach = 0, host_page = 0;    // B; 0: all host memory is in reach
   double host_walk = 0;                    // s
+  double packet = 0;                       // B that each request takes of a link besides its bytes
 };
 
 /// How pages of managed memory move: as somebody faults on them, or by prefetch.
@@ -103,6 +106,7 @@ struct ManagedCosts {
   double launch = 0;                             // s of a kernel that touches pages, besides what its faults take
   u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or a fault of one CPU thread, brings
   double gpu_batch = 0, gpu_page = 0;            // s a batch, and more a page of it
+  double gpu_region = 0, gpu_block = 0;          // s more for each region, or block, of which nothing was there before
   double cpu_fault = 0;                          // s a fault; threads fault at the same time
   double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
   double prefetch = 0;                           // s a call

@@ -13,10 +13,7 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
   if (move.engine == Engine::cpu || move.engine == Engine::tma) return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
   for (const auto* region : {&source, &target})
     if (region->kind == MemKind::pageable) return Support::no("the model's pageable copies are of one piece, by single calls");
-  if (move.engine == Engine::sm) {
-    if (machine_.kernel && machine_.kernel->sector_bytes == 0) return silent("how little an access of its GPUs' threads moves", "sector_b of [kernel]");
-    return {};
-  }
+  if (move.engine == Engine::sm) return {};
   if (source.at != target.at && machine_.is_gpu(node(source.at)) && machine_.is_gpu(node(target.at)) && !program.peer)
     return Support::no("the model's copies without peer access are of one piece, by single calls");
   if (move.engine == Engine::batch && !machine_.batch) return silent("what a batched copy costs", "its file has no [batch]");
@@ -31,8 +28,7 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
 double Compiler::sectors(const Span& span) const {
   const u64 row = span.rows.bytes;
   if (row == 0) return 1;
-  const u64 sector = machine_.kernel->sector_bytes;
-  return static_cast<double>((row + sector - 1) / sector * sector) / static_cast<double>(row);
+  return static_cast<double>((row + sector_bytes - 1) / sector_bytes * sector_bytes) / static_cast<double>(row);
 }
 
 /// Rows: a chunk for each, or one copy whose engine goes from row to row.

@@ -180,6 +180,7 @@ void Simulation::start_setup(u32 runner) {
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
   wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
+  if (op.migration && !op.migration->contents) self.bytes = 0;
 }
 
 void Simulation::wait_for_word(u32 runner) {
@@ -284,12 +285,19 @@ void Simulation::wake(u32 runner, double at) {
   timers_.insert(place, {at, runner});
 }
 
+/// What a chunk costs more for regions and blocks of which nothing is there yet.
+double Simulation::fresh_setup(const Running& running, const Op& op, const Stage& stage) const {
+  if (stage.region_setup == 0 && stage.block_setup == 0) return 0;
+  const auto fresh = [&](u64 unit) { return static_cast<double>(pages_.fresh(op, running.iteration, running.runners[0].done, unit)); };
+  return stage.region_setup * fresh(managed_region) + stage.block_setup * fresh(managed_block);
+}
+
 /// What a chunk costs before its bytes flow.
 double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u64 bytes) const {
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
   const bool nothing_missing = op.migration && bytes == 0;
-  const double setup = nothing_missing ? 0 : stage.setup + stage.byte_setup * static_cast<double>(bytes);
+  const double setup = nothing_missing ? stage.present : stage.setup + stage.byte_setup * static_cast<double>(bytes) + fresh_setup(running, op, stage);
   double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:

@@ -106,6 +106,7 @@ class Simulation {
   [[nodiscard]] bool goes_inline(const Stage& stage, u64 bytes) const {
     return stage.may_inline && bytes <= machine_.copy.inline_bytes;
   }
+  [[nodiscard]] double fresh_setup(const Running&, const Op&, const Stage&) const;
   [[nodiscard]] double setup_time(Running&, const Op&, u32 stage, u64 bytes) const;
   [[nodiscard]] double to_channel(Running&, Channel) const;
 };

@@ -21,6 +21,7 @@ Support Compiler::supports(const Program& program) const {
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.at.kind == PlaceKind::disk) return Support::no(disk);
+    if (region.kind == MemKind::system) return Support::no("the model " + machine_.name + " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
     if (region.kind != MemKind::managed && (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind)))
       return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
@@ -80,10 +81,12 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
-  if (program.cache == CacheState::hot && by_copy_engine(move.engine) && !by_thread)
+  if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
     return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
+  if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
+    return Support::no("the model " + machine_.name + " does not say how fast copies of what another core has written are: dirty_gbps");
 
   if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::cpu) {
@@ -129,7 +132,12 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
     if (is_atomic(kernel) && !machine_.atomic)
       return Support::no("the model " + machine_.name + " does not say what atomic operations take: its file has no [atomic]");
-    if (program.cache == CacheState::hot && !is_atomic(kernel)) return Support::no("the model has no caches for single loads yet");
+    if (is_atomic(kernel)) continue;
+    if (program.cache == CacheState::hot && kernel.dependent_steps > 0) return Support::no("the model has no caches for single loads yet");
+    if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || program.cache == CacheState::dirty))
+      return Support::no("the model's GPUs keep no host memory in their L2");
+    if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
+      return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) + " is: l2_gbps");
     if (!routes_.between(at, by) || !routes_.between(by, at))
       return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
   }

@@ -258,7 +258,6 @@ _TOGETHER = (
 )
 _COUNTS = (
     ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
-    ("kernel", "sector_b"),
 )  # fmt: skip
 
 

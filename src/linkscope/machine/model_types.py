@@ -53,6 +53,7 @@ class Numa(_Table, frozen=True):
     memcpy_remote_gbps: Quantity | None = None
     load_us: Quantity | None = None
     llc_gbps: Quantity | None = None
+    dirty_gbps: Quantity | None = None
 
 
 class Gpu(_Table, frozen=True):
@@ -66,6 +67,7 @@ class Gpu(_Table, frozen=True):
     copy_engines: int
     memory_gbps: Quantity
     local_copy_gbps: Quantity
+    l2_gbps: Quantity | None = None
 
     def places(self) -> list[str]:
         return [gpu for gpus in self.at.values() for gpu in gpus]
@@ -183,7 +185,8 @@ class Pull(_Table, frozen=True):
 
 class Kernel(_Table, frozen=True):
     """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
-    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none."""
+    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none. A request
+    takes `packet_bytes` of a link besides its own."""
 
     launch_us: Quantity
     load_us: Quantity
@@ -193,7 +196,7 @@ class Kernel(_Table, frozen=True):
     host_reach_mib: Quantity | None = None
     host_page_kib: Quantity | None = None
     host_walk_us: Quantity | None = None
-    sector_b: Quantity | None = None
+    packet_bytes: Quantity | None = None
 
 
 class Managed(_Table, frozen=True, kw_only=True):
@@ -204,6 +207,8 @@ class Managed(_Table, frozen=True, kw_only=True):
     gpu_batch_pages: Quantity
     gpu_batch_us: Quantity
     gpu_page_us: Quantity
+    gpu_region_us: Quantity | None = None
+    gpu_block_us: Quantity | None = None
     cpu_fault_pages: Quantity
     cpu_fault_us: Quantity
     to_device_gbps: Quantity

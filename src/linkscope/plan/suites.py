@@ -36,6 +36,7 @@ class Rule:
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
+    but: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
 
     @property
     def apart(self) -> bool:
@@ -49,7 +50,7 @@ class Rule:
 
     def also(self, param: Param) -> list[str]:
         """The values besides, that the rule takes while all other parameters are as `values` has them."""
-        return list(param.values[1:]) if self.everything and param.name not in self.params else []
+        return list(param.values[1:]) if self.everything and param.name not in (*self.params, *self.but) else []
 
     def takes(self, row: Benchmark) -> bool:
         """Whether this row is meant."""
@@ -130,6 +131,7 @@ _EXCHANGES = ("exchange", "exchange_all")
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
+_OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters of which two sizes tell enough
 _NVBANDWIDTH = 512 * MIB
 
 _STANDARD = (
@@ -210,13 +212,16 @@ SUITES: dict[str, Suite] = {
                 Rule(ALL_SIZES),
                 Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
                 Rule(ALL_SIZES, benchmarks=_BY_KERNELS, engines=_KERNELS),
-                Rule(_CURVE, everything=True),
-                Rule(_CURVE, benchmarks=_JOINT, engines=("ce",), everything=True),
+                Rule(_CURVE, everything=True, but=("cpu",)),
+                Rule(_CURVE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
+                _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
+                _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
                 Rule((MIB, 64 * MIB), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
-                Rule(ALL_SIZES[:-2], engines=_MANAGED),
-                Rule(_CURVE, engines=_MANAGED, everything=True),
+                Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
+                Rule(_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
+                Rule((MIB, 64 * MIB), engines=_MANAGED, everything=True),
                 _rule(*_ALONE, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
                 *(_rule(1000 * piece, benchmarks=("pieces",), piece=(str(piece),), mode=EACH) for piece in _PIECES),
                 _rule(64 * KIB, MIB, 16 * MIB, benchmarks=("strided",)),

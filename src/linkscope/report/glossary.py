@@ -18,6 +18,7 @@ WORDS = (
     ("pinned", "host memory that cannot move, allocated by the driver; the GPU reads and writes it by itself"),
     ("registered", "ordinary host memory that was pinned afterwards"),
     ("managed", "memory whose pages move to whoever touches them, by one address on the host and on every GPU"),
+    ("system", "memory of the operating system that GPUs reach as it is (HMM, ATS); its pages move as managed ones do"),
     ("pageable", "ordinary host memory: the driver copies through a pinned buffer of its own"),
     ("batched", "the time of one operation among many that follow each other"),
     ("single, alone", "the time of one operation by itself"),

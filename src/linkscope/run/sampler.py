@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from linkscope.plan import Plan, case_of, precision_target
+from linkscope.plan import Plan, case_of, pages_move, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker
@@ -84,7 +84,7 @@ class Sampler:
 
     def _opening(self, task: Task) -> RunRequest | None:
         """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
-        if task.first is None or "managed" in (task.point.src_memory, task.point.dst_memory):
+        if task.first is None or pages_move(task.point) or task.point.param("cache") == "dirty":
             return None
         actors, flows = len(task.first.batch), task.first.flows
         facts = [
@@ -212,6 +212,8 @@ class PointRound:
 
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
+        if self._most and self._task.point.bytes:  # few: what a sample begins with lasts for no more
+            return [self._most // 2] * self._actors
         one = [1] * self._actors
         even = self._task.point.bytes >= EVEN_BYTES and not self._by_host()
         if even and self._once_s > 0:  # the first copy that large is like any other
