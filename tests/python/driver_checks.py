@@ -463,6 +463,8 @@ def graphs_of_copies_are_launched_again(driver: Driver, gpu: Gpu) -> None:
         assert seen_on(driver, device, 256) == bytes(expected)
     driver.ok("cuGraphExecDestroy", ready)
     driver.ok("cuGraphDestroy", graph)
+
+
 def advice_is_taken_and_taken_back(driver: Driver, gpu: Gpu) -> None:
     if driver.version.value < VERSIONS["cuMemAdvise"]:
         return
