@@ -216,7 +216,7 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
                 _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
                 _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
-                Rule((MIB, 64 * MIB), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
+                Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
