@@ -35,6 +35,18 @@ Param initiator_param() { return {"initiator", {"src", "dst"}, "whose stream or 
 
 Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}; }
 
+Param pages_param() {
+  return {"pages", {"2MiB", "1GiB", "transparent"}, "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
+}
+
+Region paged(const Case& c, Region region) {
+  if (region.kind != MemKind::hugepage && region.kind != MemKind::registered_hugepage) return region;
+  const auto pages = c.param("pages", "2MiB");
+  region.page_bytes = pages == "1GiB" ? u64{1} << 30 : u64{2} << 20;
+  region.transparent = pages == "transparent";
+  return region;
+}
+
 Shape kernel_shape(const Case& c) {
   if (c.engine != Engine::sm && c.engine != Engine::tma) return {};
   const auto blocks = c.param("blocks", "sms");
@@ -53,8 +65,8 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const u64 stride = slice_stride(c.bytes);
   const u32 slices = slice_count(c.bytes, c.footprint_bytes);
   const auto region = static_cast<u32>(program.regions.size());
-  program.regions.push_back({copy.src, copy.src_memory, stride * slices, Content::pattern});
-  program.regions.push_back({copy.dst, copy.dst_memory, stride * slices, Content::poison});
+  program.regions.push_back(paged(c, {copy.src, copy.src_memory, stride * slices, Content::pattern}));
+  program.regions.push_back(paged(c, {copy.dst, copy.dst_memory, stride * slices, Content::poison}));
   const Span from{region, 0, c.bytes, stride, slices};
   const Span to{region + 1, 0, c.bytes, stride, slices};
   actor.loop.push_back(Move{from, to, c.engine, c.param("call", "memcpy") == "peer", kernel_shape(c)});
@@ -65,7 +77,7 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
 Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  program.regions.push_back({at, memory, region_bytes, content});
+  program.regions.push_back(paged(c, {at, memory, region_bytes, content}));
   Actor actor;
   actor.place = by;
   if (by.kind == PlaceKind::numa) {

@@ -11,7 +11,7 @@ namespace linkscope {
 namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file"};
+                                    "device",   "vmm",    "pool",       "hugepage", "file",   "registered_hugepage"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -60,7 +60,7 @@ std::string step_text(const Step& step) {
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
                  [&](const Call& c) {
-                   out << "call " << c.api;
+                   out << "call " << (c.until ? "until " : "") << c.api;
                    if (c.span) out << " " << span_text(*c.span);
                  },
                  [&](const Prefetch& p) { out << "prefetch " << span_text(p.span) << " to " << to_string(p.to); },
@@ -136,14 +136,14 @@ std::vector<Touch> touches(const Step& step) {
                  },
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
-                 [&](const Call& c) {
-                   if (c.span) all = {{*c.span, false}};
-                 },
+                 [&](const Call&) {},  // is about memory, and moves nobody's data
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
              },
              step);
   return all;
 }
+
+bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
 
 const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
@@ -159,6 +159,7 @@ std::string to_text(const Program& program) {
     const auto& r = program.regions[i];
     out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
         << (r.content == Content::pattern ? " pattern" : r.content == Content::chain ? " chain" : " poison");
+    if (r.page_bytes) out << (r.transparent ? " transparent" : "") << " pages of " << bytes_text(r.page_bytes);
     if (r.process) out << " process " << r.process;
     out << "\n";
   }

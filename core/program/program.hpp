@@ -11,7 +11,7 @@
 
 namespace linkscope {
 
-enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file };
+enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, registered_hugepage };
 /// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
@@ -32,8 +32,9 @@ struct Region {
   MemKind kind = MemKind::pageable;
   u64 bytes = 0;
   Content content = Content::pattern;
-  u64 page_bytes = 0;  // 0: the platform's default
+  u64 page_bytes = 0;  // of hugepage and registered_hugepage memory; 0: the platform's default
   u32 process = 0;     // the process that allocates it; others map it
+  bool transparent = false;  // pages of page_bytes are the kernel's to give or not; otherwise they are reserved ones
 };
 
 /// A place in a region. Iteration i of a loop touches `bytes` at offset + (i % slices) * stride: a batch rotates over
@@ -104,10 +105,12 @@ struct Prefetch {
   Place to;
 };
 
-/// A call that is itself what is timed or needed: launch, sync, pin, map, …
+/// A call that is itself what is timed or needed: launch, sync, pin, map, … Of a phase in the life of memory (allocation.hpp)
+/// each slice of the span is one allocation, and iteration i is about slice i.
 struct Call {
   std::string api;
   std::optional<Span> span;
+  bool until = false;  // brings all slices to where this phase is next, and does not do it
 };
 
 using Step = std::variant<Move, Kernel, Set, Wait, Call, Prefetch>;
@@ -149,6 +152,9 @@ struct Program {
   // Iterations that a sample may have: what `once` brings back lasts for so many. 0: any number.
   u32 most_iterations = 0;
 };
+
+/// Host memory of which the driver knows nothing: it copies through pinned memory of its own, and GPUs do not reach it.
+[[nodiscard]] bool is_pageable(MemKind);
 
 [[nodiscard]] const char* to_string(MemKind);
 [[nodiscard]] const char* to_string(Engine);

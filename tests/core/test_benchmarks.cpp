@@ -32,10 +32,10 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         }
 }
 
-TEST_CASE("rows are one of their name, engine and kinds of places, and each has a source and values to choose from") {
-  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind>> names;
+TEST_CASE("rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose from") {
+  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
   for (const auto& row : benchmarks()) {
-    CHECK(names.insert({row.name, row.engine, row.src, row.dst}).second);
+    for (const auto& [src, dst] : row.memories) CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK(param.values.size() >= 2);
   }

@@ -8,10 +8,12 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "platform/cuda/calls.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/steps.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
+#include "program/allocation.hpp"
 #include "program/chain.hpp"
 #include "program/managed.hpp"
 
@@ -118,8 +120,16 @@ std::string CudaPlatformImpl::why_no_place(const Place& place) const {
 std::string CudaPlatformImpl::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
   switch (region.kind) {
-    case MemKind::device: {
+    case MemKind::device:
+    case MemKind::pool:
+    case MemKind::vmm: {
       const auto& gpu = facts_.gpus[region.at.index];
+      for (const char* symbol : symbols_of(region.kind))
+        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
+      if (region.kind == MemKind::pool && gpu.attribute("MEMORY_POOLS_SUPPORTED", 0) == 0)
+        return to_string(region.at) + " has no stream-ordered pools (MEMORY_POOLS_SUPPORTED is 0)";
+      if (region.kind == MemKind::vmm && gpu.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 0) == 0)
+        return to_string(region.at) + " has no virtual memory management (VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED is 0)";
       if (region.bytes > gpu.memory_bytes)
         return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " + bytes_text(gpu.memory_bytes);
       constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
@@ -130,10 +140,14 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
     case MemKind::managed: return why_no_managed_access(driver_, facts_.gpus);
     case MemKind::pageable:
     case MemKind::pinned: return "";
+    case MemKind::wc:
+    case MemKind::mapped: return facts_.present ? "" : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
+    case MemKind::hugepage: return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
     case MemKind::registered:
-      for (const char* symbol : {"cuMemHostRegister", "cuMemHostUnregister"})
+    case MemKind::registered_hugepage:
+      for (const char* symbol : symbols_of(region.kind))
         if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      return "";
+      return region.kind == MemKind::registered ? "" : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
     default: return std::string{to_string(region.kind)} + " memory cannot be measured here yet";
   }
 }
@@ -142,12 +156,18 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   if (auto why = why_no_place(actor.place); !why.empty()) return why;
   if (actor.cpu)
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
-  for (const auto& step : actor.once)
-    if (!std::holds_alternative<Prefetch>(step)) return "steps before the loop other than prefetches cannot be run here yet";
+  for (const auto& step : actor.once) {
+    const auto* call = std::get_if<Call>(&step);
+    if (!std::holds_alternative<Prefetch>(step) && !(call && call->until)) return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
+  }
   if (actor.process != 0) return "several processes cannot be run here yet";
   for (const auto& step : actor.loop) {
     if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
+    if (const auto* call = std::get_if<Call>(&step)) {
+      if (auto why = why_no_call(program, actor, *call); !why.empty()) return why;
+      continue;
+    }
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
       continue;
@@ -172,7 +192,7 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
     const auto& region = program.regions[span.region];
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && region.kind != MemKind::managed)
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
-    if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
+    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
   }
   return "";
@@ -184,7 +204,7 @@ std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor
   if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
     return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
   for (const u32 region : {move.from.region, move.to.region})
-    if (program.regions[region].kind == MemKind::pageable) return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (is_pageable(program.regions[region].kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
   return "";
 }
 
@@ -275,11 +295,14 @@ Device* CudaPlatformImpl::any_device() {
 Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   const auto& [place, kind] = std::tie(program.regions[region].at, program.regions[region].kind);
   if (place.kind == PlaceKind::gpu) return &device(place.index);
-  if (kind == MemKind::pageable || devices_.empty()) return nullptr;
+  if (is_pageable(kind) || devices_.empty()) return nullptr;
   for (const auto& actor : program.actors)
-    for (const auto& step : actor.loop)
+    for (const auto& step : actor.loop) {
+      const auto* call = std::get_if<Call>(&step);
+      if (call && call->span && call->span->region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
       for (const auto& touch : touches(step))
         if (touch.span.region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
+    }
   return any_device();
 }
 
@@ -306,7 +329,7 @@ void CudaPlatformImpl::set_peers(const Program& program) {
 }
 
 void CudaPlatformImpl::make_buffers(CudaSession& session) {
-  std::map<std::tuple<Place, MemKind, Content>, u32> count;
+  std::map<std::tuple<Place, MemKind, u64, bool, Content>, u32> count;
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
     if (region.kind == MemKind::managed) {
@@ -314,9 +337,17 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
-    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, r));
+    if (allocated_by_calls(session.program, r)) {
+      prepare_calls(session, r, device_for(session.program, r));
+      session.buffers.push_back(nullptr);
+      continue;
+    }
+    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++, device_for(session.program, r));
     session.buffers.push_back(&buffer);
+    if (session.program.peer)
+      for (const u32 index : gpus_of(session.program)) buffer.memory().grant(device(index));
     if (!buffer.host()) continue;
+    if (const auto size = buffer.memory().page_size(); !size.empty()) session.notes.emplace_back("page size " + to_string(region.at) + "." + to_string(region.kind), size);
     const auto found = page_nodes(buffer.host(), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at))
@@ -404,10 +435,10 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
     session.why_timing = std::move(why);
   };
   for (const auto& actor : session.program.actors) {
-    if (actor.clock == Clock::host) return host("its actors are CPU threads");
+    if (actor.clock == Clock::host) return host("its actors are CPU threads, or what they do is calls");
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
-        if (session.program.regions[touch.span.region].kind == MemKind::pageable)
+        if (is_pageable(session.program.regions[touch.span.region].kind))
           return host("the driver copies pageable memory on the host, before a gate would open");
     }
   }

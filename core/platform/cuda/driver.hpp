@@ -57,7 +57,21 @@ namespace linkscope {
   X(cuMemGetInfo, 3020)              \
   X(cuMemAllocManaged, 6000)         \
   X(cuMemPrefetchAsync, 12020)       \
-  X(cuStreamWaitValue32, 11070)
+  X(cuStreamWaitValue32, 11070)      \
+  X(cuMemAllocAsync, 11020)          \
+  X(cuMemFreeAsync, 11020)           \
+  X(cuDeviceGetDefaultMemPool, 11020) \
+  X(cuMemPoolSetAttribute, 11020)    \
+  X(cuMemPoolSetAccess, 11020)       \
+  X(cuMemPoolTrimTo, 11020)          \
+  X(cuMemGetAllocationGranularity, 10020) \
+  X(cuMemCreate, 10020)              \
+  X(cuMemRelease, 10020)             \
+  X(cuMemAddressReserve, 10020)      \
+  X(cuMemAddressFree, 10020)         \
+  X(cuMemMap, 10020)                 \
+  X(cuMemUnmap, 10020)               \
+  X(cuMemSetAccess, 10020)
 
 class Driver {
  public:

@@ -84,7 +84,7 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 void CudaSession::poison_destinations() const {
   std::vector<DeviceWork> work;
   for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (program.regions[i].content == Content::poison)
+    if (buffers[i] && program.regions[i].content == Content::poison)
       work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes] { buffer->fill_with_poison(bytes); }});
   side_by_side(work);
 }
@@ -129,7 +129,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         const u64 footprint = span.slices * span.stride;
         if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
-          const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
+          const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
           if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
           else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
         }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "platform/cuda/calls.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/host/contents.hpp"
@@ -22,7 +23,7 @@ unsigned blocks_of(const Device& device, const Shape& shape) {
 }
 
 CUfunction code_of(Device& device, const Step& step) {
-  if (std::holds_alternative<Prefetch>(step)) return nullptr;
+  if (std::holds_alternative<Prefetch>(step) || std::holds_alternative<Call>(step)) return nullptr;
   if (const auto* move = std::get_if<Move>(&step)) {
     if (move->engine == Engine::ce) return nullptr;
     return device.function("copy", move->engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
@@ -105,7 +106,7 @@ void load_code(const CudaSession& session) {
   }
 }
 
-void act(const CudaSession& session, ActorState& state, u32 count) {
+void act(CudaSession& session, ActorState& state, u32 count) {
   const auto& loop = state.actor->loop;
   const auto* kernel = std::get_if<Kernel>(&loop.front());
   if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused loops of more)
@@ -119,6 +120,7 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
     for (const auto& step : loop) {
       if (const auto* move = std::get_if<Move>(&step)) queue_move(session, state, *move);
       else if (const auto* prefetch = std::get_if<Prefetch>(&step)) queue_prefetch(session, state, *prefetch);
+      else if (const auto* call = std::get_if<Call>(&step)) make_call(session, state, *call);
       else if (const auto& one = std::get<Kernel>(step); touches_pages(one)) touch(session, state, one, 1);
       else queue_kernel(session, state, one, 1);
     }
@@ -258,6 +260,10 @@ Verdict verify(const CudaSession& session) {
     for (const auto& step : state.actor->loop) {
       if (const auto* move = std::get_if<Move>(&step)) {
         written(move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration);
+        continue;
+      }
+      if (const auto* call = std::get_if<Call>(&step)) {
+        check(state.device, [&session, call](Verdict& into) { check_call(session, *call, into); });
         continue;
       }
       const auto* of_pages = std::get_if<Kernel>(&step);

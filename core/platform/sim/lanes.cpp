@@ -83,6 +83,7 @@ Lanes Compiler::compile(const Program& program) const {
       for (const auto& step : steps) {
         if (const auto* move = std::get_if<Move>(&step)) ops.push_back(op(program, actor, *move));
         else if (const auto* prefetch = std::get_if<Prefetch>(&step)) ops.push_back(op(program, actor, *prefetch));
+        else if (const auto* call = std::get_if<Call>(&step)) ops.push_back(op(program, actor, *call));
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
@@ -143,6 +144,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   if (move.engine == Engine::cpu) {
     const double rate = machine_.numa[host].memcpy_near;
     op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, rate), machine_.costs.cpu_copy});
+    auto& cap = op.stages[0].path.cap;
+    cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
   } else if (from == to) {
     op.stages.push_back(engine_stage(from, within_device, from, to));
     op.stages[0].by = Stage::By::compute;
@@ -163,7 +166,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       }
     }
   } else if (machine_.is_gpu(to)) {
-    if (source.kind == MemKind::pageable) {
+    if (is_pageable(source.kind)) {
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
@@ -172,7 +175,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(to, to_device, from, to));
     }
   } else {
-    if (target.kind == MemKind::pageable) {
+    if (is_pageable(target.kind)) {
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, from_device));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(pageable_memcpy(from_device, host, to));
@@ -206,7 +209,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
     const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
-    add_use(way, walks + gpu - machine_.first_gpu(), missing / machine_.kernel->host_page);
+    add_use(way, walks + gpu - machine_.first_gpu(), missing / translated_by_page(program.regions[span.region]));
   }
   add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
   // The last data to be read come back once round the way; the last to be written go once along it.
@@ -214,17 +217,18 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& spa
 }
 
 /// The part of a page in host memory that the threads of a GPU find untranslated, where they go round and round over more
-/// than the GPU's reach: what of it does not fit.
+/// pages than the GPU's reach holds: what of them does not fit.
 double Compiler::out_of_reach(const Program& program, Node gpu) const {
   const double reach = machine_.kernel->host_reach;
   if (reach == 0) return 0;
-  double touched = 0;
+  double touched = 0;  // in bytes of ordinary pages
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
         const bool by_threads = std::holds_alternative<Kernel>(step) || std::get<Move>(step).engine != Engine::ce;
-        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(program.regions[touch.span.region].at))) continue;
-        touched += static_cast<double>(touch.span.bytes) * touch.span.slices;
+        const auto& region = program.regions[touch.span.region];
+        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(region.at))) continue;
+        touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page / translated_by_page(region);
       }
   return touched > reach ? 1 - reach / touched : 0;
 }

@@ -65,6 +65,12 @@ struct Migration {
   bool home = false;
 };
 
+/// A phase in the life of memory, an allocation a slice; or all of them brought to where it is next.
+struct Phase {
+  Span span;
+  bool until = false, holds = false;  // holds: there is memory once it is done
+};
+
 /// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
 struct Op {
   std::vector<Stage> stages;
@@ -78,6 +84,7 @@ struct Op {
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
   std::optional<Migration> migration;  // of a chunk, only pages that are not there move
+  std::optional<Phase> phase;
 };
 
 struct Lane {
@@ -131,6 +138,12 @@ class Compiler {
   [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
+  // Memory of other kinds, and what it costs (kinds.cpp).
+  [[nodiscard]] Support supports_kind(const Region&) const;
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] double cpu_cap(const Region&, bool writes) const;
+  [[nodiscard]] double translated_by_page(const Region&) const;
   void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
   [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "program/allocation.hpp"
+
 namespace linkscope::sim {
 namespace {
 
@@ -16,7 +18,9 @@ void Memory::fill() {
                           program_.regions[region].content == Content::poison ? poison_generator : generator_of(region));
 }
 
-Memory::Memory(const Program& program, const Lanes& lanes) : program_{program} {
+Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machine, Ledger& ledger) : program_{program}, machine_{machine}, holding_{ledger} {
+  for (u32 region = 0; region < program.regions.size(); ++region)
+    if (!allocated_by_calls(program, region)) holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
   fill();
   tracks_.resize(lanes.tracks);
   for (const auto& lane : lanes.lanes)
@@ -28,6 +32,26 @@ Memory::Memory(const Program& program, const Lanes& lanes) : program_{program} {
           tracks_[op.id + k] = {checkable, &move, std::vector<u64>(move.to.slices)};
         }
       }
+}
+
+u64 Memory::capacity(const Place& place) const {
+  const Node at = *machine_.find(place);
+  return machine_.is_gpu(at) ? machine_.gpu(at).memory_bytes : machine_.numa[at].memory_bytes;
+}
+
+void Memory::call(const Phase& phase, u64 iteration) {
+  const Span& span = phase.span;
+  const Place& at = program_.regions[span.region].at;
+  auto& there = called_[span.region];
+  there.resize(span.slices);
+  const auto bring = [&](u64 slice) {
+    if (there[slice] == phase.holds) return;
+    if (phase.holds) holding_.take(at, span.bytes, capacity(at));
+    else holding_.give_back(at, span.bytes);
+    there[slice] = phase.holds;
+  };
+  if (!phase.until) return bring(iteration % span.slices);
+  for (u64 slice = 0; slice < span.slices; ++slice) bring(slice);
 }
 
 bool Memory::between_gpus(const Move& move) const {
@@ -63,6 +87,7 @@ void Memory::copied(const Op& op, u64 iteration) {
     tracks_[op.id + k].from[slice] = source + 1;
     if (corrupt_at_ && op.id + k == 0 && slice == 0) regions_[to.region].corrupt(target + *corrupt_at_ % op.bytes);
   }
+  if (op.phase) return call(*op.phase, iteration);
   if (op.moves.empty()) {
     unmoved_ += op.bytes;
     if (corrupt_at_ && op.id == 0) unmoved_wrong_ = true;

@@ -1,9 +1,11 @@
 // All regions of a session, what every copy should have written, and whether it is there.
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "platform/sim/contents.hpp"
+#include "platform/sim/ledger.hpp"
 #include "platform/sim/lanes.hpp"
 #include "program/platform.hpp"
 
@@ -11,8 +13,8 @@ namespace linkscope::sim {
 
 class Memory {
  public:
-  /// The program outlives it.
-  Memory(const Program&, const Lanes&);
+  /// All arguments outlive it. Throws Error{memory} where the machine has not so much left.
+  Memory(const Program&, const Lanes&, const Machine&, Ledger&);
 
   /// Iteration `iteration` of a copy has arrived.
   void copied(const Op&, u64 iteration);
@@ -37,6 +39,9 @@ class Memory {
     u64 source = 0, target = 0, sample = 0;
   };
   const Program& program_;
+  const Machine& machine_;
+  Holding holding_;
+  std::map<u32, std::vector<bool>> called_;  // by region that calls allocate, and slice: whether it is there
   std::vector<Contents> regions_;
   std::vector<Track> tracks_;
   u64 unmoved_ = 0;  // bytes that were read or written without being copied
@@ -47,6 +52,8 @@ class Memory {
   std::vector<Late> late_;
 
   void fill();
+  void call(const Phase&, u64 iteration);
+  [[nodiscard]] u64 capacity(const Place&) const;
   [[nodiscard]] bool between_gpus(const Move&) const;
 };
 

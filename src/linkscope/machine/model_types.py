@@ -53,6 +53,8 @@ class Numa(_Table, frozen=True):
     memcpy_remote_gbps: Quantity | None = None
     load_us: Quantity | None = None
     llc_gbps: Quantity | None = None
+    huge_2mib_pages: int | None = None
+    huge_1gib_pages: int | None = None
 
 
 class Gpu(_Table, frozen=True):
@@ -197,6 +199,32 @@ class Managed(_Table, frozen=True, kw_only=True):
     from_device_piece_us: Quantity
 
 
+class Memory(_Table, frozen=True, kw_only=True):
+    """What memory costs besides its rate: pages of the kernel's, pinned ones, blocks of a GPU's, and what a CPU's thread
+    gets of write-combined memory."""
+
+    page_kib: Quantity
+    block_kib: Quantity
+    map_us: Quantity
+    fault_us: Quantity
+    clear_gbps: Quantity
+    free_page_us: Quantity
+    pin_us: Quantity
+    pin_page_us: Quantity
+    unpin_page_us: Quantity
+    pinned_page_us: Quantity
+    free_pinned_page_us: Quantity
+    host_pointer_us: Quantity
+    device_us: Quantity
+    device_block_us: Quantity
+    free_block_us: Quantity
+    pool_us: Quantity
+    vmm_map_us: Quantity
+    vmm_block_us: Quantity
+    wc_read_gbps: Quantity
+    wc_write_gbps: Quantity
+
+
 class Pageable(_Table, frozen=True):
     """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
 
@@ -267,6 +295,7 @@ class Model(_Table, frozen=True, kw_only=True):
     pull: Pull | None = None
     kernel: Kernel | None = None
     managed: Managed | None = None
+    memory: Memory | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None
     noise: Noise | None = None

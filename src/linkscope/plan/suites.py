@@ -9,6 +9,9 @@ EACH = ("*",)  # every value that a parameter has, also of rows without it
 
 _KERNELS = ("sm", "tma")  # stand apart: many points, and suites of their own
 _MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
+# Kinds of memory that stand apart, too: what they are for, other kinds show as well.
+_MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm")
+_ALLOCATIONS = ("allocation",)  # and what memory costs besides its rate
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -26,7 +29,7 @@ class Rule:
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # of both ends; none named: all
+    memories: tuple[str, ...] = ()  # of both ends; none named: all that do not stand apart
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
 
@@ -44,11 +47,14 @@ class Rule:
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
-        return row.engine not in (*_KERNELS, *_MANAGED) and row.sized and not row.joint
+        apart = row.engine in (*_KERNELS, *_MANAGED) or row.name in _ALLOCATIONS
+        return not apart and row.sized and not row.joint
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
-        return [pair for pair in row.memories if not self.memories or set(pair) <= set(self.memories)]
+        if self.memories:
+            return [pair for pair in row.memories if set(pair) <= set(self.memories)]
+        return [pair for pair in row.memories if row.name in _ALLOCATIONS or not set(pair) & set(_MORE_KINDS)]
 
     def needs(self) -> set[str]:
         """The parameters that a row must have."""
@@ -93,6 +99,7 @@ _EXCHANGES = ("exchange", "exchange_all")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _NVBANDWIDTH = 512 * MIB
+_BESIDE = (*_MORE_KINDS, "device", "pinned")  # with what the other end has
 
 _STANDARD = (
     _rule(*_CURVE, initiator=EACH),
@@ -174,6 +181,9 @@ SUITES: dict[str, Suite] = {
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED),
                 Rule(_CURVE, engines=_MANAGED, everything=True),
+                _rule(*_SM_CURVE, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+                _rule(*_SM_CURVE, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
+                _rule(*_SM_CURVE, benchmarks=_ALLOCATIONS, phase=EACH, pages=EACH),
             ),
         ),
     )
