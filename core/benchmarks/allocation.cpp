@@ -12,17 +12,34 @@ namespace {
 
 using namespace literals;
 
-/// Allocations of a sample: one for small ones says little, many of large ones are more than a node can spare.
-u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 1, 32)); }
+/// Allocations of a sample: one of small ones says little, many of large ones are more than a node can spare; two, so that
+/// one can be compared with the other.
+u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 2, 32)); }
+
+constexpr std::pair<std::string_view, u64> sizes[] = {
+    {"4KiB", 4_KiB}, {"64KiB", 64_KiB}, {"1MiB", 1_MiB}, {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB}, {"1GiB", 1_GiB}};
+
+u64 size_of(const Case& c) {
+  const auto size = c.param("size", std::string{sizes[0].first});
+  return std::find_if(std::begin(sizes), std::end(sizes), [&](const auto& one) { return one.first == size; })->second;
+}
+
+/// How much is allocated is a parameter and not the operation's bytes: nothing moves, so there is no rate.
+Param size_param() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, bytes] : sizes) names.push_back(name);
+  return {"size", std::move(names), "of each allocation"};
+}
 
 Program build(const Case& c) {
   const bool on_gpu = c.src.kind == PlaceKind::gpu;
-  const u32 count = allocations(c.bytes);
+  const u64 bytes = size_of(c);
+  const u32 count = allocations(bytes);
   const auto phase = c.param("phase", "allocate");
   (void)phase_index(c.src_memory, phase);
   Program program;
-  program.regions.push_back(paged(c, {c.src, c.src_memory, c.bytes * count, Content::pattern}));
-  const Span each{0, 0, c.bytes, c.bytes, count};
+  program.regions.push_back(paged(c, {c.src, c.src_memory, bytes * count, Content::pattern}));
+  const Span each{0, 0, bytes, bytes, count};
   Actor actor;
   actor.clock = Clock::host;
   if (c.dst.kind == PlaceKind::gpu) {  // its context allocates or pins
@@ -48,12 +65,13 @@ std::vector<Benchmark> allocations() {
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, std::vector<MemKind> kinds, bool huge = false) {
     std::vector<std::pair<MemKind, MemKind>> memories;
     for (const MemKind kind : kinds) memories.emplace_back(kind, src == numa && dst == gpu ? device : kind);
+    constexpr bool sized = false;
     auto phases = phases_of(kinds.front());
     if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
-    std::vector<Param> params{{"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"}};
+    std::vector<Param> params{{"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"}, size_param()};
     if (huge) params.push_back(pages_param());
     return Benchmark{"allocation", summary, "Comm|Scope 3.1 (CS-3), CUDA driver API: what memory of each kind costs", Engine::cpu, src, dst, src == dst ? Relation::same : Relation::any,
-                     std::move(memories), std::move(params), build};
+                     std::move(memories), std::move(params), build, sized};
   };
   return {
       row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),

@@ -68,6 +68,7 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
       }
       continue;
     }
+    if (std::holds_alternative<Call>(step)) continue;  // moves nothing over links
     const auto& move = std::get<Move>(step);
     const Place from = at(move.from), to = at(move.to);
     const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
@@ -81,6 +82,7 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
 /// Of an actor that makes managed pages come in each of so many samples: whole pages, which go home before the next.
 void add_pages(Traffic& traffic, const Machine& machine, const Program& program, const Actor& actor, u64 samples) {
   const auto& step = actor.loop.front();
+  if (std::holds_alternative<Call>(step)) return;
   const auto* prefetch = std::get_if<Prefetch>(&step);
   const Span& span = prefetch ? prefetch->span : std::get<Kernel>(step).traffic.front().span;
   const Place home = program.regions[span.region].at, to = prefetch ? prefetch->to : actor.place;
@@ -203,13 +205,16 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
     const auto family = std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
     const bool within = row.relation == Relation::same, unmapped = row.engine == Engine::cpu && row.src == PlaceKind::gpu;
+    const bool call = row.name == "allocation";  // moves nothing over links
     const bool one_node = row.name == "latency" && row.engine == Engine::cpu;  // ac922 does not say how long its loads take
-    CHECK(counted.contains(family) == !(within || unmapped || one_node));
+    CHECK(counted.contains(family) == !(within || unmapped || one_node || call));
   }
   for (const auto& why : not_supported) {
     CAPTURE(why);
     const bool hot = why.find("copy engines copy") != std::string::npos || why.find("llc_gbps") != std::string::npos;
-    const bool expected = why.starts_with("latency") || hot;
+    // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
+    const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
+    const bool expected = why.starts_with("latency") || hot || kinds;
     CHECK(expected);
   }
 }

@@ -66,7 +66,7 @@ def test_copies_from_and_to_every_kind_arrive(worker, name):
     answer = run(pipe, COPIES[name])
     assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
     assert answer["timing"] == ("host" if "CPU" in name else "gate")
-    notes = dict(answer["notes"])
+    notes = answer["notes"]
     for place, memory in (("src", "src_memory"), ("dst", "dst_memory")):
         if COPIES[name][place] == "numa:0":
             assert notes[f"pages numa:0.{COPIES[name][memory]}"] in ("numa:0", "hidden")
@@ -92,7 +92,7 @@ def test_transparent_huge_pages_are_shown_to_be_huge_or_the_point_fails(worker, 
         return
     answer = pipe.ask("run", samples=1, batches=[[2]], verify=True)
     assert answer["verdict"]["ok"]
-    sizes = [value for note, value in answer["notes"] if note.startswith("page size numa:0.")]
+    sizes = [value for note, value in answer["notes"].items() if note.startswith("page size numa:0.")]
     assert sizes and all(size == "hidden" or size.startswith("2 MiB in ") for size in sizes)
     assert answer["timing"] == ("gate" if "registered" in name else "host")
 
@@ -119,7 +119,7 @@ def test_huge_pages_that_are_reserved_are_used(worker):
         pytest.skip("this machine has no 16 reserved huge pages of 2 MiB: echo 16 > /proc/sys/vm/nr_hugepages")
     answer = run(opened(worker)[0], h2d("registered_hugepage", pages="2MiB"))
     assert answer["verdict"]["ok"]
-    assert dict(answer["notes"])["page size numa:0.registered_hugepage"] == "2 MiB"
+    assert answer["notes"]["page size numa:0.registered_hugepage"] == "2 MiB"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ PHASES = {
 OF_GPUS = ("device", "pool", "vmm")
 
 
-def allocation(kind, phase, size=2 * MIB, **params):
+def allocation(kind, phase, size="1MiB", **params):
     src, dst, other = ("gpu:0", "gpu:0", kind) if kind in OF_GPUS else ("numa:0", "gpu:0", "device")
     if kind in ("pageable", "hugepage"):
         dst, other = "numa:0", kind
-    wanted = case("allocation", src, dst, kind, other, size=size, footprint=0, phase=phase, **params)
-    return wanted | {"engine": "cpu"}
+    wanted = case("allocation", src, dst, kind, other, size=0, footprint=0)
+    return wanted | {"engine": "cpu", "params": {"phase": phase, "size": size} | params}
 
 
 @pytest.mark.parametrize("kind, phase", [(kind, phase) for kind, phases in PHASES.items() for phase in phases])
@@ -187,10 +187,10 @@ def test_every_phase_of_every_kind_runs_by_the_hosts_clock(worker, kind, phase):
 )
 def test_a_phase_is_timed_and_the_others_are_not(worker, tmp_path, kind, phase, symbol):
     """Of all phases only the one that was asked for gets slower where its call does."""
-    slow = 0.02
+    slow = 0.15
     for other in PHASES[kind]:
         pipe, _ = opened(worker, CUDA_SLOW=f"{symbol}:{int(slow * 1e6)}")
-        assert prepare(pipe, allocation(kind, other, size=64 * MIB))["supported"]  # one of them a sample
+        assert prepare(pipe, allocation(kind, other, size="64MiB"))["supported"]
         stamps = pipe.ask("run", samples=1, batches=[[1]], verify=False)["stamps"]
         same = phase == other or {phase, other} == {"allocate", "grow"}
         assert (stamps[1] - stamps[0] > slow) == same, other
@@ -206,15 +206,15 @@ def test_nothing_is_left_behind(worker):
 
 
 def test_a_pool_that_has_grown_is_emptied_before_it_grows_again(worker):
-    """What a pool keeps is no one else's: 64 MiB grow twice on a GPU of 100 MiB, and device memory fits afterwards."""
+    """What a pool keeps is no one else's: four of 16 MiB grow twice on a GPU of 100 MiB, and device memory fits afterwards."""
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
-    assert run(pipe, allocation("pool", "grow", size=64 * MIB), counts=((1,), (1,)))["ok"]
-    assert run(pipe, allocation("device", "touch", size=64 * MIB), counts=((1,),))["ok"]
+    assert run(pipe, allocation("pool", "grow", size="16MiB"), counts=((1,), (1,)))["ok"]
+    assert run(pipe, allocation("device", "touch", size="16MiB"), counts=((1,),))["ok"]
 
 
 def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_path):
     path = tmp_path / "run.jsonl"
-    only = ["allocation/cpu/numa:0.*/4096[?]*", "allocation/cpu/numa:0.*/67108864[?]*"]
+    only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=64MiB"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     scarce = environment(CUDA_GPUS=1, CUDA_PINNED=32 * MIB)
@@ -224,7 +224,7 @@ def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_pa
     failed = {point.id for point in points if point.status == "failed"}
     for point in points:
         pins = point.src_memory in ("pinned", "wc", "mapped") or dict(point.params)["phase"] in ("register", "map", "unregister")
-        too_much = pins and point.bytes == 64 * MIB and "hugepage" not in point.src_memory
+        too_much = pins and dict(point.params)["size"] == "64MiB" and "hugepage" not in point.src_memory
         # What is freed or freshly allocated is prepared by what runs out.
         if "hugepage" not in point.src_memory and not (point.src_memory == "registered" and dict(point.params)["phase"] == "free"):
             assert (point.id in failed) == too_much, (point.id, point.status, point.reason)

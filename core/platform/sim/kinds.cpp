@@ -31,7 +31,7 @@ Support Compiler::supports_kind(const Region& region) const {
 }
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Call& call) const {
-  if (!call.span) return Support::no("the model cannot time the call '" + call.api + "' yet");
+  if (!call.span) return Support::no("the model cannot time single calls such as '" + call.api + "' yet");
   const auto& region = program.regions[call.span->region];
   try {
     (void)phase_index(region.kind, call.api);

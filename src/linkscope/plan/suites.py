@@ -47,8 +47,7 @@ class Rule:
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
-        apart = row.engine in (*_KERNELS, *_MANAGED) or row.name in _ALLOCATIONS
-        return not apart and row.sized and not row.joint
+        return row.engine not in (*_KERNELS, *_MANAGED) and row.sized and not row.joint
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
@@ -183,7 +182,7 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, engines=_MANAGED, everything=True),
                 _rule(*_SM_CURVE, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
                 _rule(*_SM_CURVE, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
-                _rule(*_SM_CURVE, benchmarks=_ALLOCATIONS, phase=EACH, pages=EACH),
+                _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=EACH, pages=EACH),
             ),
         ),
     )
