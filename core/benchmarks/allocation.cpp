@@ -12,9 +12,9 @@ namespace {
 
 using namespace literals;
 
-/// Allocations of a sample: one of small ones says little, many of large ones are more than a node can spare; two, so that
-/// one can be compared with the other.
-u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 2, 32)); }
+/// Allocations of a sample: one of small ones says little, many of large ones are more than a node can spare; four, so that
+/// two can be compared with the double of it.
+u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
 
 constexpr std::pair<std::string_view, u64> sizes[] = {
     {"4KiB", 4_KiB}, {"64KiB", 64_KiB}, {"1MiB", 1_MiB}, {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB}, {"1GiB", 1_GiB}};

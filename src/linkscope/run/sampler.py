@@ -217,6 +217,7 @@ class PointRound:
             self._each = self._median_ends(self._run(1, [one], verify=False), 0)
         if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
+            few = min(few, max(1, self._most // 2)) if self._most else few
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
             most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
