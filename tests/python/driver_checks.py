@@ -380,10 +380,6 @@ def data_goes_between_devices(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuCtxDisablePeerAccess", other.context)
 
 
-class Location(ctypes.Structure):
-    _fields_ = [("type", c_int), ("id", c_int)]
-
-
 class Access(ctypes.Structure):
     _fields_ = [("location", Location), ("flags", c_int)]
 

@@ -1,4 +1,4 @@
-"""Kinds of memory on the fake driver: copies from and to each, what each costs, what runs out, and that all is given back."""
+"""Kinds of memory on the fake driver: copies from and to each, what each costs, what runs out; all is given back."""
 
 import itertools
 import subprocess
@@ -206,7 +206,7 @@ def test_nothing_is_left_behind(worker):
 
 
 def test_a_pool_that_has_grown_is_emptied_before_it_grows_again(worker):
-    """What a pool keeps is no one else's: four of 16 MiB grow twice on a GPU of 100 MiB, and device memory fits afterwards."""
+    """What a pool keeps is no one else's: four of 16 MiB grow twice on a GPU of 100 MiB, then device memory fits."""
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
     assert run(pipe, allocation("pool", "grow", size="16MiB"), counts=((1,), (1,)))["ok"]
     assert run(pipe, allocation("device", "touch", size="16MiB"), counts=((1,),))["ok"]
@@ -214,7 +214,7 @@ def test_a_pool_that_has_grown_is_emptied_before_it_grows_again(worker):
 
 def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_path):
     path = tmp_path / "run.jsonl"
-    only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=64MiB"]
+    only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=16MiB"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     scarce = environment(CUDA_GPUS=1, CUDA_PINNED=32 * MIB)
@@ -225,10 +225,11 @@ def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_pa
     for point in points:
         phase, size = (dict(point.params)[name] for name in ("phase", "size"))
         pins = point.src_memory in ("pinned", "wc", "mapped") or phase in ("register", "map", "unregister")
-        if size == "64MiB" and pins and point.status != "unsupported":
+        if size == "16MiB" and pins and point.status != "unsupported":
             assert point.id in failed, point.id
         if size == "4KiB" and phase != "touch":  # a touch may be too short for the clock
             assert point.id not in failed, (point.id, point.reason)
         if point.id in failed:
             assert "CUDA_ERROR_OUT_OF_MEMORY" in point.reason or "too short for the clock" in point.reason
-    assert any("CUDA_ERROR_OUT_OF_MEMORY" in (point.reason or "") for point in points) and any(point.status in ("ok", "missed_precision") for point in points)
+    assert any("CUDA_ERROR_OUT_OF_MEMORY" in (point.reason or "") for point in points)
+    assert any(point.status in ("ok", "missed_precision") for point in points)

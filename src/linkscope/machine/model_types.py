@@ -200,8 +200,8 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Memory(_Table, frozen=True, kw_only=True):
-    """What memory costs besides its rate: pages of the kernel's, pinned ones, blocks of a GPU's, and what a CPU's thread
-    gets of write-combined memory."""
+    """What memory costs besides its rate: the kernel's pages, pinned ones, a GPU's blocks; and what a CPU's thread gets
+    of write-combined memory."""
 
     page_kib: Quantity
     block_kib: Quantity

@@ -98,6 +98,7 @@ _EXCHANGES = ("exchange", "exchange_all")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _NVBANDWIDTH = 512 * MIB
+_OF_EACH_KIND = (4 * KIB, MIB, 64 * MIB)
 _BESIDE = (*_MORE_KINDS, "device", "pinned")  # with what the other end has
 
 _STANDARD = (
@@ -180,9 +181,9 @@ SUITES: dict[str, Suite] = {
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED),
                 Rule(_CURVE, engines=_MANAGED, everything=True),
-                _rule(*_SM_CURVE, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
-                _rule(*_SM_CURVE, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
-                _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=EACH, pages=EACH),
+                _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+                _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
+                _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=("4KiB", "1MiB", "16MiB", "256MiB"), pages=EACH),
             ),
         ),
     )
