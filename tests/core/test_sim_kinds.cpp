@@ -18,7 +18,7 @@ nlohmann::json with_memory(nlohmann::json machine = toy()) {
   machine["memory"] = nlohmann::json::parse(R"({
     "page_kib": 4, "block_kib": 2048, "map_us": 2, "fault_us": 0.5, "clear_gbps": 8, "free_page_us": 0.25,
     "pin_us": 10, "pin_page_us": 0.125, "unpin_page_us": 0.0625, "pinned_page_us": 1, "free_pinned_page_us": 0.5, "host_pointer_us": 0.3,
-    "device_us": 20, "device_block_us": 8, "free_block_us": 4, "pool_us": 6, "vmm_map_us": 30, "vmm_block_us": 3,
+    "device_us": 20, "device_block_us": 8, "free_block_us": 4, "pool_us": 6, "device_map_us": 30, "map_block_us": 3,
     "wc_read_gbps": 0.25, "wc_write_gbps": 3})");
   machine["numa"][0]["huge_2mib_pages"] = 512;
   return machine;

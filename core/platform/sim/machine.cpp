@@ -299,8 +299,8 @@ class Parser {
                                   .device_block = time("device_block_us"),
                                   .free_block = time("free_block_us"),
                                   .pool = time("pool_us"),
-                                  .map = time("vmm_map_us"),
-                                  .map_block = time("vmm_block_us"),
+                                  .map = time("device_map_us"),
+                                  .map_block = time("map_block_us"),
                                   .wc_read = table.rate("wc_read_gbps"),
                                   .wc_write = table.rate("wc_write_gbps")};
   }

@@ -219,8 +219,8 @@ class Memory(_Table, frozen=True, kw_only=True):
     device_block_us: Quantity
     free_block_us: Quantity
     pool_us: Quantity
-    vmm_map_us: Quantity
-    vmm_block_us: Quantity
+    device_map_us: Quantity
+    map_block_us: Quantity
     wc_read_gbps: Quantity
     wc_write_gbps: Quantity
 
