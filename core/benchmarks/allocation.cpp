@@ -33,13 +33,14 @@ Param size_param() {
 
 Program build(const Case& c) {
   const bool on_gpu = c.src.kind == PlaceKind::gpu;
-  const u64 bytes = size_of(c);
-  const u32 count = allocations(bytes);
+  const u64 bytes = size_of(c), page = paged(c, {c.src, c.src_memory}).page_bytes;
+  const u64 stride = page ? (bytes + page - 1) / page * page : bytes;  // no two share a huge page
+  const u32 count = allocations(stride);
   const auto phase = c.param("phase", "allocate");
   (void)phase_index(c.src_memory, phase);
   Program program;
-  program.regions.push_back(paged(c, {c.src, c.src_memory, bytes * count, Content::pattern}));
-  const Span each{0, 0, bytes, bytes, count};
+  program.regions.push_back(paged(c, {c.src, c.src_memory, stride * count, Content::pattern}));
+  const Span each{0, 0, bytes, stride, count};
   Actor actor;
   actor.clock = Clock::host;
   if (c.dst.kind == PlaceKind::gpu) {  // its context allocates or pins

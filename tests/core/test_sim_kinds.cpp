@@ -119,7 +119,7 @@ TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
 TEST_CASE("huge pages that are not reserved are unsupported, with the key that reserves them") {
   const auto platform = make_sim(with_memory(), 1);
   const auto why = [&](const char* pages, const char* size) { return platform->supports(build_program(allocation("hugepage", "touch", size, {{"pages", pages}}))).why_not; };
-  CHECK(why("1GiB", "1MiB") == "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 1 are needed: huge_1gib_pages of its [[numa]]");
+  CHECK(why("1GiB", "1MiB") == "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 4 are needed: huge_1gib_pages of its [[numa]]");
   CHECK(why("2MiB", "256MiB").empty());  // four of them
   CHECK(why("2MiB", "1GiB").find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") != std::string::npos);
   CHECK(why("transparent", "1GiB").empty());
