@@ -1,14 +1,13 @@
-// Does it matter in which order the threads of a GPU touch host memory, and for how long they do? The same bytes over the
-// same links, by kernels that differ in the order alone, on one GPU and on all at once; then pass after pass from the first.
-// docs/nvbandwidth.md shows what it printed on four H200s.
+// Does it matter in which order the threads of a GPU touch host memory, and which memory it is? The same bytes over the
+// same links, by kernels that differ in the order alone, on one GPU and on all at once; then all at once in one set of
+// buffers after another. And what a launch for each copy costs between GPUs. docs/nvbandwidth.md says what it printed on H200s.
 //
 // Usage: nvcc -std=c++20 -O3 -arch=native -o access_order tools/access_order.cu && ./access_order
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -19,7 +18,7 @@ using u64 = unsigned long long;
 namespace {
 
 constexpr u64 buffer = u64{512} << 20, vectors = buffer / sizeof(uint4);
-constexpr int samples = 5, threads = 1024, passes = 16;
+constexpr int samples = 3, threads = 1024, passes = 16;
 
 void check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -41,19 +40,19 @@ __global__ void __launch_bounds__(threads) by_tiles(uint4* to, const uint4* from
 }
 
 // One way. The accesses that a thread has in flight lie a whole grid apart.
-__global__ void __launch_bounds__(threads) by_grids(uint4* to, const uint4* from, int times = 1) {
+__global__ void __launch_bounds__(threads) by_grids(uint4* to, const uint4* from, int times) {
   constexpr int in_flight = 12;
   const u64 grid = u64{gridDim.x} * blockDim.x, at = u64{blockIdx.x} * blockDim.x + threadIdx.x;
   for (int i = 0; i < times; ++i)
-  for (u64 first = at; first < vectors; first += in_flight * grid) {
-    uint4 held[in_flight];
+    for (u64 first = at; first < vectors; first += in_flight * grid) {
+      uint4 held[in_flight];
 #pragma unroll
-    for (int k = 0; k < in_flight; ++k)
-      if (first + k * grid < vectors) held[k] = __ldcg(from + first + k * grid);
+      for (int k = 0; k < in_flight; ++k)
+        if (first + k * grid < vectors) held[k] = __ldcg(from + first + k * grid);
 #pragma unroll
-    for (int k = 0; k < in_flight; ++k)
-      if (first + k * grid < vectors) __stcg(to + first + k * grid, held[k]);
-  }
+      for (int k = 0; k < in_flight; ++k)
+        if (first + k * grid < vectors) __stcg(to + first + k * grid, held[k]);
+    }
 }
 
 // Both ways, 16 bytes a thread, even warps one way and odd ones the other: `times` over, at once by the same thread.
@@ -70,79 +69,60 @@ struct Gpu {
   int sms;
 };
 
-// GB/s of each of `count` GPUs that do the work at once, the median of the samples; `bytes` is what one launch counts.
+// GB/s of each of the first `count` GPUs, which do the work at once: medians of the samples. `bytes` is what one launch counts.
 template <class Work>
-void measure(const char* name, std::vector<Gpu>& gpus, std::size_t count, u64 bytes, Work work) {
-  std::vector<std::vector<double>> rates(count);
+std::vector<double> rates_of(std::vector<Gpu>& gpus, std::size_t count, u64 bytes, Work work) {
+  std::vector<double> found(count);
   std::barrier together(static_cast<std::ptrdiff_t>(count));
   std::vector<std::thread> hands;
   for (std::size_t i = 0; i < count; ++i)
     hands.emplace_back([&, i] {
       check(cudaSetDevice(static_cast<int>(i)));
-      cudaEvent_t begin, end;
-      check(cudaEventCreate(&begin));
-      check(cudaEventCreate(&end));
-      for (int sample = 0; sample <= samples; ++sample) {
-        together.arrive_and_wait();
-        // The work before and after keeps the others' links busy while this one is timed.
+      std::vector<cudaEvent_t> stamps(samples + 1);
+      for (auto& stamp : stamps) check(cudaEventCreate(&stamp));
+      together.arrive_and_wait();
+      // The work before and after keeps the others' links busy while what lies between is timed.
+      work(gpus[i]);
+      for (int sample = 0; sample < samples; ++sample) {
+        check(cudaEventRecord(stamps[sample], gpus[i].stream));
         work(gpus[i]);
-        check(cudaEventRecord(begin, gpus[i].stream));
-        work(gpus[i]);
-        check(cudaEventRecord(end, gpus[i].stream));
-        work(gpus[i]);
-        check(cudaStreamSynchronize(gpus[i].stream));
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin, end));
-        if (sample) rates[i].push_back(static_cast<double>(bytes) / ms / 1e6);
       }
+      check(cudaEventRecord(stamps[samples], gpus[i].stream));
+      work(gpus[i]);
+      check(cudaStreamSynchronize(gpus[i].stream));
+      check(cudaGetLastError());
+      std::vector<double> rates;
+      for (int sample = 0; sample < samples; ++sample) {
+        float ms = 0;
+        check(cudaEventElapsedTime(&ms, stamps[sample], stamps[sample + 1]));
+        rates.push_back(static_cast<double>(bytes) / ms / 1e6);
+      }
+      std::sort(rates.begin(), rates.end());
+      found[i] = rates[rates.size() / 2];
     });
   for (auto& hand : hands) hand.join();
-  std::printf("%-52s %zu GPU%s", name, count, count > 1 ? "s:" : ": ");
-  for (auto& rate : rates) {
-    std::sort(rate.begin(), rate.end());
-    std::printf(" %7.2f", rate[rate.size() / 2]);
-  }
+  return found;
+}
+
+template <class Work>
+void print_rates(const char* name, std::vector<Gpu>& gpus, std::size_t count, u64 bytes, Work work) {
+  const auto rates = rates_of(gpus, count, bytes, work);
+  std::printf("%-55s %zu GPU%s", name, count, count > 1 ? "s:" : ": ");
+  for (const double rate : rates) std::printf(" %7.2f", rate);
   std::printf(" GB/s\n");
 }
 
-// GB/s of a GPU, the mean of all, in the passes after a common start: the median of the samples.
+// One way by all GPUs at once, in each set of host buffers: GB/s of a GPU, the mean of all.
 template <class Work>
-void measure_passes(const char* name, std::vector<Gpu>& gpus, Work work) {
-  constexpr int ends[] = {1, 2, 4, 8, 16, 48}, marks = sizeof ends / sizeof *ends;
-  std::vector<std::vector<double>> rates(marks);
-  std::mutex mutex;
-  std::barrier together(static_cast<std::ptrdiff_t>(gpus.size()));
-  std::vector<std::thread> hands;
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    hands.emplace_back([&, i] {
-      check(cudaSetDevice(static_cast<int>(i)));
-      cudaEvent_t stamps[marks + 1];
-      for (auto& stamp : stamps) check(cudaEventCreate(&stamp));
-      for (int sample = 0; sample <= samples; ++sample) {
-        together.arrive_and_wait();
-        check(cudaEventRecord(stamps[0], gpus[i].stream));
-        for (int pass = 1, mark = 0; mark < marks; ++pass) {
-          work(gpus[i]);
-          if (pass == ends[mark]) check(cudaEventRecord(stamps[++mark], gpus[i].stream));
-        }
-        check(cudaStreamSynchronize(gpus[i].stream));
-        for (int mark = 0; sample && mark < marks; ++mark) {
-          float ms = 0;
-          check(cudaEventElapsedTime(&ms, stamps[mark], stamps[mark + 1]));
-          const int passes_here = ends[mark] - (mark ? ends[mark - 1] : 0);
-          const std::lock_guard lock{mutex};
-          rates[static_cast<std::size_t>(mark)].push_back(static_cast<double>(passes_here * buffer) / ms / 1e6);
-        }
-        together.arrive_and_wait();
-        std::this_thread::sleep_for(std::chrono::milliseconds{200});
-      }
+void print_sets(const char* name, std::vector<Gpu>& gpus, const std::vector<std::vector<uint4*>>& sets, Work work) {
+  constexpr int passes_here = 2;
+  std::printf("%-55s", name);
+  for (const auto& set : sets) {
+    for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].host = set[i];
+    const auto rates = rates_of(gpus, gpus.size(), passes_here * buffer, [&](Gpu& gpu) {
+      for (int i = 0; i < passes_here; ++i) work(gpu);
     });
-  for (auto& hand : hands) hand.join();
-  std::printf("%-52s %zu GPU%s", name, gpus.size(), gpus.size() > 1 ? "s:" : ": ");
-  for (int mark = 0; mark < marks; ++mark) {
-    auto& all = rates[static_cast<std::size_t>(mark)];
-    std::sort(all.begin(), all.end());
-    std::printf("  to %d: %.2f", ends[mark], all[all.size() / 2]);
+    std::printf(" %5.1f", std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size()));
   }
   std::printf(" GB/s\n");
 }
@@ -150,39 +130,61 @@ void measure_passes(const char* name, std::vector<Gpu>& gpus, Work work) {
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   int count = 0;
   check(cudaGetDeviceCount(&count));
   std::vector<Gpu> gpus(static_cast<std::size_t>(count));
+  std::vector<std::vector<uint4*>> sets(8, std::vector<uint4*>(gpus.size()));
   for (int i = 0; i < count; ++i) {
     auto& gpu = gpus[static_cast<std::size_t>(i)];
     check(cudaSetDevice(i));
-    check(cudaMallocHost(&gpu.host, buffer));
     check(cudaMalloc(&gpu.device, buffer));
     check(cudaMemset(gpu.device, 1, buffer));
-    check(cudaMemcpy(gpu.host, gpu.device, buffer, cudaMemcpyDeviceToHost));
     check(cudaStreamCreate(&gpu.stream));
     check(cudaDeviceGetAttribute(&gpu.sms, cudaDevAttrMultiProcessorCount, i));
   }
+  for (auto& set : sets)
+    for (auto& start : set) check(cudaHostAlloc(&start, buffer, cudaHostAllocPortable));
+  for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].host = sets[0][i];
+
   constexpr unsigned all = vectors / threads;
-  const auto work = [](auto launch) {
-    return [launch](Gpu& gpu) {
-      launch(gpu);
-      check(cudaGetLastError());
-    };
-  };
+  const auto out_by_tiles = [](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); };
+  const auto out_by_grids = [](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device, 1); };
+  const auto in_by_tiles = [](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); };
+  const auto in_by_grids = [](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host, 1); };
+  const auto often = [](auto launch) { return [launch](Gpu& g) { for (int i = 0; i < passes; ++i) launch(g); }; };
   for (const std::size_t n : {std::size_t{1}, gpus.size()}) {
-    measure("to the host, by tiles, 4 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_tiles<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
-    measure("to the host, by grids, 12 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
-    measure("to the host, by grids, 16 passes in one launch", gpus, n, passes * buffer, work([](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device, passes); }));
-    measure("from the host, by tiles, 4 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
-    measure("from the host, by grids, 12 in flight", gpus, n, passes * buffer, work([](Gpu& g) { for (int i = 0; i < passes; ++i) by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
-    measure("from the host, by grids, 16 passes in one launch", gpus, n, passes * buffer, work([](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host, passes); }));
+    print_rates("to the host, by tiles, 4 in flight", gpus, n, passes * buffer, often(out_by_tiles));
+    print_rates("to the host, by grids, 12 in flight", gpus, n, passes * buffer, often(out_by_grids));
+    print_rates("to the host, by grids, 16 passes in one launch", gpus, n, passes * buffer,
+                [](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.host, g.device, passes); });
+    print_rates("from the host, by tiles, 4 in flight", gpus, n, passes * buffer, often(in_by_tiles));
+    print_rates("from the host, by grids, 12 in flight", gpus, n, passes * buffer, often(in_by_grids));
+    print_rates("from the host, by grids, 16 passes in one launch", gpus, n, passes * buffer,
+                [](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, g.host, passes); });
     // Half of the bytes go each way: what is printed is the rate of one way.
-    measure("both ways, 16 passes over the buffer", gpus, n, passes * buffer / 2, work([](Gpu& g) { for (int i = 0; i < passes; ++i) both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, 1); }));
-    measure("both ways, one pass, every line 16 times at once", gpus, n, passes * buffer / 2, work([](Gpu& g) { both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, passes); }));
+    print_rates("both ways, 16 passes over the buffer", gpus, n, passes * buffer / 2,
+                often([](Gpu& g) { both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, 1); }));
+    print_rates("both ways, one pass, every line 16 times at once", gpus, n, passes * buffer / 2,
+                [](Gpu& g) { both_ways<<<all, threads, 0, g.stream>>>(g.host, g.device, passes); });
   }
-  measure_passes("to the host, by tiles, pass after pass", gpus, work([](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.host, g.device); }));
-  measure_passes("from the host, by tiles, pass after pass", gpus, work([](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, g.host); }));
-  measure_passes("to the host, by copy engine, pass after pass", gpus, work([](Gpu& g) { check(cudaMemcpyAsync(g.host, g.device, buffer, cudaMemcpyDeviceToHost, g.stream)); }));
-  measure_passes("from the host, by copy engine, pass after pass", gpus, work([](Gpu& g) { check(cudaMemcpyAsync(g.device, g.host, buffer, cudaMemcpyHostToDevice, g.stream)); }));
+  std::printf("\nAll GPUs at once, in %zu sets of host buffers one after another: GB/s of a GPU\n", sets.size());
+  print_sets("to the host, by tiles", gpus, sets, out_by_tiles);
+  print_sets("to the host, by grids", gpus, sets, out_by_grids);
+  print_sets("to the host, by copy engine", gpus, sets,
+             [](Gpu& g) { check(cudaMemcpyAsync(g.host, g.device, buffer, cudaMemcpyDeviceToHost, g.stream)); });
+  print_sets("from the host, by tiles", gpus, sets, in_by_tiles);
+  print_sets("from the host, by grids", gpus, sets, in_by_grids);
+  print_sets("from the host, by copy engine", gpus, sets,
+             [](Gpu& g) { check(cudaMemcpyAsync(g.device, g.host, buffer, cudaMemcpyHostToDevice, g.stream)); });
+
+  if (count < 2) return 0;
+  std::printf("\nGPU 0 reads GPU 1's memory\n");
+  check(cudaSetDevice(0));
+  check(cudaDeviceEnablePeerAccess(1, 0));
+  const uint4* peer = gpus[1].device;
+  print_rates("by tiles, 16 launches", gpus, 1, passes * buffer, often([=](Gpu& g) { by_tiles<<<g.sms, threads, 0, g.stream>>>(g.device, peer); }));
+  print_rates("by grids, 16 launches", gpus, 1, passes * buffer, often([=](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, peer, 1); }));
+  print_rates("by grids, 16 passes in one launch", gpus, 1, passes * buffer,
+              [=](Gpu& g) { by_grids<<<g.sms, threads, 0, g.stream>>>(g.device, peer, passes); });
 }

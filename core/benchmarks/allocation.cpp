@@ -50,8 +50,8 @@ Program build(const Case& c) {
     actor.place = c.src;
     actor.kind = ActorKind::cpu_thread;
   }
-  actor.once.push_back(Call{phase, each, true});
-  actor.loop.push_back(Call{phase, each});
+  actor.once.push_back(Call{.api = phase, .span = each, .until = true});
+  actor.loop.push_back(Call{.api = phase, .span = each});
   program.actors.push_back(std::move(actor));
   program.flows.push_back({0, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes});
   program.most_iterations = count;

@@ -20,6 +20,7 @@ struct Case {
   u64 footprint_bytes = 0;  // what a batch should rotate over, at least; 0: one slice
   std::map<std::string, std::string> params;
   std::vector<Place> others{};  // the GPUs that gpu:all stands for
+  bool held = true;  // false: nothing holds the streams while work is queued, whatever the operation asks for
 
   /// The value of a parameter, or `otherwise` where the case does not set it.
   [[nodiscard]] std::string param(const std::string& name, const std::string& otherwise) const {

@@ -22,7 +22,25 @@ Param after_param() {
 
 Param cache_param() {
   constexpr bool default_in_id = false;
-  return {"cache", {"cold", "hot"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit", default_in_id};
+  return {"cache", {"cold", "hot", "dirty"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit; dirty: another core has just written them", default_in_id};
+}
+
+Param l2_param() {
+  constexpr bool default_in_id = false;
+  return {"cache", {"cold", "hot"}, "cold: threads go round over memory that no L2 holds; hot: all touch the same bytes, which L2s hold where they fit", default_in_id};
+}
+
+Param cpu_param() {
+  constexpr bool default_in_id = false;
+  return {"cpu", {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"}, "the NUMA node of the host thread that queues the copies, and copies pageable memory where the driver has the caller do it; memory: that of the memory", default_in_id};
+}
+
+Place bound(const Case& c, const Place& memory) {
+  const auto cpu = c.param("cpu", "memory");
+  if (cpu == "memory") return memory;
+  Place place = parse_place(cpu);
+  place.host = memory.host;
+  return place;
 }
 
 Param blocks_param() {
@@ -57,21 +75,47 @@ Shape kernel_shape(const Case& c) {
 Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
-  program.cache = c.param("cache", "cold") == "cold" ? CacheState::cold : CacheState::hot;
+  const auto cache = c.param("cache", "cold");
+  program.cache = cache == "cold" ? CacheState::cold : cache == "hot" ? CacheState::hot : CacheState::dirty;
   return program;
 }
 
 void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
-  const u64 stride = slice_stride(c.bytes);
-  const u32 slices = slice_count(c.bytes, c.footprint_bytes);
   const auto region = static_cast<u32>(program.regions.size());
-  program.regions.push_back(paged(c, {copy.src, copy.src_memory, stride * slices, Content::pattern}));
-  program.regions.push_back(paged(c, {copy.dst, copy.dst_memory, stride * slices, Content::poison}));
-  const Span from{region, 0, c.bytes, stride, slices};
-  const Span to{region + 1, 0, c.bytes, stride, slices};
-  actor.loop.push_back(Move{from, to, c.engine, c.param("call", "memcpy") == "peer", kernel_shape(c)});
+  Span from{region, 0, c.bytes, 0, 1, copy.src_rows}, to{region + 1, 0, c.bytes, 0, 1, copy.dst_rows};
+  from.slices = to.slices = slice_count(std::max(from.extent(), to.extent()), c.footprint_bytes);
+  const auto stride = [](const Span& span) { return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes); };  // behind the last row as between rows
+  from.stride = stride(from);
+  to.stride = stride(to);
+  program.regions.push_back(paged(c, {copy.src, copy.src_memory, from.stride * from.slices, Content::pattern}));
+  program.regions.push_back(paged(c, {copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison}));
+  Move move{from, to, c.engine};
+  move.peer_call = c.param("call", "memcpy") == "peer";
+  move.shape = kernel_shape(c);
+  move.row_by_row = copy.row_by_row;
+  actor.loop.emplace_back(std::move(move));
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
+  // What another core has written stays in its cache until it is copied for the first time.
+  if (program.cache == CacheState::dirty) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
+}
+
+Actor stream_of(const Case& c) {
+  Actor stream;
+  if (c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu) {
+    stream.place = c.param("initiator", "src") == "src" ? c.src : c.dst;
+  } else {
+    stream.place = c.src.kind == PlaceKind::gpu ? c.src : c.dst;
+    stream.cpu = bound(c, c.src.kind == PlaceKind::numa ? c.src : c.dst);
+  }
+  return stream;
+}
+
+Program one_copy(const Case& c, const Copy& copy) {
+  Program program = empty_program(c);
+  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
+  add_copy(program, c, copy, stream_of(c));
+  return program;
 }
 
 Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {

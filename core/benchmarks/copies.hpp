@@ -9,6 +9,8 @@ namespace linkscope {
 struct Copy {
   Place src, dst;
   MemKind src_memory, dst_memory;
+  Rows src_rows{}, dst_rows{};  // how the bytes of a slice lie where they are not in one piece
+  bool row_by_row = false;
 };
 
 /// A program without actors, in the state that the case's parameters ask for.
@@ -18,12 +20,24 @@ struct Copy {
 /// engine, and the shape of the launch where a kernel copies.
 void add_copy(Program&, const Case&, const Copy&, Actor actor);
 
+/// The stream of the GPU that copies: the one that takes part, or of two the one that initiates.
+[[nodiscard]] Actor stream_of(const Case&);
+/// One copy on that stream, with peer access where it goes between GPUs.
+[[nodiscard]] Program one_copy(const Case&, const Copy&);
+
 /// The parameters that all copies by copy engine have, ready for a row: mode, then what precedes the copy in its stream.
 [[nodiscard]] Param mode_param();
 [[nodiscard]] Param after_param();
 
 /// Of copies from and to host memory: whether CPU caches hold it.
 [[nodiscard]] Param cache_param();
+
+/// Of what a GPU's threads do with the memory of GPUs: whether their L2 holds it.
+[[nodiscard]] Param l2_param();
+
+/// The NUMA node of the host thread that drives streams: that of the memory, or one by its number. `bound` gives its place.
+[[nodiscard]] Param cpu_param();
+[[nodiscard]] Place bound(const Case&, const Place& memory);
 
 /// The parameters of copies by a GPU's threads, and the shape that they ask for.
 [[nodiscard]] Param blocks_param();
@@ -52,6 +66,13 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> demands();
 [[nodiscard]] std::vector<Benchmark> prefetches();
 [[nodiscard]] std::vector<Benchmark> fault_latencies();
+[[nodiscard]] std::vector<Benchmark> copies_together();
+[[nodiscard]] std::vector<Benchmark> pieces();
+[[nodiscard]] std::vector<Benchmark> strided_copies();
+[[nodiscard]] std::vector<Benchmark> halos();
+[[nodiscard]] std::vector<Benchmark> calls();
+[[nodiscard]] std::vector<Benchmark> ping_pongs();
+[[nodiscard]] std::vector<Benchmark> atomics();
 [[nodiscard]] std::vector<Benchmark> memory_kinds();
 [[nodiscard]] std::vector<Benchmark> allocations();
 

@@ -1,5 +1,6 @@
 // Comm|Scope 3.4 (CS-9, CS-13, CS-14): unified memory on demand. Whoever touches one byte of a page that is elsewhere
-// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for.
+// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for. A GPU that
+// accesses all bytes shows what advice is worth: pages then come, or are accessed where they are.
 #include "benchmarks/managed.hpp"
 
 namespace linkscope {
@@ -9,7 +10,11 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   const bool on_cpu = by.kind == PlaceKind::numa;
   const auto dir = c.param("access", "write") == "write" ? Access::Dir::write : Access::Dir::read;
   const Shape shape = on_cpu ? Shape{1, static_cast<u32>(std::stoul(c.param("threads", "1")))} : Shape{256, 256};
-  Kernel kernel{"touch", shape, 0, {{{0, 0, c.bytes, c.bytes, 1}, dir, Access::Pattern::strided, 1}}};
+  const Span span{0, 0, c.bytes, c.bytes, 1};
+  Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
+  // Told by bytes, a page that is accessed where it is moves 32 of them for a touch, and so nothing to compare with.
+  const bool all = c.param("touch", "page") == "all" || c.param("advice", "none") != "none";
+  if (all && !on_cpu) kernel = {dir == Access::Dir::write ? "write" : "read", {0, 512}, 0, {{span, dir}}};
   add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
 }
 
@@ -21,13 +26,15 @@ std::vector<Benchmark> demands() {
   using enum PlaceKind;
   const Param access{"access", {"write", "read"}, "what is done to the first byte of each page"};
   const Param threads{"threads", {"1", "2", "4", "8", "16"}, "CPU threads that touch pages, each its part of them"};
+  const Param touch{"touch", {"page", "all"}, "the first byte of each page, or all bytes, as with any advice", false};
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
-    return Benchmark{"demand", summary, "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)", Engine::fault, src, dst, relation, managed_memory, std::move(params), build};
+    const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
+    return Benchmark{"demand", summary, "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)", Engine::fault, src, dst, relation, memories, std::move(params), build};
   };
   return {
-      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any, {access}),
+      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any, {access, touch, advice_param()}),
       row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any, {access, threads, bidirectional_param()}),
-      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different, {access, managed_peer_param(), bidirectional_param()}),
+      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different, {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
   };
 }
 

@@ -6,7 +6,7 @@ namespace {
 
 Program build(const Case& c) {
   Program program = empty_program(c);
-  Actor stream{c.src, ActorKind::stream, Clock::event, c.dst, 0, {}, {}};
+  Actor stream{c.src, ActorKind::stream, Clock::event, bound(c, c.dst), 0, {}, {}};
   add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, std::move(stream));
   return program;
 }
@@ -22,7 +22,7 @@ const Benchmark device_to_host{
     PlaceKind::numa,
     Relation::any,
     {{MemKind::device, MemKind::pageable}, {MemKind::device, MemKind::pinned}, {MemKind::device, MemKind::registered}},
-    {mode_param(), after_param(), cache_param()},
+    {mode_param(), after_param(), cache_param(), cpu_param()},
     build};
 
 }  // namespace linkscope

@@ -8,11 +8,15 @@ namespace {
 
 using namespace literals;
 
-// A driver brings what lies around a page along with it, up to 2 MiB: no two steps are nearer than that.
-constexpr u64 apart = 2_MiB;
-constexpr u32 steps = 512;  // as many as the sampler takes of faults, and all that managed memory may be
+// A driver brings what lies around a page along with it, up to 2 MiB. Steps so far apart are a fault each; nearer ones
+// tell what of their faults the driver saves.
+u64 distance(const std::string& step) { return step == "2MiB" ? 2_MiB : step == "64KiB" ? 64_KiB : 4_KiB; }
 
 Program build(const Case& c) {
+  const u64 apart = distance(c.param("step", "2MiB"));
+  // As many as the sampler takes of faults: at 2 MiB all that managed memory may be; where many share a block, several
+  // blocks' worth of them.
+  const u32 steps = apart == 2_MiB ? 512 : 4096;
   Kernel kernel{"touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
   Program program = managed_program(c);
   add_migration(program, c, c.src, c.dst, c.dst, Content::chain, apart * steps, std::move(kernel), steps);
@@ -24,8 +28,9 @@ Program build(const Case& c) {
 std::vector<Benchmark> fault_latencies() {
   using enum PlaceKind;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst) {
-    constexpr bool sized = false;
-    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, managed_memory, {}, build, sized};
+    constexpr bool sized = false, default_in_id = false;
+    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, moving_memory,
+                     {{"step", {"2MiB", "64KiB", "4KiB"}, "from one page that is touched to the next", default_in_id}}, build, sized};
   };
   return {
       row("a GPU thread follows a chain through managed pages that are on the host", numa, gpu),

@@ -9,9 +9,10 @@ Actor stream(const Place& gpu, const Place& numa) { return {gpu, ActorKind::stre
 
 Program build(const Case& c) {
   Program program = empty_program(c);
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.dst, c.src));
+  const Place cpu = bound(c, c.src);
+  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream(c.dst, cpu));
   if (c.param("bidirectional", "false") == "true")
-    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, c.src));
+    add_copy(program, c, {c.dst, c.src, c.dst_memory, c.src_memory}, stream(c.dst, cpu));
   return program;
 }
 
@@ -26,7 +27,7 @@ const Benchmark host_to_device{
     PlaceKind::gpu,
     Relation::any,
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
-    {mode_param(), after_param(), bidirectional_param(), cache_param()},
+    {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param()},
     build};
 
 }  // namespace linkscope

@@ -1,5 +1,6 @@
 // nvbandwidth all_to_host, host_to_all, all_to_one and one_to_all: explicit copies between one place and every GPU at
 // once, one flow a GPU, by copy engine or by threads. In ids the GPUs are "gpu:all": all but the one at the other end.
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -10,23 +11,14 @@ namespace {
 
 bool is_all(const Place& place) { return place.index == all_places; }
 
-Actor stream_of(const Case& c, const Place& src, const Place& dst) {
-  Actor stream;
-  if (src.kind == PlaceKind::gpu && dst.kind == PlaceKind::gpu) {
-    stream.place = c.param("initiator", "src") == "src" ? src : dst;
-  } else {
-    stream.place = src.kind == PlaceKind::gpu ? src : dst;
-    stream.cpu = src.kind == PlaceKind::numa ? src : dst;
-  }
-  return stream;
-}
-
 Program build(const Case& c) {
   if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": nobody said which GPUs gpu:all are"};
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu;
   const auto add = [&](Place src, Place dst, MemKind src_memory, MemKind dst_memory) {
-    add_copy(program, c, {src, dst, src_memory, dst_memory}, stream_of(c, src, dst));
+    Case one = c;
+    std::tie(one.src, one.dst) = std::pair{src, dst};
+    add_copy(program, one, {src, dst, src_memory, dst_memory}, stream_of(one));
   };
   const auto ends = [&](const Place& other) { return std::pair{is_all(c.src) ? other : c.src, is_all(c.dst) ? other : c.dst}; };
   for (const auto& other : c.others) add(ends(other).first, ends(other).second, c.src_memory, c.dst_memory);
@@ -48,9 +40,9 @@ std::vector<Benchmark> joint_copies() {
       rows.push_back({name, summary, source, engine, src, dst, relation, {{src_memory, dst_memory}}, std::move(params), build});
     };
     add("host_to_all", "copies from one NUMA node to all GPUs at once", "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu,
-        Relation::to_all, pinned, device, {bidirectional_param()});
+        Relation::to_all, pinned, device, {bidirectional_param(), cpu_param()});
     add("all_to_host", "copies from all GPUs at once to one NUMA node", "nvbandwidth all_to_host_memcpy (both ways: host_to_all)", gpu, numa,
-        Relation::from_all, device, pinned, {});
+        Relation::from_all, device, pinned, {cpu_param()});
     add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read", gpu, gpu, Relation::to_all, device,
         device, {initiator_param()});
     add("all_to_one", "copies from all other GPUs at once to one", "nvbandwidth all_to_one_write and all_to_one_read", gpu, gpu, Relation::from_all, device,

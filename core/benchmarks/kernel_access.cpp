@@ -1,21 +1,79 @@
-// Comm|Scope 3.4 (CS-11, CS-12), nvbandwidth 0.10's read-only and write-only kernels: the threads of a GPU read or write
-// memory without copying it, their GPU's own, a peer's or the host's.
+// Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10's read-only and write-only kernels: the threads of a GPU read or write
+// memory without copying it, their GPU's own, a peer's or the host's (zero-copy), side by side, strided or at random. The
+// paper's own choice is blocks=256, threads=256, width=4.
+#include <utility>
+
+#include "base/error.hpp"
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
 namespace {
 
-Program stream_through(const Case& c, bool reads) {
-  const u64 stride = slice_stride(c.bytes);
-  const u32 slices = slice_count(c.bytes, c.footprint_bytes);
-  const Span span{0, 0, c.bytes, stride, slices};
-  Kernel kernel{reads ? "read" : "write", kernel_shape(c), 0, {{span, reads ? Access::Dir::read : Access::Dir::write}}};
-  return reads ? one_sided(c, c.src, c.src_memory, c.dst, Content::pattern, stride * slices, std::move(kernel))
-               : one_sided(c, c.dst, c.dst_memory, c.src, Content::poison, stride * slices, std::move(kernel));
+constexpr u64 line = 128;  // of a GPU's caches
+
+/// The accesses of one iteration: of all bytes, or of the first `width` bytes of every `stride`.
+Access access_of(const Case& c, Access::Dir dir) {
+  const u64 spacing = slice_stride(c.bytes);
+  Access access{{0, 0, c.bytes, spacing, slice_count(c.bytes, c.footprint_bytes)}, dir};
+  access.width = static_cast<u32>(std::stoul(c.param("width", "16")));
+  const bool random = c.param("order", "linear") == "random";
+  const auto stride = c.param("stride", "none");
+  if (stride == "none" && !random) {
+    if (access.width != 16) access.stride = access.width;
+    return access;
+  }
+  access.pattern = random ? Access::Pattern::random : Access::Pattern::strided;
+  access.stride = stride == "none" ? line : std::stoul(stride);
+  if (c.bytes < access.width)
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B hold no access of " + std::to_string(access.width) + " B; ask for more bytes or a smaller width"};
+  return access;
 }
 
-Program build_read(const Case& c) { return stream_through(c, true); }
-Program build_write(const Case& c) { return stream_through(c, false); }
+/// One way: `by` reads memory at `src`, or writes it at `dst`.
+Program one_way(const Case& c, Access::Dir dir) {
+  const Access access = access_of(c, dir);
+  const bool reads = dir == Access::Dir::read;
+  Kernel kernel{reads ? "read" : "write", kernel_shape(c), 0, {access}};
+  const u64 bytes = access.span.stride * access.span.slices;
+  Program program = reads ? one_sided(c, c.src, c.src_memory, c.dst, Content::pattern, bytes, std::move(kernel))
+                          : one_sided(c, c.dst, c.dst_memory, c.src, Content::poison, bytes, std::move(kernel));
+  program.flows[0].bytes = asked_bytes(access);
+  program.cache = empty_program(c).cache;
+  return program;
+}
+
+/// The other way at the same time: of two GPUs the other one does the same, host memory is read and written.
+Program both_ways(const Case& c, Access::Dir dir) {
+  const bool peers = c.src.kind == c.dst.kind;
+  if (c.src == c.dst) throw Error{ErrorKind::usage, c.benchmark + ": within " + to_string(c.src) + " there is no other way; bidirectional is of two places"};
+  Case back = c;
+  std::swap(back.src, back.dst);
+  std::swap(back.src_memory, back.dst_memory);
+  using enum Access::Dir;
+  return together({one_way(c, dir), one_way(back, peers ? dir : dir == read ? write : read)});
+}
+
+Program build(const Case& c, Access::Dir dir) { return c.param("bidirectional", "false") == "true" ? both_ways(c, dir) : one_way(c, dir); }
+Program build_read(const Case& c) { return build(c, Access::Dir::read); }
+Program build_write(const Case& c) { return build(c, Access::Dir::write); }
+
+/// What copies by threads have, and the shape of the paper besides.
+std::vector<Param> params(bool between_gpus, bool both_ways) {
+  constexpr bool default_in_id = false;
+  Param blocks = blocks_param();
+  blocks.values.push_back("256");
+  std::vector<Param> all{std::move(blocks), threads_param(),
+                         {"width", {"16", "8", "4"}, "bytes that a thread moves at once", default_in_id},
+                         {"stride", {"none", "32", "64", "128", "256", "512", "1024", "4096"}, "bytes from one access to the next, each the first bytes there; none: all bytes are accessed", default_in_id},
+                         {"order", {"linear", "random"}, "linear: neighbouring threads side by side; random: every stride, or every 128 bytes, is accessed once in an order that a seed gives", default_in_id}};
+  if (between_gpus) all.push_back(l2_param());
+  if (both_ways) {
+    all.push_back(bidirectional_param());
+    all.back().default_in_id = default_in_id;
+    all.back().help = between_gpus ? "with the other GPU doing the same at the same time" : "with the GPU writing host memory at the same time";
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -23,15 +81,15 @@ std::vector<Benchmark> kernel_accesses() {
   using enum PlaceKind;
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories, Program (*build)(const Case&)) {
-    const auto* source = "Comm|Scope 3.4 (CS-11, CS-12), nvbandwidth 0.10 read-only and write-only kernels";
-    return Benchmark{name, summary, source, Engine::sm, src, dst, Relation::any, memories, {blocks_param(), threads_param()}, build};
+  const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories, bool both_ways, Program (*build)(const Case&)) {
+    const auto* source = "Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10 read-only and write-only kernels";
+    return Benchmark{name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, both_ways), build};
   };
   return {
-      row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, build_read),
-      row("read", "GPU threads read their GPU's memory or another's", gpu, gpu, {{device, device}}, build_read),
-      row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, build_write),
-      row("write", "GPU threads write their GPU's memory or another's", gpu, gpu, {{device, device}}, build_write),
+      row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true, build_read),
+      row("read", "GPU threads read their GPU's memory or another's", gpu, gpu, {{device, device}}, true, build_read),
+      row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, false, build_write),
+      row("write", "GPU threads write their GPU's memory or another's", gpu, gpu, {{device, device}}, true, build_write),
   };
 }
 

@@ -1,4 +1,4 @@
-// nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10): explicit copies by the threads of a GPU, which reads host memory
+// nvbandwidth *_memcpy_sm: explicit copies by the threads of a GPU, which reads host memory
 // or another GPU's (pull) or writes it (push), by loads and stores of 16 bytes or by bulk copies of the tensor memory
 // accelerator. No copy engine takes part.
 #include <utility>
@@ -8,24 +8,8 @@
 namespace linkscope {
 namespace {
 
-/// Whose threads copy, where one end is not a GPU or both are the same.
-Place copying_gpu(const Case& c) {
-  if (c.src.kind != PlaceKind::gpu) return c.dst;
-  if (c.dst.kind != PlaceKind::gpu) return c.src;
-  return c.param("initiator", "src") == "src" ? c.src : c.dst;
-}
-
-Actor stream_of(const Case& c) {
-  Actor stream{copying_gpu(c), ActorKind::stream, Clock::event, {}, 0, {}, {}};
-  for (const Place& end : {c.src, c.dst})
-    if (end.kind == PlaceKind::numa) stream.cpu = end;
-  return stream;
-}
-
 Program build(const Case& c) {
-  Program program;
-  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  add_copy(program, c, {c.src, c.dst, c.src_memory, c.dst_memory}, stream_of(c));
+  Program program = one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory});
   if (c.param("bidirectional", "false") == "true") {
     Case back = c;
     std::swap(back.src, back.dst);
@@ -35,11 +19,12 @@ Program build(const Case& c) {
   return program;
 }
 
-std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways) {
+std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways, bool within_gpus) {
   std::vector<Param> all{mode_param(), blocks_param()};
   if (engine == Engine::sm) all.push_back(threads_param());
   if (two_gpus) all.push_back(initiator_param());
   if (both_ways) all.push_back(bidirectional_param());
+  if (within_gpus) all.push_back(l2_param());
   return all;
 }
 
@@ -53,10 +38,10 @@ std::vector<Benchmark> kernel_copies() {
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::sm, Engine::tma}) {
     const bool sm = engine == Engine::sm;
-    const auto* source = sm ? "nvbandwidth *_memcpy_sm, Comm|Scope 3.3 (CS-9, CS-10)" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
+    const auto* source = sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
       rows.push_back({name, summary, source, engine, src, dst, relation, memories,
-                      params(engine, relation == Relation::different, src == numa || relation == Relation::different), build});
+                      params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst), build});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
     add("h2d", sm ? "GPU threads read host memory into their GPU's" : "bulk copies of a GPU's threads read host memory into their GPU's", numa, gpu,

@@ -1,4 +1,4 @@
-// microbench 3.2 (MB-7), nvbandwidth host_device_latency_sm and device_to_device_latency_sm: a thread follows a chain of
+// nvbandwidth host_device_latency_sm and device_to_device_latency_sm: a thread follows a chain of
 // addresses through memory, each load needing the one before. An iteration is a step, a batch one launch.
 #include "benchmarks/copies.hpp"
 
@@ -21,7 +21,7 @@ std::vector<Benchmark> latencies() {
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, const Memories& memories) {
     constexpr bool sized = false;
-    return Benchmark{"latency", summary, "microbench 3.2 (MB-7), nvbandwidth host_device_latency_sm and device_to_device_latency_sm", engine, src, dst,
+    return Benchmark{"latency", summary, "nvbandwidth host_device_latency_sm and device_to_device_latency_sm", engine, src, dst,
                      Relation::any, memories,
                      {{"range", {"2MiB", "64MiB"}, "how much memory the chain leads through, a line of 256 B a step"},
                       {"cache", {"cold", "hot"}, "whether caches hold what of the chain they can"}},

@@ -10,9 +10,27 @@ Program managed_program(const Case& c) {
 
 Param managed_peer_param() { return {"peer", {"on", "off"}, "peer access between the two, or through the memory of the host"}; }
 
+Param advice_param() {
+  constexpr bool default_in_id = false;
+  return {"advice", {"none", "read_mostly", "preferred_src", "preferred_dst", "accessed_by"}, "what the driver is told of the pages: mostly read, best kept at the source or the destination, accessed by the destination", default_in_id};
+}
+
+namespace {
+
+std::optional<Advice> advice_of(const std::string& text, const Place& home, const Place& to) {
+  using enum Advice::Kind;
+  if (text == "none") return {};
+  if (text == "read_mostly") return Advice{read_mostly, {}};
+  if (text == "accessed_by") return Advice{accessed_by, to};
+  return Advice{preferred, text == "preferred_src" ? home : to};
+}
+
+}  // namespace
+
 void add_migration(Program& program, const Case& c, const Place& home, const Place& to, const Place& by, Content content, u64 bytes, Step step, u32 iterations) {
   Program one;
-  one.regions.push_back({home, MemKind::managed, bytes, content});
+  one.regions.push_back({home, c.src_memory, bytes, content});
+  one.regions.back().advice = advice_of(c.param("advice", "none"), home, to);
   Actor actor;
   actor.place = by;
   if (by.kind == PlaceKind::numa) {
@@ -24,7 +42,7 @@ void add_migration(Program& program, const Case& c, const Place& home, const Pla
   actor.once.push_back(Prefetch{{0, 0, bytes, bytes, 1}, home});
   actor.loop.push_back(std::move(step));
   one.actors.push_back(std::move(actor));
-  one.flows.push_back({0, home, to, MemKind::managed, MemKind::managed, c.bytes});
+  one.flows.push_back({0, home, to, c.src_memory, c.dst_memory, c.bytes});
   one.peer = program.peer;
   one.most_iterations = iterations;
   program = program.actors.empty() ? one : together({program, one});

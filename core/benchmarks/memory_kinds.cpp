@@ -28,7 +28,8 @@ Memories facing(std::vector<MemKind> host, bool from_host) {
 
 std::vector<Benchmark> memory_kinds() {
   using enum MemKind;
-  constexpr const char *kinds = "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory", *huge_pages = "Linux: hugetlbpage and transparent huge pages";
+  constexpr const char *kinds = "CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory", *huge_pages = "Linux: hugetlbpage and transparent huge pages";
+  constexpr const char* zero_copy = "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory";
   std::vector<Benchmark> originals{host_to_device, device_to_host, device_to_device, device_local};
   for (auto* more : {kernel_copies, kernel_accesses})
     for (const auto& row : more())
@@ -48,7 +49,7 @@ std::vector<Benchmark> memory_kinds() {
     }
     auto memories = facing({wc, mapped}, from_host);
     for (const MemKind kind : {pool, vmm}) memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
-    rows.push_back(with(row, memories, kinds));
+    rows.push_back(with(row, memories, row.name == "read" || row.name == "write" ? zero_copy : kinds));
     add_huge(row, facing(by_engine ? std::vector{hugepage, registered_hugepage} : std::vector{registered_hugepage}, from_host));
   }
   return rows;

@@ -1,4 +1,5 @@
-// Comm|Scope 3.5 (CS-10): unified memory prefetched: managed pages go to another place in bulk, by a call on a stream.
+// Comm|Scope 3.5 (CS-10): unified memory prefetched: managed pages go to another place in bulk, by a call on a stream. Since
+// CUDA 13 one call takes many ranges, and may be told that what they hold is not needed.
 #include "benchmarks/managed.hpp"
 
 namespace linkscope {
@@ -6,7 +7,13 @@ namespace {
 
 void add_prefetch(Program& program, const Case& c, const Place& home, const Place& to) {
   const Place& stream = to.kind == PlaceKind::gpu ? to : home;
-  add_migration(program, c, home, to, stream, Content::pattern, c.bytes, Prefetch{{0, 0, c.bytes, c.bytes, 1}, to}, 1);
+  const auto ranges = c.param("ranges", "one"), discard = c.param("discard", "no");
+  const u32 count = ranges == "one" ? 0 : static_cast<u32>(std::stoul(ranges));
+  using enum Prefetch::Discard;
+  // Discarding and prefetching at once is a call for batches only: one range is a batch of one.
+  Prefetch step{{0, 0, c.bytes, c.bytes, 1}, to, count, discard == "no" ? no : discard == "before" ? before : with};
+  if (step.discard == with && step.ranges == 0) step.ranges = 1;
+  add_migration(program, c, home, to, stream, Content::pattern, c.bytes, step, 1);
 }
 
 Program build(const Case& c) { return migrations(c, add_prefetch); }
@@ -15,8 +22,12 @@ Program build(const Case& c) { return migrations(c, add_prefetch); }
 
 std::vector<Benchmark> prefetches() {
   using enum PlaceKind;
+  constexpr bool default_in_id = false;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
-    return Benchmark{"prefetch", summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, managed_memory, std::move(params), build};
+    params.push_back({"ranges", {"one", "1", "8", "64", "512"}, "one: by the call for one range; else so many ranges, none shorter than 4 KiB, by one call for all", default_in_id});
+    params.push_back({"discard", {"no", "before", "with"}, "what the pages hold is given up: by a call before the prefetch, or by the same call", default_in_id});
+    const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
+    return Benchmark{"prefetch", summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, memories, std::move(params), build};
   };
   return {
       row("managed pages are prefetched from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),

@@ -12,7 +12,8 @@ const std::vector<Benchmark>& table() {
   // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
-    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, memory_kinds, allocations})
+    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, pieces,
+                       strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations})
       for (auto& row : more()) all.push_back(std::move(row));
     return all;
   }();
@@ -80,6 +81,7 @@ Program build_program(const Case& c) {
   const auto& row = find(c);
   check(row, c);
   Program program = row.build(c);
+  if (!c.held) program.held_by = HeldBy::nothing;
   validate(program);
   return program;
 }

@@ -19,6 +19,7 @@ std::vector<std::string_view> phases_of(MemKind kind) {
     case MemKind::registered_hugepage: return {"allocate", "touch", "register", "map", "unregister", "free"};
     case MemKind::vmm: return {"allocate", "map", "touch", "unmap", "free"};
     case MemKind::managed:
+    case MemKind::system:
     case MemKind::file: return {};
   }
   return {};
@@ -35,7 +36,7 @@ std::size_t phase_index(MemKind kind, std::string_view phase) {
 bool allocated_by_calls(const Program& program, u32 region) {
   const auto about = [&](const Step& step) {
     const auto* call = std::get_if<Call>(&step);
-    return call && call->span && call->span->region == region;
+    return call && !call->on && call->span && call->span->region == region;
   };
   return std::any_of(program.actors.begin(), program.actors.end(), [&](const Actor& actor) {
     return std::any_of(actor.loop.begin(), actor.loop.end(), about);

@@ -7,7 +7,7 @@ namespace linkscope {
 u64 managed_bytes(const Program& program) {
   u64 bytes = 0;
   for (const auto& region : program.regions)
-    if (region.kind == MemKind::managed) bytes += region.bytes;
+    if (pages_move(region.kind)) bytes += region.bytes;
   return bytes;
 }
 

@@ -1,5 +1,7 @@
 // What runs a Program: the machine at hand, or a model of one in virtual time. Nothing else in the core is virtual.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,12 +35,16 @@ struct Order {
   bool verify = false;  // compare every destination slice that was written, after the last sample, outside the timing
 };
 
-/// Throws Error{usage} where a batch has more iterations than the program allows in a sample.
+/// Throws Error{usage} where a batch has more iterations than the program allows in a sample, or not as many for all
+/// where all wait for each other.
 inline void check_iterations(const Program& program, const Order& order) {
-  for (const auto& batch : order.batches)
+  for (const auto& batch : order.batches) {
+    if (in_step(program) && std::adjacent_find(batch.begin(), batch.end(), std::not_equal_to<>{}) != batch.end())
+      throw Error{ErrorKind::usage, "a batch has different counts, and the program's actors wait for each other"};
     for (const u32 count : batch)
       if (program.most_iterations && count > program.most_iterations)
         throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations, the program at most " + std::to_string(program.most_iterations) + " a sample"};
+  }
 }
 
 struct Stamp {

@@ -11,10 +11,12 @@ namespace linkscope {
 namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file",   "registered_hugepage"};
+                                    "device",   "vmm",    "pool",       "hugepage", "file",   "system",  "registered_hugepage"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
+constexpr std::array held_by_names{"a kernel", "a wait", "nothing"};
+constexpr std::array content_names{"pattern", "poison", "chain", "zero"};
 
 template <class... F>
 struct Overloaded : F... {
@@ -26,6 +28,8 @@ Overloaded(F...) -> Overloaded<F...>;
 std::string span_text(const Span& span) {
   std::ostringstream out;
   out << "r" << span.region << "[" << span.offset << " +" << span.bytes << "]";
+  if (span.rows.bytes) out << " in rows of " << span.rows.bytes << " by " << span.rows.pitch;
+  if (span.rows.in_plane) out << ", " << span.rows.in_plane << " a plane by " << span.rows.plane_pitch;
   if (span.slices > 1) out << " x" << span.slices << " by " << span.stride;
   return out.str();
 }
@@ -47,23 +51,58 @@ std::string shape_text(const Shape& shape) {
   return out.str();
 }
 
+std::string access_text(const Access& access) {
+  std::ostringstream out;
+  out << (access.dir == Access::Dir::read ? " read " : " write ") << span_text(access.span) << " width " << access.width;
+  if (access.stride) out << (access.pattern == Access::Pattern::random ? " at random" : " strided") << " by " << access.stride << " moves " << moved_bytes(access) << " B";
+  return out.str();
+}
+
+std::string advice_text(const Advice& advice) {
+  switch (advice.kind) {
+    case Advice::Kind::read_mostly: return " mostly read";
+    case Advice::Kind::preferred: return " best at " + to_string(advice.place);
+    case Advice::Kind::accessed_by: return " accessed by " + to_string(advice.place);
+  }
+  return "";
+}
+
+const char* to_string(CacheState state) {
+  switch (state) {
+    case CacheState::cold: return "cold";
+    case CacheState::hot: return "hot";
+    case CacheState::dirty: return "dirty";
+  }
+  return "";
+}
+
 std::string step_text(const Step& step) {
   std::ostringstream out;
   std::visit(Overloaded{
-                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << shape_text(m.shape); },
+                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "") << shape_text(m.shape);
+                   if (m.by) out << " on " << to_string(*m.by);
+                 },
                  [&](const Kernel& k) {
                    out << "kernel " << k.name << shape_text(k.shape);
+                   if (k.scope == Scope::system) out << " system";
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
                    for (const auto& a : k.traffic)
-                     out << (a.dir == Access::Dir::read ? " read " : " write ") << span_text(a.span) << " width " << a.width;
+                     out << access_text(a);
                  },
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
                  [&](const Call& c) {
                    out << "call " << (c.until ? "until " : "") << c.api;
+                   if (c.amount) out << " of " << c.amount;
+                   if (c.on) out << " on " << to_string(*c.on);
                    if (c.span) out << " " << span_text(*c.span);
+                   if (c.to) out << " -> " << span_text(*c.to);
                  },
-                 [&](const Prefetch& p) { out << "prefetch " << span_text(p.span) << " to " << to_string(p.to); },
+                 [&](const Prefetch& p) {
+                   out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
+                   if (p.ranges) out << " as " << p.ranges << " ranges by one call";
+                   if (p.discard != Prefetch::Discard::no) out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
+                 },
              },
              step);
   return out.str();
@@ -73,14 +112,41 @@ std::string step_text(const Step& step) {
   throw Error{ErrorKind::usage, "program: " + where + ": " + what};
 }
 
+/// Rows in order that do not overlap, of whole words, as a pitched copy can state them.
+void check_rows(const Span& span, const std::string& where) {
+  const auto& rows = span.rows;
+  const auto refuse = [&](const std::string& what) { wrong(where, span_text(span) + ": " + what); };
+  for (const u64 length : {rows.bytes, rows.pitch, rows.plane_pitch, span.offset, span.stride})
+    if (length % 8) refuse("rows lie in words of 8 B");
+  if (span.bytes % rows.bytes) refuse("its bytes are not whole rows");
+  if (rows.pitch < rows.bytes) refuse("rows overlap");
+  if (rows.in_plane == 0) return;
+  if ((span.bytes / rows.bytes) % rows.in_plane) refuse("its rows are not whole planes");
+  if (rows.plane_pitch % rows.pitch || rows.plane_pitch < rows.in_plane * rows.pitch) refuse("planes are as many pitches apart as they have rows, or more");
+}
+
 void check_span(const Program& program, const Span& span, const std::string& where) {
   if (span.region >= program.regions.size()) wrong(where, "region " + std::to_string(span.region) + " does not exist");
   if (span.bytes == 0) wrong(where, "a span of no bytes");
   if (span.slices == 0) wrong(where, "a span of no slices");
-  const u64 end = span.offset + (span.slices - 1) * span.stride + span.bytes;
+  if (span.rows.bytes) check_rows(span, where);
+  const u64 end = span.offset + (span.slices - 1) * span.stride + span.extent();
   if (end > program.regions[span.region].bytes)
     wrong(where, span_text(span) + " ends at byte " + std::to_string(end) + " of a region of " +
                      std::to_string(program.regions[span.region].bytes));
+}
+
+void check_word(const Program& program, const Span& word, const std::string& where) {
+  check_span(program, word, where);
+  if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is no word of 8 B");
+}
+
+void check_access(const Program& program, const Access& access, const std::string& where) {
+  check_span(program, access.span, where);
+  if (access.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
+  if (access.stride == 0) return;
+  if (access.stride < access.width) wrong(where, "accesses of " + std::to_string(access.width) + " B every " + std::to_string(access.stride) + " B overlap");
+  if (access.span.bytes < access.width) wrong(where, span_text(access.span) + " holds no access of " + std::to_string(access.width) + " B");
 }
 
 void check_step(const Program& program, const Step& step, const std::string& where) {
@@ -89,18 +155,24 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    check_span(program, m.from, where);
                    check_span(program, m.to, where);
                    if (m.from.bytes != m.to.bytes) wrong(where, "a move of unequal lengths");
+                   const Rows &from = m.from.rows, &to = m.to.rows;
+                   if (from.bytes && to.bytes && from.bytes != to.bytes) wrong(where, "a move between rows of " + std::to_string(from.bytes) + " B and of " + std::to_string(to.bytes) + " B");
+                   if (from.in_plane && to.in_plane && from.in_plane != to.in_plane) wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
-                   for (const auto& a : k.traffic) check_span(program, a.span, where);
+                   for (const auto& a : k.traffic) check_access(program, a, where);
                  },
-                 [&](const Set& s) { check_span(program, s.word, where); },
-                 [&](const Wait& w) { check_span(program, w.word, where); },
+                 [&](const Set& s) { check_word(program, s.word, where); },
+                 [&](const Wait& w) { check_word(program, w.word, where); },
                  [&](const Call& c) {
-                   if (c.span) check_span(program, *c.span, where);
+                   for (const auto* span : {&c.span, &c.to})
+                     if (*span) check_span(program, **span, where);
+                   if (c.to && (!c.span || c.span->bytes != c.to->bytes)) wrong(where, "a copy of unequal lengths");
                  },
                  [&](const Prefetch& p) {
                    check_span(program, p.span, where);
-                   if (program.regions[p.span.region].kind != MemKind::managed) wrong(where, "a prefetch of memory that is not managed");
+                   if (!pages_move(program.regions[p.span.region].kind)) wrong(where, "a prefetch of memory whose pages do not move");
+                   if (p.discard == Prefetch::Discard::with && p.ranges == 0) wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
                  },
              },
              step);
@@ -118,7 +190,8 @@ void shift_regions(Step& step, u32 by) {
                  [&](Set& s) { s.word.region += by; },
                  [&](Wait& w) { w.word.region += by; },
                  [&](Call& c) {
-                   if (c.span) c.span->region += by;
+                   for (auto* span : {&c.span, &c.to})
+                     if (*span) (*span)->region += by;
                  },
                  [&](Prefetch& p) { p.span.region += by; },
              },
@@ -126,6 +199,35 @@ void shift_regions(Step& step, u32 by) {
 }
 
 }  // namespace
+
+bool in_step(const Program& program) {
+  return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
+    return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) { return std::holds_alternative<Wait>(step); });
+  });
+}
+
+u64 access_count(const Access& access) {
+  const u64 bytes = access.span.bytes;
+  if (access.stride == 0) return (bytes + access.width - 1) / access.width;
+  return bytes < access.width ? 0 : (bytes - access.width) / access.stride + 1;
+}
+
+u64 asked_bytes(const Access& access) { return access.stride == 0 ? access.span.bytes : access_count(access) * access.width; }
+
+u64 moved_bytes(const Access& access) {
+  if (access.stride < sector_bytes) return access.span.bytes;
+  return access_count(access) * ((access.width + sector_bytes - 1) / sector_bytes * sector_bytes);
+}
+
+std::vector<Range> ranges_of(const Prefetch& prefetch) {
+  constexpr u64 page = 4096;
+  const u64 bytes = prefetch.span.bytes, count = std::max(1u, prefetch.ranges), length = ((bytes + count - 1) / count + page - 1) / page * page;
+  std::vector<Range> ranges;
+  for (u64 at = 0; at < bytes; at += length) ranges.push_back({at, std::min(length, bytes - at)});
+  return ranges;
+}
+
+bool pages_move(MemKind kind) { return kind == MemKind::managed || kind == MemKind::system; }
 
 std::vector<Touch> touches(const Step& step) {
   std::vector<Touch> all;
@@ -136,11 +238,38 @@ std::vector<Touch> touches(const Step& step) {
                  },
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
-                 [&](const Call&) {},  // is about memory, and moves nobody's data
+                 [&](const Call& c) {
+                   if (!c.on) return;  // is about memory, and moves nobody's data
+                   if (c.span) all.push_back({*c.span, false});
+                   if (c.to) all.push_back({*c.to, true});
+                 },
                  [&](const Prefetch& p) { all = {{p.span, false}}; },
              },
              step);
   return all;
+}
+
+RowCopy in_rows(const Move& move) {
+  RowCopy copy;
+  copy.bytes = move.from.rows.bytes ? move.from.rows.bytes : move.to.rows.bytes ? move.to.rows.bytes : move.from.bytes;
+  copy.count = move.from.bytes / copy.bytes;
+  const u64 in_plane = move.from.rows.in_plane ? move.from.rows.in_plane : move.to.rows.in_plane;
+  const auto side = [&](const Span& span) {
+    Rows rows = span.rows.bytes ? span.rows : Rows{copy.bytes, copy.bytes};
+    if (in_plane && !rows.in_plane) rows.in_plane = in_plane, rows.plane_pitch = in_plane * rows.pitch;
+    return rows;
+  };
+  copy.from = side(move.from);
+  copy.to = side(move.to);
+  return copy;
+}
+
+const Span& origin(const Actor& actor, const Move& move) {
+  const auto same = [](const Span& a, const Span& b) { return a.region == b.region && a.offset == b.offset && a.bytes == b.bytes && a.stride == b.stride && a.slices == b.slices; };
+  const Span* from = &move.from;
+  for (std::size_t step = actor.loop.size(); step-- > 0;)
+    if (const auto* earlier = std::get_if<Move>(&actor.loop[step]); earlier && same(earlier->to, *from)) from = &earlier->from;
+  return *from;
 }
 
 bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
@@ -149,6 +278,7 @@ const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::siz
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Clock clock) { return clock_names[static_cast<std::size_t>(clock)]; }
+const char* to_string(HeldBy held_by) { return held_by_names[static_cast<std::size_t>(held_by)]; }
 
 MemKind parse_mem_kind(std::string_view text) { return parse<MemKind>(text, mem_kind_names, "a memory kind"); }
 Engine parse_engine(std::string_view text) { return parse<Engine>(text, engine_names, "an engine"); }
@@ -158,9 +288,10 @@ std::string to_text(const Program& program) {
   for (std::size_t i = 0; i < program.regions.size(); ++i) {
     const auto& r = program.regions[i];
     out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
-        << (r.content == Content::pattern ? " pattern" : r.content == Content::chain ? " chain" : " poison");
+        << " " << content_names[static_cast<std::size_t>(r.content)];
     if (r.page_bytes) out << (r.transparent ? " transparent" : "") << " pages of " << bytes_text(r.page_bytes);
     if (r.process) out << " process " << r.process;
+    if (r.advice) out << advice_text(*r.advice);
     out << "\n";
   }
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
@@ -175,8 +306,7 @@ std::string to_text(const Program& program) {
   for (const auto& f : program.flows)
     out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
         << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
-  out << "peer " << (program.peer ? "on" : "off") << ", cache " << (program.cache == CacheState::cold ? "cold" : "hot")
-      << ", held by a " << (program.held_by == HeldBy::kernel ? "kernel" : "wait");
+  out << "peer " << (program.peer ? "on" : "off") << ", cache " << to_string(program.cache) << ", held by " << to_string(program.held_by);
   if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
   out << "\n";
   return out.str();

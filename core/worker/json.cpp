@@ -38,6 +38,7 @@ Case parse_case(const Json& json) {
   c.dst_memory = parse_mem_kind(json.at("dst_memory").get_ref<const std::string&>());
   c.bytes = json.at("bytes").get<u64>();
   c.footprint_bytes = json.value("footprint_bytes", u64{0});
+  c.held = json.value("held", true);
   if (json.contains("others"))
     for (const auto& other : json.at("others")) c.others.push_back(parse_place(other.get_ref<const std::string&>()));
   if (json.contains("params")) c.params = json.at("params").get<std::map<std::string, std::string>>();

@@ -65,7 +65,7 @@ void fault(const std::string& what) {
 
 bool touch(const void* at, u64 bytes, bool writes) {
   const auto* start = static_cast<const char*>(at);
-  accesses.push_back({blockIdx.x, threadIdx.x, start, writes});
+  accesses.push_back({blockIdx.x, threadIdx.x, start, writes, bytes});
   if (reinterpret_cast<std::uintptr_t>(at) % std::min<u64>(bytes, 16)) fault("an address that is not aligned");
   for (Memory* memory : memories()) {
     if (start < memory->data() || start + bytes > memory->data() + memory->bytes()) continue;

@@ -56,6 +56,7 @@ struct Access {
   unsigned block, thread;
   const char* at;
   bool writes;
+  u64 bytes;
 };
 inline std::vector<Access> accesses;
 /// What a GPU would answer with an error, with waiting for ever, or with other bytes.
@@ -96,8 +97,33 @@ inline void ptx_ld_global_cs_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsig
   x = v.x, y = v.y, z = v.z, w = v.w;
 }
 inline void ptx_st_global_cs_v4_u32(void* at, unsigned x, unsigned y, unsigned z, unsigned w) { stored(at, uint4{x, y, z, w}); }
+inline void ptx_ld_global_cs_u32(unsigned& value, const void* at) { value = loaded<unsigned>(at); }
+inline void ptx_ld_global_cs_u64(u64& value, const void* at) { value = loaded<u64>(at); }
+inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); }
+inline void ptx_st_global_cs_u64(void* at, u64 value) { stored(at, value); }
 inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
 void ptx_mov_u64(u64& now);
+
+// Words that others see. What the other side does meanwhile is done between two looks.
+inline std::function<void()> between_looks;
+inline void ptx_ld_acquire_sys_global_u64(u64& value, const u64* at) {
+  if (between_looks) between_looks();
+  value = loaded<u64>(at);
+}
+inline void ptx_st_release_sys_global_u64(u64* at, u64 value) { stored(at, value); }
+
+/// The scopes of atomic operations, in order: "gpu" or "sys".
+inline std::vector<std::string> scopes;
+inline u64 added(u64* at, u64 value, const char* scope) {
+  scopes.emplace_back(scope);
+  const u64 found = loaded<u64>(at);
+  stored(at, found + value);
+  return found;
+}
+inline void ptx_red_gpu_global_add_u64(u64* at, u64 value) { added(at, value, "gpu"); }
+inline void ptx_red_sys_global_add_u64(u64* at, u64 value) { added(at, value, "sys"); }
+inline void ptx_atom_gpu_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "gpu"); }
+inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found = added(at, value, "sys"); }
 
 // Bulk copies. A fetch is made when somebody waits for its barrier, a store when its group is waited for: a kernel that
 // waits for too little delivers what was there before.

@@ -23,7 +23,7 @@ namespace linkscope::testing {
                              const std::string& dst, const std::string& dst_memory, u64 bytes,
                              std::map<std::string, std::string> params = {});
 
-/// 4 KiB by the row, with every parameter at its default.
+/// 4 KiB by the row, or a few parts, with every parameter at its default.
 [[nodiscard]] Case default_case(const Benchmark& row);
 
 /// T(n) of the first sample: from the first start to the last end, in seconds; all actors do n.

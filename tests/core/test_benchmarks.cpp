@@ -20,6 +20,7 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           auto c = default_case(row);
           std::tie(c.src_memory, c.dst_memory) = memories;
           c.params[std::string{param.name}] = value;
+          if (param.name == "bidirectional" && c.src == c.dst) c.dst.index = 1;  // within one place there is no other way
           CAPTURE(row.name);
           CAPTURE(value);
           const auto program = build_program(c);
@@ -28,8 +29,102 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           const auto end = [&](const Place& place) { return place.index == all_places ? c.others.front() : place; };
           CHECK(program.flows[0].src == end(c.src));
           CHECK(program.flows[0].dst == end(c.dst));
-          CHECK(program.flows[0].bytes == c.bytes);
+          const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front();
+          CHECK((program.flows[0].bytes == c.bytes) == all);  // otherwise a flow has what is asked for, not what lies between
         }
+}
+
+TEST_CASE("accesses state how many they are, what they ask for and what moves") {
+  const auto stated = [](const char* width, const char* stride, const char* order, u64 bytes = 4096) {
+    auto c = copy_case("read", "numa:0", "pinned", "gpu:0", "device", bytes, {{"width", width}, {"stride", stride}, {"order", order}});
+    c.engine = Engine::sm;
+    const auto program = build_program(c);
+    const auto& access = std::get<Kernel>(program.actors[0].loop[0]).traffic[0];
+    CHECK(program.flows[0].bytes == asked_bytes(access));
+    return std::tuple{access_count(access), asked_bytes(access), moved_bytes(access)};
+  };
+  using Three = std::tuple<u64, u64, u64>;
+  CHECK(stated("16", "none", "linear") == Three{256, 4096, 4096});
+  CHECK(stated("8", "none", "linear") == Three{512, 4096, 4096});
+  CHECK(stated("4", "none", "linear") == Three{1024, 4096, 4096});
+  CHECK(stated("4", "none", "linear", 24) == Three{6, 24, 24});
+  CHECK(stated("4", "128", "linear") == Three{32, 128, 32 * 32});
+  CHECK(stated("16", "64", "linear") == Three{64, 1024, 64 * 32});
+  CHECK(stated("16", "32", "linear") == Three{128, 2048, 4096});  // every sector
+  CHECK(stated("4", "none", "random") == Three{32, 128, 32 * 32});  // a line of 128 B each
+  CHECK(stated("8", "1024", "random") == Three{4, 32, 4 * 32});
+  CHECK(stated("16", "1024", "linear", 1032) == Three{1, 16, 32});  // the second would end behind the last byte
+  CHECK(stated("8", "1024", "linear", 1032) == Three{2, 16, 64});
+  CHECK_THROWS_WITH_AS((void)stated("16", "128", "linear", 8), doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
+}
+
+TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU reads and writes host memory") {
+  const auto both = [](const char* benchmark, const char* src, const char* memory, const char* dst) {
+    auto c = copy_case(benchmark, src, memory, dst, "device", 4096, {{"bidirectional", "true"}});
+    c.engine = Engine::sm;
+    return build_program(c);
+  };
+  for (const char* benchmark : {"read", "write"}) {
+    const auto peers = both(benchmark, "gpu:0", "device", "gpu:1");
+    REQUIRE(peers.actors.size() == 2);
+    CHECK(peers.peer);
+    CHECK(peers.actors[0].place != peers.actors[1].place);
+    for (u32 actor : {0u, 1u}) {
+      const auto& kernel = std::get<Kernel>(peers.actors[actor].loop[0]);
+      CHECK(kernel.name == benchmark);
+      CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
+      CHECK(peers.flows[actor].src == gpu(actor));
+    }
+    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("there is no other way"), Error);
+  }
+  const auto host = both("read", "numa:0", "pinned", "gpu:0");
+  CHECK(std::get<Kernel>(host.actors[0].loop[0]).name == "read");
+  CHECK(std::get<Kernel>(host.actors[1].loop[0]).name == "write");
+  CHECK((host.actors[0].place == gpu(0) && host.actors[1].place == gpu(0)));
+  CHECK((host.flows[1].src == gpu(0) && host.flows[1].dst == numa(0)));
+}
+
+TEST_CASE("the host thread is where the case says, and otherwise where the memory is") {
+  for (const auto& [benchmark, there] : {std::pair{"h2d", true}, std::pair{"d2h", false}, std::pair{"host_to_all", true}, std::pair{"all_to_host", false}}) {
+    CAPTURE(benchmark);
+    auto c = copy_case(benchmark, there ? "numa:0" : "gpu:0", there ? "pinned" : "device", there ? "gpu:0" : "numa:0", there ? "device" : "pinned", 4096);
+    if (std::string{benchmark}.size() > 3) {
+      (there ? c.dst : c.src).index = all_places;
+      c.others = {gpu(0), gpu(1)};
+    }
+    CHECK(build_program(c).actors[0].cpu == numa(0));
+    c.params["cpu"] = "numa:3";
+    for (const auto& actor : build_program(c).actors) CHECK(actor.cpu == numa(3));
+  }
+}
+
+TEST_CASE("what another core has written lasts until it has been copied once") {
+  auto c = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", "dirty"}});
+  c.footprint_bytes = 64_KiB;
+  CHECK(build_program(c).cache == CacheState::dirty);
+  CHECK(build_program(c).most_iterations == 16);
+  c.params["cache"] = "cold";
+  CHECK(build_program(c).most_iterations == 0);
+}
+
+TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer, that leave nothing out") {
+  for (const u64 bytes : {8_KiB, 64_KiB, 1_MiB, 1_MiB + 8, u64{8}, u64{4104}})
+    for (const u32 ranges : {0u, 1u, 3u, 8u, 512u}) {
+      CAPTURE(bytes);
+      CAPTURE(ranges);
+      const auto made = ranges_of(Prefetch{{0, 0, bytes, bytes, 1}, gpu(0), ranges});
+      CHECK(made.size() <= std::max(1u, ranges));
+      CHECK(made.size() == std::min<u64>(made.size(), (bytes + 4095) / 4096));
+      u64 end = 0;
+      for (const auto& range : made) {
+        CHECK(range.offset == end);
+        CHECK(range.offset % 4096 == 0);
+        CHECK(range.bytes > 0);
+        end += range.bytes;
+      }
+      CHECK(end == bytes);
+    }
+  CHECK(ranges_of(Prefetch{{0, 0, 1_MiB, 1_MiB, 1}, gpu(0), 64}).size() == 64);
 }
 
 TEST_CASE("rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose from") {
@@ -137,6 +232,63 @@ TEST_CASE("copies by kernel run on the GPU that reads or writes, with the shape 
     c.params["initiator"] = "dst";
     CHECK(build_program(c).actors[0].place == c.dst);
   }
+}
+
+TEST_CASE("calls are made by as many threads as asked for, for the GPU, and no more of them than a queue holds") {
+  for (const auto& row : calls()) {
+    CAPTURE(row.name);
+    auto c = default_case(row);
+    if (c.params.contains("threads")) c.params["threads"] = "4";
+    const auto program = build_program(c);
+    CHECK(program.actors.size() == (row.name == "launch" ? 4 : 1));
+    const bool queues = row.name == "launch" || row.name == "copy_call" || row.name == "graph" || row.name == "event";
+    CHECK((program.most_iterations > 0) == queues);
+    CHECK(program.most_iterations <= 512);
+    for (const auto& actor : program.actors) {
+      CHECK(actor.kind == ActorKind::cpu_thread);
+      CHECK(actor.clock == Clock::host);
+      for (const auto& step : actor.loop) CHECK(std::get<Call>(step).on == gpu(0));
+    }
+  }
+  auto c = default_case(calls()[5]);
+  REQUIRE(c.benchmark == "graph");
+  u32 before = 513;
+  for (const char* nodes : {"1", "10", "100", "1000"}) {
+    c.params["nodes"] = nodes;
+    const auto program = build_program(c);
+    CHECK(std::get<Call>(program.actors[0].loop[0]).amount == std::stoul(nodes));
+    CHECK(program.most_iterations < before + (before == 512));  // the more nodes, the fewer graphs
+    CHECK(program.most_iterations >= 8);
+    before = program.most_iterations;
+  }
+}
+
+TEST_CASE("each side of a ping-pong sets the word that the other waits for, in the memory that the case names") {
+  for (const auto& row : ping_pongs())
+    for (const auto& memories : row.memories)
+      for (const char* word : {"waiter", "setter"}) {
+        auto c = default_case(row);
+        std::tie(c.src_memory, c.dst_memory) = memories;
+        if (c.params.contains("word")) c.params["word"] = word;
+        const auto program = build_program(c);
+        CAPTURE(to_text(program));
+        REQUIRE(program.actors.size() == 2);
+        CHECK(in_step(program));
+        const auto &ping = std::get<Set>(program.actors[0].loop[0]).word, &pong = std::get<Wait>(program.actors[0].loop[1]).word;
+        const auto &seen = std::get<Wait>(program.actors[1].loop[0]).word, &answered = std::get<Set>(program.actors[1].loop[1]).word;
+        CHECK((ping.region == seen.region && ping.offset == seen.offset));
+        CHECK((pong.region == answered.region && pong.offset == answered.offset));
+        CHECK((ping.region != pong.region || ping.offset != pong.offset));
+        for (const auto& region : program.regions) {
+          CHECK(region.kind == memories.first);
+          CHECK(region.content == Content::zero);
+          CHECK((memories.first == MemKind::pinned) == (region.at == numa(0) && memories.first != MemKind::managed));
+        }
+        if (row.src != PlaceKind::gpu || memories.first != MemKind::device) continue;
+        const bool at_waiter = c.params["word"] == "waiter";
+        CHECK(program.regions[ping.region].at == (at_waiter ? c.dst : c.src));
+        CHECK(program.regions[pong.region].at == (at_waiter ? c.src : c.dst));
+      }
 }
 
 TEST_CASE("bytes are told in the largest unit that they fill") {

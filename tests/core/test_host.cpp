@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "platform/host/contents.hpp"
+#include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/pages.hpp"
 #include "platform/host/parallel.hpp"
@@ -34,7 +37,7 @@ TEST_CASE("a pattern is found wherever it is compared, and one wrong byte is fou
 
 TEST_CASE("poison is everywhere and counted where it is gone") {
   std::vector<std::byte> bytes(100'003);
-  fill_poison(bytes.data(), bytes.size());
+  fill(bytes.data(), bytes.size(), poison);
   CHECK(count_unpoisoned(bytes.data(), bytes.size()) == 0);
   bytes[99'999] = std::byte{0};
   CHECK(count_unpoisoned(bytes.data(), bytes.size()) == 1);
@@ -63,6 +66,44 @@ TEST_CASE("a flush leaves the data as it was") {
   flush_cpu_caches(bytes.data() + 5, 1_MiB);
   CHECK(std::count(bytes.begin(), bytes.end(), std::byte{7}) == static_cast<std::ptrdiff_t>(bytes.size()));
   CHECK(std::strlen(cache_flush_instruction()) > 0);
+}
+
+namespace {
+
+/// ns of one load, the least of several chases through as many lines of 4 KiB apart as fit a small cache.
+double load_ns(bool flushed) {
+  constexpr std::size_t lines = 64, apart = 4096 + 64;
+  static std::vector<std::byte> bytes(lines * apart);
+  for (std::size_t i = 0; i < lines; ++i) *reinterpret_cast<std::byte**>(&bytes[i * apart]) = &bytes[(i * 37 + 1) % lines * apart];
+  double least = 1e9;
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    if (flushed) flush_cpu_caches(bytes.data(), bytes.size());
+    const auto start = std::chrono::steady_clock::now();
+    const std::byte* at = bytes.data();
+    for (std::size_t i = 0; i < lines; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
+    least = std::min(least, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / lines);
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("a load from what was flushed takes several times as long as one from a cache") {
+  CAPTURE(cache_flush_instruction());
+  const double hot = load_ns(false), cold = load_ns(true);
+  CAPTURE(hot);
+  CHECK(cold > 3 * hot);
+}
+
+TEST_CASE("another core writes what is there, and where there is none it is said") {
+  std::vector<std::byte> bytes(1_MiB + 13, std::byte{7});
+  if (const auto why = why_no_other_core(0); why.empty()) {
+    dirty_in_another_core(bytes.data() + 5, 1_MiB, 0);
+  } else {
+    CHECK(why.find("numa:0 has no second core") != std::string::npos);
+    CHECK_THROWS_WITH_AS(dirty_in_another_core(bytes.data(), 64, 0), doctest::Contains("no second core"), Error);
+  }
+  CHECK(std::count(bytes.begin(), bytes.end(), std::byte{7}) == static_cast<std::ptrdiff_t>(bytes.size()));
 }
 
 TEST_CASE("a thread cannot be bound to a node that is not here") {

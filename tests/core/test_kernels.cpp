@@ -3,7 +3,9 @@
 // is what the host compares with.
 #include <doctest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +14,7 @@
 #include "benchmarks/copies.hpp"
 #include "emulated_gpu.hpp"
 #include "program/chain.hpp"
+#include "program/line_order.hpp"
 #include "program/pattern.hpp"
 #include "sim_testing.hpp"
 
@@ -23,7 +26,10 @@ namespace emulated {
 #define __launch_bounds__(threads)
 #define __CUDA_ARCH__ 900
 #include "access.inc"
+#include "atomics.inc"
+#include "calls.inc"
 #include "copy.inc"
+#include "flags.inc"
 #include "gate.inc"
 #include "managed.inc"
 #include "pattern.inc"
@@ -89,6 +95,35 @@ TEST_CASE("the copy kernel moves every byte once, and none outside") {
     run(shape, [&] { linkscope_copy(to.data(), from.data(), bytes); });
     check_copied(from, to, bytes);
   });
+}
+
+TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing between rows") {
+  struct Shape {
+    u64 row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane;
+  };
+  const std::array<Shape, 6> copies{{{16, 100, 32, 64, 100, 0, 0},       // by vectors
+                                     {8, 1000, 16, 8, 1000, 0, 0},       // by words, from one piece
+                                     {24, 50, 24, 40, 50, 0, 0},         // to one piece
+                                     {64, 48, 128, 64, 8, 2048, 640},    // in planes
+                                     {4096, 3, 4352, 4352, 3, 0, 0},     // pieces
+                                     {8, 64, 8, 32, 4, 32, 256}}};
+  for (const auto& [blocks, threads] : shapes)
+    for (const auto& s : copies) {
+      CAPTURE(blocks);
+      CAPTURE(threads);
+      CAPTURE(s.row);
+      const auto offset = [&](u64 row, u64 pitch, u64 plane) { return row / s.in_plane * plane + row % s.in_plane * pitch; };
+      const Memory from{offset(s.rows - 1, s.from_pitch, s.from_plane) + s.row}, to{offset(s.rows - 1, s.to_pitch, s.to_plane) + s.row};
+      from.fill_with_pattern(s.row);
+      std::vector<char> expected(to.data(), to.data() + to.bytes());
+      for (u64 row = 0; row < s.rows; ++row)
+        std::memcpy(expected.data() + offset(row, s.to_pitch, s.to_plane), from.data() + offset(row, s.from_pitch, s.from_plane), s.row);
+      run({blocks, threads}, [&] { linkscope_copy_rows(to.data(), from.data(), s.row, s.rows, s.to_pitch, s.from_pitch, s.in_plane, s.to_plane, s.from_plane); });
+      CHECK(std::equal(expected.begin(), expected.end(), to.data()));
+      CHECK((from.holds_pattern(s.row) && from.guards_intact() && to.guards_intact()));
+      const u64 piece = (s.row | s.to_pitch | s.from_pitch | s.to_plane | s.from_plane) % 16 ? 8 : 16;
+      CHECK(accesses.size() == 2 * s.rows * s.row / piece);
+    }
 }
 
 TEST_CASE("the exchange kernel moves every byte once each way, one way by even warps and the other by odd ones") {
@@ -191,6 +226,122 @@ TEST_CASE("the write kernel writes every byte once, with the pattern as it stand
     CHECK(to.vectors_written_once());
     CHECK(to.guards_intact());
   });
+}
+
+namespace {
+
+struct Accesses {
+  unsigned width;
+  u64 stride;
+  bool random;
+};
+
+constexpr std::array<Accesses, 9> kinds{{{4, 4, false}, {8, 8, false}, {4, 128, false}, {8, 256, false}, {16, 64, false}, {16, 32, false}, {4, 128, true}, {16, 128, true}, {8, 4096, true}}};
+
+/// As the program states it.
+linkscope::Access stated(const Accesses& kind, u64 bytes) {
+  using enum linkscope::Access::Pattern;
+  return {{0, 0, bytes, bytes, 1}, linkscope::Access::Dir::read, kind.random ? random : kind.stride > kind.width ? strided : linear, kind.width, kind.stride};
+}
+
+/// Every launch touches so many places of so many bytes, each once, at multiples of the stride; gives the sectors of 32 B.
+u64 check_each_once(const Memory& memory, const Accesses& kind, u64 count) {
+  std::set<const char*> touched;
+  std::set<u64> sectors;
+  bool right = true;
+  for (const auto& access : accesses) {
+    const auto offset = static_cast<u64>(access.at - memory.data());
+    right = right && access.bytes == kind.width && offset % kind.stride == 0 && touched.insert(access.at).second;
+    for (u64 at = offset / 32; at <= (offset + access.bytes - 1) / 32; ++at) sectors.insert(at);
+  }
+  CHECK(right);
+  CHECK(touched.size() == count);
+  return sectors.size();
+}
+
+}  // namespace
+
+TEST_CASE("accesses of any width, strided and at random, touch every line once and cause the traffic that is stated") {
+  for (const auto& kind : kinds)
+    for (const u64 bytes : {u64{24}, u64{4096}, u64{100'008}})
+      for (const Launch& shape : {Launch{1, 32}, Launch{3, 160}, Launch{7, 64}, Launch{256, 256}}) {
+        CAPTURE(kind.width);
+        CAPTURE(kind.stride);
+        CAPTURE(kind.random);
+        CAPTURE(bytes);
+        const u64 count = linkscope::access_count(stated(kind, bytes)), moved = linkscope::moved_bytes(stated(kind, bytes));
+        const Memory from{bytes}, to{bytes};
+        from.fill_with_pattern(9, 64);
+        u64 sum = 0, expected = 0, result[2] = {0, ~0ull};
+        run(shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); }, Lanes::in_step);
+        const u64 sectors = check_each_once(from, kind, count);
+        CHECK(sectors * 32 == (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
+        run(shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); });
+        CHECK(sum == expected);
+        CHECK((from.guards_intact() && from.holds_pattern(9, 64)));
+        run(shape, [&] { linkscope_write_lines(to.data(), count, kind.stride, kind.width, kind.random, 42, 512); });
+        CHECK(check_each_once(to, kind, count) == sectors);
+        CHECK(to.guards_intact());
+        const auto check = [&] {
+          result[0] = 0, result[1] = ~0ull;
+          run(shape, [&] { linkscope_check_lines(to.words(), bytes / 8, count, kind.stride, kind.width, 42, 512, 0xA5A5A5A5A5A5A5A5ull, result); });
+        };
+        if (kind.stride <= kind.width) {
+          CHECK(to.holds_pattern(42, 64));
+          continue;
+        }
+        check();
+        CHECK((result[0] == 0 && result[1] == ~0ull));
+        for (const u64 byte : {u64{0}, bytes - 1, kind.width + 0ull}) {  // what was written, and what lies between
+          to.data()[byte] ^= 1;
+          check();
+          CHECK((result[0] == 1 && result[1] == byte / 8));
+          to.data()[byte] ^= 1;
+        }
+      }
+}
+
+TEST_CASE("every half of a word that narrow accesses read counts") {
+  const Memory from{1032};
+  for (const u64 stride : {4ull, 128ull})
+    for (u64 half = 0; half < 1032 / 4; ++half) {
+      for (u64 i = 0; i < 1032 / 4; ++i) reinterpret_cast<unsigned*>(from.data())[i] = i == half;
+      u64 sum = 0;
+      run({2, 32}, [&] { linkscope_read_lines(from.data(), (1032 - 4) / stride + 1, stride, 4, 0, &sum); }, Lanes::in_step);
+      CHECK(sum == (half * 4 % stride == 0));
+    }
+}
+
+TEST_CASE("side by side and strided, neighbouring threads make neighbouring accesses; at random they are far apart") {
+  const auto near = [](bool random) {
+    const Memory from{1 << 20};
+    u64 sum = 0, count = 0, together = 0;
+    run({3, 128}, [&] { linkscope_read_lines(from.data(), (1 << 20) / 128, 128, 4, random, &sum); }, Lanes::in_step);
+    std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
+    for (const auto& access : accesses) by_thread[{access.block, access.thread}].push_back(access.at);
+    for (const auto& [who, touched] : by_thread) {
+      if (who.second % 32 == 0) continue;
+      const auto& neighbour = by_thread[{who.first, who.second - 1}];
+      for (std::size_t i = 0; i < std::min(touched.size(), neighbour.size()); ++i, ++count) together += touched[i] == neighbour[i] + 128;
+    }
+    return static_cast<double>(together) / static_cast<double>(count);
+  };
+  CHECK(near(false) == 1);
+  CHECK(near(true) < 0.01);
+}
+
+TEST_CASE("the order at random is one of all lines, the same each time, whatever their number") {
+  for (const u64 lines : {1ull, 2ull, 3ull, 31ull, 32ull, 33ull, 1000ull, 65536ull, 65537ull}) {
+    CAPTURE(lines);
+    const u64 mask = linkscope_line_mask(lines);
+    const unsigned half = linkscope_line_half(mask);
+    CHECK(mask >= lines - 1);
+    CHECK((mask == 0 || mask / 2 < lines - 1));
+    std::set<u64> visited;
+    for (u64 i = 0; i < lines; ++i) visited.insert(linkscope_line_at(i, lines, mask, half));
+    CHECK(visited.size() == lines);
+    CHECK(*visited.rbegin() == lines - 1);
+  }
 }
 
 TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
@@ -308,4 +459,116 @@ TEST_CASE("the gate opens when its word is written, and after its time-out says 
   CHECK((timed_out == 1 && word == 0));
   CHECK(looked > 100);  // each look is 100 ns
   when_timed = {};
+}
+
+TEST_CASE("kernels take as many bytes of arguments as their names say, and leave nothing") {
+  CHECK(sizeof(Arguments<8>) == 8);
+  CHECK(sizeof(Arguments<256>) == 256);
+  CHECK(sizeof(Arguments<1024>) == 1024);
+  CHECK(sizeof(Arguments<4096>) == 4096);
+  run({1, 1}, [] {
+    linkscope_take_8({});
+    linkscope_take_256({});
+    linkscope_take_1024({});
+    linkscope_take_4096({});
+  });
+  CHECK(accesses.empty());
+}
+
+namespace {
+
+/// The other side of a ping-pong: answers what it sees by the same value, after so many looks of the kernel.
+struct Other {
+  const Memory& ping;
+  const Memory& pong;
+  unsigned looks;
+  std::vector<u64> seen{};
+  unsigned waited = 0;
+
+  void look() {
+    const u64 value = ping.words()[0];
+    if (seen.empty() ? value == 0 : value == seen.back()) return;
+    if (++waited < looks) return;
+    waited = 0;
+    seen.push_back(value);
+    pong.words()[0] = value;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the flag kernel sets a word, waits for the other, and goes on to the next values") {
+  for (const unsigned looks : {1u, 3u, 1000u}) {
+    const Memory ping{8}, pong{8}, gave_up{8};
+    ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
+    Other other{ping, pong, looks};
+    between_looks = [&] { other.look(); };
+    run({1, 1}, [&] { linkscope_flags(ping.words(), 5, 2, pong.words(), 5, 2, 4, 0, ~u64{0}, gave_up.words()); });
+    between_looks = nullptr;
+    CHECK(other.seen == std::vector<u64>{5, 7, 9, 11});
+    CHECK(gave_up.words()[0] == 0);
+    CHECK((ping.guards_intact() && pong.guards_intact()));
+  }
+}
+
+TEST_CASE("the flag kernel that waits first answers each value once, and never before it is there") {
+  const Memory ping{8}, pong{8}, gave_up{8};
+  ping.words()[0] = pong.words()[0] = gave_up.words()[0] = 0;
+  u64 sent = 0;
+  bool early = false;
+  between_looks = [&] {
+    early = early || pong.words()[0] > sent;
+    if (pong.words()[0] == sent && sent < 3) ping.words()[0] = ++sent;
+  };
+  run({1, 1}, [&] { linkscope_flags(pong.words(), 1, 1, ping.words(), 1, 1, 3, 1, ~u64{0}, gave_up.words()); });
+  between_looks = nullptr;
+  CHECK_FALSE(early);
+  CHECK(pong.words()[0] == 3);
+  CHECK(gave_up.words()[0] == 0);
+}
+
+TEST_CASE("the flag kernel gives up after its time-out and says for which value it waited") {
+  const Memory ping{8}, pong{8}, gave_up{8};
+  for (const unsigned waits_first : {0u, 1u}) {
+    ping.words()[0] = gave_up.words()[0] = 0;
+    pong.words()[0] = 12;  // what two iterations wait for
+    unsigned looks = 0;
+    between_looks = [&] { ++looks; };
+    run({1, 1}, [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
+    between_looks = nullptr;
+    CHECK(gave_up.words()[0] == 13);
+    CHECK(ping.words()[0] == (waits_first ? 2 : 3));
+    CHECK(looks > 1000);  // the clock, of which each look takes 100 ns here, is looked at seldom
+  }
+}
+
+TEST_CASE("the kernel that adds does so once for each addition, to a word each or all to one, in the scope that is asked for") {
+  for (const auto& [blocks, threads] : shapes)
+    for (const unsigned system : {0u, 1u})
+      for (const u64 additions : {u64{1}, u64{3}, u64{1000}, u64{125'003}}) {
+        const Memory each{additions * 8}, one{8};
+        for (u64 i = 0; i < additions; ++i) each.words()[i] = i;
+        one.words()[0] = 7;
+        scopes.clear();
+        run({blocks, threads}, [&] { linkscope_add(each.words(), additions, ~u64{0}, system); });
+        run({blocks, threads}, [&] { linkscope_add(one.words(), additions, 0, system); });
+        bool right = one.words()[0] == 7 + additions;
+        for (u64 i = 0; i < additions; ++i) right = right && each.words()[i] == i + 1;
+        CHECK(right);
+        CHECK((each.guards_intact() && one.guards_intact()));
+        CHECK(std::count(scopes.begin(), scopes.end(), system ? "sys" : "gpu") == static_cast<std::ptrdiff_t>(2 * additions));
+        CHECK(scopes.size() == 2 * additions);
+      }
+}
+
+TEST_CASE("additions that need each other are one thread's, to one word") {
+  const Memory word{8};
+  for (const unsigned system : {0u, 1u}) {
+    word.words()[0] = 40;
+    scopes.clear();
+    run({1, 1}, [&] { linkscope_add_chain(word.words(), 500, system); });
+    CHECK(word.words()[0] == 540);
+    CHECK(scopes == std::vector<std::string>(500, system ? "sys" : "gpu"));
+    CHECK(word.guards_intact());
+  }
 }

@@ -98,6 +98,18 @@ TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and t
   CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(27.4).epsilon(0.03));
 }
 
+TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured") {
+  const auto sim = make_sim(exact(bundled("h200x1")), 1);
+  const auto fault = [&](const char* step, u32 steps) {
+    auto c = copy_case("fault_latency", "numa:0", "managed", "gpu:0", "managed", 0, {{"step", step}});
+    c.engine = Engine::fault;
+    return slope(*sim, build_program(c), steps) * 1e6;
+  };
+  CHECK(fault("4KiB", 1024) == doctest::Approx(5.1).epsilon(0.03));
+  CHECK(fault("64KiB", 1024) == doctest::Approx(8.5).epsilon(0.03));
+  CHECK(fault("2MiB", 200) == doctest::Approx(27.4).epsilon(0.03));
+}
+
 TEST_CASE("H200: 256 MiB on demand and prefetched, as measured") {
   const Modelled machine{"h200x1"};
   const auto threads = [&](const char* count) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", count}}); };

@@ -179,6 +179,33 @@ TEST_CASE("a stream on the host's clock waits for the calls") {
   is(time_of(*sim, program, 1), 10 + 2.012 + 4);
 }
 
+TEST_CASE("a stream that nothing holds: from one event to the next, with the calls that the host makes between them") {
+  const double call = 2, event = 1;
+  const auto unheld = [](Case c) {
+    c.held = false;
+    return build_program(c);
+  };
+  const auto to_gpu = [&](const std::string& memory, u64 bytes, Params params = {}) {
+    return unheld(copy_case("h2d", "numa:0", memory, "gpu:0", "device", bytes, std::move(params)));
+  };
+  const auto sim = make_sim(toy(), 1);
+  is(time_of(*sim, to_gpu("pinned", 512), 1), call + 2.012 + event);
+  is(time_of(*sim, to_gpu("pinned", megabyte), 1), call + 102.5 + event);  // no kernel before it: no change of channel
+  is(time_of(*sim, to_gpu("pinned", 512), 3), call + 3 * 2.012 + event);
+  auto slow = toy();
+  slow["costs"]["call_us"] = 10;  // slower than the copies; the last event is a call, too
+  is(time_of(*make_sim(slow, 1), to_gpu("pinned", 512), 3), 4 * 10 + event);
+  is(time_of(*sim, to_gpu("pinned", 512), 0), call + event);
+  is(time_of(*sim, to_gpu("pageable", ten_chunks), 1), 2 + 10 * (2 + 25.6) + (0.5 + 2 + 10.24) + event);  // by events, too
+
+  // The host queues one stream after the other: event, copy, event, then the other's event and copy.
+  const Params both{{"bidirectional", "true"}};
+  is(time_of(*sim, to_gpu("pinned", megabyte, both), 1), 3 * call + call + 0.5 + 3 + 100 + event);
+  // And a pageable copy holds it up until it is done.
+  const double there = 2 + 10 * (2 + 25.6) + (0.5 + 2 + 10.24), back = 2 + (0.5 + 3 + 10.24) + 10 * (2 + 20.48);
+  is(time_of(*sim, to_gpu("pageable", ten_chunks, both), 1), there + 2 * call + back + event);
+}
+
 TEST_CASE("what the links carried is what the program states") {
   const auto sim = make_sim(toy(), 1);
   const auto carried = [&](const Program& program, u32 n) {

@@ -190,6 +190,15 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   CHECK(gbps("h2h", "numa:0", 2_MiB, cold) == doctest::Approx(5).epsilon(0.01));
   CHECK(gbps("h2h", "numa:1", 2_MiB, hot) == doctest::Approx(4).epsilon(0.01));  // across nodes as ever
 
+  // What another core has written comes from its cache, more slowly.
+  machine["numa"][0]["dirty_gbps"] = 8;
+  const auto shared = make_sim(machine, 1);
+  auto dirty = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 256_KiB, {{"cache", "dirty"}});
+  dirty.footprint_bytes = 1_MiB;
+  CHECK(256.0 * 1024 / slope(*shared, build_program(dirty), 2) / 1e9 == doctest::Approx(8).epsilon(0.01));
+  CHECK_THROWS_WITH_AS((void)time_of(*shared, build_program(dirty), 5), doctest::Contains("at most 4 a sample"), Error);
+  CHECK(sim->supports(build_program(dirty)).why_not.find("dirty_gbps") != std::string::npos);
+
   const auto in_cache = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", hot}}));
   CHECK(make_sim(toy(), 1)->supports(in_cache).why_not.find("llc_gbps") != std::string::npos);
   for (const bool to_gpu : {true, false}) {

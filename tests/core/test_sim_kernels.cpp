@@ -129,6 +129,99 @@ TEST_CASE("what the model cannot say, it says") {
   CHECK(why(toy(), by_threads("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") != std::string::npos);
 }
 
+TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a tile") {
+  const auto sim = make_sim(toy(), 1);
+  const auto read = [&](const char* width, const char* blocks) { return slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}})); };
+  is(read("16", "1"), 2.5 + 1000 / (tile / 0.7));
+  is(read("8", "1"), 2.5 + 1000 / (tile / 2 / 0.7));
+  is(read("4", "1"), 2.5 + 1000 / (tile / 4 / 0.7));
+  // The paper's own shape fills a link all the same: 256 blocks of 256 threads, more than the 10 SMs hold.
+  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})), 2 + 1.1 + 1000 / 5.0);
+  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})), 2 + 0.5 + 1000 / 5.0);
+}
+
+TEST_CASE("strided and random accesses move a sector each, by requests of their own") {
+  auto machine = toy();
+  machine["kernel"]["packet_bytes"] = 32;  // of a sector half of the packet, of a line a fifth
+  const auto sim = make_sim(machine, 1);
+  const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0);
+  for (const char* width : {"4", "8", "16"})
+    for (const char* order : {"linear", "random"}) {
+      const Params params{{"width", width}, {"stride", "128"}, {"order", order}};
+      is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, params)), 2 + 1.1 + sectors / 5e3 * small);
+      is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, params)), 2 + 0.25 + sectors / 40e3 * small);
+    }
+  // All sectors of a line are one request again.
+  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"stride", "32"}})), 2 + 1.1 + 1000 / 5.0);
+  // A tile is 2048 sectors, eight times as many requests as side by side.
+  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})), 2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
+  // What was asked for is told, not what moved.
+  const auto program = by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"stride", "1024"}});
+  CHECK(program.flows[0].bytes == 4 * 977);
+  const auto session = sim->prepare(program, "key#0");
+  CHECK(sim->run(*session, {1, {{1}}, false}).links.at(0).bytes == 32 * 977);
+}
+
+TEST_CASE("at random every access finds its page untranslated, in order every page once") {
+  auto machine = toy();
+  auto& kernel = machine["kernel"];
+  kernel["host_reach_mib"] = 2e6 / (1 << 20);
+  kernel["host_page_kib"] = 4;
+  kernel["host_walk_us"] = 3.2768;
+  const auto sim = make_sim(machine, 1);
+  const auto took = [&](const char* order, const char* stride) { return slope(*sim, by_threads("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}})); };
+  const double missing = 1 - 2e6 / (4 * 4'096'000);  // of four slices
+  is(took("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
+  is(took("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
+  is(took("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
+}
+
+TEST_CASE("both ways peers have a link each, and a GPU and its host too") {
+  const auto sim = make_sim(toy(), 1);
+  const Params both{{"bidirectional", "true"}};
+  is(slope(*sim, by_threads("read", "gpu:0", "gpu:1", megabyte, both)), 2 + 1.0 + 1000 / 40.0);
+  is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, both)), 2 + 0.25 + 1000 / 40.0);
+  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, both)), 2 + 1.1 + 1000 / 5.0);
+}
+
+TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
+  auto machine = toy();
+  machine["gpu"][0]["l2_mib"] = 2;
+  machine["gpu"][0]["l2_gbps"] = 2000;
+  machine["gpu"][0]["sms"] = 1000;  // the threads are not the limit
+  const auto sim = make_sim(machine, 1);
+  const auto once = [](Program program) {  // hot: the same bytes again and again
+    for (auto& region : program.regions) region.bytes /= 4;
+    for (auto& actor : program.actors)
+      for (auto& step : actor.loop) {
+        if (auto* move = std::get_if<Move>(&step)) move->from.slices = move->to.slices = 1;
+        else std::get<Kernel>(step).traffic[0].span.slices = 1;
+      }
+    return program;
+  };
+  const Params hot{{"cache", "hot"}};
+  const auto took = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) { return slope(*sim, once(by_threads(benchmark, "gpu:0", dst, bytes, params))); };
+  is(took("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
+  is(took("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
+  is(took("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);  // read and written
+  is(took("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
+  is(took("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);  // a link is a link
+  CHECK(make_sim(toy(), 1)->supports(by_threads("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") != std::string::npos);
+}
+
+TEST_CASE("CS-35: with the paper's shape zero-copy is as fast as explicit on AC922, and on S822LC reads are 10 GB/s slower") {
+  const Params paper{{"width", "4"}, {"blocks", "256"}, {"threads", "256"}};
+  const auto rate = [&](const char* name, const Program& program) { return static_cast<double>(program.flows[0].bytes) / slope(*make_sim(exact(bundled(name)), 1), program) * 1e-9; };
+  const auto of = [&](const char* name, const char* benchmark, bool in, Engine engine) {
+    return rate(name, in ? by_threads(benchmark, "numa:0", "gpu:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine) : by_threads(benchmark, "gpu:0", "numa:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine));
+  };
+  CHECK(of("ac922", "read", true, Engine::sm) > 0.93 * of("ac922", "h2d", true, Engine::ce));
+  CHECK(of("ac922", "write", false, Engine::sm) > 0.93 * of("ac922", "d2h", false, Engine::ce));
+  const double apart = of("s822lc", "h2d", true, Engine::ce) - of("s822lc", "read", true, Engine::sm);
+  CHECK((apart > 8 && apart < 12));
+  CHECK(of("s822lc", "write", false, Engine::sm) > 0.93 * of("s822lc", "d2h", false, Engine::ce));
+}
+
 TEST_CASE("a wrong byte in what is only read or written is found as well") {
   auto machine = toy();
   machine["fault"] = {{{"kind", "corrupt"}, {"match", "bad*"}}};

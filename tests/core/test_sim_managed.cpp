@@ -84,7 +84,79 @@ TEST_CASE("both ways at once each direction has its link") {
 TEST_CASE("the latency of a fault is that of a batch of one page") {
   const auto sim = make_sim(toy(), 1);
   is(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), batch(1));
-  is(slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0), 100), 15.5 + page_us / 4);
+  is(slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0), 100), 15.5 + 2 * page_us / 4);  // what a fault brings
+}
+
+TEST_CASE("nearer steps find part of their pages there: the page of before, and what came with it") {
+  const auto sim = make_sim(toy(), 1);
+  const auto step = [&](const char* src, const char* dst, const char* apart) { return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", apart}}), 1024); };
+  is(step("numa:0", "gpu:0", "64KiB"), batch(1));                          // a page each
+  is(step("numa:0", "gpu:0", "4KiB"), (batch(1) + 15 * 0.5) / 16);         // the other steps are loads
+  is(step("gpu:0", "numa:0", "64KiB"), (15.5 + 2 * page_us / 4 + 0.1) / 2);  // a CPU's fault brings two
+  is(step("gpu:0", "numa:0", "4KiB"), (15.5 + 2 * page_us / 4 + 31 * 0.1) / 32);
+}
+
+TEST_CASE("the first fault in a region and in a block costs more") {
+  auto machine = toy();
+  machine["managed"]["page_kib"] = 16;
+  machine["managed"]["gpu_region_us"] = 5;
+  machine["managed"]["gpu_block_us"] = 100;
+  const auto sim = make_sim(machine, 1);
+  const double fault = 20 + 3 + 0.5 + page_us / 4 / 8;
+  const auto step = [&](const char* apart) { return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", apart}}), 1024); };
+  is(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), fault + 5 + 100);
+  is(step("64KiB"), fault + 5 + 100 / 32.0);
+  is(step("4KiB"), (4 * fault + 5 + 100 / 32.0 + 12 * 0.5) / 16);
+  // A batch of four pages is a region here, 32 of them a block.
+  is(single(*sim, managed("demand", "numa:0", "gpu:0", 4_MiB)), 2 + 64 * (20 + 12 + 0.5 + page_us / 8 + 5) + 2 * 100);
+}
+
+TEST_CASE("a batch of ranges is one call, and no piece is of two of them; what is discarded is not sent") {
+  const auto sim = make_sim(toy(), 1);
+  const auto prefetch = [&](Params params) { return single(*sim, managed("prefetch", "numa:0", "gpu:0", 1_MiB, std::move(params))); };
+  is(prefetch({{"ranges", "1"}}), 30 + 8 * (5.5 + 2 * page_us / 10));
+  is(prefetch({{"ranges", "8"}}), 30 + 8 * (5.5 + 2 * page_us / 10));
+  is(prefetch({{"ranges", "64"}}), 30 + 16 * (5.5 + page_us / 10));  // pieces of a page
+  is(prefetch({{"discard", "with"}}), 30 + 8 * 5.5);
+  is(prefetch({{"discard", "before"}}), 60 + 8 * 5.5);
+  const auto session = sim->prepare(managed("prefetch", "numa:0", "gpu:0", 1_MiB, {{"discard", "with"}}), "key#0");
+  const auto trace = sim->run(*session, {1, {{1}}, true});
+  CHECK(trace.verdict->ok);
+  for (const auto& link : trace.links) CHECK(link.bytes == 0);
+}
+
+TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed from afar after a fault, or without") {
+  const auto sim = make_sim(toy(), 1);
+  const auto bytes_and_time = [&](const char* src, const char* access, Params params) {
+    params["access"] = access;
+    const auto program = managed("demand", src, "gpu:0", 1_MiB, std::move(params));
+    const auto session = sim->prepare(program, "key#0");
+    u64 carried = 0;
+    for (const auto& link : sim->run(*session, {1, {{1}}, false}).links) carried += link.bytes;
+    return std::pair{carried, single(*sim, program) * 1e6};
+  };
+  for (const char* access : {"read", "write"}) {
+    const bool reads = std::string{access} == "read";
+    const double migrated = 2 + 4 * batch(4);
+    for (const char* advice : {"none", "read_mostly", "preferred_dst"}) {
+      CAPTURE(advice);
+      const auto [carried, took] = bytes_and_time("numa:0", access, {{"touch", "all"}, {"advice", advice}});
+      CHECK(carried == 1_MiB);
+      CHECK(took == doctest::Approx(migrated));
+    }
+    // 12.5 GB/s x 0.4 for threads; and for a page that nobody announced, four batches of four faults.
+    const double from_afar = 2 + (reads ? 1.1 : 0.5) + 16 * page_us / 5;
+    const auto there = [&](const char* advice, double expected) {
+      const auto [carried, took] = bytes_and_time("numa:0", access, {{"advice", advice}});
+      CHECK(carried == 1_MiB);
+      CHECK(took == doctest::Approx(expected));
+    };
+    there("accessed_by", from_afar);
+    there("preferred_src", from_afar + 4 * 20 + 16 * 3);
+    const double from_peer = 2 + (reads ? 0.5 + 0.5 : 0.25) + 16 * page_us / 40;
+    CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}}).second == doctest::Approx(from_peer));
+    CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}, {"peer", "off"}}).second == doctest::Approx(2 + 4 * batch(4, 0.75 + 0.5, 10)));
+  }
 }
 
 TEST_CASE("every sample begins with the pages at home, and has no more iterations than there are pages for") {
@@ -139,6 +211,9 @@ TEST_CASE("what the model cannot say of managed memory, it says") {
   auto copied = small;
   copied.actors[0].loop = {Move{{0, 0, 8, 8, 1}, {0, 8, 8, 8, 1}, Engine::ce}};
   CHECK(why(toy(), copied).find("not copied") != std::string::npos);
+  auto c = copy_case("demand", "numa:0", "system", "gpu:0", "system", 4096);
+  c.engine = Engine::fault;
+  CHECK(why(toy(), build_program(c)).find("HMM or ATS") != std::string::npos);
   auto three = managed("demand", "numa:0", "gpu:0", 1_MiB);
   three.actors[0].once.push_back(Prefetch{{0, 0, 8, 8, 1}, gpu(1)});
   CHECK(why(toy(), three).find("one other place") != std::string::npos);

@@ -54,14 +54,14 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   CHECK(holds(refusal(toy(), program), "no vmm memory on numa:0"));
   program = h2d(8);
   std::get<Move>(program.actors[0].loop[0]).engine = Engine::graph;
-  CHECK(holds(refusal(toy(), program), "cannot copy by graph"));
+  CHECK(holds(refusal(toy(), program), "does not say what a copy in a graph costs"));
   program = h2d(8);
   program.actors[0].loop[0] = Kernel{"spin", {1, 1}, 0, {}};
   CHECK(holds(refusal(toy(), program), "no kernel 'spin'"));
   program.actors[0].loop[0] = Call{};
-  CHECK(holds(refusal(toy(), program), "single calls"));
-  program.actors[0].loop[0] = Wait{};
-  CHECK(holds(refusal(toy(), program), "flags"));
+  CHECK(holds(refusal(toy(), program), "is made for no GPU, and is about no memory"));
+  program.actors[0].loop[0] = Call{.api = "launch", .span = {}, .on = gpu(0)};
+  CHECK(holds(refusal(toy(), program), "calls are made by CPU threads"));
 
   auto apart = toy();
   apart.erase("peer");

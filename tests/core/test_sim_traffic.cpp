@@ -1,6 +1,7 @@
 // What programs state that they move, and what the simulation counted on the links, byte for byte: every row of the table,
 // on two bundled machines, between all places, with every value of every parameter. The ways are written here.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <set>
@@ -63,43 +64,65 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
       for (const auto& access : kernel->traffic) {
         const bool reads = access.dir == Access::Dir::read;
-        const u64 bytes = kernel->dependent_steps > 0 ? access.width : access.span.bytes;
+        const u64 bytes = kernel->dependent_steps > 0 ? access.width : moved_bytes(access);
         add(traffic, reads ? machine.way(at(access.span), actor.place) : machine.way(actor.place, at(access.span)), times * bytes);
       }
       continue;
     }
-    if (std::holds_alternative<Call>(step)) continue;  // moves nothing over links
+    if (const auto* set = std::get_if<Set>(&step)) add(traffic, machine.way(actor.place, at(set->word)), times * set->word.bytes);
+    if (const auto* call = std::get_if<Call>(&step); call && call->to) add(traffic, machine.way(at(*call->span), at(*call->to)), times * call->to->bytes);
+    if (!std::holds_alternative<Move>(step)) continue;  // of polls there are as many as it takes
     const auto& move = std::get<Move>(step);
     const Place from = at(move.from), to = at(move.to);
     const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
     const bool staged = move.engine == Engine::ce && both_gpus && !program.peer;
-    const Place through = staged ? machine.host(actor.place) : move.engine == Engine::ce ? from : actor.place;
+    // The ring of a pageable copy is where the thread that copies runs.
+    const bool ring = by_copy_engine(move.engine) && actor.cpu && (program.regions[move.from.region].kind == MemKind::pageable || program.regions[move.to.region].kind == MemKind::pageable);
+    const Place through = staged ? machine.host(actor.place) : ring ? *actor.cpu : by_copy_engine(move.engine) ? from : move.by.value_or(actor.place);
     add(traffic, machine.way(from, through), times * move.from.bytes);
     add(traffic, machine.way(through, to), times * move.to.bytes);
   }
 }
 
-/// Of an actor that makes managed pages come in each of so many samples: whole pages, which go home before the next.
+/// Whether a GPU was advised to access the pages where they are, and reaches them there.
+bool accessed_there(const Program& program, const Region& region, const Actor& actor, bool prefetched) {
+  if (prefetched || !region.advice || (region.at.kind == PlaceKind::gpu && !program.peer)) return false;
+  const bool by_actor = region.advice->place == actor.place;
+  return region.advice->kind == Advice::Kind::accessed_by ? by_actor : region.advice->kind == Advice::Kind::preferred && !by_actor;
+}
+
+/// Of an actor that makes managed pages come in each of so many samples: whole pages, which go home before the next. What
+/// was discarded comes without its bytes.
 void add_pages(Traffic& traffic, const Machine& machine, const Program& program, const Actor& actor, u64 samples) {
   const auto& step = actor.loop.front();
   if (std::holds_alternative<Call>(step)) return;
   const auto* prefetch = std::get_if<Prefetch>(&step);
   const Span& span = prefetch ? prefetch->span : std::get<Kernel>(step).traffic.front().span;
   const Place home = program.regions[span.region].at, to = prefetch ? prefetch->to : actor.place;
-  const u64 bytes = (span.bytes + machine.page - 1) / machine.page * machine.page;
+  if (accessed_there(program, program.regions[span.region], actor, prefetch)) {
+    const bool reads = std::get<Kernel>(step).traffic.front().dir == Access::Dir::read;
+    return add(traffic, reads ? machine.way(home, to) : machine.way(to, home), samples * span.bytes);
+  }
+  // The fault of a CPU thread that follows a chain brings 64 KiB on all of these machines.
+  const auto* chain = std::get_if<Kernel>(&step);
+  const u64 unit = chain && chain->dependent_steps > 0 && actor.kind == ActorKind::cpu_thread ? 64_KiB : machine.page;
+  const u64 bytes = (span.bytes + unit - 1) / unit * unit;
+  const u64 brought = prefetch && prefetch->discard != Prefetch::Discard::no ? 0 : bytes;
   const bool staged = home.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer;
   const Place through = staged ? machine.host(actor.place) : home;
-  for (const auto& [from, there, times] : {std::tuple{home, to, samples}, std::tuple{to, home, samples - 1}}) {
+  for (const auto& [from, there, carried] : {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
+    if (carried == 0) continue;
     const Place middle = staged ? through : from;
-    add(traffic, machine.way(from, middle), times * bytes);
-    add(traffic, machine.way(middle, there), times * bytes);
+    add(traffic, machine.way(from, middle), carried);
+    add(traffic, machine.way(middle, there), carried);
   }
 }
 
 /// Of a flow, as the user knows it: between its two ends, through the host where GPUs do not reach each other.
 void add_flow(Traffic& traffic, const Machine& machine, const Program& program, const Flow& flow, u64 times) {
   const bool staged = flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst && !program.peer;
-  const Place through = staged ? machine.host(program.actors[flow.actor].place) : flow.src;
+  const bool ring = program.actors[flow.actor].kind == ActorKind::stream && (flow.src_memory == MemKind::pageable || flow.dst_memory == MemKind::pageable);
+  const Place through = staged ? machine.host(program.actors[flow.actor].place) : ring ? *program.actors[flow.actor].cpu : flow.src;
   add(traffic, machine.way(flow.src, through), times * flow.bytes);
   add(traffic, machine.way(through, flow.dst), times * flow.bytes);
 }
@@ -115,6 +138,13 @@ std::vector<Place> places(const Machine& machine, PlaceKind kind) {
   std::vector<Place> all;
   for (u32 i = 0; i < (kind == PlaceKind::numa ? machine.nodes : machine.gpus); ++i) all.push_back(kind == PlaceKind::numa ? numa(i) : gpu(i));
   return all;
+}
+
+/// About so many bytes, of whole parts.
+u64 fitting(const Benchmark& row, u64 bytes) {
+  constexpr u64 parts = 2 * 65536;  // two of the largest pieces
+  if (row.name == "halo") return std::bit_floor(bytes);
+  return row.name == "pieces" || row.name == "strided" ? (bytes + parts - 1) / parts * parts : bytes;
 }
 
 /// The cases of a row at a size: all places, all memories, every parameter at its default and one at a time at the others.
@@ -140,7 +170,7 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
       c.dst = dst;
       c.src_memory = src_memory;
       c.dst_memory = dst_memory;
-      c.bytes = row.sized ? bytes : 0;
+      c.bytes = row.sized ? fitting(row, bytes) : 0;
       c.footprint_bytes = 3 * c.bytes;
       if (src == all_gpus || dst == all_gpus)
         for (const auto& other : places(machine, PlaceKind::gpu))
@@ -149,6 +179,7 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
       found.push_back(c);
       for (const auto& param : row.params)
         for (std::size_t value = 1; value < param.values.size(); ++value) {
+          if (param.name == "bidirectional" && src == dst) continue;  // within one place there is no other way
           found.push_back(c);
           found.back().params[std::string{param.name}] = param.values[value];
         }
@@ -184,11 +215,13 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
             not_supported.insert(family + ": " + support.why_not);
             continue;
           }
-          // Actors do unlike numbers of iterations, so that one cannot stand for another; of managed memory one each.
+          // Actors do unlike numbers of iterations, so that one cannot stand for another; of managed memory one each, and as
+          // many of what waits for each other.
+          const bool managed = pages_move(c.src_memory);
           std::vector<u32> batch(program.actors.size(), 1);
-          for (std::size_t actor = 0; actor < batch.size() && program.most_iterations == 0; ++actor) batch[actor] = 2 + static_cast<u32>(actor);
+          for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor) batch[actor] = 2 + (in_step(program) ? 0 : static_cast<u32>(actor));
           Traffic steps, flows, found;
-          const bool managed = program.most_iterations > 0;
+          const bool apart = c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)
             if (managed) add_pages(steps, machine, program, program.actors[actor], samples);
             else add_steps(steps, machine, program, program.actors[actor], u64{samples} * batch[actor]);
@@ -196,7 +229,7 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
           const auto session = sim->prepare(program, "traffic#0");
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
-          if (row.sized && !managed) CHECK(text(found) == text(flows));
+          if (row.sized && !managed && !apart) CHECK(text(found) == text(flows));
           if (!found.empty()) counted.insert(family);
         }
   }
@@ -204,17 +237,24 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
   for (const auto& row : benchmarks()) {
     const auto family = std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
-    const bool within = row.relation == Relation::same, unmapped = row.engine == Engine::cpu && row.src == PlaceKind::gpu;
-    const bool call = row.name == "allocation";  // moves nothing over links
+    const bool within = row.relation == Relation::same, unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
     const bool one_node = row.name == "latency" && row.engine == Engine::cpu;  // ac922 does not say how long its loads take
-    CHECK(counted.contains(family) == !(within || unmapped || one_node || call));
+    bool moves = false;  // most calls queue nothing that crosses links
+    for (const auto& actor : build_program(default_case(row)).actors)
+      for (const auto& step : actor.loop) moves = moves || !touches(step).empty();
+    CHECK(counted.contains(family) == (moves && !(within || unmapped || one_node)));
   }
   for (const auto& why : not_supported) {
     CAPTURE(why);
     const bool hot = why.find("copy engines copy") != std::string::npos || why.find("llc_gbps") != std::string::npos;
+    // ac922's driver had no batches; it says nothing of calls, loads and atomic operations, and no model has words in
+    // managed memory or a GPU's from a CPU.
+    const auto has = [&](const char* words) { return why.find(words) != std::string::npos; };
+    const bool elsewhere = has("has no numa:") || has("HMM or ATS") || has("l2_gbps") || has("dirty_gbps");
+    const bool unsaid = has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
     // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
-    const bool expected = why.starts_with("latency") || hot || kinds;
+    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds;
     CHECK(expected);
   }
 }

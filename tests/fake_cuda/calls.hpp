@@ -36,6 +36,12 @@ CUresult mem_alloc(CUdeviceptr*, size_t bytes);
 CUresult mem_free(CUdeviceptr);
 CUresult mem_alloc_managed(CUdeviceptr*, size_t bytes, unsigned flags);
 CUresult mem_prefetch_async(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);
+CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                  unsigned long long flags, CUstream);
+CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags, CUstream);
+CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                              unsigned long long flags, CUstream);
+CUresult mem_advise(CUdeviceptr, size_t bytes, CUmem_advise, CUmemLocation);
 CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags);
 CUresult mem_free_host(void* address);
 CUresult mem_host_register(void* address, size_t bytes, unsigned flags);
@@ -64,6 +70,12 @@ CUresult memcpy_htod_async(CUdeviceptr dst, const void* src, size_t bytes, CUstr
 CUresult memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t bytes, CUstream);
 CUresult memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
 CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream);
+CUresult memcpy_2d_async(const CUDA_MEMCPY2D*, CUstream);
+CUresult memcpy_3d_async(const CUDA_MEMCPY3D*, CUstream);
+CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*, size_t* attribute_of, size_t attributes,
+                            CUstream);
+CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*, size_t* attribute_of,
+                                    size_t attributes, size_t* failed, CUstream);
 CUresult memcpy_htod(CUdeviceptr dst, const void* src, size_t bytes);
 CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes);
 CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream);
@@ -81,6 +93,17 @@ CUresult event_record(CUevent, CUstream);
 CUresult event_query(CUevent);
 CUresult event_synchronize(CUevent);
 CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent end);
+
+// graphs.cpp
+CUresult graph_create(CUgraph*, unsigned flags);
+CUresult graph_destroy(CUgraph);
+CUresult graph_add_memcpy_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D*, CUcontext);
+CUresult graph_instantiate_with_flags(CUgraphExec*, CUgraph, unsigned long long flags);
+CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS*);
+CUresult graph_exec_memcpy_node_set_params(CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext);
+CUresult graph_exec_destroy(CUgraphExec);
+CUresult graph_upload(CUgraphExec, CUstream);
+CUresult graph_launch(CUgraphExec, CUstream);
 
 // module.cpp
 CUresult module_load_data(CUmodule*, const void* image);

@@ -4,6 +4,7 @@
 
 #include "calls.hpp"
 #include "context.hpp"
+#include "copies.hpp"
 #include "faults.hpp"
 #include "log.hpp"
 #include "memory.hpp"
@@ -120,6 +121,101 @@ CUresult memcpy_htod(CUdeviceptr dst, const void* src, size_t bytes) {
 
 CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes) {
   return copy_now({{address_of(dst), true, bytes}, {src, false, bytes}, bytes});
+}
+
+namespace {
+
+/// Rows as one copy: what is wrong with it is wrong in its middle, or behind its first row.
+struct Pitched {
+  size_t bytes, rows, planes;
+  Side dst, src;
+  size_t dst_pitch, dst_plane, src_pitch, src_plane;
+
+  [[nodiscard]] bool rows_overlap() const { return bytes > dst_pitch || bytes > src_pitch; }
+};
+
+Side side(CUmemorytype type, const void* host, CUdeviceptr device, size_t first, size_t bytes) {
+  return {(type == CU_MEMORYTYPE_HOST ? address_of(host) : device) + first, type == CU_MEMORYTYPE_HOST, bytes};
+}
+
+Pitched pitched(const CUDA_MEMCPY3D& c) {
+  const size_t src_plane = c.srcPitch * c.srcHeight, dst_plane = c.dstPitch * c.dstHeight;
+  const auto span = [&](size_t pitch, size_t plane) { return c.Depth && c.Height ? (c.Depth - 1) * plane + (c.Height - 1) * pitch + c.WidthInBytes : 0; };
+  return {c.WidthInBytes, c.Height, c.Depth,
+          side(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes + c.dstY * c.dstPitch + c.dstZ * dst_plane, span(c.dstPitch, dst_plane)),
+          side(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes + c.srcY * c.srcPitch + c.srcZ * src_plane, span(c.srcPitch, src_plane)),
+          c.dstPitch, dst_plane, c.srcPitch, src_plane};
+}
+
+void make(const Pitched& copy) {
+  if (lost() != CUDA_SUCCESS) return;
+  const auto delivers = begin_copy();
+  const auto to = [&](size_t plane, size_t row) { return reinterpret_cast<unsigned char*>(copy.dst.address + plane * copy.dst_plane + row * copy.dst_pitch); };
+  for (size_t plane = 0; plane < copy.planes && delivers != Delivers::nothing; ++plane)
+    for (size_t row = 0; row < copy.rows; ++row)
+      std::memmove(to(plane, row), reinterpret_cast<const void*>(copy.src.address + plane * copy.src_plane + row * copy.src_pitch), copy.bytes);
+  if (delivers == Delivers::one_byte_more) to(0, 0)[copy.bytes] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to(copy.planes / 2, copy.rows / 2)[copy.bytes / 2] ^= 1;
+  end_copy();
+}
+
+CUresult wrong_with(const Pitched& copy) {
+  const bool pageable = copy.dst.pageable() || copy.src.pageable();  // the fake has no staging for rows
+  return copy.rows_overlap() || copy.dst.wrong() || copy.src.wrong() || pageable ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D& c) {
+  CUDA_MEMCPY3D all{};
+  all.srcMemoryType = c.srcMemoryType, all.srcHost = c.srcHost, all.srcDevice = c.srcDevice, all.srcPitch = c.srcPitch;
+  all.dstMemoryType = c.dstMemoryType, all.dstHost = c.dstHost, all.dstDevice = c.dstDevice, all.dstPitch = c.dstPitch;
+  all.srcXInBytes = c.srcXInBytes, all.srcY = c.srcY, all.dstXInBytes = c.dstXInBytes, all.dstY = c.dstY;
+  all.srcHeight = all.dstHeight = all.Height = c.Height;
+  all.WidthInBytes = c.WidthInBytes, all.Depth = 1;
+  return all;
+}
+
+}  // namespace
+
+CUresult memcpy_2d_async(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  const auto all = flat(*copy);
+  return memcpy_3d_async(&all, stream);
+}
+
+CUresult memcpy_3d_async(const CUDA_MEMCPY3D* asked, CUstream handle) {
+  std::function<void()> work;
+  if (const CUresult status = work_of(*asked, work); status != CUDA_SUCCESS) return status;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  stream->submit(std::move(work));
+  return CUDA_SUCCESS;
+}
+
+CUresult work_of(const CUDA_MEMCPY3D& asked, std::function<void()>& work) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto copy = pitched(asked);
+  if (const CUresult status = wrong_with(copy); status != CUDA_SUCCESS) return status;
+  work = [copy] { make(copy); };
+  return CUDA_SUCCESS;
+}
+
+CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* attribute_of,
+                            size_t attribute_count, CUstream stream) {
+  if (!stream || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || attribute_count == 0 || attribute_count > count || attribute_of[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < attribute_count; ++i)
+    if (attributes[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attributes[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+      return CUDA_ERROR_INVALID_VALUE;
+  log("batch", current(), std::to_string(count));
+  for (size_t i = 0; i < count; ++i)
+    if (const CUresult status = memcpy_async(dsts[i], srcs[i], sizes[i], stream); status != CUDA_SUCCESS) return status;
+  return CUDA_SUCCESS;
+}
+
+CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* attribute_of,
+                                    size_t attribute_count, size_t* failed, CUstream stream) {
+  const CUresult status = memcpy_batch_async(dsts, srcs, sizes, count, attributes, attribute_of, attribute_count, stream);
+  if (status != CUDA_SUCCESS && failed) *failed = ~size_t{0};
+  return status;
 }
 
 CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream handle) {

@@ -39,7 +39,6 @@ const std::map<CUdevice_attribute, Attribute>& h200() {
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, {1}},
       {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, {1}},
       {CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, {0}},
-      {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, {0}},
       {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, {1}},
       {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, {1}},
       {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, {1}},
@@ -116,6 +115,7 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: *value = mode_applies(device) ? settings().mode : CU_COMPUTEMODE_DEFAULT; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = settings().capability_major; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = settings().capability_minor; return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: *value = settings().hmm; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = static_cast<int>(bus_of(device)); return CUDA_SUCCESS;
     default: break;
   }

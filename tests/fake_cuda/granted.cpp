@@ -134,7 +134,7 @@ CUresult mem_alloc_async(CUdeviceptr* pointer, size_t bytes, CUstream handle) {
     void* start = bytes > settings().memory_bytes - allocated_on(pool.device) ? nullptr : map_pages(bytes, MAP_NORESERVE);
     if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
     *pointer = reinterpret_cast<CUdeviceptr>(start);
-    remember({Allocation::Kind::granted, *pointer, bytes, pool.device, nullptr, pool.granted});
+    remember({Allocation::Kind::granted, *pointer, bytes, pool.device, nullptr, nullptr, pool.granted});
   }
   pool.used += bytes;
   return CUDA_SUCCESS;
@@ -209,7 +209,7 @@ CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericA
     return CUDA_ERROR_INVALID_VALUE;
   made->second.mapped = true;
   mapped()[pointer] = handle;
-  remember({Allocation::Kind::granted, pointer, bytes, made->second.device, nullptr, std::make_shared<std::set<int>>()});
+  remember({Allocation::Kind::granted, pointer, bytes, made->second.device, nullptr, nullptr, std::make_shared<std::set<int>>()});
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include "kernels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -66,6 +67,18 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane, u64 to_plane, u64 from_plane) {
+  const auto offset = [in_plane](u64 i, u64 pitch, u64 plane) { return i / in_plane * plane + i % in_plane * pitch; };
+  if (!reachable(context, to, offset(rows - 1, to_pitch, to_plane) + row) || !reachable(context, from, offset(rows - 1, from_pitch, from_plane) + row))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; i < rows && delivers != Delivers::nothing; ++i) std::memcpy(to + offset(i, to_pitch, to_plane), from + offset(i, from_pitch, from_plane), row);
+  if (delivers == Delivers::one_byte_more) to[row] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[offset(rows / 2, to_pitch, to_plane) + row / 2] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
 CUresult exchange(CUcontext context, char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
   const auto there = copy(context, to, from, bytes);
   return there == CUDA_SUCCESS ? copy(context, back_to, back_from, bytes) : there;
@@ -91,6 +104,56 @@ CUresult write(CUcontext context, char* to, u64 bytes, u64 seed, u64 first_index
   if (delivers == Delivers::one_byte_more) to[bytes] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to[bytes / 2] ^= 1;
   end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult read_lines(CUcontext context, const char* from, u64 count, u64 stride, unsigned width, unsigned, u64* sum) {
+  if (!reachable(context, from, (count - 1) * stride + width) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
+    u64 words[2] = {0, 0};
+    std::memcpy(words, from + i * stride, width);
+    *sum += words[0] + words[1];
+  }
+  if (delivers == Delivers::one_wrong_byte) ++*sum;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult write_lines(CUcontext context, char* to, u64 count, u64 stride, unsigned width, unsigned, u64 seed, u64 first) {
+  const u64 end = (count - 1) * stride + width;
+  if (!reachable(context, to, end)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
+    const u64 byte = first + i * stride, words[2] = {linkscope_pattern_word(seed, byte / 8), linkscope_pattern_word(seed, byte / 8 + 1)};
+    std::memcpy(to + i * stride, reinterpret_cast<const char*>(words) + byte % 8, width);
+  }
+  if (delivers == Delivers::one_byte_more) to[end] ^= 1;
+  if (delivers == Delivers::one_wrong_byte) to[(count / 2) * stride] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult sum_lines(CUcontext context, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times, u64* sum) {
+  if (!reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < count; ++i)
+    for (u64 at = 0; at < width; at += 8) {
+      const u64 byte = first + i * stride + at, word = linkscope_pattern_word(seed, byte / 8);
+      *sum += times * (width > 4 ? word : byte % 8 ? word >> 32 : word & 0xFFFFFFFF);
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_lines(CUcontext context, const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 untouched, u64* result) {
+  if (!reachable(context, at, words * sizeof *at) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < words; ++i) {
+    const u64 within = i * 8 % stride, pattern = linkscope_pattern_word(seed, first / 8 + i);
+    u64 expected = untouched;
+    if (i * 8 / stride < count && within < width) std::memcpy(&expected, &pattern, std::min<u64>(8, width));
+    if (at[i] == expected) continue;
+    ++result[0];
+    result[1] = std::min(result[1], i);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -142,6 +205,48 @@ CUresult fill_chain(CUcontext context, char* region, u64 lines) {
 
 CUresult empty(CUcontext) { return CUDA_SUCCESS; }
 
+template <std::size_t bytes>
+CUresult take(CUcontext, std::array<char, bytes>) {
+  return CUDA_SUCCESS;
+}
+
+CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step, u64 iterations,
+               unsigned waits_first, u64 timeout_ns, u64* gave_up) {
+  if (!reachable(context, set, sizeof *set) || !reachable(context, wait, sizeof *wait) || !reachable(context, gave_up, sizeof *gave_up))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const bool sets = begin_copy() != Delivers::nothing;
+  const std::atomic_ref<u64> target{*set};
+  const std::atomic_ref<u64> source{*const_cast<u64*>(wait)};
+  for (u64 i = 0; i < iterations; ++i) {
+    if (!waits_first && sets) target = set_value + i * set_step;
+    const auto start = std::chrono::steady_clock::now();
+    while (source < wait_value + i * wait_step && lost() == CUDA_SUCCESS) {
+      std::this_thread::yield();  // the other side may need this core
+      if (std::chrono::steady_clock::now() - start <= std::chrono::nanoseconds{timeout_ns}) continue;
+      *gave_up = wait_value + i * wait_step;
+      return CUDA_SUCCESS;
+    }
+    if (waits_first && sets) target = set_value + i * set_step;
+  }
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult add(CUcontext context, u64* words, u64 additions, u64 mask, unsigned) {
+  if (!reachable(context, words, (mask ? additions : 1) * sizeof *words)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto delivers = begin_copy();
+  if (delivers != Delivers::nothing)
+    for (u64 i = 0; i < additions; ++i) ++std::atomic_ref{words[i & mask]};
+  if (delivers == Delivers::one_wrong_byte) words[0] ^= 1;
+  end_copy();
+  return CUDA_SUCCESS;
+}
+
+CUresult add_chain(CUcontext context, u64* word, u64 steps, unsigned system) {
+  log("steps", context, std::to_string(steps));
+  return add(context, word, steps, 0, system);
+}
+
 /// Reads the arguments by the types of the function's own parameters.
 template <class... A>
 Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
@@ -161,15 +266,27 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_check", by_types(check)},
       {"linkscope_copy", by_types(copy)},
       {"linkscope_copy_tma", by_types(copy)},
+      {"linkscope_copy_rows", by_types(copy_rows)},
       {"linkscope_exchange", by_types(exchange)},
       {"linkscope_read", by_types(read)},
       {"linkscope_write", by_types(write)},
+      {"linkscope_read_lines", by_types(read_lines)},
+      {"linkscope_write_lines", by_types(write_lines)},
+      {"linkscope_sum_lines", by_types(sum_lines)},
+      {"linkscope_check_lines", by_types(check_lines)},
       {"linkscope_sum_pattern", by_types(sum_pattern)},
       {"linkscope_chase", by_types(chase)},
       {"linkscope_fill_chain", by_types(fill_chain)},
       {"linkscope_touch_write", by_types(touch_write)},
       {"linkscope_touch_read", by_types(touch_read)},
       {"linkscope_empty", by_types(empty)},
+      {"linkscope_take_8", by_types(take<8>)},
+      {"linkscope_take_256", by_types(take<256>)},
+      {"linkscope_take_1024", by_types(take<1024>)},
+      {"linkscope_take_4096", by_types(take<4096>)},
+      {"linkscope_flags", by_types(flags)},
+      {"linkscope_add", by_types(add)},
+      {"linkscope_add_chain", by_types(add_chain)},
   };
   const auto found = kernels->find(name);
   return found == kernels->end() ? nullptr : &found->second;

@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "calls.hpp"
 #include "context.hpp"
@@ -69,8 +71,9 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
 
 bool reachable(CUcontext context, const void* address, unsigned long long bytes) {
   const auto allocation = find(address, bytes);
-  if (!allocation) return false;
-  if (allocation->kind == Allocation::Kind::managed) move_pages(*allocation, address_of(address), bytes, context->device);
+  if (!allocation) return settings().hmm;
+  if (allocation->kind == Allocation::Kind::managed && !allocation->advised->stays_for(context->device))
+    move_pages(*allocation, address_of(address), bytes, context->device);
   if (allocation->kind == Allocation::Kind::granted) {
     const std::lock_guard lock{world()};
     return allocation->granted->contains(context->device);
@@ -128,27 +131,132 @@ CUresult mem_alloc_managed(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock{world()};
   auto where = std::make_shared<std::vector<int>>((bytes + managed_page - 1) / managed_page, on_host);
-  remember({Allocation::Kind::managed, address_of(start), bytes, 0, std::move(where)});
+  remember({Allocation::Kind::managed, address_of(start), bytes, 0, std::move(where), std::make_shared<Advised>()});
   *pointer = address_of(start);
   return CUDA_SUCCESS;
 }
+
+namespace {
+
+bool is_place(const CUmemLocation& at) {
+  if (at.type == CU_MEM_LOCATION_TYPE_DEVICE) return is_device(at.id);
+  return at.type == CU_MEM_LOCATION_TYPE_HOST || at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+/// Whether pages of the range move: managed memory, or any where the GPUs reach that of the operating system.
+bool moves(unsigned long long range, unsigned long long bytes) {
+  const auto allocation = find(range, bytes);
+  return bytes > 0 && (allocation ? allocation->kind == Allocation::Kind::managed : settings().hmm);
+}
+
+void prefetch_now(CUcontext context, unsigned long long range, unsigned long long bytes, const CUmemLocation& to) {
+  if (lost() != CUDA_SUCCESS) return;
+  const bool to_gpu = to.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const auto allocation = find(range, bytes);
+  const auto delivers = begin_copy();
+  const auto moved = delivers == Delivers::nothing || !allocation ? 0 : move_pages(*allocation, range, bytes, to_gpu ? to.id : on_host);
+  if (delivers == Delivers::one_wrong_byte) reinterpret_cast<unsigned char*>(range)[bytes / 2] ^= 1;
+  log("prefetch", context, (to_gpu ? "gpu " : "host ") + std::to_string(moved));
+  end_copy();
+}
+
+struct Piece {
+  unsigned long long start, bytes;
+};
+
+CUresult pieces_of(const CUdeviceptr* starts, const size_t* lengths, size_t count, std::vector<Piece>& pieces) {
+  if (!starts || !lengths || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (!moves(starts[i], lengths[i])) return CUDA_ERROR_INVALID_VALUE;
+    pieces.push_back({starts[i], lengths[i]});
+  }
+  return CUDA_SUCCESS;
+}
+
+/// Any content is right for what was discarded, so it gets another.
+void discard_now(CUcontext context, const std::vector<Piece>& pieces) {
+  if (lost() != CUDA_SUCCESS) return;
+  unsigned long long bytes = 0;
+  for (const auto& piece : pieces) {
+    std::memset(reinterpret_cast<void*>(piece.start), 0xDD, piece.bytes);
+    bytes += piece.bytes;
+  }
+  log("discard", context, std::to_string(pieces.size()) + " " + std::to_string(bytes));
+}
+
+CUresult queue_pieces(bool discards, CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                      unsigned long long flags, CUstream handle) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<Piece> pieces;
+  if (flags != 0 || !places || !firsts || place_count == 0 || place_count > count || firsts[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto status = pieces_of(starts, lengths, count, pieces); status != CUDA_SUCCESS) return status;
+  std::vector<CUmemLocation> to;
+  for (size_t i = 0, place = 0; i < count; ++i) {
+    while (place + 1 < place_count && firsts[place + 1] <= i) ++place;
+    if (!is_place(places[place])) return CUDA_ERROR_INVALID_DEVICE;
+    to.push_back(places[place]);
+  }
+  stream->submit([=, context = current()] {
+    if (discards) discard_now(context, pieces);
+    for (size_t i = 0; i < pieces.size(); ++i) prefetch_now(context, pieces[i].start, pieces[i].bytes, to[i]);
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 CUresult mem_prefetch_async(CUdeviceptr range, size_t bytes, CUmemLocation to, unsigned flags, CUstream handle) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != 0 || !moves(range, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_place(to)) return CUDA_ERROR_INVALID_DEVICE;
+  stream->submit([=, context = current()] { prefetch_now(context, range, bytes, to); });
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                  unsigned long long flags, CUstream stream) {
+  return queue_pieces(false, starts, lengths, count, places, firsts, place_count, flags, stream);
+}
+
+CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
+                                              unsigned long long flags, CUstream stream) {
+  return queue_pieces(true, starts, lengths, count, places, firsts, place_count, flags, stream);
+}
+
+CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags, CUstream handle) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<Piece> pieces;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto status = pieces_of(starts, lengths, count, pieces); status != CUDA_SUCCESS) return status;
+  stream->submit([=, context = current()] { discard_now(context, pieces); });
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_advise(CUdeviceptr range, size_t bytes, CUmem_advise advice, CUmemLocation at) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(range, bytes);
-  if (flags != 0 || bytes == 0 || !allocation || allocation->kind != Allocation::Kind::managed) return CUDA_ERROR_INVALID_VALUE;
-  const bool to_gpu = to.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  if (to_gpu ? !is_device(to.id) : to.type != CU_MEM_LOCATION_TYPE_HOST && to.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_DEVICE;
-  stream->submit([=, context = current()] {
-    if (lost() != CUDA_SUCCESS) return;
-    const auto delivers = begin_copy();
-    const auto moved = delivers == Delivers::nothing ? 0 : move_pages(*allocation, range, bytes, to_gpu ? to.id : on_host);
-    if (delivers == Delivers::one_wrong_byte) reinterpret_cast<unsigned char*>(range)[bytes / 2] ^= 1;
-    log("prefetch", context, (to_gpu ? "gpu " : "host ") + std::to_string(moved));
-    end_copy();
-  });
+  if (!moves(range, bytes) || !allocation) return CUDA_ERROR_INVALID_VALUE;
+  const bool accessed = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  if (!is_place(at) || (accessed && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)) return CUDA_ERROR_INVALID_DEVICE;
+  const int place = at.type == CU_MEM_LOCATION_TYPE_DEVICE ? at.id : on_host;
+  auto& told = *allocation->advised;
+  const char* words = nullptr;
+  switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY: told.mostly_read = true; words = "set read_mostly"; break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: told.mostly_read = false; words = "unset read_mostly"; break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: told.preferred = place; words = "set preferred"; break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: told.preferred.reset(); words = "unset preferred"; break;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY: told.accessed_by.insert(place); words = "set accessed_by"; break;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: told.accessed_by.erase(place); words = "unset accessed_by"; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  log("advise", current(), words);
   return CUDA_SUCCESS;
 }
 

@@ -13,11 +13,20 @@ namespace fake {
 constexpr int on_host = -1;
 constexpr unsigned long long managed_page = 4096;
 
+/// What was said of managed memory: where it is best kept, and which GPUs access it wherever it is.
+struct Advised {
+  bool mostly_read = false;
+  std::optional<int> preferred;
+  std::set<int> accessed_by;
+  [[nodiscard]] bool stays_for(int device) const { return accessed_by.contains(device) || (preferred && *preferred != device); }
+};
+
 struct Allocation {
   enum class Kind { device, host, registered, managed, granted } kind = Kind::device;
   unsigned long long base = 0, bytes = 0;
   CUdevice device = 0;  // kinds device and granted: whose memory it is
   std::shared_ptr<std::vector<int>> where = nullptr;  // kind managed: of each page, the GPU that has it, or on_host
+  std::shared_ptr<Advised> advised = nullptr;
   std::shared_ptr<std::set<int>> granted = nullptr;   // kind granted: the GPUs that may touch it, peers or not
 };
 

@@ -10,17 +10,10 @@
 
 #include "calls.hpp"
 #include "context.hpp"
-#include "faults.hpp"
-#include "kernels.hpp"
+#include "function.hpp"
 #include "log.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
-
-struct CUfunc_st {
-  CUcontext context = nullptr;
-  const fake::Prepare* prepare = nullptr;
-  std::string name;
-};
 
 struct CUmod_st {
   CUcontext context = nullptr;
@@ -129,10 +122,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   const auto stream = stream_of(handle);
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
   log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads));
-  const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] {
-    if (lost() != CUDA_SUCCESS) return;
-    if (const CUresult status = launch(); status != CUDA_SUCCESS) lose(status);
-  });
+  const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] { run(launch); });
   if (settings().launch_blocking) stream->wait(number);
   return CUDA_SUCCESS;
 }

@@ -90,6 +90,7 @@ Settings read() {
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
   s.no_peer = flag("FAKE_CUDA_NO_PEER");
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
+  s.hmm = flag("FAKE_CUDA_HMM");
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
   s.log = text("FAKE_CUDA_LOG");

@@ -33,7 +33,7 @@ struct Settings {
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
-  bool no_peer = false, lying_peer = false;
+  bool no_peer = false, lying_peer = false, hmm = false;
   unsigned long long staging_bytes = never;
   bool launch_blocking = false;
   std::string log;

@@ -118,3 +118,15 @@ def test_every_kernel_moves_reads_and_follows_all_of_it(tmp_path) -> None:
     points = measured(tmp_path / "run.jsonl", "--rounds", "1", *only).points
     assert len(points) == len(KERNELS)
     assert [(point.id, point.verified) for point in points if point.verified is not True] == []
+
+
+def test_comm_scopes_rule_agrees_on_large_copies_and_has_queueing_in_small_ones(tmp_path) -> None:
+    ids = [f"h2d/ce/numa:0.registered->gpu:0.device/{size}?after=wait&bidirectional=false&mode=single"
+           for size in (256, 64 << 20)]  # fmt: skip
+    only = [word for id in ids for word in ("--only", id)]
+    theirs = measured(tmp_path / "theirs.jsonl", "--suite", "comm-scope", "--rule", "comm-scope", *only)
+    ours = measured(tmp_path / "ours.jsonl", "--suite", "comm-scope", *only)
+    for size, low, high in ((256, 1.05, 10), (64 << 20, 0.98, 1.02)):
+        by_theirs, by_ours = value(theirs, f"/{size}?"), value(ours, f"/{size}?")
+        assert (by_theirs.timing, by_ours.timing) == ("events", "gate+slope") and by_theirs.verified
+        assert low * by_ours.median_s < by_theirs.flows[0].mean_s < high * by_ours.median_s, size

@@ -31,7 +31,13 @@ VERSIONS = {
     "cuStreamQuery": 2000, "cuStreamWaitEvent": 3020, "cuStreamWaitValue32": 11070, "cuEventCreate": 2000,
     "cuEventRecord": 2000, "cuEventQuery": 2000, "cuEventSynchronize": 2000, "cuEventElapsedTime": 2000,
     "cuModuleLoadData": 2000, "cuModuleGetFunction": 2000, "cuLaunchKernel": 4000,
-    "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020,
+    "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020, "cuMemAdvise": 12020, "cuMemPrefetchBatchAsync": 13000,
+    "cuMemDiscardBatchAsync": 13000, "cuMemDiscardAndPrefetchBatchAsync": 13000,
+    "cuMemcpy2DAsync": 3020, "cuMemcpy3DAsync": 3020,
+    "cuMemcpyBatchAsync": 13000, "cuCtxSynchronize": 2000, "cuGraphCreate": 10000, "cuGraphAddMemcpyNode": 10000,
+    "cuGraphAddKernelNode": 12000, "cuGraphInstantiateWithFlags": 11040, "cuGraphUpload": 11010,
+    "cuGraphLaunch": 10000, "cuGraphExecMemcpyNodeSetParams": 10020, "cuGraphExecDestroy": 10000,
+    "cuGraphDestroy": 10000,
     "cuMemAllocAsync": 11020, "cuMemFreeAsync": 11020, "cuDeviceGetDefaultMemPool": 11020,
     "cuMemPoolSetAttribute": 11020, "cuMemPoolSetAccess": 11020, "cuMemPoolTrimTo": 11020,
     "cuMemGetAllocationGranularity": 10020, "cuMemCreate": 10020, "cuMemRelease": 10020, "cuMemAddressReserve": 10020,
@@ -246,6 +252,76 @@ def streams_wait_for_events(driver: Driver, gpu: Gpu) -> None:
     assert elapsed.value >= 0
 
 
+class KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS of CUDA 12."""
+
+    _fields_ = (
+        ("function", c_void_p), ("grid", c_uint * 3), ("block", c_uint * 3), ("shared", c_uint),
+        ("parameters", c_void_p), ("extra", c_void_p), ("kernel", c_void_p), ("context", c_void_p),
+    )  # fmt: skip
+
+
+def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu: Gpu) -> None:
+    """Calls that queue a graph return while its stream is held; a destroyed graph leaves what it was made into."""
+    gate, stream, pinned = Gate(gpu), gpu.stream(), gpu.pinned(4096)
+    ctypes.memset(pinned, 0, 4096)
+    word, steps, system = c_uint64(ctypes.addressof(pinned)), c_uint64(5), c_uint(0)
+    parameters = (c_void_p * 3)(*(ctypes.addressof(argument) for argument in (word, steps, system)))
+    node = KernelNode(gpu.function("atomics", "linkscope_add_chain"), (1, 1, 1), (1, 1, 1), 0)
+    node.parameters = ctypes.addressof(parameters)
+    graph, ready, before = c_void_p(), c_void_p(), c_void_p()
+    driver.ok("cuGraphCreate", byref(graph), c_uint(0))
+    for count in (0, 1, 1):
+        added = c_void_p()
+        driver.ok("cuGraphAddKernelNode", byref(added), graph, byref(before), c_size_t(count), byref(node))
+        before = added
+    driver.ok("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
+    driver.ok("cuGraphDestroy", graph)
+    driver.ok("cuGraphUpload", ready, stream)
+    driver.ok("cuGraphLaunch", ready, stream)  # the first one may wait for the device
+    driver.ok("cuCtxSynchronize")
+    gate.close()
+    gate.close_on(stream, 10.0)
+    for _ in range(3):
+        driver.ok("cuGraphLaunch", ready, stream)
+    assert driver.cuStreamQuery(stream) == NOT_READY
+    assert int.from_bytes(pinned[:8], "little") == 3 * 5
+    gate.open()
+    driver.ok("cuStreamSynchronize", stream)
+    assert int.from_bytes(pinned[:8], "little") == (1 + 3) * 3 * 5
+    driver.ok("cuGraphExecDestroy", ready)
+
+
+def words_go_round_and_who_waits_in_vain_gives_up(driver: Driver, gpu: Gpu) -> None:
+    pinned, flags = gpu.pinned(4096), gpu.function("flags", "linkscope_flags")
+    ctypes.memset(pinned, 0, 4096)
+    start = ctypes.addressof(pinned)
+    ping, pong, first_gave_up, second_gave_up = (c_uint64(start + 512 * at) for at in range(4))
+    one, count, timeout = c_uint64(1), c_uint64(1000), c_uint64(2 * 10**9)
+
+    def value(at: int) -> int:
+        return int.from_bytes(pinned[512 * at : 512 * at + 8], "little")
+
+    def start_on(stream: c_void_p, put: c_uint64, look: c_uint64, waits: int, gave_up: c_uint64) -> None:
+        arguments = (put, one, one, look, one, one, count, c_uint(waits), timeout, gave_up)
+        addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        shape = [c_uint(1)] * 6 + [c_uint(0)]
+        assert driver.cuLaunchKernel(flags, *shape, stream, addresses, None) == 0
+
+    streams = gpu.stream(), gpu.stream()
+    start_on(streams[0], ping, pong, 0, first_gave_up)
+    start_on(streams[1], pong, ping, 1, second_gave_up)
+    driver.ok("cuCtxSynchronize")
+    assert [value(at) for at in range(4)] == [1000, 1000, 0, 0]
+    ctypes.memset(pinned, 0, 4096)
+    timeout = c_uint64(50 * 10**6)
+    began = time.monotonic()
+    start_on(streams[0], ping, pong, 0, first_gave_up)
+    driver.ok("cuCtxSynchronize")
+    assert 0.05 <= time.monotonic() - began < 5
+    assert [value(at) for at in range(4)] == [1, 0, 1, 0]
+
+
 def events_without_a_record_have_no_time(driver: Driver, gpu: Gpu) -> None:
     event = gpu.event()
     assert driver.cuEventQuery(event) == 0
@@ -288,6 +364,147 @@ def managed_pages_go_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
     assert bytes(seen) == bytes([7]) * size
     assert driver.cuMemPrefetchAsync(pointer, c_size_t(size), on_gpu, c_uint(1), stream) == INVALID_VALUE
     assert driver.cuMemPrefetchAsync(gpu.memory(MIB), c_size_t(MIB), on_host, c_uint(0), stream) == INVALID_VALUE
+    driver.ok("cuMemFree", pointer)
+
+
+class Pitched(ctypes.Structure):
+    """CUDA_MEMCPY3D, of which a CUDA_MEMCPY2D lacks some."""
+
+    _fields_ = [
+        *((f"src{name}", c_size_t) for name in ("X", "Y", "Z", "LOD")), ("srcType", c_int), ("srcHost", c_void_p),
+        ("srcDevice", c_uint64), ("srcArray", c_void_p), ("reserved0", c_void_p), ("srcPitch", c_size_t),
+        ("srcHeight", c_size_t),
+        *((f"dst{name}", c_size_t) for name in ("X", "Y", "Z", "LOD")), ("dstType", c_int), ("dstHost", c_void_p),
+        ("dstDevice", c_uint64), ("dstArray", c_void_p), ("reserved1", c_void_p), ("dstPitch", c_size_t),
+        ("dstHeight", c_size_t),
+        ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t),
+    ]  # fmt: skip
+
+
+UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: also an address of pinned memory
+
+
+def rows_of(dst: c_uint64, src: "ctypes.Array[c_char]") -> Pitched:
+    """Two planes of four rows of 8 bytes: every 32 bytes, planes 256 apart, go to every 16 bytes, planes 64 apart."""
+    return Pitched(
+        srcType=UNIFIED, srcDevice=ctypes.addressof(src), srcPitch=32, srcHeight=8,
+        dstType=UNIFIED, dstDevice=dst.value, dstPitch=16, dstHeight=4, width=8, height=4, depth=2,
+    )  # fmt: skip
+
+
+def seen_on(driver: Driver, device: c_uint64, size: int) -> bytes:
+    back = ctypes.create_string_buffer(size)
+    driver.ok("cuMemcpyDtoH", back, device, c_size_t(size))
+    return back.raw
+
+
+def rows_lie_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
+    stream, host, device = gpu.stream(), gpu.pinned(4096), gpu.memory(4096)
+    for i in range(512):
+        host[i] = bytes([i // 2])
+    driver.ok("cuMemsetD8Async", device, ctypes.c_ubyte(0xEE), c_size_t(256), stream)
+    copy = rows_of(device, host)
+    driver.ok("cuMemcpy3DAsync", byref(copy), stream)
+    driver.ok("cuStreamSynchronize", stream)
+    rows = [host.raw[256 * plane + 32 * row :][:8] for plane in range(2) for row in range(4)]
+    assert seen_on(driver, device, 256) == b"".join(row + b"\xee" * 8 for row in rows) + b"\xee" * 128
+    copy.dstPitch = 4
+    assert driver.cuMemcpy3DAsync(byref(copy), stream) == INVALID_VALUE
+
+
+class Attributes(ctypes.Structure):
+    """CUmemcpyAttributes."""
+
+    _fields_ = [("order", c_int), ("src", Location), ("dst", Location), ("flags", c_uint)]
+
+
+def a_batch_is_queued_by_one_call(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemcpyBatchAsync"]:
+        return
+    gate, stream, host, device = Gate(gpu), gpu.stream(), gpu.pinned(4096), gpu.memory(4096)
+    ctypes.memset(host, 0x5A, 4096)
+    addresses, sizes = c_uint64 * 2, c_size_t * 2
+    dsts = addresses(device.value, device.value + 64)
+    srcs = addresses(ctypes.addressof(host), ctypes.addressof(host) + 512)
+    how = Attributes(order=1)
+    ends: tuple[object, ...] = (sizes(8, 16), c_size_t(2), byref(how), byref(c_size_t(0)), c_size_t(1))
+    driver.ok("cuMemsetD8Async", device, ctypes.c_ubyte(0xEE), c_size_t(128), stream)
+    gate.close()
+    gate.close_on(stream, 10.0)
+    took = seconds(lambda: driver.ok("cuMemcpyBatchAsync", dsts, srcs, *ends, stream))
+    assert took < 1 and driver.cuStreamQuery(stream) == NOT_READY
+    gate.open()
+    driver.ok("cuStreamSynchronize", stream)
+    assert seen_on(driver, device, 96) == b"Z" * 8 + b"\xee" * 56 + b"Z" * 16 + b"\xee" * 16
+    assert driver.cuMemcpyBatchAsync(dsts, srcs, *ends, c_void_p()) != 0  # it wants a stream of its own
+
+
+def graphs_of_copies_are_launched_again(driver: Driver, gpu: Gpu) -> None:
+    stream, host, device = gpu.stream(), gpu.pinned(4096), gpu.memory(4096)
+    graph, ready, nodes = c_void_p(), c_void_p(), [c_void_p(), c_void_p()]
+    driver.ok("cuGraphCreate", byref(graph), c_uint(0))
+    source = ctypes.addressof(host)
+    copy = Pitched(
+        srcType=UNIFIED, srcDevice=source, srcPitch=64, srcHeight=1, dstType=UNIFIED, dstDevice=device.value,
+        dstPitch=64, dstHeight=1, width=64, height=1, depth=1,
+    )  # fmt: skip
+    driver.ok("cuGraphAddMemcpyNode", byref(nodes[0]), graph, None, c_size_t(0), byref(copy), gpu.context)
+    copy.dstDevice += 128
+    driver.ok("cuGraphAddMemcpyNode", byref(nodes[1]), graph, byref(nodes[0]), c_size_t(1), byref(copy), gpu.context)
+    driver.ok("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
+    driver.ok("cuGraphUpload", ready, stream)
+    for value, second in ((1, 128), (2, 128), (3, 192)):
+        ctypes.memset(host, value, 4096)
+        driver.ok("cuMemsetD8Async", device, ctypes.c_ubyte(0xEE), c_size_t(256), stream)
+        copy.dstDevice = (device.value or 0) + second  # between launches a node may be told of another copy
+        driver.ok("cuGraphExecMemcpyNodeSetParams", ready, nodes[1], byref(copy), gpu.context)
+        driver.ok("cuGraphUpload", ready, stream)
+        driver.ok("cuGraphLaunch", ready, stream)
+        driver.ok("cuStreamSynchronize", stream)
+        copied = bytes([value]) * 64
+        expected = bytearray(b"\xee" * 256)
+        expected[:64] = expected[second : second + 64] = copied
+        assert seen_on(driver, device, 256) == bytes(expected)
+    driver.ok("cuGraphExecDestroy", ready)
+    driver.ok("cuGraphDestroy", graph)
+
+
+def advice_is_taken_and_taken_back(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemAdvise"]:
+        return
+    pointer, size = c_uint64(), 4 * MIB
+    driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
+    on_gpu, on_host, on_node = Location(1, 0), Location(2, 0), Location(3, 0)
+    for unset in (2, 4, 6, 2):  # also what was never given
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(unset), on_gpu)
+    for advice, place in ((1, on_node), (3, on_node), (3, on_gpu), (5, on_gpu), (5, on_host)):
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice), place)
+        driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice + 1), place)
+    assert driver.cuMemAdvise(pointer, c_size_t(size), c_uint(5), on_node) != 0  # who accesses is no node
+    driver.ok("cuMemFree", pointer)
+
+
+def batches_of_prefetches_bring_what_is_not_discarded(driver: Driver, gpu: Gpu) -> None:
+    if driver.version.value < VERSIONS["cuMemPrefetchBatchAsync"]:
+        return
+    pointer, size, stream, count = c_uint64(), 4 * MIB, gpu.stream(), 4
+    driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
+    start = pointer.value or 0
+    seen = (c_char * size).from_address(start)
+    ctypes.memset(seen, 7, size)
+    starts = (c_uint64 * count)(*(start + at * MIB for at in range(count)))
+    lengths, first, flags = (c_size_t * count)(*[MIB] * count), c_size_t(0), c_uint64(0)
+    for place in (Location(1, 0), Location(2, 0)):
+        ranges = (starts, lengths, c_size_t(count), byref(place), byref(first), c_size_t(1), flags, stream)
+        driver.ok("cuMemPrefetchBatchAsync", *ranges)
+    driver.ok("cuStreamSynchronize", stream)
+    assert bytes(seen) == bytes([7]) * size
+    driver.ok("cuMemDiscardAndPrefetchBatchAsync", *ranges)
+    driver.ok("cuMemDiscardBatchAsync", starts, lengths, c_size_t(count), flags, stream)
+    driver.ok("cuMemPrefetchBatchAsync", *ranges)
+    driver.ok("cuStreamSynchronize", stream)
+    ctypes.memset(seen, 9, size)  # any content until then, and this from now on
+    assert bytes(seen) == bytes([9]) * size
     driver.ok("cuMemFree", pointer)
 
 
@@ -440,9 +657,12 @@ def virtual_memory_is_made_mapped_and_granted(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, registering_is_kept_in_books,
+    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, advice_is_taken_and_taken_back,
+    batches_of_prefetches_bring_what_is_not_discarded, rows_lie_where_they_are_told_to,
+    a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, registering_is_kept_in_books,
     patterns_are_filled_and_checked, code_has_to_fit, peers_are_kept_in_books, devices_do_not_mix,
     data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
+    words_go_round_and_who_waits_in_vain_gives_up,
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ __all__ = ["worker"]  # a fixture
 pytestmark = [needs_fake, needs_worker]
 
 SMS, L2 = 132, 60 * MIB  # of the fake GPUs
-NOT_TIMED = {"gate", "fill", "check", "sum_pattern", "fill_chain", "empty"}
+NOT_TIMED = {"gate", "fill", "check", "sum_pattern", "sum_lines", "check_lines", "fill_chain", "empty"}
 
 
 def by(engine, wanted):
@@ -83,6 +83,9 @@ ACTORS = {
     "write to a peer": (access("write", "gpu:0", "gpu:1"), "write", {"gpu:0"}),
     "write to a peer, other way": (access("write", "gpu:1", "gpu:0"), "write", {"gpu:1"}),
     "write to its own": (access("write", "gpu:1", "gpu:1"), "write", {"gpu:1"}),
+    "narrow read": (access("read", "gpu:1", "gpu:0", width="4"), "read_lines", {"gpu:0"}),
+    "random write": (access("write", "gpu:1", "numa:0", order="random"), "write_lines", {"gpu:1"}),
+    "reads both ways": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
     "chase through host memory": (latency("numa:0", "gpu:1"), "chase", {"gpu:1"}),
     "chase through a peer": (latency("gpu:1", "gpu:0"), "chase", {"gpu:0"}),
     "h2d": (by("sm", h2d(gpu=1)), "copy", {"gpu:1"}),
@@ -189,6 +192,14 @@ def sampled(logged, wanted, samples=3, batch=4):
     return told
 
 
+def test_the_preset_of_comm_scope_has_its_shape(worker, tmp_path):
+    """CS-14: 256 blocks of 256 threads, 4 bytes an access."""
+    for wanted in (access("read", "numa:0", "gpu:0"), access("write", "gpu:0", "numa:0")):
+        logged = Logged(worker, tmp_path)
+        works(logged.pipe, wanted | {"params": {"blocks": "256", "threads": "256", "width": "4"}})
+        assert {launch[2:] for launch in logged.launches()} == {(256, 256)}
+
+
 # What a GPU reads or writes elsewhere is in its own L2 as well as in that of whose memory it is.
 EVICTED = {
     "read of host memory": (access("read", "numa:0", "gpu:1"), ["gpu:1"]),
@@ -197,6 +208,10 @@ EVICTED = {
     "read of its own": (access("read", "gpu:0", "gpu:0"), ["gpu:0"]),
     "write to host memory": (access("write", "gpu:1", "numa:0"), ["gpu:1"]),
     "write to a peer": (access("write", "gpu:1", "gpu:0"), ["gpu:0", "gpu:1"]),
+    "strided read of a peer": (access("read", "gpu:1", "gpu:0", stride="128"), ["gpu:0", "gpu:1"]),
+    "hot read of its own": (access("read", "gpu:0", "gpu:0", cache="hot"), []),
+    "hot read of a peer": (access("read", "gpu:1", "gpu:0", cache="hot"), []),
+    "hot copy to a peer": (by("sm", d2d(cache="hot")), []),
     "copy from host memory": (by("sm", h2d(gpu=1)), ["gpu:1"]),
     "copy to a peer": (by("sm", d2d()), ["gpu:0", "gpu:1"]),
     "exchange": (access("exchange", "numa:0", "gpu:0"), ["gpu:0"]),

@@ -43,7 +43,24 @@ FAMILIES = {
     "prefetch home": managed("prefetch", *OUT, size=24),
     "prefetch both ways": managed("prefetch", *IN, bidirectional="true"),
     "prefetch from a peer": managed("prefetch", *ACROSS, bidirectional="true"),
+    "demand of all bytes": managed("demand", *IN, touch="all", access="read"),
+    "demand of all bytes, written": managed("demand", *IN, touch="all", size=MIB),
+    **{
+        f"demand, {advice}, {way}": managed("demand", *IN, access=way, advice=advice, size=MIB)
+        for advice in ("read_mostly", "preferred_src", "preferred_dst", "accessed_by")
+        for way in ("read", "write")
+    },
+    "demand of a peer, accessed by": managed("demand", *ACROSS, advice="accessed_by", size=MIB),
+    "prefetch as a batch of one": managed("prefetch", *IN, ranges="1"),
+    "prefetch as a batch": managed("prefetch", *IN, ranges="8"),
+    "prefetch as a batch, both ways": managed("prefetch", *IN, ranges="64", bidirectional="true", size=MIB),
+    "prefetch home as a batch": managed("prefetch", *OUT, ranges="8", size=MIB),
+    "prefetch, discarded before": managed("prefetch", *IN, discard="before"),
+    "prefetch, discarded with it": managed("prefetch", *IN, discard="with"),
+    "prefetch from a peer, discarded": managed("prefetch", *ACROSS, discard="with", ranges="8", size=MIB),
     "faults of a GPU": managed("fault_latency", *IN),
+    "near faults of a GPU": managed("fault_latency", *IN, step="64KiB"),
+    "nearest faults of a CPU": managed("fault_latency", *OUT, step="4KiB"),
     "faults of a CPU": managed("fault_latency", *OUT),
 }
 CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand both ways"}
@@ -68,7 +85,21 @@ def test_every_family_runs_and_is_compared(worker, family):
     assert pipe.ask("run", samples=1, batches=[[1] * actors], verify=True)["verdict"]["ok"]
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if "faults" not in name])
+# Whose every byte is written over, or whose copies are more than one a call.
+SEVERAL = {name for name in FAMILIES if "as a batch" in name or "accessed by" in name or name.endswith(", write")}
+SEVERAL |= {"demand of all bytes, written"}
+PLAIN = [name for name in FAMILIES if "faults" not in name and "discard" not in name and name not in SEVERAL]
+
+
+@pytest.mark.parametrize("family", sorted(SEVERAL))
+def test_what_arrives_wrong_by_one_of_several_copies_or_by_the_last_write_is_found(worker, family):
+    several = {"prefetch as a batch": 20, "prefetch home as a batch": 20, "prefetch as a batch, both ways": 200}
+    number = several.get(family, 9 if "batch" in family else "7+")  # of those that are timed
+    verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
+
+
+@pytest.mark.parametrize("family", PLAIN)
 @pytest.mark.parametrize("number", [7, 9])  # timed: what was before is filled again
 def test_what_arrives_wrong_once_is_found(worker, family, number):
     """By a prefetch, also on the way home, or by a touch: a bit in the middle of the range, which nobody touches."""
@@ -117,6 +148,95 @@ def test_a_step_along_the_chain_brings_one_page(worker, tmp_path):
     before = len(prefetches(log))
     pipe.ask("run", samples=2, batches=[[100]], verify=False)
     assert prefetches(log)[before:] == 2 * [("host", 100 * PAGE)]
+
+
+def lines(log, what):
+    """The words behind `what` and the GPU, of all lines that begin so."""
+    found = [line.split() for line in log.read_text().splitlines()]
+    return [words[2:] for words in found if words[0] == what]
+
+
+@pytest.mark.parametrize(
+    "advice, moved", [("none", MIB), ("preferred_dst", MIB), ("preferred_src", 0), ("accessed_by", 0)]
+)
+def test_pages_stay_where_advice_keeps_them(worker, tmp_path, advice, moved):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("demand", *IN, size=MIB, touch="all", advice=advice))["supported"]
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)
+    before = len(prefetches(log))
+    pipe.ask("run", samples=2, batches=[[1]], verify=False)
+    assert prefetches(log)[before:] == 2 * [("host", moved)]  # home again, before each sample
+
+
+def test_advice_is_taken_back_before_pages_go_home_and_given_again(worker, tmp_path):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("demand", *IN, advice="read_mostly"))["supported"]
+    words = [line.split() for line in log.read_text().splitlines() if line.startswith(("advise", "prefetch"))]
+    assert [line[0] for line in words] == ["advise", "prefetch", "advise"] * (len(words) // 3)
+    assert lines(log, "advise")[:2] == [["unset", "read_mostly"], ["set", "read_mostly"]]
+
+
+@pytest.mark.parametrize("ranges, count", [("one", 1), ("1", 1), ("8", 8), ("512", 256)])
+def test_a_batch_has_the_ranges_that_were_asked_for_of_whole_pages(worker, tmp_path, ranges, count):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("prefetch", *ACROSS, size=MIB, ranges=ranges))["supported"]
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)
+    before = len(prefetches(log))
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)
+    assert prefetches(log)[before + 1 :] == count * [("gpu", MIB // count)]
+
+
+@pytest.mark.parametrize("discard, ranges", [("before", "one"), ("before", "8"), ("with", "one"), ("with", "8")])
+def test_what_is_discarded_is_prefetched_all_the_same(worker, tmp_path, discard, ranges):
+    log = tmp_path / "queued"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    assert prepare(pipe, managed("prefetch", *ACROSS, size=MIB, discard=discard, ranges=ranges))["supported"]
+    count = 8 if ranges == "8" else 1
+    assert lines(log, "discard")[-1] == [str(count), str(MIB)]
+    assert prefetches(log)[-1] == ("gpu", MIB // count)
+
+
+@pytest.mark.parametrize(
+    "symbol, wanted",
+    [
+        ("cuMemPrefetchBatchAsync", {"ranges": "8"}),
+        ("cuMemDiscardBatchAsync", {"discard": "before"}),
+        ("cuMemDiscardAndPrefetchBatchAsync", {"discard": "with"}),
+    ],
+)
+def test_what_came_with_cuda_13_is_a_stated_reason_before(worker, symbol, wanted):
+    for settings in ({"CUDA_VERSION": 12090}, {"CUDA_MISSING": symbol}):
+        pipe, _ = opened(worker, **settings)
+        assert f"lacks {symbol}" in refusal(pipe, managed("prefetch", *IN, **wanted))
+        assert prepare(pipe, managed("prefetch", *IN))["supported"]
+
+
+def test_a_driver_without_advice_is_a_stated_reason(worker):
+    pipe, _ = opened(worker, CUDA_MISSING="cuMemAdvise")
+    assert "lacks cuMemAdvise" in refusal(pipe, managed("demand", *IN, advice="accessed_by"))
+    assert prepare(pipe, managed("demand", *IN))["supported"]
+
+
+SYSTEM = {"src_memory": "system", "dst_memory": "system"}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        managed("demand", *IN), managed("demand", *OUT), managed("demand", *IN, touch="all", access="read"),
+        managed("prefetch", *IN), managed("prefetch", *OUT), managed("prefetch", *IN, ranges="8"),
+        managed("fault_latency", *IN), managed("fault_latency", *OUT, step="64KiB"),
+    ],
+)  # fmt: skip
+def test_memory_of_the_operating_system_is_used_where_gpus_reach_it(worker, wanted):
+    pipe, _ = opened(worker, CUDA_HMM=1)
+    answer = run(pipe, wanted | SYSTEM)
+    assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
+    pipe, _ = opened(worker)
+    assert "neither HMM nor ATS here (PAGEABLE_MEMORY_ACCESS is 0)" in refusal(pipe, wanted | SYSTEM)
 
 
 @pytest.mark.parametrize("family", ["demand, written", "demand by a CPU", "faults of a GPU"])
@@ -171,7 +291,7 @@ def test_it_is_prefetched_by_the_call_of_that_name(worker):
 def test_a_whole_run(tmp_path):
     path = tmp_path / "run.jsonl"
     # What CPUs touch costs nothing here, and a fake's prefetch is faster than the hardware allows.
-    only = ["demand/*/8[?]*", "prefetch/*/65536*", "fault_latency/*"]
+    only = ["demand/*/8[?]*", "demand/fault/numa*/1048576*", "prefetch/*/1048576*", "fault_latency/*"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     slow = environment(CUDA_COPY_US=300)
@@ -180,6 +300,9 @@ def test_a_whole_run(tmp_path):
     points = read_run(path).points
     assert {point.benchmark for point in points} == {"demand", "prefetch", "fault_latency"} and len(points) > 30
     for point in points:
+        if point.src_memory == "system":
+            assert point.status == "unsupported" and "neither HMM nor ATS" in point.reason
+            continue
         assert point.status in ("ok", "missed_precision") and point.verified, (point.id, point.reason)
         assert point.batch in ([1], [1, 1]) or point.benchmark == "fault_latency"
         assert point.footprint_bytes == point.bytes

@@ -81,6 +81,16 @@ FAMILIES = {
     "write to host memory": access("write", "gpu:0", "numa:0"),
     "write to a peer": access("write", "gpu:0", "gpu:1", size=24),
     "write to its own": access("write", "gpu:0", "gpu:0", blocks="8"),
+    "narrow read of host memory": access("read", "numa:0", "gpu:0", width="4", blocks="256", threads="256"),
+    "strided read of a peer": access("read", "gpu:1", "gpu:0", width="8", stride="256"),
+    "random read of its own": access("read", "gpu:0", "gpu:0", order="random", cache="hot"),
+    "narrow write to a peer": access("write", "gpu:0", "gpu:1", width="4"),
+    "strided write to host memory": access("write", "gpu:0", "numa:0", width="4", stride="64"),
+    "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
+    "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
+    "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "written by another core before": h2d("pageable", cache="dirty"),
+    "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
     "chase through host memory": access("latency", "numa:0", "gpu:0", size=0),
     "chase through a peer": access("latency", "gpu:1", "gpu:0", size=0),
     "chase by a CPU": case("latency", "numa:0", "numa:0", "pageable", "pageable", size=0, footprint=0)
@@ -96,8 +106,44 @@ FAMILIES = {
     | {"engine": "sm"},
 }
 
+TOGETHER = {
+    f"{name} by {engine}": wanted | {"engine": engine}
+    for engine in ("batch", "graph")
+    for name, wanted in {
+        "h2d": h2d(),
+        "d2h registered": d2h("registered"),
+        "d2d push": d2d(size=24),
+        "d2d pull": d2d(initiator="dst"),
+        "local": local(),
+        "pieces": case("pieces", "gpu:0", "numa:0", "device", "pinned", size=1600, footprint=64 * KIB, piece="64"),
+    }.items()
+}
+ROWS = {
+    f"{name} by {engine}": wanted | {"engine": engine}
+    for engine in ("ce", "sm")
+    for name, wanted in {
+        "pieces": case("pieces", "numa:0", "gpu:0", "pinned", "device", piece="512"),
+        "rows to a GPU": case("strided", "numa:0", "gpu:0", "pinned", "device", row="64"),
+        "rows to the host": case("strided", "gpu:0", "numa:0", "device", "pinned", row="8", gaps="src", size=4 * KIB),
+        "rows to a peer": case("strided", "gpu:0", "gpu:1", "device", "device", gaps="dst"),
+        "planes within a GPU": case("strided", "gpu:0", "gpu:0", "device", "device", shape="3d"),
+        "planes to a GPU": case("strided", "numa:0", "gpu:0", "pinned", "device", shape="3d", gaps="dst"),
+        "halo in x": case("halo", "gpu:0", "gpu:1", "device", "device", size=4 * KIB, face="x"),
+        "halo in z": case("halo", "gpu:0", "gpu:1", "device", "device", size=4 * KIB, face="z"),
+    }.items()
+}
+PACKED = {
+    f"halo in {face}, packed, {where}": case(
+        "halo", "gpu:0", dst, "device", "device", size=2 * KIB, face=face, way="packed"
+    )
+    for face, where, dst in (("x", "to a peer", "gpu:1"), ("y", "within a GPU", "gpu:0"))
+}
+FAMILIES |= TOGETHER | ROWS | PACKED
 
-WITHOUT_GPU = {"h2h", "chase by a CPU"}
+DIRTY = {name for name in FAMILIES if "another core" in name}
+WITHOUT_GPU = {"h2h", "h2h, written by another core before", "chase by a CPU"}
+BY_BATCH = {name for name in TOGETHER if name.endswith("by batch")}
+BY_GRAPH = {name for name in TOGETHER if name.endswith("by graph")}
 
 
 @pytest.fixture
@@ -160,10 +206,19 @@ def works(pipe, wanted):
 def test_every_family_runs_on_every_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
     assert driver["driver_present"] and driver["version"] == version
-    assert driver["missing"] == (["cuMemPrefetchAsync"] if version < 12020 else [])  # it took other arguments
-    timings = {name: works(pipe, wanted)["timing"] for name, wanted in FAMILIES.items()}
-    by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"}
-    assert timings == {name: "host" if name in by_host else "gate" for name in FAMILIES}
+    # Before these they took other arguments, or were not there.
+    of_13 = {
+        "cuMemcpyBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
+    }  # fmt: skip
+    of_12_2 = {"cuMemPrefetchAsync", "cuMemAdvise"}
+    assert set(driver["missing"]) == (of_12_2 if version < 12020 else set()) | (of_13 if version < 13000 else set())
+    here = {name: wanted for name, wanted in FAMILIES.items() if version >= 13000 or name not in BY_BATCH}
+    for name in FAMILIES.keys() - here.keys():
+        why = refusal(pipe, FAMILIES[name])
+        assert "lacks cuMemcpyBatchAsync as CUDA 13.0 has it" in why and "driver 580" in why
+    timings = {name: works(pipe, wanted)["timing"] for name, wanted in here.items()}
+    by_host = {"h2h", "h2d pageable", "d2h pageable", "chase by a CPU"} | DIRTY
+    assert timings == {name: "host" if name in by_host else "gate" for name in here}
     assert pipe.ask("release")["ok"]
 
 
@@ -236,13 +291,25 @@ def test_a_gpu_that_is_not_here_is_counted_out(worker):
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
 PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
+IN_PARTS = TOGETHER | ROWS | PACKED
+PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.startswith("halo in")}
+PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
-REGISTERED = {"h2d registered", "d2h registered by sm", "d2h registered by tma"}
+PEER |= {"strided read of a peer", "narrow write to a peer", "both ways: reads"}
+REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,
     "cuMemHostUnregister": REGISTERED,
     "cuMemcpyPeerAsync": {"d2d by the peer call"},
     "cuStreamWaitValue32": {"after a wait"},
+    "cuStreamWaitEvent": {"halo in x, packed, to a peer"},
+    "cuMemcpy2DAsync": {f"rows to {where} by ce" for where in ("a GPU", "the host", "a peer")} | {"halo in x by ce"},
+    "cuMemcpy3DAsync": {"planes within a GPU by ce", "planes to a GPU by ce"},
+    "cuMemcpyBatchAsync": BY_BATCH,
+    "cuGraphCreate": BY_GRAPH,
+    "cuGraphInstantiateWithFlags": BY_GRAPH,
+    "cuGraphExecMemcpyNodeSetParams": BY_GRAPH,
+    "cuGraphDestroy": BY_GRAPH,
     "cuDeviceCanAccessPeer": PEER,
     "cuCtxEnablePeerAccess": PEER,
     "cuCtxDisablePeerAccess": PEER,
@@ -279,6 +346,14 @@ def test_blocking_launches_are_timed_without_a_gate(worker):
     pipe, _ = opened(worker, extra={"CUDA_LAUNCH_BLOCKING": "1"})
     answer = works(pipe, h2d())
     assert answer["timing"] == "events" and "CUDA_LAUNCH_BLOCKING" in answer["notes"]["timing"]
+
+
+def test_streams_that_nothing_holds_are_timed_by_events_whatever_they_copy(worker):
+    pipe, _ = opened(worker)
+    for wanted in (h2d(), h2d("pageable"), d2d(), access("read", "numa:0", "gpu:0")):
+        answer = works(pipe, wanted | {"held": False})
+        assert answer["timing"] == "events" and "nothing holds the streams" in answer["notes"]["timing"]
+    assert works(pipe, H2H | {"held": False})["timing"] == "host"  # a CPU thread has no stream
 
 
 # --- no room ------------------------------------------------------------------------------------------------------

@@ -79,3 +79,23 @@ def test_copies_of_what_the_cache_holds_are_measured_and_verified(tmp_path, id):
     point, code = measured(tmp_path, id)
     assert point.status in ("ok", "missed_precision") and point.median_s, point.reason
     assert (point.verified, code, point.params["cache"]) == (True, 0, "hot")
+
+
+def test_by_comm_scopes_rule_a_second_of_copies_is_timed_by_events_five_times(tmp_path):
+    """A fake's copies take the host's time, so this takes five real seconds."""
+    path = tmp_path / "run.jsonl"
+    wanted = "h2d/ce/numa:0.pageable->gpu:0.device/16777216?after=wait&bidirectional=true&mode=single"
+    command = [sys.executable, "-m", "linkscope", "run", "--rule", "comm-scope", "--only", wanted, "-o", str(path)]
+    done = subprocess.run([*command, "--json"], env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    run = read_run(path)
+    (point,) = run.points
+    assert run.header.plan["rule"] == "comm-scope" and (point.timing, point.verified) == ("events", True)
+    assert "nothing holds the streams" in point.guards["timing"]
+    for flow in point.flows:
+        (samples,) = flow.samples_s
+        assert len(samples) == 5 and flow.mean_s == pytest.approx(sum(samples) / 5)
+    together_s = point.guards["together_s"]
+    assert point.batch[0] * together_s > 0.5  # the first repetition fills a second, the others have as many copies
+    assert point.total_gbps == pytest.approx(2 * 16777216 / together_s / 1e9)
+    assert together_s >= 0.99 * max(flow.mean_s for flow in point.flows)

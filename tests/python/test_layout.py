@@ -27,8 +27,10 @@ PYTHON = {
     "plan": COMMON | {"machine", "runfile", "stats"},
     "run": COMMON | {"machine", "runfile", "stats", "plan"},
     "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
-    "report": COMMON | {"runfile", "stats"},
-    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "selftest", "report"},
+    "model": COMMON | {"runfile", "stats"},
+    "report": COMMON | {"runfile", "stats", "model"},
+    "compare": COMMON | {"runfile", "stats", "model"},
+    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "selftest", "report", "compare"},
 }
 
 

@@ -145,7 +145,7 @@ def test_its_rule_counts_the_other_flows_warm_ups_where_one_engine_serves_all(ru
 
 def test_a_rule_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "guess"]) == 2
-    assert "linkscope and nvbandwidth" in capsys.readouterr().err
+    assert "there are linkscope, nvbandwidth, comm-scope" in capsys.readouterr().err
 
 
 def test_its_rule_is_one_round(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,20 @@ def test_full_takes_every_value_of_every_parameter_one_at_a_time() -> None:
     assert taken == {("1", "x"), ("2", "x"), ("3", "x"), ("1", "y")}
 
 
+@pytest.mark.parametrize(("name", "engine"), [("h2d", "batch"), ("d2h", "graph"), ("pieces", "ce"), ("strided", "ce")])
+def test_copies_together_and_of_parts_are_in_full_only(name: str, engine: str) -> None:
+    params = [Param("mode", ["batched", "single"], "")]
+    params += [Param("piece", ["4096", "64"], "")] if name == "pieces" else []
+    row = Benchmark(name, "", "", engine, "numa", "gpu", "any", [("pinned", "device")], params)
+    for suite in ("quick", "standard", "sm", "nvbandwidth"):
+        with pytest.raises(UserError):
+            make_plan(facts(1), [row], suite=suite)
+    taken = [PointId.parse(id) for id in make_plan(facts(1), [row], suite="full").points]
+    assert taken and (name != "pieces" or {(p.bytes, p.param("piece")) for p in taken} == {
+        (1000 * piece, str(piece)) for piece in (64, 4096)
+    })  # fmt: skip
+
+
 def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "")]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params)

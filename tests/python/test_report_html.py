@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from invented import SIZES, point, run, small_run
+from linkscope.model.curves import Estimate
 from linkscope.report.axes import rate_axis, size_axis, time_axis
-from linkscope.report.curves import Estimate
 from linkscope.report.html import page, render
 from linkscope.report.panels import panels
 from linkscope.report.svg import Series, rate_chart, time_chart

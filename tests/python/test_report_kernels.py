@@ -6,7 +6,7 @@ import pytest
 
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points
-from linkscope.report.curves import share_of, total_of
+from linkscope.model.curves import share_of, total_of
 from linkscope.report.figures import figures
 from linkscope.report.findings import point_findings
 from linkscope.report.head import tiles

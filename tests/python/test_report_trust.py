@@ -6,7 +6,7 @@ import pytest
 
 from browser import CHROMIUM, Browser
 from invented import SIZES, point, run, small_run
-from linkscope.report.curves import curves
+from linkscope.model.curves import curves
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.glossary import WORDS
 from linkscope.report.head import doubts, tiles
@@ -204,7 +204,7 @@ def test_the_card_of_the_slowest_pair_says_how_and_where_no_pair_is() -> None:
 
 
 def test_the_name_of_a_limit_is_not_struck_through_by_the_grid() -> None:
-    from linkscope.report.curves import Estimate
+    from linkscope.model.curves import Estimate
 
     for limit in (2407.0, 2460.0, 478.1, 58.45, 63.0, 990.0):
         picture = rate_chart("t", [Series(0, False, [(8, Estimate(limit * 0.9))])], [limit], False)

@@ -11,7 +11,7 @@ from invented import point as invented_point
 from invented import run as invented_run
 from linkscope.machine import model as models
 from linkscope.machine.limits import Limit
-from linkscope.report.curves import share_of, total_of
+from linkscope.model.curves import share_of, total_of
 from linkscope.report.overview import overview
 from linkscope.report.sofar import SoFar
 from linkscope.report.summary import summary

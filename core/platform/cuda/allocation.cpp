@@ -109,6 +109,10 @@ void Allocation::allocate() {
     case MemKind::pinned:
       if (device_) return allocate_by_flags(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
       break;
+    case MemKind::system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
+      pages_ = HostPages{region_.at.kind == PlaceKind::numa ? region_.at.index : 0, bytes_, {}};
+      address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
+      return;
     case MemKind::pageable:
     case MemKind::registered:
     case MemKind::hugepage:

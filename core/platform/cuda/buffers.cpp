@@ -26,11 +26,11 @@ void Buffer::fill_with_pattern(u64 seed) {
   stream.synchronize();
 }
 
-void Buffer::fill_with_poison(u64 bytes) {
-  if (!reachable()) return fill_poison(host(), std::min(bytes, bytes_));
+void Buffer::fill_with(std::byte with, u64 bytes) {
+  if (!reachable()) return linkscope::fill(host(), std::min(bytes, bytes_), with);
   device_->use();
   const auto& stream = device_->stream(0);
-  LINKSCOPE_CU(driver_, cuMemsetD8Async, address(), static_cast<unsigned char>(poison), std::min(bytes, bytes_), stream.get());
+  LINKSCOPE_CU(driver_, cuMemsetD8Async, address(), static_cast<unsigned char>(with), std::min(bytes, bytes_), stream.get());
   stream.synchronize();
 }
 

@@ -30,7 +30,8 @@ class Buffer {
   [[nodiscard]] bool reachable() const { return address() != 0; }
 
   void fill_with_pattern(u64 seed);
-  void fill_with_poison(u64 bytes);
+  /// The first `bytes`.
+  void fill_with(std::byte, u64 bytes);
   /// A cycle of addresses through the first `bytes`, as whoever reaches them calls them: a GPU where one does.
   void fill_with_chain(u64 bytes);
 

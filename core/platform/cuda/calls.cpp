@@ -10,8 +10,8 @@ std::vector<std::unique_ptr<Allocation>>& made_by(CudaSession& session, const Ca
 
 }  // namespace
 
-std::string why_no_call(const Program& program, const Actor& actor, const Call& call) {
-  if (!call.span) return "the call '" + call.api + "' cannot be made here yet";
+std::string why_no_phase(const Program& program, const Actor& actor, const Call& call) {
+  if (!call.span) return "the call '" + call.api + "' is made for no GPU, and is about no memory";
   const auto& region = program.regions[call.span->region];
   try {
     (void)phase_index(region.kind, call.api);
@@ -23,7 +23,7 @@ std::string why_no_call(const Program& program, const Actor& actor, const Call& 
   return actor.clock == Clock::host ? "" : "calls are timed by the host's clock";
 }
 
-void prepare_calls(CudaSession& session, u32 region, Device* device) {
+void prepare_phases(CudaSession& session, u32 region, Device* device) {
   auto& made = session.called[region];
   const auto& wanted = session.program.regions[region];
   for (const auto& actor : session.program.actors)
@@ -42,11 +42,11 @@ void bring_to(CudaSession& session, const Call& call) {
   for (auto& one : made_by(session, call)) one->bring_to(call.api);
 }
 
-void make_call(CudaSession& session, const ActorState& state, const Call& call) {
+void do_phase(CudaSession& session, const ActorState& state, const Call& call) {
   made_by(session, call)[state.iteration % call.span->slices]->advance(call.api);
 }
 
-void check_call(const CudaSession& session, const Call& call, Verdict& verdict) {
+void check_phase(const CudaSession& session, const Call& call, Verdict& verdict) {
   const auto& region = session.program.regions[call.span->region];
   for (const auto& one : session.called.at(call.span->region)) {
     verdict.checked_bytes += call.span->bytes;

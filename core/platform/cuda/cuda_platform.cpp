@@ -8,9 +8,13 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
+#include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
@@ -73,6 +77,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] std::string why_no_place(const Place&) const;
   [[nodiscard]] std::string why_no_region(const Region&) const;
   [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
   [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] std::string why_no_peer(const Program&) const;
@@ -81,6 +86,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   /// Pairs of GPUs between which the program's flows go.
   [[nodiscard]] static std::set<std::pair<u32, u32>> peer_pairs(const Program&);
   [[nodiscard]] bool can_access(u32 from, u32 to) const;
+  [[nodiscard]] bool native_atomics(u32 from, u32 to) const;
   Device& device(u32 index) const;
   Device* any_device();
   Device* device_for(const Program&, u32 region);
@@ -137,7 +143,8 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
         return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
       return "";
     }
-    case MemKind::managed: return why_no_managed_access(driver_, facts_.gpus);
+    case MemKind::managed:
+    case MemKind::system: return why_no_moving_pages(driver_, facts_.gpus, region);
     case MemKind::pageable:
     case MemKind::pinned: return "";
     case MemKind::wc:
@@ -161,11 +168,13 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
     if (!std::holds_alternative<Prefetch>(step) && !(call && call->until)) return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (actor.process != 0) return "several processes cannot be run here yet";
+  if (exchanges_flags(actor)) return why_no_flags(program, actor);
+  if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
-    if (auto why = why_no_managed_step(program, actor, step); !why.empty()) return why;
+    if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
     if (const auto* call = std::get_if<Call>(&step)) {
-      if (auto why = why_no_call(program, actor, *call); !why.empty()) return why;
+      if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
       continue;
     }
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
@@ -173,14 +182,30 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
       continue;
     }
     const auto* move = std::get_if<Move>(&step);
-    if (!move) return "only copies and kernels can be run here yet";
-    const bool by_gpu = move->engine == Engine::ce || move->engine == Engine::sm || move->engine == Engine::tma;
+    if (!move) return "a loop here is copies and kernels, or calls, or one word that is set and one that is waited for";
+    const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
     if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
       return std::string{to_string(move->engine)} + " copies cannot be run here yet";
     if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
-    const Place &from = program.regions[move->from.region].at, &to = program.regions[move->to.region].at;
-    if (move->peer_call && from != to)
-      if (auto why = driver_.why_no("cuMemcpyPeerAsync"); !why.empty()) return why;
+    if (move->by)
+      if (auto why = why_no_place(*move->by); !why.empty()) return why;
+    if (auto why = why_no_call(driver_, program, *move); !why.empty()) return why;
+    const bool together = move->engine == Engine::batch || move->engine == Engine::graph;
+    if (together && (actor.loop.size() > 1 || move->by)) return "copies that are made together can only be the whole loop here";
+  }
+  return "";
+}
+
+std::string CudaPlatformImpl::why_no_calls(const Program& program, const Actor& actor) const {
+  if (actor.kind != ActorKind::cpu_thread) return "calls are made by CPU threads";
+  const auto& on = std::get<Call>(actor.loop.front()).on;
+  for (const auto& step : actor.loop) {
+    const auto* call = std::get_if<Call>(&step);
+    if (!call || call->on != on) return "a loop of calls is calls for one GPU only here";
+    if (auto why = why_no_call(driver_, *call); !why.empty()) return why;
+    if (auto why = why_no_place(*call->on); !why.empty()) return why;
+    for (const auto& touch : touches(step))
+      if (is_pageable(program.regions[touch.span.region].kind)) return "a call that copies pageable memory waits for the copy here: it is no call alone";
   }
   return "";
 }
@@ -190,12 +215,18 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
   for (const auto& [span, writes] : touches(kernel)) {
     const auto& region = program.regions[span.region];
-    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && region.kind != MemKind::managed)
+    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place && !native_atomics(actor.place.index, region.at.index))
+      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) + ": the link between them does not carry them";
   }
   return "";
+}
+
+bool CudaPlatformImpl::native_atomics(u32 from, u32 to) const {
+  return std::any_of(facts_.peers.begin(), facts_.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.native_atomics; });
 }
 
 std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor& actor, const Move& move) const {
@@ -245,6 +276,10 @@ Support CudaPlatformImpl::supports(const Program& program) const {
   if (program.held_by == HeldBy::wait)
     if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
   if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
+  if (program.cache == CacheState::dirty)
+    for (const auto& region : program.regions)
+      if (region.at.kind == PlaceKind::numa)
+        if (auto why = why_no_other_core(region.at.index); !why.empty()) return Support::no(why);
   return {why_too_much_managed(program)};
 }
 
@@ -254,8 +289,13 @@ std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
   std::set<u32> gpus;
   for (const auto& region : program.regions)
     if (region.at.kind == PlaceKind::gpu) gpus.insert(region.at.index);
-  for (const auto& actor : program.actors)
+  for (const auto& actor : program.actors) {
     if (actor.place.kind == PlaceKind::gpu) gpus.insert(actor.place.index);
+    for (const auto& step : actor.loop) {
+      if (const auto* move = std::get_if<Move>(&step); move && move->by) gpus.insert(move->by->index);
+      if (const auto* call = std::get_if<Call>(&step); call && call->on) gpus.insert(call->on->index);
+    }
+  }
   return gpus;
 }
 
@@ -301,7 +341,10 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
       const auto* call = std::get_if<Call>(&step);
       if (call && call->span && call->span->region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
       for (const auto& touch : touches(step))
-        if (touch.span.region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
+        if (touch.span.region == region) {
+          const Place& by = call && call->on ? *call->on : actor.place;
+          if (by.kind == PlaceKind::gpu) return &device(by.index);
+        }
     }
   return any_device();
 }
@@ -332,13 +375,13 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   std::map<std::tuple<Place, MemKind, u64, bool, Content>, u32> count;
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
-    if (region.kind == MemKind::managed) {
+    if (pages_move(region.kind)) {
       session.managed.push_back(make_managed(driver_, device_for(session.program, r), region, session.managed.size()));
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
     if (allocated_by_calls(session.program, r)) {
-      prepare_calls(session, r, device_for(session.program, r));
+      prepare_phases(session, r, device_for(session.program, r));
       session.buffers.push_back(nullptr);
       continue;
     }
@@ -354,7 +397,9 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
   }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].content == Content::chain && session.program.regions[i].kind != MemKind::managed) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
+    if (session.program.regions[i].content == Content::zero) session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
+  for (std::size_t i = 0; i < session.buffers.size(); ++i)
+    if (session.program.regions[i].content == Content::chain && !pages_move(session.program.regions[i].kind)) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
 }
 
 void CudaPlatformImpl::make_actors(CudaSession& session) {
@@ -370,8 +415,23 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.exit = std::make_unique<Event>(driver_);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
+      for (const auto& step : actor.loop) {
+        const auto* move = std::get_if<Move>(&step);
+        if (!move || !move->by || state.helpers.contains(move->by->index)) continue;
+        Helper& helper = state.helpers[move->by->index];
+        helper.device = &device(move->by->index);
+        helper.stream = &helper.device->stream(1 + streams[move->by->index]++);
+        state.device->use();
+        helper.before = std::make_unique<Event>(driver_, CU_EVENT_DISABLE_TIMING);
+        helper.device->use();
+        helper.after = std::make_unique<Event>(driver_, CU_EVENT_DISABLE_TIMING);
+      }
     } else {
       state.node = actor.place.index;
+      if (makes_calls(actor)) {
+        const u32 index = std::get<Call>(actor.loop.front()).on->index;
+        state.caller = std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
+      }
     }
     session.actors.push_back(std::move(state));
   }
@@ -385,7 +445,7 @@ u32 whole_footprint(const Actor& actor) {
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
-      most = std::max<u64>(most, kernel && kernel->dependent_steps ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+      most = std::max<u64>(most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }
@@ -434,13 +494,20 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
     session.timing = Timing::host;
     session.why_timing = std::move(why);
   };
+  const bool held = session.program.held_by != HeldBy::nothing;
   for (const auto& actor : session.program.actors) {
     if (actor.clock == Clock::host) return host("its actors are CPU threads, or what they do is calls");
+    if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
         if (is_pageable(session.program.regions[touch.span.region].kind))
           return host("the driver copies pageable memory on the host, before a gate would open");
     }
+  }
+  if (!held) {
+    session.timing = Timing::events;
+    session.why_timing = "nothing holds the streams: the time that queueing takes is in it";
+    return;
   }
   if (!no_gate_.empty()) {
     // Without a gate one stream's copies may be done before the next one's are queued: several start at a barrier.

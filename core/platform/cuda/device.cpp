@@ -89,7 +89,7 @@ Stream::Stream(const Driver& driver) : driver_{driver} { LINKSCOPE_CU(driver_, c
 Stream::~Stream() { driver_.cuStreamDestroy(stream_); }
 void Stream::synchronize() const { LINKSCOPE_CU(driver_, cuStreamSynchronize, stream_); }
 
-Event::Event(const Driver& driver) : driver_{driver} { LINKSCOPE_CU(driver_, cuEventCreate, &event_, CU_EVENT_DEFAULT); }
+Event::Event(const Driver& driver, unsigned flags) : driver_{driver} { LINKSCOPE_CU(driver_, cuEventCreate, &event_, flags); }
 Event::~Event() { driver_.cuEventDestroy(event_); }
 
 int DeviceFacts::attribute(const std::string& wanted, int otherwise) const {
@@ -140,6 +140,8 @@ CUfunction Device::function(const std::string& module, const std::string& name) 
 void Device::launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** arguments) const {
   LINKSCOPE_CU(driver_, cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
 }
+
+unsigned Device::blocks_of(const Shape& shape) const { return shape.blocks ? shape.blocks : static_cast<unsigned>(facts_.attribute("MULTIPROCESSOR_COUNT", 1)); }
 
 Stream& Device::stream(std::size_t number) {
   while (streams_.size() <= number) {

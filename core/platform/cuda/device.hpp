@@ -7,6 +7,7 @@
 
 #include "base/units.hpp"
 #include "platform/cuda/driver.hpp"
+#include "program/program.hpp"
 
 namespace linkscope {
 
@@ -25,10 +26,10 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-/// Owns an event that records time.
+/// Owns an event that records time, or that only orders.
 class Event {
  public:
-  explicit Event(const Driver&);
+  explicit Event(const Driver&, unsigned flags = CU_EVENT_DEFAULT);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -61,6 +62,8 @@ class Device {
   void use() const;
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);
   void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments) const;
+  /// Blocks of a launch: as many as the shape says, or one on each multiprocessor.
+  [[nodiscard]] unsigned blocks_of(const Shape&) const;
   /// Streams by number, made when first asked for and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
   /// Two words of this GPU's memory for the result of a comparison, and one for each actor of a session.

@@ -57,7 +57,27 @@ namespace linkscope {
   X(cuMemGetInfo, 3020)              \
   X(cuMemAllocManaged, 6000)         \
   X(cuMemPrefetchAsync, 12020)       \
+  X(cuMemAdvise, 12020)              \
+  X(cuMemPrefetchBatchAsync, 13000)  \
+  X(cuMemDiscardBatchAsync, 13000)   \
+  X(cuMemDiscardAndPrefetchBatchAsync, 13000) \
   X(cuStreamWaitValue32, 11070)      \
+  X(cuStreamWaitEvent, 3020)         \
+  X(cuMemcpy2DAsync, 3020)           \
+  X(cuMemcpy3DAsync, 3020)           \
+  X(cuMemcpyBatchAsync, 13000)       \
+  X(cuCtxSynchronize, 2000)          \
+  X(cuEventQuery, 2000)              \
+  X(cuEventSynchronize, 2000)        \
+  X(cuGraphCreate, 10000)            \
+  X(cuGraphAddMemcpyNode, 10000)     \
+  X(cuGraphAddKernelNode, 12000)     \
+  X(cuGraphInstantiateWithFlags, 11040) \
+  X(cuGraphExecMemcpyNodeSetParams, 10020) \
+  X(cuGraphUpload, 11010)            \
+  X(cuGraphLaunch, 10000)            \
+  X(cuGraphExecDestroy, 10000)       \
+  X(cuGraphDestroy, 10000) \
   X(cuMemAllocAsync, 11020)          \
   X(cuMemFreeAsync, 11020)           \
   X(cuDeviceGetDefaultMemPool, 11020) \

@@ -24,7 +24,7 @@ bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access:
 
 bool is_managed(const Program& program, const Step& step) {
   const auto all = touches(step);
-  return std::any_of(all.begin(), all.end(), [&](const Touch& touch) { return program.regions[touch.span.region].kind == MemKind::managed; });
+  return std::any_of(all.begin(), all.end(), [&](const Touch& touch) { return pages_move(program.regions[touch.span.region].kind); });
 }
 
 CUmemLocation location_of(const CudaSession& session, const Place& place) {
@@ -39,21 +39,32 @@ CUmemLocation location_of(const CudaSession& session, const Place& place) {
 
 bool touches_pages(const Kernel& kernel) { return kernel.name == "touch" || kernel.name == "touch_chain"; }
 
-std::string why_no_managed_access(const Driver& driver, const std::vector<DeviceFacts>& gpus) {
+std::string why_no_moving_pages(const Driver& driver, const std::vector<DeviceFacts>& gpus, const Region& region) {
   for (const char* symbol : {"cuMemAllocManaged", "cuMemPrefetchAsync", "cuMemGetInfo"})
     if (auto why = driver.why_no(symbol); !why.empty()) return why;
-  for (const auto& gpu : gpus)
+  if (region.advice)
+    if (auto why = driver.why_no("cuMemAdvise"); !why.empty()) return why;
+  for (const auto& gpu : gpus) {
     if (gpu.attribute("CONCURRENT_MANAGED_ACCESS", 0) == 0)
       return "the GPU " + gpu.name + " does not let CPUs touch managed memory at any time (CONCURRENT_MANAGED_ACCESS is 0)";
+    if (region.kind == MemKind::system && gpu.attribute("PAGEABLE_MEMORY_ACCESS", 0) == 0)
+      return "the GPU " + gpu.name + " does not reach memory of the operating system as it is: there is neither HMM nor ATS here (PAGEABLE_MEMORY_ACCESS is 0)";
+  }
   return "";
 }
 
-std::string why_no_managed_step(const Program& program, const Actor& actor, const Step& step) {
+std::string why_no_managed_step(const Driver& driver, const Program& program, const Actor& actor, const Step& step) {
+  if (const auto* prefetch = std::get_if<Prefetch>(&step)) {
+    if (actor.kind != ActorKind::stream) return "prefetches are queued on streams";
+    if (prefetch->ranges > 0 && prefetch->discard != Prefetch::Discard::with)
+      if (auto why = driver.why_no("cuMemPrefetchBatchAsync"); !why.empty()) return why;
+    if (prefetch->discard == Prefetch::Discard::no) return "";
+    return driver.why_no(prefetch->discard == Prefetch::Discard::with ? "cuMemDiscardAndPrefetchBatchAsync" : "cuMemDiscardBatchAsync");
+  }
   const auto* kernel = std::get_if<Kernel>(&step);
-  const bool of_pages = std::holds_alternative<Prefetch>(step) || (kernel && touches_pages(*kernel));
-  if (is_managed(program, step) != of_pages) return "managed memory is touched page by page and prefetched here, and no other memory is";
-  if (std::holds_alternative<Prefetch>(step) && actor.kind != ActorKind::stream) return "prefetches are queued on streams";
-  return "";
+  if (!is_managed(program, step)) return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
+  const bool all_bytes = kernel && actor.kind == ActorKind::stream && (kernel->name == "read" || kernel->name == "write");
+  return kernel && (touches_pages(*kernel) || all_bytes) ? "" : "managed memory is touched, read, written and prefetched here, and not copied";
 }
 
 // --- prepare ------------------------------------------------------------------------------------------------------
@@ -71,9 +82,9 @@ namespace {
 void check_home(CudaSession& session) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i) {
     const auto& region = session.program.regions[i];
-    if (region.kind != MemKind::managed || region.at.kind != PlaceKind::numa) continue;
+    if (!pages_move(region.kind) || region.at.kind != PlaceKind::numa) continue;
     const auto found = page_nodes(host_view(*session.buffers[i]), region.bytes);
-    session.notes.emplace_back("pages " + to_string(region.at) + ".managed", found);
+    session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at)) throw Error{ErrorKind::failed, "pages sent home to " + to_string(region.at) + " are on " + found};
   }
 }
@@ -100,7 +111,36 @@ void restore_managed(const CudaSession& session) {
     if (buffer->seed()) buffer->fill_with_pattern(buffer->seed());
 }
 
+namespace {
+
+/// Gives an advice, or takes it back. What was copied because of it, or mapped, is gone then.
+void advise(const CudaSession& session, const Buffer& buffer, const Region& region, bool gives) {
+  const auto kind = [&] {
+    switch (region.advice->kind) {
+      case Advice::Kind::read_mostly: return gives ? CU_MEM_ADVISE_SET_READ_MOSTLY : CU_MEM_ADVISE_UNSET_READ_MOSTLY;
+      case Advice::Kind::preferred: return gives ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+      default: return gives ? CU_MEM_ADVISE_SET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    }
+  }();
+  // Who mostly reads is nobody in particular: the driver wants some place all the same.
+  const Place& place = region.advice->kind == Advice::Kind::read_mostly ? region.at : region.advice->place;
+  CUmemLocation location = location_of(session, place);
+  // Whoever accesses from the host does so from any of its nodes: the driver refuses to be told which.
+  if (region.advice->kind == Advice::Kind::accessed_by && place.kind == PlaceKind::numa) location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
+  buffer.device()->use();
+  LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location);
+}
+
+/// Of every region that has one. Before pages go home it is taken back: it might keep copies of them elsewhere.
+void advise_all(const CudaSession& session, bool gives) {
+  for (std::size_t i = 0; i < session.buffers.size(); ++i)
+    if (session.program.regions[i].advice) advise(session, *session.buffers[i], session.program.regions[i], gives);
+}
+
+}  // namespace
+
 void bring_home(CudaSession& session) {
+  advise_all(session, false);
   for (auto& state : session.actors) {
     for (const auto& step : state.actor->once) {
       if (const auto* call = std::get_if<Call>(&step)) {
@@ -114,6 +154,7 @@ void bring_home(CudaSession& session) {
     }
     if (state.crew) state.crew->wake();
   }
+  advise_all(session, true);
 }
 
 // --- steps --------------------------------------------------------------------------------------------------------
@@ -124,12 +165,27 @@ CUfunction touch_code(Device& device, const Kernel& kernel) {
 }
 
 void queue_prefetch(const CudaSession& session, const ActorState& state, const Prefetch& prefetch) {
+  using enum Prefetch::Discard;
   const Buffer& buffer = *session.buffers[prefetch.span.region];
   Device& device = state.stream ? *state.device : *buffer.device();
   const CUstream stream = state.stream ? state.stream->get() : device.stream(0).get();  // a CPU thread's, untimed
   device.use();
-  LINKSCOPE_CU(session.driver, cuMemPrefetchAsync, buffer.address() + prefetch.span.offset_at(state.iteration), prefetch.span.bytes,
-               location_of(session, prefetch.to), 0, stream);
+  const CUdeviceptr start = buffer.address() + prefetch.span.offset_at(state.iteration);
+  CUmemLocation to = location_of(session, prefetch.to);
+  std::vector<CUdeviceptr> starts;
+  std::vector<std::size_t> lengths;
+  for (const auto& range : ranges_of(prefetch)) {
+    starts.push_back(start + range.offset);
+    lengths.push_back(range.bytes);
+  }
+  std::size_t first = 0;  // all ranges go to one place: it counts from the first on
+  if (prefetch.discard == before) LINKSCOPE_CU(session.driver, cuMemDiscardBatchAsync, starts.data(), lengths.data(), starts.size(), 0, stream);
+  if (prefetch.discard == with)
+    LINKSCOPE_CU(session.driver, cuMemDiscardAndPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to, &first, 1, 0, stream);
+  else if (prefetch.ranges > 0)
+    LINKSCOPE_CU(session.driver, cuMemPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to, &first, 1, 0, stream);
+  else
+    LINKSCOPE_CU(session.driver, cuMemPrefetchAsync, start, prefetch.span.bytes, to, 0, stream);
 }
 
 namespace {
@@ -184,7 +240,7 @@ namespace {
 void add_wrong(Verdict& verdict, u64 bytes, const CudaSession& session, const Span& span, u64 offset, const char* what) {
   if (bytes == 0) return;
   const auto& region = session.program.regions[span.region];
-  if (verdict.ok) verdict.first_wrong = to_string(region.at) + ".managed at byte " + std::to_string(offset) + what;
+  if (verdict.ok) verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) + what;
   verdict.ok = false;
   verdict.wrong_bytes += bytes;
 }
@@ -231,6 +287,11 @@ void check_chain(const CudaSession& session, const ActorState& state, const Span
 void check_managed(const CudaSession& session, const ActorState& state, const Step& step, Verdict& verdict) {
   if (state.iteration == 0) return;
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) {
+    // What was discarded may be anything now: the pages have to hold what is written from now on.
+    if (prefetch->discard != Prefetch::Discard::no) {
+      Buffer& pages = *session.buffers[prefetch->span.region];
+      pages.fill_with_pattern(pages.seed());
+    }
     check_pages(session, prefetch->span, false, verdict);
     return;
   }

@@ -6,10 +6,10 @@ namespace linkscope {
 
 /// Kernels of managed memory: "touch", "touch_chain".
 [[nodiscard]] bool touches_pages(const Kernel&);
-/// Why this driver or these GPUs have no managed memory that both sides may touch at any time; "" where they do.
-[[nodiscard]] std::string why_no_managed_access(const Driver&, const std::vector<DeviceFacts>&);
+/// Why this driver or these GPUs have no memory like this region's that both sides may touch at any time; "" where they do.
+[[nodiscard]] std::string why_no_moving_pages(const Driver&, const std::vector<DeviceFacts>&, const Region&);
 /// Why a step cannot be done with managed memory here, or needs it; "" where neither is so.
-[[nodiscard]] std::string why_no_managed_step(const Program&, const Actor&, const Step&);
+[[nodiscard]] std::string why_no_managed_step(const Driver&, const Program&, const Actor&, const Step&);
 
 /// Memory that lives as long as the session: what is kept for later would add up.
 [[nodiscard]] std::unique_ptr<Buffer> make_managed(const Driver&, Device*, const Region&, u64 number);
@@ -23,6 +23,7 @@ void bring_home(CudaSession&);
 void restore_managed(const CudaSession&);
 
 [[nodiscard]] CUfunction touch_code(Device&, const Kernel&);
+/// One call, or two where what the pages hold is discarded before.
 void queue_prefetch(const CudaSession&, const ActorState&, const Prefetch&);
 /// Queues (streams) or does (CPU threads) one touch of all pages, or so many steps along a chain.
 void touch(const CudaSession&, ActorState&, const Kernel&, u64 steps);

@@ -8,9 +8,14 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
+#include "platform/host/contents.hpp"
+#include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/parallel.hpp"
 #include "platform/host/topology.hpp"
@@ -81,16 +86,20 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 
 // --- session ------------------------------------------------------------------------------------------------------
 
-void CudaSession::poison_destinations() const {
+void CudaSession::reset_destinations() const {
   std::vector<DeviceWork> work;
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (buffers[i] && program.regions[i].content == Content::poison)
-      work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes] { buffer->fill_with_poison(bytes); }});
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i]) continue;
+    const auto content = program.regions[i].content;
+    if (content != Content::poison && content != Content::zero) continue;
+    const std::byte with = content == Content::poison ? poison : std::byte{0};
+    work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes, with] { buffer->fill_with(with, bytes); }});
+  }
   side_by_side(work);
 }
 
 void CudaSession::start_afresh() {
-  poison_destinations();
+  reset_destinations();
   restore_managed(*this);
   for (std::size_t a = 0; a < actors.size(); ++a) {
     actors[a].iteration = 0;
@@ -116,7 +125,7 @@ void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 cou
 }  // namespace
 
 void CudaSession::settle_caches(const std::vector<u32>& batch) {
-  if (program.cache != CacheState::cold) return;
+  if (program.cache == CacheState::hot) return;
   static const u64 host_cache = last_level_cache_bytes();
   const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;
@@ -126,8 +135,10 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
       for (const auto& [span, writes] : touches(step)) {
         const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
-        const u64 footprint = span.slices * span.stride;
-        if (on_host(buffer) && footprint < 3 * host_cache) {
+        const u64 footprint = span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
+        if (on_host(buffer) && program.cache == CacheState::dirty) {
+          dirty_in_another_core(buffer.host() + span.offset, footprint, program.regions[span.region].at.index);
+        } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
           if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
@@ -135,7 +146,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         }
         if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());
         // A GPU's L2 also holds what its threads read elsewhere.
-        const bool by_threads = actors[a].device && !(move && move->engine == Engine::ce);
+        const bool by_threads = actors[a].device && !(move && by_copy_engine(move->engine));
         if (by_threads && footprint < 3 * l2(*actors[a].device)) gpus.insert(actors[a].device);
       }
     }
@@ -151,6 +162,12 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
 
 namespace {
 
+/// What happens before a sample, outside the timing.
+void make_ready(CudaSession& session, const std::vector<u32>& batch) {
+  bring_home(session);
+  for (std::size_t a = 0; a < session.actors.size(); ++a) prepare_together(session, session.actors[a], batch[a]);
+}
+
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
@@ -165,6 +182,10 @@ void drain(CudaSession& session) {
   for (auto& state : session.actors) {
     state.device->use();
     state.stream->synchronize();
+    for (auto& [gpu, helper] : state.helpers) {
+      helper.device->use();
+      helper.stream->synchronize();
+    }
   }
 }
 
@@ -208,7 +229,7 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
 }
 
 bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
   {
     const Drained drained{session};
     const GateKeeper keeper{gate, session.program.held_by, patience};
@@ -216,19 +237,42 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
   }
   drain(session);
   if (gate.timed_out()) return false;
+  check_waits(session);
   read_events(session, stamps);
   return true;
 }
 
 void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
   queue_loops(session, batch);
   drain(session);
+  check_waits(session);
   read_events(session, stamps);
 }
 
+namespace {
+
+/// Of those who failed, the first that did not just wait for another in vain.
+void rethrow(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr first;
+  for (const auto& failure : failures) {
+    if (!failure) continue;
+    if (!first) first = failure;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::timeout) throw;
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace
+
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  bring_home(session);
+  make_ready(session, batch);
+  for (std::size_t a = 0; a < session.actors.size(); ++a)
+    if (const auto& caller = session.actors[a].caller) caller->ready(batch[a]);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
@@ -237,6 +281,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     try {
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
+      if (state.caller) state.caller->enter();
       start.arrive_and_wait();
       started = true;
       const double enter = host_now();
@@ -253,8 +298,10 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
     for (std::size_t a = 1; a < session.actors.size(); ++a) threads.emplace_back(run_actor, a);
     run_actor(0);
   }
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  rethrow(failures);
+  for (const auto& state : session.actors)
+    if (state.caller) state.caller->settle();
+  check_waits(session);
 }
 
 }  // namespace linkscope

@@ -1,6 +1,7 @@
 // A prepared program on the machine at hand, and the two ways of timing it.
 #pragma once
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -52,6 +53,41 @@ class GateKeeper {
   std::jthread clock_;
 };
 
+/// Owns a graph of copies, each after the one before, and what is launched of it.
+class CopyGraph {
+ public:
+  explicit CopyGraph(const Driver&);
+  ~CopyGraph();
+  CopyGraph(const CopyGraph&) = delete;
+  CopyGraph& operator=(const CopyGraph&) = delete;
+
+  /// What is launched from now on: the copies that it was made of at first, or as many others in their place.
+  void set(const std::vector<CUDA_MEMCPY3D>&, CUcontext);
+  /// Brings it to the GPU, so that no launch has to. Queues on the stream.
+  void upload(CUstream) const;
+  void launch(CUstream) const;
+
+ private:
+  const Driver& driver_;
+  CUgraph graph_ = nullptr;
+  std::vector<CUgraphNode> nodes_;
+  CUgraphExec ready_ = nullptr;
+};
+
+/// The copies of one call.
+struct Pieces {
+  std::vector<CUdeviceptr> to, from;
+  std::vector<std::size_t> bytes;
+};
+
+/// Another GPU's stream that makes some of an actor's moves, and the events that keep the order.
+struct Helper {
+  Device* device = nullptr;
+  Stream* stream = nullptr;
+  std::unique_ptr<Event> before, after;
+};
+class Caller;
+
 /// An actor with what it needs to act.
 struct ActorState {
   const Actor* actor = nullptr;
@@ -64,6 +100,10 @@ struct ActorState {
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
   u64 sum = 0;                     // what CPU threads read from managed pages, added up
   std::unique_ptr<Crew> crew;      // they, where they are several
+  std::map<u32, Helper> helpers;   // by GPU
+  std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
+  Pieces pieces;                   // of the batch that comes
+  std::shared_ptr<Caller> caller;  // of a CPU thread whose loop is calls
 };
 
 enum class Timing { gate, events, host };
@@ -83,13 +123,14 @@ struct CudaSession final : Session {
   bool sampled = false;      // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
-  /// Poisons destinations and begins at the first slice, so that the next comparison sees only what was written since.
+  /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
+  /// written since.
   void start_afresh();
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 
  private:
-  void poison_destinations() const;
+  void reset_destinations() const;
   std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
 };
 

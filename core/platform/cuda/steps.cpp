@@ -1,14 +1,16 @@
 #include "platform/cuda/steps.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "platform/cuda/caller.hpp"
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/device_work.hpp"
+#include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
+#include "platform/cuda/moves.hpp"
 #include "platform/host/contents.hpp"
 #include "program/chain.hpp"
 
@@ -18,54 +20,26 @@ namespace {
 /// Of the pattern that a kernel writes.
 constexpr u64 written_seed = 0x7772697474656E21ull;
 
-unsigned blocks_of(const Device& device, const Shape& shape) {
-  return shape.blocks ? shape.blocks : static_cast<unsigned>(device.facts().attribute("MULTIPROCESSOR_COUNT", 1));
-}
+/// Whether its accesses are not the kernels' usual ones, of 16 bytes side by side.
+bool by_lines(const Kernel& kernel) { return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0; }
 
 CUfunction code_of(Device& device, const Step& step) {
   if (std::holds_alternative<Prefetch>(step) || std::holds_alternative<Call>(step)) return nullptr;
-  if (const auto* move = std::get_if<Move>(&step)) {
-    if (move->engine == Engine::ce) return nullptr;
-    return device.function("copy", move->engine == Engine::tma ? "linkscope_copy_tma" : "linkscope_copy");
-  }
+  if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return flag_code(device);
+  if (const auto* move = std::get_if<Move>(&step)) return copy_code(device, *move);
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
-  return device.function(name == "exchange" ? "copy" : "access", "linkscope_" + name);
-}
-
-void copy_by_kernel(Device& device, const Move& move, CUdeviceptr to, CUdeviceptr from, CUstream stream) {
-  u64 bytes = move.from.bytes;
-  void* arguments[] = {&to, &from, &bytes};
-  device.launch(code_of(device, move), blocks_of(device, move.shape), move.shape.threads, stream, arguments);
-}
-
-void queue_move(const CudaSession& session, const ActorState& state, const Move& move) {
-  const Buffer &from = *session.buffers[move.from.region], &to = *session.buffers[move.to.region];
-  const u64 from_offset = move.from.offset_at(state.iteration), to_offset = move.to.offset_at(state.iteration), bytes = move.from.bytes;
-  if (!state.stream) {
-    std::memcpy(to.host() + to_offset, from.host() + from_offset, bytes);
-    return;
-  }
-  const auto& driver = session.driver;
-  const CUstream stream = state.stream->get();
-  if (move.engine != Engine::ce)
-    copy_by_kernel(*state.device, move, to.address() + to_offset, from.address() + from_offset, stream);
-  else if (from.host())
-    LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, to.address() + to_offset, from.host() + from_offset, bytes, stream);
-  else if (to.host())
-    LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, to.host() + to_offset, from.address() + from_offset, bytes, stream);
-  else if (!move.peer_call)
-    LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, to.address() + to_offset, from.address() + from_offset, bytes, stream);
-  else
-    LINKSCOPE_CU(driver, cuMemcpyPeerAsync, to.address() + to_offset, to.device()->context(), from.address() + from_offset,
-                 from.device()->context(), bytes, stream);
+  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name + (by_lines(kernel) ? "_lines" : ""));
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
   for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
   return at;
 }
+
+bool adds_to_one(const Kernel& kernel) { return kernel.traffic.front().pattern == Access::Pattern::same; }
+unsigned system_wide(const Kernel& kernel) { return kernel.scope == Scope::system; }
 
 void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& kernel, u64 steps) {
   const Span& span = kernel.traffic.front().span;
@@ -78,7 +52,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   }
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
-    state.device->launch(code_of(*state.device, kernel), blocks_of(*state.device, shape), shape.threads, state.stream->get(), pointers);
+    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers);
   };
   if (kernel.name == "exchange") {
     const auto at = [&](std::size_t side) {
@@ -86,15 +60,27 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
       return session.buffers[of.region]->address() + of.offset_at(state.iteration);
     };
     launch(kernel.shape, at(1), at(0), at(3), at(2), span.bytes);
+  } else if (by_lines(kernel)) {
+    const Access& access = kernel.traffic.front();
+    const CUdeviceptr start = buffer.address() + offset;
+    const u64 count = access_count(access);
+    const u32 random = access.pattern == Access::Pattern::random;
+    if (kernel.name == "read") launch(kernel.shape, start, count, access.stride, access.width, random, state.result);
+    else launch(kernel.shape, start, count, access.stride, access.width, random, written_seed, offset);
   } else if (kernel.name == "read") launch(kernel.shape, buffer.address() + offset, span.bytes, state.result);
   else if (kernel.name == "write") launch(kernel.shape, buffer.address() + offset, span.bytes, written_seed, offset / 8);
+  else if (kernel.name == "add") launch(kernel.shape, buffer.address() + offset, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
+  else if (kernel.name == "add_chain") launch(kernel.shape, buffer.address() + offset, steps, system_wide(kernel));
   else launch(kernel.shape, state.result, steps);
 }
 
 }  // namespace
 
+bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
+
 std::string why_no_step(const Kernel& kernel, ActorKind kind) {
-  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange"));
+  const bool by_gpu = kernel.name == "read" || kernel.name == "write" || kernel.name == "exchange" || is_atomic(kernel);
+  const bool known = kernel.name == "chase" || touches_pages(kernel) || (kind == ActorKind::stream && by_gpu);
   return known ? "" : std::string{"a "} + to_string(kind) + " cannot run the kernel '" + kernel.name + "' here";
 }
 
@@ -102,12 +88,21 @@ void load_code(const CudaSession& session) {
   for (const auto& state : session.actors) {
     if (!state.device) continue;
     (void)state.device->function("gate", "linkscope_gate");
-    for (const auto& step : state.actor->loop) (void)code_of(*state.device, step);
+    for (const auto& step : state.actor->loop) {
+      const auto* move = std::get_if<Move>(&step);
+      (void)code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
+    }
   }
 }
 
 void act(CudaSession& session, ActorState& state, u32 count) {
   const auto& loop = state.actor->loop;
+  if (exchanges_flags(*state.actor)) return exchange_flags(session, state, count);
+  if (state.caller) {
+    state.caller->make(state.iteration, count);
+    state.iteration += count;
+    return;
+  }
   const auto* kernel = std::get_if<Kernel>(&loop.front());
   if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused loops of more)
     const u64 steps = u64{count} * kernel->dependent_steps;
@@ -116,11 +111,15 @@ void act(CudaSession& session, ActorState& state, u32 count) {
     state.iteration += count;
     return;
   }
+  if (const Move* move = made_together(*state.actor)) {
+    if (count > 0) queue_together(session, state, *move, count);
+    return;
+  }
   for (u32 i = 0; i < count; ++i) {
     for (const auto& step : loop) {
       if (const auto* move = std::get_if<Move>(&step)) queue_move(session, state, *move);
       else if (const auto* prefetch = std::get_if<Prefetch>(&step)) queue_prefetch(session, state, *prefetch);
-      else if (const auto* call = std::get_if<Call>(&step)) make_call(session, state, *call);
+      else if (const auto* call = std::get_if<Call>(&step)) do_phase(session, state, *call);
       else if (const auto& one = std::get<Kernel>(step); touches_pages(one)) touch(session, state, one, 1);
       else queue_kernel(session, state, one, 1);
     }
@@ -130,8 +129,10 @@ void act(CudaSession& session, ActorState& state, u32 count) {
 
 namespace {
 
+bool follows_chain(const Kernel& kernel) { return kernel.name == "chase" || kernel.name == "touch_chain"; }
+
 bool leaves_result(const Kernel& kernel) {
-  return kernel.name == "read" || kernel.dependent_steps > 0 || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
+  return kernel.name == "read" || follows_chain(kernel) || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
 }
 
 }  // namespace
@@ -139,10 +140,11 @@ bool leaves_result(const Kernel& kernel) {
 void start_results(const CudaSession& session, ActorState& state) {
   for (const auto& step : state.actor->loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
-    if (!kernel || !state.device || !leaves_result(*kernel)) continue;
+    const bool waits = std::holds_alternative<Wait>(step);
+    if (!state.device || !(waits || (kernel && leaves_result(*kernel)))) continue;
     if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
-    const Span& span = kernel->traffic.front().span;
-    const u64 start = kernel->dependent_steps > 0 ? session.buffers[span.region]->address() + span.offset : 0;
+    const Span span = touches(step).front().span;
+    const u64 start = !waits && follows_chain(*kernel) ? session.buffers[span.region]->address() + span.offset : 0;
     const auto& stream = state.device->stream(0);
     state.device->use();
     LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.result, &start, sizeof start, stream.get());
@@ -172,31 +174,45 @@ void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
-/// Slices with gaps between them are small: the host looks at each of them, and that the gaps still hold poison.
+/// Compares what one slice of `to` holds, and that what lies between its rows and behind it still is poison.
+void check_slice(const CudaSession& session, const std::byte* at, const Rows& from_rows, u64 pattern_offset, const Span& to, u64 slice, const RowCopy& rows, u64 seed, Verdict& verdict) {
+  const u64 end = std::max(to.stride, to.extent());
+  for (u64 row = 0; row < rows.count; ++row) {
+    const u64 start = rows.to.offset_of(row), behind = start + rows.bytes, next = row + 1 < rows.count ? rows.to.offset_of(row + 1) : end;
+    const auto found = check_pattern(at + start, rows.bytes, seed, pattern_offset + from_rows.offset_of(row));
+    add_wrong(verdict, found.wrong_words * 8 + count_unpoisoned(at + behind, next - behind),
+              byte_of(session, to, to.offset_at(slice) + (found.wrong_words ? start + found.first_word * 8 : behind)));
+  }
+  verdict.checked_bytes += to.bytes;
+}
+
+/// Slices with gaps are small: the host looks at each of them.
 void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[to.region];
-  const u64 bytes = slices * to.stride;
+  const u64 step = std::max(to.stride, to.extent()), bytes = slices * step;
   std::vector<std::byte> copy(buffer.host() ? 0 : bytes);
   const std::byte* at = buffer.host() ? buffer.host() + to.offset : copy.data();
   if (!buffer.host()) {
     buffer.device()->use();
     LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy.data(), buffer.address() + to.offset, bytes);
   }
-  for (u64 i = 0; i < slices; ++i, at += to.stride) {
-    const auto found = check_pattern(at, to.bytes, seed, from.offset_at(i));
-    verdict.checked_bytes += to.bytes;
-    add_wrong(verdict, found.wrong_words * 8 + count_unpoisoned(at + to.bytes, to.stride - to.bytes),
-              byte_of(session, to, to.offset_at(i) + (found.wrong_words ? found.first_word * 8 : to.bytes)));
-  }
+  const auto rows = in_rows(Move{from, to});
+  for (u64 i = 0; i < slices; ++i, at += to.stride) check_slice(session, at, rows.from, from.offset_at(i), to, i, rows, seed, verdict);
 }
 
 /// What `iterations` left in `to`: the pattern `seed` as it stands in `from`.
 void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations, Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
   if (slices == 0) return;
-  if (to.stride == to.bytes && from.stride == from.bytes) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
+  const bool gapless = to.stride == to.bytes && from.stride == from.bytes && in_rows(Move{from, to}).count == 1;
+  if (gapless) check_range(session, to, slices * to.bytes, seed, from.offset, verdict);
   else check_slices(session, from, to, seed, slices, verdict);
 }
+
+/// Accesses side by side leave none: every byte is written.
+bool leaves_gaps(const Kernel& kernel) { return kernel.traffic.front().stride > kernel.traffic.front().width; }
+
+constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(poison);
 
 u64 word_at(const CudaSession& session, const ActorState& state) {
   u64 word = 0;
@@ -205,9 +221,35 @@ u64 word_at(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
+/// Of lines that were written, and what lies between them: compared on a GPU that reaches the memory.
+void check_lines(const CudaSession& session, const Access& access, u64 iterations, Verdict& verdict) {
+  const Span& span = access.span;
+  const Buffer& buffer = *session.buffers[span.region];
+  auto& device = *buffer.device();
+  device.use();
+  CUdeviceptr result = device.scratch();
+  const auto& stream = device.stream(0);
+  for (u64 slice = 0; slice < std::min<u64>(span.slices, iterations); ++slice) {
+    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
+    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());
+    CUdeviceptr at = buffer.address() + span.offset_at(slice);
+    u64 words = span.bytes / 8, count = access_count(access), stride = access.stride, width = access.width, seed = written_seed, first = span.offset_at(slice),
+        untouched = poison_word;
+    void* arguments[] = {&at, &words, &count, &stride, &width, &seed, &first, &untouched, &result};
+    device.launch(device.function("access", "linkscope_check_lines"), 256, 256, stream.get(), arguments);
+    stream.synchronize();
+    u64 found[2] = {0, 0};
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, found, result, sizeof found);
+    verdict.checked_bytes += span.bytes;
+    add_wrong(verdict, found[0] * 8, byte_of(session, span, first + found[1] * 8));
+  }
+}
+
 /// The sum of all that was read, against the sum of what lies there, computed on the GPU that read.
-void check_read(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
+void check_read(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
   if (state.iteration == 0) return;
+  const Access& access = kernel.traffic.front();
+  const Span& span = access.span;
   auto& device = *state.device;
   device.use();
   CUdeviceptr sum = device.scratch();
@@ -216,14 +258,40 @@ void check_read(const CudaSession& session, const ActorState& state, const Span&
   for (u64 slice = 0; slice < std::min<u64>(span.slices, state.iteration); ++slice) {
     u64 words = span.bytes / 8, seed = session.buffers[span.region]->seed(), first = span.offset_at(slice) / 8;
     u64 times = state.iteration / span.slices + (slice < state.iteration % span.slices ? 1 : 0);
-    void* arguments[] = {&words, &seed, &first, &times, &sum};
-    device.launch(device.function("access", "linkscope_sum_pattern"), 256, 256, stream.get(), arguments);
+    if (by_lines(kernel)) {
+      u64 count = access_count(access), stride = access.stride, width = access.width, first_byte = span.offset_at(slice);
+      void* arguments[] = {&count, &stride, &width, &seed, &first_byte, &times, &sum};
+      device.launch(device.function("access", "linkscope_sum_lines"), 256, 256, stream.get(), arguments);
+    } else {
+      void* arguments[] = {&words, &seed, &first, &times, &sum};
+      device.launch(device.function("access", "linkscope_sum_pattern"), 256, 256, stream.get(), arguments);
+    }
   }
   stream.synchronize();
   u64 expected = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &expected, sum, sizeof expected);
-  verdict.checked_bytes += state.iteration * span.bytes;
-  if (word_at(session, state) != expected) add_wrong(verdict, span.bytes, byte_of(session, span, span.offset) + " or later, by the sum of all words read");
+  verdict.checked_bytes += state.iteration * asked_bytes(access);
+  if (word_at(session, state) != expected) add_wrong(verdict, asked_bytes(access), byte_of(session, span, span.offset) + " or later, by the sum of all words read");
+}
+
+/// As many additions as there were: what all words of the region add up to, on the GPU that added.
+void check_added(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
+  const Span& span = kernel.traffic.front().span;
+  auto& device = *state.device;
+  device.use();
+  CUdeviceptr sum = device.scratch();
+  const auto& stream = device.stream(0);
+  LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
+  CUdeviceptr start = session.buffers[span.region]->address();
+  u64 bytes = session.program.regions[span.region].bytes;
+  void* arguments[] = {&start, &bytes, &sum};
+  device.launch(device.function("access", "linkscope_read"), 256, 256, stream.get(), arguments);
+  stream.synchronize();
+  u64 found = 0;
+  LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, sum, sizeof found);
+  const u64 additions = state.iteration * (span.bytes / sizeof(u64));
+  verdict.checked_bytes += additions * sizeof(u64);
+  if (found != additions) add_wrong(verdict, sizeof(u64), byte_of(session, span, span.offset) + " or later, by the sum of all words that were added to");
 }
 
 void check_chase(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
@@ -259,11 +327,18 @@ Verdict verify(const CudaSession& session) {
   for (const auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
       if (const auto* move = std::get_if<Move>(&step)) {
-        written(move->from, move->to, session.buffers[move->from.region]->seed(), state.iteration);
+        const Span& from = origin(*state.actor, *move);
+        written(from, move->to, session.buffers[from.region]->seed(), state.iteration);
         continue;
       }
       if (const auto* call = std::get_if<Call>(&step)) {
-        check(state.device, [&session, call](Verdict& into) { check_call(session, *call, into); });
+        if (!call->on) check(state.device, [&session, call](Verdict& into) { check_phase(session, *call, into); });
+        else if (call->to) written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
+        continue;
+      }
+      if (std::holds_alternative<Wait>(step)) continue;
+      if (const auto* set = std::get_if<Set>(&step)) {
+        check(session.buffers[set->word.region]->device(), [&](Verdict& into) { check_flags(session, state, into); });
         continue;
       }
       const auto* of_pages = std::get_if<Kernel>(&step);
@@ -278,8 +353,10 @@ Verdict verify(const CudaSession& session) {
           const Span& from = kernel.traffic[side].span;
           written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
-      else if (kernel.name == "write") written(span, span, written_seed, state.iteration);
-      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, span, into); });
+      else if (is_atomic(kernel)) check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
+      else if (kernel.name == "write" && !leaves_gaps(kernel)) written(span, span, written_seed, state.iteration);
+      else if (kernel.name == "write") check(session.buffers[span.region]->device(), [&](Verdict& into) { check_lines(session, kernel.traffic.front(), state.iteration, into); });
+      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, kernel, into); });
       else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }
   side_by_side(work);

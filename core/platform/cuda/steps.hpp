@@ -7,6 +7,9 @@ namespace linkscope {
 /// Why a GPU or a CPU thread here cannot do this kernel, known by its name; "" where it can.
 [[nodiscard]] std::string why_no_step(const Kernel&, ActorKind);
 
+/// Whether its accesses are atomic operations.
+[[nodiscard]] bool is_atomic(const Kernel&);
+
 /// Loads every kernel that the loops launch: later, host threads of several actors would load at the same time.
 void load_code(const CudaSession&);
 /// Queues (streams) or does (CPU threads) `count` iterations of an actor's loop.

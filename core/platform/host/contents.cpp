@@ -16,8 +16,8 @@ void fill_pattern(std::byte* start, u64 bytes, u64 seed) {
   });
 }
 
-void fill_poison(std::byte* start, u64 bytes) {
-  parallel_ranges(bytes, 64, [&](u64 begin, u64 end) { std::memset(start + begin, static_cast<int>(poison), end - begin); });
+void fill(std::byte* start, u64 bytes, std::byte with) {
+  parallel_ranges(bytes, 64, [&](u64 begin, u64 end) { std::memset(start + begin, static_cast<int>(with), end - begin); });
 }
 
 Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset) {

@@ -14,7 +14,7 @@ struct Mismatch {
 };
 
 void fill_pattern(std::byte* start, u64 bytes, u64 seed);
-void fill_poison(std::byte* start, u64 bytes);
+void fill(std::byte* start, u64 bytes, std::byte with);
 
 /// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset` on.
 [[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);

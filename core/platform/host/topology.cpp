@@ -90,6 +90,11 @@ void bind_thread_to_node(u32 node) {
     throw Error{ErrorKind::failed, "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
 }
 
+std::vector<int> cpus_of_core(int cpu) {
+  const auto cpus = parse_list(first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
+  return cpus.empty() ? std::vector{cpu} : cpus;
+}
+
 u64 last_level_cache_bytes() {
   u64 largest = 0;
   for (int index = 0; index < 8; ++index) {

@@ -21,6 +21,9 @@ struct HostNode {
 /// Binds the calling thread to the CPUs of a node (dense number).
 void bind_thread_to_node(u32 node);
 
+/// The CPUs that share a core with this one, itself among them; itself alone where the kernel hides it.
+[[nodiscard]] std::vector<int> cpus_of_core(int cpu);
+
 /// Bytes of the largest CPU cache, or 0 where it is hidden.
 [[nodiscard]] u64 last_level_cache_bytes();
 

@@ -35,13 +35,31 @@ void Contents::copy(u64 to, const Contents& source, u64 from, u64 bytes) {
     return;
   }
   std::vector<Range> moved;
-  for (; i < source.ranges_.size() && source.ranges_[i].begin < end; ++i) {
-    Range range = part(source.ranges_[i], from, end);
-    range.begin = range.begin - from + to;
-    range.end = range.end - from + to;
-    moved.push_back(range);
-  }
+  source.add_part(moved, from, end, to);
   replace(to, to + bytes, moved);
+}
+
+/// [begin, end) as it would read from `as_begin` on.
+void Contents::add_part(std::vector<Range>& into, u64 begin, u64 end, u64 as_begin) const {
+  if (begin == end) return;
+  for (std::size_t i = index_of(begin); i < ranges_.size() && ranges_[i].begin < end; ++i) {
+    Range range = part(ranges_[i], begin, end);
+    range.begin = range.begin - begin + as_begin;
+    range.end = range.end - begin + as_begin;
+    into.push_back(range);
+  }
+}
+
+void Contents::copy_rows(u64 to, const Contents& source, u64 from, const RowCopy& rows) {
+  std::vector<Range> fresh;
+  u64 done = to;
+  for (u64 row = 0; row < rows.count; ++row) {
+    const u64 at = to + rows.to.offset_of(row), begin = from + rows.from.offset_of(row);
+    add_part(fresh, done, at, done);
+    source.add_part(fresh, begin, begin + rows.bytes, at);
+    done = at + rows.bytes;
+  }
+  replace(to, done, fresh);
 }
 
 void Contents::corrupt(u64 at) { replace(at, at + 1, {{at, at + 1, corrupt_generator, at}}); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "program/program.hpp"
 
 namespace linkscope::sim {
 
@@ -27,6 +28,8 @@ class Contents {
 
   /// [to, to + bytes) here becomes what [from, from + bytes) of `source` is.
   void copy(u64 to, const Contents& source, u64 from, u64 bytes);
+  /// The same of rows that lie apart: what is between them here stays.
+  void copy_rows(u64 to, const Contents& source, u64 from, const RowCopy& rows);
   /// One byte becomes wrong.
   void corrupt(u64 at);
   /// How many bytes of [begin, begin + bytes) are not the generator's from source_offset on.
@@ -36,6 +39,7 @@ class Contents {
   std::vector<Range> ranges_;  // in order, without gaps
   std::size_t next_ = 0;       // after the range that was written last: batches write slice by slice
 
+  void add_part(std::vector<Range>& into, u64 begin, u64 end, u64 as_begin) const;
   [[nodiscard]] std::size_t index_of(u64 at) const;
   void replace(u64 begin, u64 end, const std::vector<Range>& with);
 };

@@ -30,8 +30,8 @@ Support Compiler::supports_kind(const Region& region) const {
                      ", and " + std::to_string(needed) + " are needed: " + (large ? "huge_1gib_pages" : "huge_2mib_pages") + " of its [[numa]]");
 }
 
-Support Compiler::supports(const Program& program, const Actor& actor, const Call& call) const {
-  if (!call.span) return Support::no("the model cannot time single calls such as '" + call.api + "' yet");
+Support Compiler::supports_phase(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.span) return Support::no("the call '" + call.api + "' is made for no GPU, and is about no memory");
   const auto& region = program.regions[call.span->region];
   try {
     (void)phase_index(region.kind, call.api);
@@ -54,7 +54,7 @@ double Compiler::translated_by_page(const Region& region) const {
   return std::max(machine_.kernel->host_page, is_huge(region.kind) ? static_cast<double>(region.page_bytes) : 0.0);
 }
 
-Op Compiler::op(const Program& program, const Actor&, const Call& call) const {
+Op Compiler::phase(const Program& program, const Call& call) const {
   const auto& region = program.regions[call.span->region];
   const auto& costs = *machine_.memory;
   const auto phases = phases_of(region.kind);

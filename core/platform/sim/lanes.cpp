@@ -16,6 +16,9 @@ void add_use(Path& path, u32 resource, double weight = 1) {
   path.uses.push_back({resource, weight});
 }
 
+/// Whoever makes a move for an actor on another GPU.
+Actor helper_of(const Actor& actor, const Place& place) { return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}}; }
+
 u32 processes(const Program& program) {
   u32 count = 1;
   for (const auto& actor : program.actors) count = std::max(count, actor.process + 1);
@@ -38,7 +41,7 @@ Servers::Servers(const Machine& machine) {
     engines_.insert(engines_.end(), {in, out, peer, peer});
   }
   by_caller_ = machine.pageable_by_caller;
-  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots};
+  of_driver_ = {1, machine.pageable.slots, machine.pageable.slots, machine.staged_peer.slots, 1};
 }
 
 std::vector<u32> Servers::counts(u32 processes) const {
@@ -61,7 +64,7 @@ std::vector<u32> Lanes::shared_gpus() const {
 }
 
 // Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
-// walks a second).
+// walks a second), their L2 caches.
 std::vector<double> Compiler::capacities() const {
   std::vector<double> all;
   for (const auto& numa : machine_.numa) all.push_back(numa.dram);
@@ -70,7 +73,12 @@ std::vector<double> Compiler::capacities() const {
   for (const auto& share : machine_.shares) all.push_back(share.rate);
   const double walk = machine_.kernel ? machine_.kernel->host_walk : 0;
   all.insert(all.end(), machine_.gpus.size(), walk > 0 ? 1 / walk : never);
+  for (const auto& gpu : machine_.gpus) all.push_back(gpu.l2 > 0 ? gpu.l2 : never);
   return all;
+}
+
+u32 Compiler::walks(Node gpu) const {
+  return link_resource(0) + static_cast<u32>(machine_.links.size() + machine_.shares.size()) + gpu - machine_.first_gpu();
 }
 
 Lanes Compiler::compile(const Program& program) const {
@@ -81,29 +89,41 @@ Lanes Compiler::compile(const Program& program) const {
     Lane lane;
     const auto add = [&](const std::vector<Step>& steps, std::vector<Op>& ops) {
       for (const auto& step : steps) {
-        if (const auto* move = std::get_if<Move>(&step)) ops.push_back(op(program, actor, *move));
+        const auto* move = std::get_if<Move>(&step);
+        const Place& place = move && move->by ? *move->by : actor.place;
+        if (move && move->by) ops.push_back(op(program, helper_of(actor, place), *move));
+        else if (move) ops.push_back(op(program, actor, *move));
         else if (const auto* prefetch = std::get_if<Prefetch>(&step)) ops.push_back(op(program, actor, *prefetch));
         else if (const auto* call = std::get_if<Call>(&step)) ops.push_back(op(program, actor, *call));
+        else if (const auto* set = std::get_if<Set>(&step)) ops.push_back(set_word(program, actor, *set, all));
+        else if (const auto* wait = std::get_if<Wait>(&step)) ops.push_back(wait_for_word(program, actor, *wait, all));
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
+        if (place != actor.place) {
+          ops.back().elsewhere = true;
+          ops.back().start += 2 * costs.stream_wait.value_or(0);  // there and back
+        }
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) {
           stage.counter = all.stages++;
-          if (stage.by != Stage::By::thread && stage.gpu == nobody) stage.gpu = node(actor.place) - machine_.first_gpu();
+          const bool on_cpu = stage.by == Stage::By::thread || stage.by == Stage::By::call;
+          if (!on_cpu && stage.gpu == nobody) stage.gpu = node(place) - machine_.first_gpu();
         }
       }
     };
     lane.process = actor.process;
     add(actor.once, lane.once);
     add(actor.loop, lane.loop);
-    const bool waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
-    lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !waits;
+    lane.waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
+    lane.held = program.held_by != HeldBy::nothing;
+    lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !(lane.waits && lane.held);
     if (lane.by_event) {
       lane.closing = costs.event;
       lane.after_kernel = program.held_by == HeldBy::kernel;
+      if (!lane.held && !lane.waits) lane.issue_every = costs.call;
     } else if (actor.kind == ActorKind::stream) {
       lane.closing = costs.sync + costs.host_stamp;
-      if (!waits) lane.issue_every = costs.call;
+      if (!lane.waits) lane.issue_every = costs.call;
     } else {
       lane.closing = costs.host_stamp;
     }
@@ -183,35 +203,57 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(from, from_device, from, to));
     }
   }
+  if (by_copy_engine(move.engine)) in_pieces(move, op);
+  if (move.engine == Engine::batch || move.engine == Engine::graph) together(move, op);
   return op;
 }
 
 namespace {
 
-constexpr double tile_bytes = 512 * 4 * 16;  // Machine::KernelCosts
+// What a block of 512 threads has in flight, of 16 B each: Machine::KernelCosts. Accesses side by side go as requests of
+// whole lines, others as one of a sector each.
+constexpr double in_tile = 512 * 4, line = 128;
 
-/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it.
-void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link) {
+double bytes_of_access(const Access& access) { return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access)); }
+
+bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
+
+double request_bytes(const Access& access) { return in_sectors(access) ? sector_bytes : line; }
+
+/// How many times as many requests a tile is, at least one, than one of 16 B an access: a block makes them one by one.
+double requests_in_tile(const Access& access) {
+  return std::max(1.0, bytes_of_access(access) / request_bytes(access) / (16 / line));
+}
+
+/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it, and what requests as
+/// small as these take of it besides.
+void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link, double besides = 1) {
   for (const auto& use : way.uses) {
     const bool link = use.resource >= first_link && use.resource < first_link + links.size();
-    add_use(path, use.resource, link ? use.weight / links[use.resource - first_link].kernel_share : use.weight);
+    add_use(path, use.resource, link ? use.weight * besides / links[use.resource - first_link].kernel_share : use.weight);
   }
   path.links.insert(path.links.end(), way.links.begin(), way.links.end());
 }
 
 }  // namespace
 
-/// Adds a span that the threads of a GPU read or write, and the latency that the kernel shows of it.
-void Compiler::add_kernel_side(const Program& program, Node gpu, const Span& span, bool writes, Stage& stage) const {
-  const Node at = node(program.regions[span.region].at);
+/// Adds what the threads of a GPU read or write, and the latency that the kernel shows of it.
+void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& access, Stage& stage) const {
+  const Node at = node(program.regions[access.span.region].at);
+  const bool writes = access.dir == Access::Dir::write;
   Path way;
-  add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
+  if (machine_.is_gpu(at) && in_l2(program, at)) add_use(way, l2(at));
+  else add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
+  for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
-    const auto walks = static_cast<u32>(machine_.first_passed() + machine_.links.size() + machine_.shares.size());
-    add_use(way, walks + gpu - machine_.first_gpu(), missing / translated_by_page(program.regions[span.region]));
+    // In order a page is walked to once, however little of it is asked for; at random once for every access.
+    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) / static_cast<double>(moved_bytes(access)) / translated_by_page(program.regions[access.span.region]);
+    add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
   }
-  add_shared(stage.path, way, machine_.links, machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()));
+  // A link's part for threads is that of requests of whole lines.
+  const double packet = machine_.kernel->packet, size = request_bytes(access);
+  add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
   // The last data to be read come back once round the way; the last to be written go once along it.
   stage.setup += writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
 }
@@ -225,7 +267,7 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
-        const bool by_threads = std::holds_alternative<Kernel>(step) || std::get<Move>(step).engine != Engine::ce;
+        const bool by_threads = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
         const auto& region = program.regions[touch.span.region];
         if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(region.at))) continue;
         touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page / translated_by_page(region);
@@ -234,11 +276,25 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 }
 
 /// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
-double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile) const {
+double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
   const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles = std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
   return tiles * tile_bytes / tile;
 }
+
+namespace {
+
+/// Rows that are no whole vectors of 16 B are copied by words, with half as much in flight.
+double part_of_vector(const Kernel& kernel) {
+  const auto whole = [](const Access& access) {
+    const auto& rows = access.span.rows;
+    return (rows.bytes | rows.pitch | rows.plane_pitch | access.span.offset | access.span.stride) % 16 == 0;
+  };
+  const bool in_rows = std::any_of(kernel.traffic.begin(), kernel.traffic.end(), [](const Access& access) { return access.span.rows.bytes > 0; });
+  return !in_rows || std::all_of(kernel.traffic.begin(), kernel.traffic.end(), whole) ? 1 : 0.5;
+}
+
+}  // namespace
 
 Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const Move& move) const {
   Kernel kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
@@ -248,29 +304,36 @@ Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const M
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel) const {
-  if (program.regions[kernel.traffic.front().span.region].kind == MemKind::managed) return touch(program, actor, kernel);
+  if (pages_move(program.regions[kernel.traffic.front().span.region].kind)) return touch(program, actor, kernel);
+  if (is_atomic(kernel)) return atomic(program, actor, kernel);
   if (kernel.dependent_steps > 0) return chase(program, actor, kernel);
+  return accessed(program, actor, kernel);
+}
+
+/// Memory that a GPU's threads access where it is.
+Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node gpu = node(actor.place);
   Op op;
-  op.bytes = op.chunk_bytes = kernel.traffic.front().span.bytes;
+  op.bytes = op.chunk_bytes = moved_bytes(kernel.traffic.front());
   Stage stage;
   stage.by = Stage::By::threads;
   stage.server = nobody;
   double loads = 0, tile = 0;
   for (const auto& access : kernel.traffic) {
     Stage side;
-    add_kernel_side(program, gpu, access.span, access.dir == Access::Dir::write, side);
+    add_kernel_side(program, gpu, access, side);
     add_shared(stage.path, side.path, {}, 0);
     const bool reads = access.dir == Access::Dir::read;
     if (reads) loads = std::max(loads, side.setup);
     else stage.setup = std::max(stage.setup, side.setup);
-    tile += reads ? machine_.kernel->read_tile : machine_.kernel->write_tile;
+    tile += requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
   }
   stage.setup += loads + machine_.kernel->launch;
   // Both ways: half of the threads each, which read and write their own tiles.
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
-  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load)) / ways;
+  const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
+  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
@@ -323,10 +386,20 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
+/// Whether all that the program has in the GPU's memory stays in its L2.
+bool Compiler::in_l2(const Program& program, Node gpu) const {
+  const auto& node = machine_.gpu(gpu);
+  if (program.cache != CacheState::hot || node.l2 == 0) return false;
+  u64 wanted = 0;
+  for (const auto& region : program.regions)
+    if (region.at == node.place) wanted += region.bytes;
+  return wanted <= node.l2_bytes;
+}
+
 /// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
-  if (program.cache != CacheState::hot || node.llc == 0) return false;
+  if (program.cache == CacheState::cold || (program.cache == CacheState::hot ? node.llc : node.dirty) == 0) return false;
   u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
@@ -336,7 +409,7 @@ bool Compiler::in_cache(const Program& program, Node numa) const {
 Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node to, double rate_near) const {
   Path path;
   if (from == thread && to == thread && in_cache(program, thread)) {
-    path.cap = machine_.numa[thread].llc;  // its memory has no part in it
+    path.cap = program.cache == CacheState::hot ? machine_.numa[thread].llc : machine_.numa[thread].dirty;  // its memory has no part in it
     return path;
   }
   add_use(path, from);

@@ -27,12 +27,14 @@ struct Servers {
   [[nodiscard]] u32 pageable_ring(u32 process, Direction direction) const { return driver(process) + 1 + direction; }
   /// Slots, for all pairs together.
   [[nodiscard]] u32 staged_peer_ring(u32 process) const { return driver(process) + 3; }
+  /// In which a thread at a time has the driver.
+  [[nodiscard]] u32 lock(u32 process) const { return driver(process) + 4; }
   /// The copy engines of a GPU that serve a direction.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
 
  private:
   std::vector<u32> counts_;   // of engines
-  std::vector<u32> of_driver_;  // of a process's thread and rings
+  std::vector<u32> of_driver_;  // of a process's thread, rings and lock
   std::vector<u32> engines_;
   bool by_caller_ = false;  // pageable copies are copied by who calls
 
@@ -49,11 +51,15 @@ struct Stage {
     threads,  // a GPU's threads: a kernel
     relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
     thread,   // memcpy by a CPU thread
+    call,     // a CPU thread in the driver, held while it lasts
   } by = By::engine;
   u32 server = nobody;
   Path path;
   double setup = 0;         // s a chunk, besides the path's latency
   double byte_setup = 0;    // and s a byte of it
+  double region_setup = 0;  // and s a region of pages, and a block, of which none was there
+  double block_setup = 0;
+  double present = 0;       // s instead, where nothing is missing
   bool may_inline = false;  // small chunks go in the command itself
   u32 gpu = nobody;  // by its index: which must run the process's context for this; nobody: a CPU's work
   u32 counter = 0;  // index among all stages of the program, for bytes carried
@@ -63,6 +69,18 @@ struct Stage {
 struct Migration {
   Span span;
   bool home = false;
+  u64 around = 1;        // whole multiples of so many bytes come, whatever of them is wanted
+  bool contents = true;  // they bring what they hold
+};
+
+/// A word that a step sets or waits for. What is set is there `way` after; who waits looks again and again, a look takes
+/// `poll` and finds what is there in its middle.
+struct Flag {
+  u32 word = 0;  // Lanes::words
+  bool waits = false;
+  u64 value = 0, step = 0;
+  double way = 0, poll = 0, timeout = 0;
+  std::string what;  // of a wait, in words
 };
 
 /// A phase in the life of memory, an allocation a slice; or all of them brought to where it is next.
@@ -80,10 +98,16 @@ struct Op {
   bool waits = false;     // the caller waits for it
   double call = 0;        // CPU time of the call, where the caller waits for it
   double start = 0;       // s before the first chunk
+  bool elsewhere = false;  // on a stream of another GPU, which the lane's waits for
+  double lead = 0;        // s more before the first of a batch
+  u32 calls = 1;          // on the host, an iteration; 0: one for the whole batch
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
   std::optional<Migration> migration;  // of a chunk, only pages that are not there move
+  std::optional<Flag> flag;
+  double launches = 0, each = 0;  // it leaves work for the GPU: s until that ends where there is no other, and after another
+  bool joins = false;             // it ends no sooner than what the lane left
   std::optional<Phase> phase;
 };
 
@@ -92,6 +116,8 @@ struct Lane {
   u32 process = 0;
   bool by_event = true;       // stamped by events on the stream; otherwise by the clock of the host
   bool after_kernel = false;  // the gate that held its stream was a kernel
+  bool held = true;           // its stream, until everything is queued
+  bool waits = false;         // its calls return when their copies are done
   double issue_every = 0;     // a stream that no gate holds: copy k starts no sooner than k + 1 calls after the first
   double closing = 0;         // from the end of the last copy to its stamp
   std::string route;          // in words
@@ -99,11 +125,15 @@ struct Lane {
 
 struct Lanes {
   std::vector<Lane> lanes;
+  std::vector<std::pair<u32, u64>> words;  // that are set and waited for: region and offset
   u32 tracks = 0, stages = 0, processes = 1;
 
   /// The GPUs, by their index, that more than one process works on.
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
+
+/// Whether its accesses are atomic operations.
+[[nodiscard]] inline bool is_atomic(const Kernel& kernel) { return kernel.name == "add" || kernel.name == "add_chain"; }
 
 class Compiler {
  public:
@@ -125,6 +155,11 @@ class Compiler {
 
   [[nodiscard]] Support supports_processes(const Program&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Step&) const;
+  // Copies of rows and copies that are queued together (pieces.cpp).
+  [[nodiscard]] Support supports_pieces(const Program&, const Actor&, const Move&) const;
+  void in_pieces(const Move&, Op&) const;
+  void together(const Move&, Op&) const;
+  [[nodiscard]] double sectors(const Span&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
@@ -140,12 +175,25 @@ class Compiler {
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
   // Memory of other kinds, and what it costs (kinds.cpp).
   [[nodiscard]] Support supports_kind(const Region&) const;
-  [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
-  [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Support supports_phase(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Op phase(const Program&, const Call&) const;
   [[nodiscard]] double cpu_cap(const Region&, bool writes) const;
   [[nodiscard]] double translated_by_page(const Region&) const;
-  void add_kernel_side(const Program&, Node gpu, const Span&, bool writes, Stage&) const;
-  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile) const;
+  // Calls and words (calls.cpp).
+  [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Support supports_flag(const Program&, const Actor&, const Span& word) const;
+  [[nodiscard]] Op set_word(const Program&, const Actor&, const Set&, Lanes&) const;
+  [[nodiscard]] Op wait_for_word(const Program&, const Actor&, const Wait&, Lanes&) const;
+  [[nodiscard]] Flag flag(const Program&, const Actor&, const Span& word, Lanes&) const;
+  [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
+  void add_kernel_side(const Program&, Node gpu, const Access&, Stage&) const;
+  [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double tile_bytes) const;
+  [[nodiscard]] bool in_l2(const Program&, Node gpu) const;
+  [[nodiscard]] u32 walks(Node gpu) const;
+  [[nodiscard]] u32 l2(Node gpu) const { return walks(gpu) + static_cast<u32>(machine_.gpus.size()); }
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;

@@ -112,7 +112,8 @@ class Parser {
         machine_.numa.push_back(
             {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro,
              static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
-             static_cast<u64>(table.number("huge_2mib_pages", 0)), static_cast<u64>(table.number("huge_1gib_pages", 0))});
+             table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0, static_cast<u64>(table.number("huge_2mib_pages", 0)),
+             static_cast<u64>(table.number("huge_1gib_pages", 0))});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -125,7 +126,8 @@ class Parser {
           add_node(text);
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
                                    static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
-                                   table.rate("memory_gbps"), table.rate("local_copy_gbps")});
+                                   table.rate("memory_gbps"), table.rate("local_copy_gbps"),
+                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0});
         }
   }
 
@@ -211,7 +213,8 @@ class Parser {
     machine_.costs = {costs.number("call_us") * micro,       costs.number("launch_us") * micro,
                       costs.number("sync_us") * micro,       costs.number("event_us") * micro,
                       costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
-                      costs.number("cpu_copy_us") * micro};
+                      costs.number("cpu_copy_us") * micro, {}};
+    if (costs.has("stream_wait_us")) machine_.costs.stream_wait = costs.number("stream_wait_us") * micro;
     if (costs.has("context_switch_us") || costs.has("time_slice_us"))
       machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
   }
@@ -225,6 +228,15 @@ class Parser {
     machine_.copy.inline_setup = copy.number("inline_us") * micro;
     machine_.copy.inline_rate = copy.rate("inline_gbps");
     machine_.copy.channel = copy.number("channel_us") * micro;
+    if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
+    if (file_.has("batch")) {
+      const Table batch = file_["batch"];
+      machine_.batch = BatchCosts{batch.number("issue_us") * micro, batch.number("inline_issue_us") * micro, batch.number("copy_us") * micro};
+    }
+    if (file_.has("graph")) {
+      const Table graph = file_["graph"];
+      machine_.graph = GraphCosts{graph.number("launch_us") * micro, graph.number("node_us") * micro};
+    }
     if (file_.has("pull")) {
       const Table pull = file_["pull"];
       machine_.pull = {pull.number("extra_us") * micro, pull.number("overlap"), pull.number("least_us") * micro};
@@ -234,9 +246,11 @@ class Parser {
       machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
                                     kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
                                     kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
-                                    kernel.number("host_walk_us", 0) * micro};
+                                    kernel.number("host_walk_us", 0) * micro, kernel.number("packet_bytes", 0)};
     }
     managed();
+    calls();
+    atomics();
     const Table pageable = file_["pageable"];
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
@@ -269,6 +283,8 @@ class Parser {
                                     .cpu_fault_bytes = table.count("cpu_fault_pages") * page,
                                     .gpu_batch = table.number("gpu_batch_us") * micro,
                                     .gpu_page = table.number("gpu_page_us") * micro,
+                                    .gpu_region = table.number("gpu_region_us", 0) * micro,
+                                    .gpu_block = table.number("gpu_block_us", 0) * micro,
                                     .cpu_fault = table.number("cpu_fault_us") * micro,
                                     .to_device = to,
                                     .from_device = table.rate("from_device_gbps"),
@@ -277,6 +293,35 @@ class Parser {
                                     .piece_bytes = table.bytes("piece_kib"),
                                     .to_device_piece = table.number("to_device_piece_us") * micro,
                                     .from_device_piece = table.number("from_device_piece_us") * micro};
+  }
+
+  void calls() {
+    if (!file_.has("calls")) return;
+    const Table table = file_["calls"];
+    const auto us = [&](const char* key) { return table.number(key) * micro; };
+    machine_.calls = CallCosts{.launch = us("launch_us"),
+                               .locked = us("locked_us"),
+                               .argument = us("argument_kib_us") / kib,
+                               .end = us("end_us"),
+                               .synchronize = us("synchronize_us"),
+                               .record = us("record_us"),
+                               .query = us("query_us"),
+                               .create_stream = us("create_stream_us"),
+                               .destroy_stream = us("destroy_stream_us"),
+                               .instantiate = us("instantiate_us"),
+                               .instantiate_node = us("instantiate_node_us"),
+                               .upload = us("upload_us"),
+                               .upload_node = us("upload_node_us"),
+                               .graph = us("graph_us"),
+                               .graph_node = us("graph_node_us")};
+    if (machine_.calls->locked > machine_.calls->launch) wrong(table.name + ".locked_us", "it is a part of launch_us");
+  }
+
+  void atomics() {
+    if (!file_.has("atomic")) return;
+    const Table table = file_["atomic"];
+    machine_.atomic = AtomicCosts{table.number("gpu_us") * micro, table.number("host_us") * micro, table.rate("gpu_gops"), table.rate("same_gops"),
+                                  table.rate("host_gops"),        table.number("link_bytes")};
   }
 
   void memory() {

@@ -22,6 +22,7 @@ struct NumaNode {
   double load = 0;                          // s of a load that meets no cache, from a core of the node; 0: not known
   u64 llc_bytes = 0;
   double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
+  double dirty = 0;                         // the same where another core's cache holds it modified; 0: not known
   u64 huge_2mib = 0, huge_1gib = 0;         // reserved huge pages
 };
 
@@ -33,6 +34,8 @@ struct GpuNode {
   u32 sms = 1;
   double memory = 0;      // B/s, reads and writes together
   double local_copy = 0;  // B/s of one copy within the GPU
+  u64 l2_bytes = 0;
+  double l2 = 0;          // B/s of threads from and to what the L2 holds; 0: not known
 };
 
 /// One direction of a link.
@@ -65,6 +68,19 @@ struct CopyCosts {
   u64 inline_bytes = 0;           // copies to the device up to here are small
   double inline_setup = 0, inline_rate = 0;
   double channel = 0;
+  std::optional<double> row;      // s of each row after the first, where one copy is of several
+};
+
+/// Copies that one call queues together. Their set-ups go on while bytes of those before flow.
+struct BatchCosts {
+  double issue = 0, inline_issue = 0;  // s from one copy's set-up to the next; of small ones to a GPU
+  double copy = 0;                     // s a copy takes besides its bytes when it is set up
+};
+
+/// Copies that are nodes of a graph, one after the other.
+struct GraphCosts {
+  double launch = 0;  // s from the graph's turn in its stream to its first node
+  double node = 0;    // s a node costs more than a copy in a stream
 };
 
 /// What a copy between GPUs costs more where the destination's stream queues it: so long before its bytes, of which a part
@@ -82,6 +98,7 @@ struct KernelCosts {
   double memory_share = 1;                 // what threads get of the memory's rate
   double host_reach = 0, host_page = 0;    // B; 0: all host memory is in reach
   double host_walk = 0;                    // s
+  double packet = 0;                       // B that each request takes of a link besides its bytes
 };
 
 /// How pages of managed memory move: as somebody faults on them, or by prefetch.
@@ -90,6 +107,7 @@ struct ManagedCosts {
   double launch = 0;                             // s of a kernel that touches pages, besides what its faults take
   u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or a fault of one CPU thread, brings
   double gpu_batch = 0, gpu_page = 0;            // s a batch, and more a page of it
+  double gpu_region = 0, gpu_block = 0;          // s more for each region, or block, of which nothing was there before
   double cpu_fault = 0;                          // s a fault; threads fault at the same time
   double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
   double prefetch = 0;                           // s a call
@@ -116,6 +134,23 @@ struct Costs {
   double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
   double event = 0, event_tick = 0;        // between two events back to back; the step of their stamps
   double host_stamp = 0, cpu_copy = 0;     // reading the clock; calling memcpy
+  std::optional<double> stream_wait;       // from an event of one stream until another that waits for it goes on
+};
+
+/// What calls cost the CPU thread that makes them, in s.
+struct CallCosts {
+  double launch = 0, locked = 0, argument = 0;  // of a launch: in all, in the driver's lock, and more a byte of arguments
+  double end = 0;                               // from its return until its kernel has ended, as a thread that waits sees it
+  double synchronize = 0, record = 0, query = 0;  // where nothing is waited for
+  double create_stream = 0, destroy_stream = 0;
+  double instantiate = 0, instantiate_node = 0, upload = 0, upload_node = 0, graph = 0, graph_node = 0;
+};
+
+/// How a GPU's threads add to words by atomic operations, where the words are.
+struct AtomicCosts {
+  double gpu = 0, host = 0;                        // s an operation that is waited for, besides its way
+  double gpu_rate = 0, same_rate = 0, host_rate = 0;  // operations a second; same: to one word
+  double link_bytes = 0;                           // of a link, an operation
 };
 
 /// How a GPU is shared by processes: one context at a time.
@@ -163,8 +198,12 @@ struct Machine {
   std::optional<TimeSlices> slices;  // not known: no GPU is shared by processes
   CopyCosts copy;
   PullCosts pull;
+  std::optional<BatchCosts> batch;    // not known: nothing is copied so
+  std::optional<GraphCosts> graph;    // the same
   std::optional<KernelCosts> kernel;  // not known: nobody's kernels run
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
+  std::optional<CallCosts> calls;       // not known: only copies are queued
+  std::optional<AtomicCosts> atomic;    // not known: no atomic operations
   std::optional<MemoryCosts> memory;  // not known: nobody's allocations are timed, and no CPU copies write-combined memory
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the thread that copies, to_device and from_device

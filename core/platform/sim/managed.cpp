@@ -2,6 +2,7 @@
 #include "platform/sim/managed.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "program/managed.hpp"
 
@@ -28,7 +29,21 @@ Pages::Range Pages::pages(const Op& op, u32 iteration, u64 chunk) const {
   const Span& span = op.migration->span;
   const u64 slice = span.offset_at(iteration), begin = slice + chunk * op.chunk_bytes;
   const u64 end = std::min(begin + op.chunk_bytes, slice + span.bytes);
-  return {begin / page_bytes_, (end + page_bytes_ - 1) / page_bytes_};
+  const u64 around = std::max(op.migration->around, page_bytes_), last = (end + around - 1) / around * around;
+  return {begin / around * around / page_bytes_, std::min<std::size_t>(last / page_bytes_, at_home_[span.region].size())};
+}
+
+u64 Pages::fresh(const Op& op, u32 iteration, u64 chunk, u64 unit) const {
+  const auto [begin, end] = pages(op, iteration, chunk);
+  const auto& at_home = at_home_[op.migration->span.region];
+  const u64 in_unit = std::max<u64>(1, unit / page_bytes_);
+  u64 count = 0;
+  for (u64 first = begin / in_unit * in_unit; first < end; first += in_unit) {
+    bool untouched = true;
+    for (u64 page = first; page < std::min<u64>(first + in_unit, at_home.size()); ++page) untouched = untouched && at_home[page] != op.migration->home;
+    count += untouched;
+  }
+  return count;
 }
 
 u64 Pages::missing(const Op& op, u32 iteration, u64 chunk) const {
@@ -82,7 +97,7 @@ Support Compiler::supports_managed(const Program& program) const {
   if (!machine_.managed) return Support::no("the model " + machine_.name + " does not say how managed memory moves: its file has no [managed]");
   for (u32 region = 0; region < program.regions.size(); ++region) {
     const auto& managed = program.regions[region];
-    if (managed.kind != MemKind::managed) continue;
+    if (!pages_move(managed.kind)) continue;
     const auto away_at = away(program, region);
     if (!away_at) return Support::no("the model's managed memory moves between its home and one other place");
     const Node home = node(managed.at);
@@ -103,9 +118,12 @@ Support Compiler::supports(const Program&, const Actor&, const Prefetch& prefetc
   return {};
 }
 
-Support Compiler::supports_touch(const Program&, const Actor&, const Kernel& kernel) const {
-  if (kernel.name != "touch" && kernel.name != "touch_chain")
-    return Support::no("the model's managed memory is touched page by page only, not by the kernel '" + kernel.name + "'");
+Support Compiler::supports_touch(const Program&, const Actor& actor, const Kernel& kernel) const {
+  const bool all_bytes = actor.kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write");
+  if (kernel.name != "touch" && kernel.name != "touch_chain" && !all_bytes)
+    return Support::no("the model's managed memory is touched, read and written by a GPU only, not by the kernel '" + kernel.name + "'");
+  if (all_bytes && !machine_.kernel)
+    return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.traffic.size() != 1) return Support::no("the model touches one span at a time");
   return {};
 }
@@ -141,26 +159,49 @@ Op moving(const Span& span, bool home, u64 chunk_bytes) {
 
 }  // namespace
 
+/// Whether the GPU accesses the pages where they are, as they were advised to stay there. A CPU cannot.
+bool Compiler::mapped(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const auto& region = program.regions[kernel.traffic.front().span.region];
+  if (!region.advice || actor.kind != ActorKind::stream || actor.place == region.at) return false;
+  if (region.at.kind == PlaceKind::gpu && !program.peer) return false;
+  return region.advice->kind != Advice::Kind::read_mostly && (region.advice->kind == Advice::Kind::accessed_by) == (region.advice->place == actor.place);
+}
+
 Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& costs = *machine_.managed;
   const Span& span = kernel.traffic.front().span;
+  if (mapped(program, actor, kernel)) {
+    Op op = accessed(program, actor, kernel);
+    // Without being told who will access them, the driver maps pages as they are first asked for: faults that move nothing.
+    const auto count = [&](u64 unit) { return std::ceil(static_cast<double>(span.bytes) / static_cast<double>(unit)); };
+    if (program.regions[span.region].advice->kind == Advice::Kind::preferred)
+      op.start = count(costs.gpu_batch_bytes) * costs.gpu_batch + count(costs.page_bytes) * costs.gpu_page + count(managed_region) * costs.gpu_region +
+                 count(managed_block) * costs.gpu_block;
+    return op;
+  }
   const Node home = node(program.regions[span.region].at), by = node(actor.place);
   const Node from = by == home ? *away(program, span.region) : home;
   const bool on_cpu = actor.kind == ActorKind::cpu_thread;
   // The threads of a GPU fault in batches, those of a CPU each for itself and all at the same time.
+  const bool dependent = kernel.dependent_steps > 0;
   Op op = moving(span, by == home, on_cpu ? costs.cpu_fault_bytes * std::max(1u, kernel.shape.threads) : costs.gpu_batch_bytes);
+  if (on_cpu && dependent) op.migration->around = costs.cpu_fault_bytes;
   Stage stage;
   stage.path = migration_path(program, from, by);
   if (on_cpu) {
     stage.by = Stage::By::thread;
     stage.setup = costs.cpu_fault;
+    if (dependent) stage.present = machine_.numa[by].load;
     stage.path.cap = costs.from_device;
   } else {
     stage.by = Stage::By::threads;
     stage.setup = costs.gpu_batch;
     stage.byte_setup = costs.gpu_page / static_cast<double>(costs.page_bytes);
+    stage.region_setup = costs.gpu_region;
+    stage.block_setup = costs.gpu_block;
+    if (dependent && machine_.kernel) stage.present = machine_.kernel->load;
     stage.path.cap = machine_.is_gpu(from) ? costs.peer : costs.to_device;
-    if (kernel.dependent_steps == 0) op.start = costs.launch;
+    if (!dependent) op.start = costs.launch;
   }
   op.stages.push_back(std::move(stage));
   return op;
@@ -172,8 +213,11 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   const Node from = to == home ? *away(program, prefetch.span.region) : home;
   const bool to_gpu = machine_.is_gpu(to);
   const auto direction = !to_gpu ? from_device : machine_.is_gpu(from) ? between_devices : to_device;
-  Op op = moving(prefetch.span, to == home, costs.piece_bytes);
-  op.start = costs.prefetch;
+  // No piece is of two ranges; discarding is one call more, and leaves nothing to bring.
+  const u64 piece = (std::min(costs.piece_bytes, ranges_of(prefetch).front().bytes) + costs.page_bytes - 1) / costs.page_bytes * costs.page_bytes;
+  Op op = moving(prefetch.span, to == home, piece);
+  op.migration->contents = prefetch.discard == Prefetch::Discard::no;
+  op.start = costs.prefetch * (prefetch.discard == Prefetch::Discard::before ? 2 : 1);
   Stage stage;
   stage.by = Stage::By::relay;
   stage.gpu = (to_gpu ? to : from) - machine_.first_gpu();

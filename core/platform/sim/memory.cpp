@@ -7,6 +7,8 @@
 namespace linkscope::sim {
 namespace {
 
+constexpr u64 most_rows = u64{1} << 16;  // that are written down one by one, of each copy; of a slice all
+
 u32 generator_of(u32 region) { return region + 1; }
 
 }  // namespace
@@ -23,15 +25,24 @@ Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machin
     if (!allocated_by_calls(program, region)) holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
   fill();
   tracks_.resize(lanes.tracks);
-  for (const auto& lane : lanes.lanes)
-    for (const auto* ops : {&lane.once, &lane.loop})
+  for (std::size_t actor = 0; actor < lanes.lanes.size(); ++actor)
+    for (const auto* ops : {&lanes.lanes[actor].once, &lanes.lanes[actor].loop})
       for (const auto& op : *ops) {
         for (u32 k = 0; k < op.moves.size(); ++k) {
           const auto& move = op.moves[k];
-          const bool checkable = program.regions[move.from.region].content == Content::pattern;
-          tracks_[op.id + k] = {checkable, &move, std::vector<u64>(move.to.slices)};
+          const Span& from = origin(program.actors[actor], move);
+          const bool checkable = program.regions[from.region].content == Content::pattern;
+          const u64 rows = std::max(in_rows(move).count, in_rows(Move{from, move.to}).count);
+          tracks_[op.id + k] = {checkable, &move, &from, in_rows(move), std::vector<u64>(move.to.slices), std::vector<bool>(move.to.slices),
+                                rows == 1 ? move.to.slices : std::max<u64>(1, most_rows / rows)};
         }
       }
+}
+
+void Memory::deliver(const Track& track, u64 source, u64 target) {
+  const auto &from = track.move->from, &to = track.move->to;
+  if (track.rows.count > 1) regions_[to.region].copy_rows(target, regions_[from.region], source, track.rows);
+  else regions_[to.region].copy(target, regions_[from.region], source, from.bytes);
 }
 
 u64 Memory::capacity(const Place& place) const {
@@ -64,15 +75,17 @@ void Memory::begin_sample(std::optional<u64> lies) {
   lies_ = lies;
   std::erase_if(late_, [&](const Late& late) {
     if (late.sample > sample_) return false;
-    const auto &from = late.move->from, &to = late.move->to;
-    regions_[to.region].copy(late.target, regions_[from.region], late.source, from.bytes);
+    deliver(*late.track, late.source, late.target);
     return true;
   });
 }
 
 void Memory::start_afresh() {
   fill();
-  for (auto& track : tracks_) std::fill(track.from.begin(), track.from.end(), 0);
+  for (auto& track : tracks_) {
+    std::fill(track.from.begin(), track.from.end(), 0);
+    track.there.assign(track.there.size(), false);
+  }
   late_.clear();  // by now it has arrived, and is gone with the rest
   unmoved_ = 0;
   unmoved_wrong_ = false;
@@ -80,12 +93,21 @@ void Memory::start_afresh() {
 
 void Memory::copied(const Op& op, u64 iteration) {
   for (u32 k = 0; k < op.moves.size(); ++k) {
+    Track& track = tracks_[op.id + k];
     const auto &from = op.moves[k].from, &to = op.moves[k].to;
     const u64 slice = iteration % to.slices, source = from.offset_at(iteration), target = to.offset + slice * to.stride;
-    if (!lies_ || !between_gpus(op.moves[k])) regions_[to.region].copy(target, regions_[from.region], source, op.bytes);
-    else if (*lies_ > 0) late_.push_back({&op.moves[k], source, target, sample_ + *lies_});
-    tracks_[op.id + k].from[slice] = source + 1;
-    if (corrupt_at_ && op.id + k == 0 && slice == 0) regions_[to.region].corrupt(target + *corrupt_at_ % op.bytes);
+    const u64 written = track.origin->offset_at(iteration) + 1;
+    const bool lies = lies_ && between_gpus(op.moves[k]);
+    // Rows are dear to write down, and the same ones again change nothing.
+    const bool again = track.rows.count > 1 && track.there[slice] && track.from[slice] == written;
+    if (lies && *lies_ > 0) late_.push_back({&track, source, target, sample_ + *lies_});
+    if (!lies && !again && slice < track.written_down) deliver(track, source, target);
+    track.there[slice] = !lies;
+    track.from[slice] = written;
+    if (corrupt_at_ && op.id + k == 0 && slice == 0) {
+      const u64 byte = *corrupt_at_ % op.bytes;
+      regions_[to.region].corrupt(target + track.rows.to.offset_of(byte / track.rows.bytes) + byte % track.rows.bytes);
+    }
   }
   if (op.phase) return call(*op.phase, iteration);
   if (op.moves.empty()) {
@@ -104,19 +126,33 @@ Verdict Memory::verify() const {
   }
   for (const auto& track : tracks_) {
     if (!track.checkable) continue;
-    const auto &from = track.move->from, &to = track.move->to;
-    for (u64 slice = 0; slice < track.from.size(); ++slice) {
-      if (track.from[slice] == 0) continue;
-      const u64 at = to.offset_at(slice), source = track.from[slice] - 1;
-      const auto wrong = regions_[to.region].check(at, to.bytes, generator_of(from.region), source);
-      verdict.checked_bytes += to.bytes;
-      if (wrong.bytes == 0) continue;
-      if (verdict.ok) verdict.first_wrong = "region r" + std::to_string(to.region) + " at byte " + std::to_string(wrong.first);
-      verdict.ok = false;
-      verdict.wrong_bytes += wrong.bytes;
-    }
+    for (u64 slice = 0; slice < track.from.size(); ++slice)
+      if (track.from[slice] != 0) check(track, slice, verdict);
   }
   return verdict;
+}
+
+/// What one slice holds: the rows that were brought, and between them what was there before.
+void Memory::check(const Track& track, u64 slice, Verdict& verdict) const {
+  const auto& to = track.move->to;
+  const auto rows = in_rows(Move{*track.origin, to});
+  const auto& region = regions_[to.region];
+  const u64 at = to.offset_at(slice), source = track.from[slice] - 1;
+  const auto add = [&](const Wrong& wrong) {
+    if (wrong.bytes == 0) return;
+    if (verdict.ok) verdict.first_wrong = "region r" + std::to_string(to.region) + " at byte " + std::to_string(wrong.first);
+    verdict.ok = false;
+    verdict.wrong_bytes += wrong.bytes;
+  };
+  verdict.checked_bytes += to.bytes;
+  if (slice >= track.written_down) return add({track.there[slice] ? 0 : to.bytes, at});
+  u64 done = at;
+  for (u64 row = 0; row < rows.count; ++row) {
+    const u64 begin = at + rows.to.offset_of(row);
+    if (done < begin) add(region.check(done, begin - done, poison_generator, done));
+    add(region.check(begin, rows.bytes, generator_of(track.origin->region), source + rows.from.offset_of(row)));
+    done = begin + rows.bytes;
+  }
 }
 
 }  // namespace linkscope::sim

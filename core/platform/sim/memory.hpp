@@ -32,10 +32,14 @@ class Memory {
   struct Track {  // one copy of the program: what it has written
     bool checkable = false;  // from a region with a pattern
     const Move* move = nullptr;
-    std::vector<u64> from;  // by slice of the destination: source offset + 1 of the last write; 0: none yet
+    const Span* origin = nullptr;  // whose pattern it should have brought
+    RowCopy rows;
+    std::vector<u64> from;      // by slice of the destination: offset in the origin + 1 of the last write; 0: none yet
+    std::vector<bool> there;    // whether that write brought its bytes
+    u64 written_down = 0;       // slices of which every row is; of the others only that they are there
   };
   struct Late {
-    const Move* move = nullptr;
+    const Track* track = nullptr;
     u64 source = 0, target = 0, sample = 0;
   };
   const Program& program_;
@@ -52,6 +56,8 @@ class Memory {
   std::vector<Late> late_;
 
   void fill();
+  void deliver(const Track&, u64 source, u64 target);
+  void check(const Track&, u64 slice, Verdict&) const;
   void call(const Phase&, u64 iteration);
   [[nodiscard]] u64 capacity(const Place&) const;
   [[nodiscard]] bool between_gpus(const Move&) const;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace linkscope::sim {
 namespace {
 
@@ -23,7 +25,8 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       fluid_{std::move(capacities)},
       running_(lanes.lanes.size()),
       carried_(lanes.stages),
-      pages_{lanes, machine} {
+      pages_{lanes, machine},
+      words_{lanes} {
   for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({count, {}});
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
@@ -31,6 +34,7 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
 void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase, Stamp* stamps) {
   now_ = 0;
   fluid_.rewind();
+  words_.start_afresh();
   for (auto& gpu : shared_) gpu.active = nobody;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     running_[lane].factors = factors[lane];
@@ -41,15 +45,29 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   // One host thread closes the gate, queues everything behind it and opens it; whoever works on the host starts then.
   double queued = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
-    if (lanes_[lane].by_event) queued += static_cast<double>(iterations[lane] * lanes_[lane].loop.size()) * machine_.costs.call;
+    if (lanes_[lane].by_event && iterations[lane] > 0)
+      for (const auto& op : lanes_[lane].loop) queued += (op.calls ? static_cast<double>(op.calls) * iterations[lane] : 1) * machine_.costs.call;
   now_ += machine_.costs.launch + queued;
-  for (u32 lane = 0; lane < lanes_.size(); ++lane) begin(lane, lanes_[lane].loop, iterations[lane]);
+  // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
+  const auto calls = [&](u32 lane) { return static_cast<double>(iterations[lane] * lanes_[lane].loop.size()); };
+  double before = 0;
+  for (u32 lane = 0; lane < lanes_.size(); ++lane) {
+    begin(lane, lanes_[lane].loop, iterations[lane], before);
+    if (!lanes_[lane].by_event || lanes_[lane].held) continue;
+    const double call = machine_.costs.call * factors[lane].slow;
+    if (lanes_[lane].waits) run_to_end();
+    before = lanes_[lane].waits ? 2 * call : before + (calls(lane) + 2) * call;
+  }
   run_to_end();
 
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     const auto& running = running_[lane];
     stamps[lane] = {running.start, running.end + lanes_[lane].closing};
     if (!lanes_[lane].by_event) continue;
+    if (!lanes_[lane].held) {
+      const double last_event = running.start + (calls(lane) + 1) * machine_.costs.call * factors[lane].slow;
+      stamps[lane].exit_s = std::max(stamps[lane].exit_s, last_event + lanes_[lane].closing);
+    }
     const double tick = machine_.costs.event_tick;
     for (double* stamp : {&stamps[lane].enter_s, &stamps[lane].exit_s}) *stamp = on_tick(*stamp + tick_phase, tick);
   }
@@ -61,7 +79,11 @@ void Simulation::run_to_end() {
   for (;;) {
     for (auto& gpu : shared_) schedule(gpu);  // when all that happens at this instant is known
     const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
-    if (timer == never && flow == never) return;
+    if (timer == never && flow == never) {
+      if (const auto* stuck = words_.stuck())
+        throw Error{ErrorKind::timeout, stuck->flag->what + " to become " + std::to_string(stuck->value) + ": what the other side sets does not arrive"};
+      return;
+    }
     if (flow <= timer) {
       now_ = flow;
       chunk_done(fluid_.finish());
@@ -75,14 +97,15 @@ void Simulation::run_to_end() {
   }
 }
 
-void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations) {
+void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after) {
   auto& running = running_[lane];
   running.ops = &ops;
   running.op = running.iteration = 0;
   running.iterations = iterations;
   running.issued = 0;
   running.channel = lanes_[lane].after_kernel ? Channel::compute : Channel::none;
-  running.start = running.end = now_;
+  running.start = running.end = now_ + after;
+  running.busy = 0;
   if (iterations > 0 && !ops.empty()) begin_op(lane);
 }
 
@@ -143,6 +166,7 @@ void Simulation::proceed(u32 runner) {
       if (stage.server == nobody || take(stage.server, runner)) start_flow(runner);
       return;
     case Step::server: return by_thread ? start_flow(runner) : start_setup(runner);
+    case Step::word: return start_flow(runner);
     case Step::idle:
     case Step::flow: return;
   }
@@ -152,9 +176,32 @@ void Simulation::start_setup(u32 runner) {
   auto& running = running_[lane_of(runner)];
   auto& self = running.runners[stage_of(runner)];
   const auto& op = (*running.ops)[running.op];
+  if (op.flag && op.flag->waits) return wait_for_word(runner);
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
   wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
+  if (op.migration && !op.migration->contents) self.bytes = 0;
+}
+
+void Simulation::wait_for_word(u32 runner) {
+  auto& running = running_[lane_of(runner)];
+  const auto& op = (*running.ops)[running.op];
+  const double pace = (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
+  running.runners[stage_of(runner)].step = Step::word;
+  const Words::Waiting who{runner, now_, pace, &*op.flag, op.flag->value + running.iteration * op.flag->step};
+  if (const auto seen = words_.wait(who)) see(who, *seen);
+}
+
+void Simulation::set_word(u32 runner) {
+  const auto& running = running_[lane_of(runner)];
+  const auto& flag = *(*running.ops)[running.op].flag;
+  const double there = now_ + flag.way * running.factors.slow;
+  for (const auto& who : words_.set(flag.word, flag.value + running.iteration * flag.step, there)) see(who, Words::seen(who, there));
+}
+
+void Simulation::see(const Words::Waiting& who, double at) {
+  if (at - who.since > who.flag->timeout) throw Error{ErrorKind::timeout, who.flag->what + " to become " + std::to_string(who.value) + ": it came too late"};
+  wake(who.runner, at);
 }
 
 void Simulation::start_flow(u32 runner) {
@@ -178,6 +225,7 @@ void Simulation::chunk_done(u32 runner) {
   const auto& stage = op.stages[stage_index];
   carried_[stage.counter] += self.bytes;
   if (op.migration) pages_.arrive(op, running.iteration, self.done);
+  if (op.flag && !op.flag->waits) set_word(runner);
   ++self.done;
   self.step = Step::idle;
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
@@ -199,7 +247,10 @@ void Simulation::chunk_done(u32 runner) {
 
 void Simulation::op_done(u32 lane) {
   auto& running = running_[lane];
-  const bool overlapped = (*running.ops)[running.op].overlaps;
+  const auto& op = (*running.ops)[running.op];
+  const bool overlapped = op.overlaps;
+  const double slow = running.factors.compute * running.factors.slow;
+  if (op.launches > 0) running.busy = std::max(now_ + op.launches * slow, running.busy + op.each * slow);
   if (++running.op == running.ops->size()) {
     running.op = 0;
     running.iteration += overlapped ? running.iterations : 1;
@@ -234,25 +285,35 @@ void Simulation::wake(u32 runner, double at) {
   timers_.insert(place, {at, runner});
 }
 
+/// What a chunk costs more for regions and blocks of which nothing is there yet.
+double Simulation::fresh_setup(const Running& running, const Op& op, const Stage& stage) const {
+  if (stage.region_setup == 0 && stage.block_setup == 0) return 0;
+  const auto fresh = [&](u64 unit) { return static_cast<double>(pages_.fresh(op, running.iteration, running.runners[0].done, unit)); };
+  return stage.region_setup * fresh(managed_region) + stage.block_setup * fresh(managed_block);
+}
+
 /// What a chunk costs before its bytes flow.
 double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u64 bytes) const {
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
   const bool nothing_missing = op.migration && bytes == 0;
-  const double setup = nothing_missing ? 0 : stage.setup + stage.byte_setup * static_cast<double>(bytes);
+  const double setup = nothing_missing ? stage.present : stage.setup + stage.byte_setup * static_cast<double>(bytes) + fresh_setup(running, op, stage);
   double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:
       if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + machine_.copy.inline_setup * factors.compute;
       else time += to_channel(running, Channel::engine) + setup * factors.engine;
       break;
-    case Stage::By::threads: time += setup * factors.compute; break;
+    case Stage::By::threads: time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute; break;
     case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
     case Stage::By::relay: time += setup * factors.engine; break;
-    case Stage::By::thread: time += setup * factors.host; break;
+    case Stage::By::thread:
+    case Stage::By::call: time += setup * factors.host; break;
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
-  return time * factors.slow;
+  if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;
+  time *= factors.slow;
+  return op.joins ? std::max(time, running.busy - now_) : time;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

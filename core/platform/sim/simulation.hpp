@@ -7,6 +7,7 @@
 #include "platform/sim/lanes.hpp"
 #include "platform/sim/managed.hpp"
 #include "platform/sim/memory.hpp"
+#include "platform/sim/words.hpp"
 
 namespace linkscope::sim {
 
@@ -20,7 +21,8 @@ class Simulation {
   /// All arguments outlive it.
   Simulation(const Machine&, const Servers&, std::vector<double> capacities, const Lanes&, Memory&);
 
-  /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps have the tick's phase in them.
+  /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps have the tick's phase in them. Throws
+  /// Error{timeout} where somebody waits for a word in vain.
   void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
   /// For the samples from now on.
   void set_capacity(u32 resource, double capacity) { fluid_.set_capacity(resource, capacity); }
@@ -28,7 +30,7 @@ class Simulation {
   [[nodiscard]] std::vector<u64> take_carried();
 
  private:
-  enum class Step : u8 { idle, issue, slot, server, setup, flow };  // what a stage of a lane waits for
+  enum class Step : u8 { idle, issue, slot, server, setup, word, flow };  // what a stage of a lane waits for
   enum class Channel : u8 { none, compute, engine };  // on which a stream's last step was
   struct Runner {
     Step step = Step::idle;
@@ -41,6 +43,7 @@ class Simulation {
     u64 chunks = 0, issued = 0;
     Channel channel = Channel::none;
     double start = 0, end = 0;
+    double busy = 0;  // until when the work that it left lasts
     Factors factors;
     Runner runners[2];
   };
@@ -73,6 +76,7 @@ class Simulation {
   std::vector<Timer> timers_;  // the next last; of equal ones the one set first. They are few
   std::vector<u64> carried_;
   Pages pages_;
+  Words words_;
   double now_ = 0;
 
   // A runner is one stage of one lane; those beyond them are changes of context.
@@ -80,12 +84,15 @@ class Simulation {
   [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 
   void run_to_end();
-  void begin(u32 lane, const std::vector<Op>& ops, u32 iterations);
+  void begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after = 0);
   void begin_op(u32 lane);
   void feed(u32 lane, u32 stage);
   void proceed(u32 runner);
   void start_setup(u32 runner);
   void start_flow(u32 runner);
+  void wait_for_word(u32 runner);
+  void set_word(u32 runner);
+  void see(const Words::Waiting&, double at);
   void chunk_done(u32 runner);
   void op_done(u32 lane);
   [[nodiscard]] bool take(u32 server, u32 runner);
@@ -99,6 +106,7 @@ class Simulation {
   [[nodiscard]] bool goes_inline(const Stage& stage, u64 bytes) const {
     return stage.may_inline && bytes <= machine_.copy.inline_bytes;
   }
+  [[nodiscard]] double fresh_setup(const Running&, const Op&, const Stage&) const;
   [[nodiscard]] double setup_time(Running&, const Op&, u32 stage, u64 bytes) const;
   [[nodiscard]] double to_channel(Running&, Channel) const;
 };

@@ -19,6 +19,7 @@ Support Compiler::supports(const Program& program) const {
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.at.kind == PlaceKind::disk) return Support::no(disk);
+    if (region.kind == MemKind::system) return Support::no("the model " + machine_.name + " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
     if (auto support = supports_kind(region); !support) return support;
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
@@ -61,7 +62,8 @@ Support Compiler::supports_processes(const Program& program) const {
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
   if (const auto* kernel = std::get_if<Kernel>(&step)) return supports(program, actor, *kernel);
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) return supports(program, actor, *prefetch);
-  if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return Support::no("the model has no flags yet");
+  if (const auto* set = std::get_if<Set>(&step)) return supports_flag(program, actor, set->word);
+  if (const auto* wait = std::get_if<Wait>(&step)) return supports_flag(program, actor, wait->word);
   if (const auto* call = std::get_if<Call>(&step)) return supports(program, actor, *call);
 
   const auto& move = std::get<Move>(step);
@@ -69,17 +71,21 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const auto& target = program.regions[move.to.region];
   for (const auto* region : {&source, &target})
     if (region->kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched, not copied yet");
-  const Node from = node(source.at), to = node(target.at), by = node(actor.place);
+  if (move.by && !machine_.find(*move.by)) return Support::no("the machine " + machine_.name + " has no " + to_string(*move.by));
+  const Node from = node(source.at), to = node(target.at), by = node(move.by.value_or(actor.place));
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
   if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
-  const bool by_thread = move.engine == Engine::cpu || (move.engine == Engine::ce && (is_pageable(source.kind) || is_pageable(target.kind)));
-  if (program.cache == CacheState::hot && move.engine == Engine::ce && !by_thread)
+  const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
+  if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
     return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
+  if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
+    return Support::no("the model " + machine_.name + " does not say how fast copies of what another core has written are: dirty_gbps");
 
+  if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::cpu) {
     if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
@@ -90,12 +96,12 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
     return {};
   }
   if (move.engine == Engine::sm || move.engine == Engine::tma)
-    return supports(program, actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
-  if (move.engine != Engine::ce) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
+    return supports(program, move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
+  if (!by_copy_engine(move.engine)) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
   if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
   if (between_hosts) return Support::no("copy engines do not copy between host memories");
   if (from != by && to != by)
-    return Support::no("the model's streams copy from or to their own GPU; " + to_string(actor.place) + " is neither of " + pair);
+    return Support::no("the model's streams copy from or to their own GPU; " + to_string(machine_.is_gpu(by) ? machine_.gpu(by).place : actor.place) + " is neither of " + pair);
   if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
     return Support::no("there is no peer access between " + pair + " on this machine");
   return {};
@@ -121,9 +127,16 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
         return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
     }
-    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
+    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !is_atomic(kernel) && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
       return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
-    if (program.cache == CacheState::hot) return Support::no("the model has no caches for single loads yet");
+    if (is_atomic(kernel) && !machine_.atomic)
+      return Support::no("the model " + machine_.name + " does not say what atomic operations take: its file has no [atomic]");
+    if (is_atomic(kernel)) continue;
+    if (program.cache == CacheState::hot && kernel.dependent_steps > 0) return Support::no("the model has no caches for single loads yet");
+    if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || program.cache == CacheState::dirty))
+      return Support::no("the model's GPUs keep no host memory in their L2");
+    if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
+      return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) + " is: l2_gbps");
     if (!routes_.between(at, by) || !routes_.between(by, at))
       return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
   }

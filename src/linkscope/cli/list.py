@@ -3,6 +3,8 @@
 linkscope list             the benchmarks: name, what it measures, the paper or tool that it comes from
 linkscope list suites      the suites for `run --suite`
 linkscope list machines    the bundled models for `run --machine`
+linkscope list --source comm-scope    what a paper or tool measures, and the points that do so here: comm-scope,
+                           nvbandwidth, microbench, spafford, jorda, klenk
 """
 
 import argparse
@@ -11,20 +13,23 @@ import shutil
 import textwrap
 from typing import Any
 
-from linkscope.errors import FINE
+from linkscope.errors import FINE, UserError
 
 SUMMARY = "list benchmarks, suites and modelled machines"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `list`."""
-    parser.add_argument("what", nargs="?", default="benchmarks", choices=("benchmarks", "suites", "machines"))
+    parser.add_argument("what", nargs="?", choices=("benchmarks", "suites", "machines"))
+    parser.add_argument("--source", metavar="NAME", help="what this paper or tool measures, and with which points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope list`."""
-    rows = {"benchmarks": _benchmarks, "suites": _suites, "machines": _machines}[arguments.what]()
+    if arguments.source is not None:
+        return _of_source(arguments)
+    rows = {"benchmarks": _benchmarks, "suites": _suites, "machines": _machines}[arguments.what or "benchmarks"]()
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return FINE
@@ -36,6 +41,39 @@ def main(arguments: argparse.Namespace) -> int:
             _print(f"{'':<{width}}  [{row['source']}]", width + 3)
         for param in row.get("params", []):
             _print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}", width + 6)
+    return FINE
+
+
+def _of_source(arguments: argparse.Namespace) -> int:
+    """Every operation of a paper or tool, with the patterns of the points that answer it, or that none does yet."""
+    if arguments.what not in (None, "benchmarks"):
+        raise UserError(f"--source lists operations of a paper or tool: leave out {arguments.what}")
+    from linkscope.plan import patterns, presets, sizes_text, source_named
+    from linkscope.run import benchmark_table
+
+    source = source_named(arguments.source)
+    table = benchmark_table()
+    rows = [
+        {
+            "name": " ".join(entry.items), "summary": entry.theirs, "source": source.name, "items": entry.items,
+            "points": patterns(source, entry, table), "instead": entry.instead, "note": entry.note,
+            "sizes": sorted({size for rule in presets(source, entry) for size in rule.sizes}),
+        }
+        for entry in source.rows
+    ]  # fmt: skip
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return FINE
+    _print(source.title, 0)
+    if source.sizes:
+        _print(f"sizes: {sizes_text(source.sizes)}; {source.about_sizes}", 7)
+    for row in rows:
+        print()
+        _print(f"{row['name']}  {row['summary']}", 4)
+        for line in row["points"] or [row["instead"] or "not yet"]:
+            print(f"    {line}")
+        if row["note"]:
+            _print(f"    ({row['note']})", 5)
     return FINE
 
 

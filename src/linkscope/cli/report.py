@@ -4,6 +4,7 @@ linkscope report run.jsonl -o run.html
 linkscope report run.jsonl --summary                              what `run` printed at its end
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
+linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
@@ -34,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--nvbandwidth", action="store_true", help="print the tables of nvbandwidth 0.8 (suite nvbandwidth)"
     )
+    what.add_argument(
+        "--comm-scope", action="store_true", help="print means and standard deviations (a run by --rule comm-scope)"
+    )
     what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
 
 
@@ -46,6 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
         return _print_summary(source)
     if arguments.nvbandwidth:
         return _print_tables(source)
+    if arguments.comm_scope:
+        return _print_means(source)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
@@ -93,6 +99,18 @@ def _print_tables(source: Path) -> int:
             f"{source} has nothing that nvbandwidth measures; `run --suite nvbandwidth` has all of it", NOT_HERE
         )
     print(("MODELLED\n\n" if run.header.modelled else "") + tables)
+    return FINE
+
+
+def _print_means(source: Path) -> int:
+    from linkscope.report.comm_scope import text
+    from linkscope.runfile import read_run
+
+    run = read_run(source, rounds=False)
+    table = text(run)
+    if not table:
+        raise UserError(f"{source} was not measured by Comm|Scope's rule; `run --rule comm-scope` does", NOT_HERE)
+    print(("MODELLED\n\n" if run.header.modelled else "") + table)
     return FINE
 
 

@@ -18,7 +18,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from linkscope.errors import FINE, STOPPED_EARLY, UserError
 from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
@@ -26,12 +26,13 @@ from linkscope.units import format_bytes, format_seconds, parse_duration, parse_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from linkscope.plan import Plan, Rule
+    from linkscope.plan import Plan, RuleName
     from linkscope.run import Outcome, Target
     from linkscope.run.progress import Progress
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
+_FEW_POINTS = 40  # whose means are printed when the run ends
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
     add("--budget", metavar="120s", help="start nothing that would take longer in all (on a model: of modelled time)")
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
-    add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default) or of nvbandwidth (one round)")
+    add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")
@@ -95,13 +96,15 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
 
 
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
+    from linkscope.plan import RULES, make_plan
+
     precision = _precision(arguments.precision)
     rule = _rule(arguments.rule or "linkscope")
-    if rule == "nvbandwidth" and arguments.rounds not in (None, "1"):
-        raise UserError(f"--rounds {arguments.rounds}: nvbandwidth's rule is one round, in one process; leave it out")
-    rounds = _whole("--rounds", arguments.rounds or ("1" if rule == "nvbandwidth" else "6"), least=1, most=1000)
+    one_round = RULES[rule].one_round
+    if one_round and arguments.rounds not in (None, "1"):
+        raise UserError(f"--rounds {arguments.rounds}: {rule}'s rule is one round, in one process; leave it out")
+    rounds = _whole("--rounds", arguments.rounds or ("1" if one_round else "6"), least=1, most=1000)
     seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
-    from linkscope.plan import make_plan
     from linkscope.run import benchmark_table
     from linkscope.run.target import choose
 
@@ -117,7 +120,7 @@ def _print_plan(plan: "Plan", target: "Target", as_json: bool) -> None:
     from linkscope.plan import estimated_seconds
     from linkscope.runfile import PointId
 
-    costs = {id: plan.rounds * estimated_seconds(PointId.parse(id), target.facts) for id in plan.points}
+    costs = {id: plan.rounds * estimated_seconds(PointId.parse(id), target.facts, plan.rule) for id in plan.points}
     if as_json:
         points = [{"id": id, "expected_s": cost} for id, cost in costs.items()]
         print(json.dumps({"machine": target.facts.name, "suite": plan.suite, "rounds": plan.rounds, "points": points}))
@@ -171,7 +174,7 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
 
 
 def _print_summary(path: Path) -> None:
-    from linkscope.report.nvbandwidth import text
+    from linkscope.report import comm_scope, nvbandwidth
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
@@ -179,7 +182,11 @@ def _print_summary(path: Path) -> None:
     run = read_run(path, rounds=False)
     print(summary(run))
     if run.header.plan.get("suite") == "nvbandwidth":
-        print(f"As nvbandwidth prints it:\n\n{text(run)}")
+        print(f"As nvbandwidth prints it:\n\n{nvbandwidth.text(run)}")
+    if run.header.plan.get("rule") == "comm-scope" and len(run.points) <= _FEW_POINTS:
+        print(f"By Comm|Scope's rule:\n\n{comm_scope.text(run)}\n")
+    elif run.header.plan.get("rule") == "comm-scope":
+        print(f"means and standard deviations: {_command()} report {path} --comm-scope")
 
 
 def _output(arguments: argparse.Namespace, target: "Target") -> Path:
@@ -225,12 +232,12 @@ def _precision(text: str | None) -> float | None:
     return value
 
 
-def _rule(text: str) -> "Rule":
+def _rule(text: str) -> "RuleName":
     from linkscope.plan import RULES
 
     if text not in RULES:
-        raise UserError(f"--rule {text}: there is no such rule; there are {' and '.join(RULES)}")
-    return cast("Rule", text)
+        raise UserError(f"--rule {text}: there is no such rule; there are {', '.join(RULES)}")
+    return text
 
 
 def _budget(text: str | None) -> float | None:

@@ -17,7 +17,7 @@ from linkscope.machine.model_types import Fault, Model, Peer, Quantity, Spread, 
 
 _FRACTION = ("efficiency", "overlap")
 _MAY_BE_ZERO = ("_us", "_ns")
-_UNIT = re.compile(r"_(gbps|us|ns|kib|mib|gib)$")
+_UNIT = re.compile(r"_(gbps|gops|us|ns|kib|mib|gib)$")
 _EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
 
 
@@ -271,6 +271,9 @@ def _check_tables(model: Model) -> None:
     if model.pull and model.pull.least_us.v > model.pull.extra_us.v:
         what = f"{model.pull.least_us.v:g} us cannot be left of extra_us, {model.pull.extra_us.v:g} us"
         raise Mistake("pull.least_us", what, "write what large copies pay of it, extra_us at most")
+    if model.calls and model.calls.locked_us.v > model.calls.launch_us.v:
+        what = f"{model.calls.locked_us.v:g} us cannot be a part of launch_us, {model.calls.launch_us.v:g} us"
+        raise Mistake("calls.locked_us", what, "write how long a launch keeps other threads out, launch_us at most")
     for table, together in _TOGETHER:
         given = [name for name in together if getattr(getattr(model, table), name, None) is not None]
         if given and len(given) < len(together):

@@ -53,6 +53,7 @@ class Numa(_Table, frozen=True):
     memcpy_remote_gbps: Quantity | None = None
     load_us: Quantity | None = None
     llc_gbps: Quantity | None = None
+    dirty_gbps: Quantity | None = None
     huge_2mib_pages: int | None = None
     huge_1gib_pages: int | None = None
 
@@ -68,6 +69,7 @@ class Gpu(_Table, frozen=True):
     copy_engines: int
     memory_gbps: Quantity
     local_copy_gbps: Quantity
+    l2_gbps: Quantity | None = None
 
     def places(self) -> list[str]:
         return [gpu for gpus in self.at.values() for gpu in gpus]
@@ -145,6 +147,7 @@ class Costs(_Table, frozen=True):
     cpu_copy_us: Quantity
     context_switch_us: Quantity | None = None
     time_slice_us: Quantity | None = None
+    stream_wait_us: Quantity | None = None
 
 
 class Copy(_Table, frozen=True):
@@ -156,6 +159,22 @@ class Copy(_Table, frozen=True):
     inline_us: Quantity
     inline_gbps: Quantity
     channel_us: Quantity
+    row_us: Quantity | None = None
+
+
+class Batch(_Table, frozen=True):
+    """Copies that one call queues together: set-up goes on while the bytes of those before flow."""
+
+    issue_us: Quantity
+    inline_issue_us: Quantity
+    copy_us: Quantity
+
+
+class Graph(_Table, frozen=True):
+    """Copies that are the nodes of a graph, one after the other."""
+
+    launch_us: Quantity
+    node_us: Quantity
 
 
 class Pull(_Table, frozen=True):
@@ -168,7 +187,8 @@ class Pull(_Table, frozen=True):
 
 class Kernel(_Table, frozen=True):
     """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
-    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none."""
+    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none. A request
+    takes `packet_bytes` of a link besides its own."""
 
     launch_us: Quantity
     load_us: Quantity
@@ -178,6 +198,7 @@ class Kernel(_Table, frozen=True):
     host_reach_mib: Quantity | None = None
     host_page_kib: Quantity | None = None
     host_walk_us: Quantity | None = None
+    packet_bytes: Quantity | None = None
 
 
 class Managed(_Table, frozen=True, kw_only=True):
@@ -188,6 +209,8 @@ class Managed(_Table, frozen=True, kw_only=True):
     gpu_batch_pages: Quantity
     gpu_batch_us: Quantity
     gpu_page_us: Quantity
+    gpu_region_us: Quantity | None = None
+    gpu_block_us: Quantity | None = None
     cpu_fault_pages: Quantity
     cpu_fault_us: Quantity
     to_device_gbps: Quantity
@@ -197,6 +220,37 @@ class Managed(_Table, frozen=True, kw_only=True):
     piece_kib: Quantity
     to_device_piece_us: Quantity
     from_device_piece_us: Quantity
+
+
+class Calls(_Table, frozen=True):
+    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch that threads make in turns."""
+
+    launch_us: Quantity
+    locked_us: Quantity
+    argument_kib_us: Quantity
+    end_us: Quantity
+    synchronize_us: Quantity
+    record_us: Quantity
+    query_us: Quantity
+    create_stream_us: Quantity
+    destroy_stream_us: Quantity
+    instantiate_us: Quantity
+    instantiate_node_us: Quantity
+    upload_us: Quantity
+    upload_node_us: Quantity
+    graph_us: Quantity
+    graph_node_us: Quantity
+
+
+class Atomic(_Table, frozen=True):
+    """Atomic operations of a GPU's threads, where the words are: how long one takes, and how many go."""
+
+    gpu_us: Quantity
+    host_us: Quantity
+    gpu_gops: Quantity
+    same_gops: Quantity
+    host_gops: Quantity
+    link_bytes: Quantity
 
 
 class Memory(_Table, frozen=True, kw_only=True):
@@ -293,8 +347,12 @@ class Model(_Table, frozen=True, kw_only=True):
     costs: Costs
     copy: Copy | None = None
     pull: Pull | None = None
+    batch: Batch | None = None
+    graph: Graph | None = None
     kernel: Kernel | None = None
     managed: Managed | None = None
+    calls: Calls | None = None
+    atomic: Atomic | None = None
     memory: Memory | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None

@@ -23,7 +23,7 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[Point
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
         _pairs(row, machine), rule.of_memories(row), list(_assignments(row, rule))
     ):
-        if _redundant(row, src, dst, dict(params)):
+        if _redundant(row, src, dst, dict(params)) or (rule.apart and src == dst) or not _has_nodes(machine, src, params):
             continue
         for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)
@@ -63,10 +63,20 @@ def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]
     return tuple(sorted((param.name, value) for param, value in pairs if param.in_id(value)))
 
 
+def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]]) -> bool:
+    """Whether the NUMA nodes that parameters name are there, on the host of the source."""
+    host, slash, _ = src.rpartition("/")
+    nodes = machine.of_kind("numa")
+    return all(f"{host}{slash}{value}" in nodes for _, value in params if value.startswith("numa:"))
+
+
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
-    """Whether another point is the same operation: both ways from the other end, or started by the one place it has."""
+    """Whether another point is the same operation: both ways from the other end, or within one place, started by the
+    one place it has, or from the NUMA node that it is started from without saying so."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
-        return _place_order(src) > _place_order(dst)
+        return _place_order(src) >= _place_order(dst)
+    if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:
+        return True
     initiator = row.param("initiator")
     return initiator is not None and src == dst and params["initiator"] != initiator.values[0]
 

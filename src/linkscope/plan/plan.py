@@ -4,13 +4,13 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
 
 import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
+from linkscope.plan.rules import RuleName
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
@@ -21,15 +21,11 @@ _LARGEST = 1 << 60
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
-Rule = Literal["linkscope", "nvbandwidth"]
-RULES: tuple[str, ...] = get_args(Rule)
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`precision` is the half-width of the interval as a fraction of the value; None: by size.
 
-    `rule`: by whose rule a round is measured, linkscope's or that of another tool. `early`: whether points whose first
-    three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
+    `rule`: by whose rule a round is measured, linkscope's or that of another tool (rules.py). `early`: whether points
+    whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
     """
 
     suite: str
@@ -40,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     order_seed: int
     points: list[str]
-    rule: Rule = "linkscope"
+    rule: RuleName = "linkscope"
     early: bool = False
     more_rounds: bool = True
 
@@ -56,13 +52,13 @@ def make_plan(
     rounds: int = 6,
     seed: int = 1,
     order_seed: int | None = None,
-    rule: Rule = "linkscope",
+    rule: RuleName = "linkscope",
 ) -> Plan:
     """Raises UserError for a suite that does not exist and for an `only` that matches nothing."""
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
-    if rule != "linkscope":
+    if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     points = [str(point) for point in _selected(points_of(chosen, machine, table), only, chosen, machine, table)]
     if not points:

@@ -1,4 +1,4 @@
-"""A run as the JSON of Google Benchmark, for what reads that: rounds are its repetitions."""
+"""A run as the JSON of Google Benchmark: its repetitions are the rounds, or those of Comm|Scope's rule."""
 
 import json
 import statistics
@@ -45,8 +45,8 @@ def _benchmarks(point: Point, modelled: bool) -> Iterator[list[dict[str, Any]]]:
     for number, flow in enumerate(point.flows):
         if flow.median_s is not None:
             name = f"{point.id}/flow:{number}" if number else point.id
-            common = _common(name, len(flow.round_medians_s), _label(point, flow, modelled))
-            yield [*_repetitions(flow, common), *_aggregates(flow, common)]
+            common = _common(name, len(_times_of(flow)), _label(point, flow, modelled))
+            yield [*_repetitions(point, flow, common), *_aggregates(flow, common)]
 
 
 def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
@@ -57,16 +57,22 @@ def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _repetitions(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _times_of(flow: Flow) -> list[float]:
+    """Of each repetition: of Comm|Scope's rule its own, else of each round."""
+    return flow.round_medians_s if flow.mean_s is None else [time for of_round in flow.samples_s for time in of_round]
+
+
+def _repetitions(point: Point, flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
     rates = _rates(flow)
-    for number, (time, samples) in enumerate(zip(flow.round_medians_s, flow.samples_s, strict=True)):
-        numbers = {"run_type": "iteration", "repetition_index": number, "iterations": len(samples)}
+    for number, time in enumerate(_times_of(flow)):
+        iterations = len(flow.samples_s[number]) if flow.mean_s is None else (point.batch or [1])[0]
+        numbers = {"run_type": "iteration", "repetition_index": number, "iterations": iterations}
         yield {**common, **numbers, **_times(time, rates[number] if rates else None)}
 
 
 def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """As Google Benchmark has them: none for a single repetition, rates aggregated for themselves."""
-    times, rates = flow.round_medians_s, _rates(flow)
+    times, rates = _times_of(flow), _rates(flow)
     if len(times) < 2:
         return
     for what, unit, compute in (
@@ -85,10 +91,10 @@ def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rates(flow: Flow) -> list[float] | None:
-    """Bytes a second of each round; None where nothing is moved, or a round was too short for the clock."""
-    if not flow.bytes or min(flow.round_medians_s) <= 0:
+    """Bytes a second of each repetition; None where nothing is moved, or one was too short for the clock."""
+    if not flow.bytes or min(_times_of(flow)) <= 0:
         return None
-    return [flow.bytes / time for time in flow.round_medians_s]
+    return [flow.bytes / time for time in _times_of(flow)]
 
 
 def _variation(values: list[float]) -> float:

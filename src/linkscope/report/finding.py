@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Family, Method, alike, rate_of, total_of
-from linkscope.report.words import params_text
+from linkscope.model.curves import Curve, alike, rate_of, total_of
 from linkscope.runfile import Point
-from linkscope.units import format_bytes
 
 LARGE = 1 << 20  # what a path can do is judged only where a size was measured that can reach it
 
@@ -43,16 +41,3 @@ def alike_points(one: Point, other: Point) -> bool:
     """Whether the intervals of their rates overlap."""
     first, second = rate_of(one), rate_of(other)
     return first is not None and second is not None and alike(first, second, 0.0)
-
-
-def method_text(method: Method) -> str:
-    """'d2d by ce, device -> device (peer on)'."""
-    return str(method.family) + (f" ({params_text(method.params)})" if method.params else "")
-
-
-def point_text(point: Point) -> str:
-    """'d2d by ce, device -> device on gpu:0 -> gpu:1 at 4 KiB (peer on)'."""
-    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
-    params = params_text(sorted(point.params.items()))
-    size = f" at {format_bytes(point.bytes)}" if point.bytes else ""
-    return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")

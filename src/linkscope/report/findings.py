@@ -3,12 +3,12 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.report.curves import Curve, Family, curves, share_of, total_of
-from linkscope.report.finding import LARGE, Finding, alike_points, method_text, point_text, total, with_best, worst
+from linkscope.model.curves import Curve, Family, curves, share_of, total_of
+from linkscope.model.words import count_text, method_text, point_text
+from linkscope.report.finding import LARGE, Finding, alike_points, total, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
-from linkscope.report.words import count_text
 from linkscope.runfile import End, Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 

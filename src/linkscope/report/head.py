@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
+from linkscope.model.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
+from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.trust import apart, half_width, signed
-from linkscope.report.words import count_text, params_text, range_share, varying
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 

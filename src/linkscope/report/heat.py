@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import escape
 
-from linkscope.report.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
+from linkscope.model.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
+from linkscope.model.words import params_text, usual, varying
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import SIGN, VOID, missed, void
-from linkscope.report.words import params_text, usual, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from linkscope.model.words import range_s, range_share, rate_text
 from linkscope.report.finding import Finding
 from linkscope.report.findings import findings
 from linkscope.report.glossary import WORDS
@@ -22,7 +23,6 @@ from linkscope.report.picture import machine_svg, wires
 from linkscope.report.sweep import ENOUGH, sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.report.trust import SIGN, SIGN_MEANS
-from linkscope.report.words import range_s, range_share, rate_text
 from linkscope.runfile import Run, read_run
 from linkscope.units import format_bytes, format_fraction
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.report.curves import (
+from linkscope.model.curves import (
     Estimate,
     Family,
     Method,
@@ -16,8 +16,8 @@ from linkscope.report.curves import (
     path_of,
     total_of,
 )
+from linkscope.model.words import params_text, paths_text, rate_text, varying
 from linkscope.report.trust import SIGN, missed
-from linkscope.report.words import params_text, paths_text, rate_text, varying
 from linkscope.runfile import Flow, Point
 from linkscope.units import format_fraction, format_rate
 

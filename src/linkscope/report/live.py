@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from linkscope.model.words import paths_text
 from linkscope.report.sofar import Limit, Row, SoFar
-from linkscope.report.words import paths_text
 from linkscope.runfile import Point, Round
 from linkscope.units import format_bytes, format_fraction, format_seconds
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from linkscope.model.words import range_share, rate_text
 from linkscope.report.findings import findings
 from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.joint import joint_lines
@@ -10,7 +11,6 @@ from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
 from linkscope.report.sweep import sweep_rows
 from linkscope.report.trust import SIGN, SIGN_MEANS
-from linkscope.report.words import range_share, rate_text
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 

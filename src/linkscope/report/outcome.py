@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.report.curves import Family, method_of
+from linkscope.model.curves import Family, method_of
+from linkscope.model.words import count_text
 from linkscope.report.trust import against_text, apart, half_width, reason_text
-from linkscope.report.words import count_text
 from linkscope.runfile import Point, Run
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
@@ -59,12 +59,14 @@ def counts_text(points: Iterable[Point]) -> str:
 
 
 def run_text(run: Run) -> str:
-    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the run did not come to its end."""
+    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
+    did not come to its end."""
     plan = run.header.plan
     named = [f"suite {plan['suite']}"] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     named += [early + count_text(plan["rounds"], "round")] if "rounds" in plan else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
+    named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
     parts.append("has no end record" if run.end is None else f"took {format_seconds(run.end.wall_s)}")
     if run.end is not None and not run.end.complete:

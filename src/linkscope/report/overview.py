@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import (
+from linkscope.model.curves import (
     Curve,
     Estimate,
     Family,
@@ -17,10 +17,7 @@ from linkscope.report.curves import (
     time_of,
     total_of,
 )
-from linkscope.report.row_notes import alone_text, limits_text, untold_text
-from linkscope.report.sweep import needed_text, sweeps, without_sweeps
-from linkscope.report.trust import SIGN, missed
-from linkscope.report.words import (
+from linkscope.model.words import (
     latency_text,
     params_text,
     paths_text,
@@ -29,6 +26,9 @@ from linkscope.report.words import (
     usual,
     varying,
 )
+from linkscope.report.row_notes import alone_text, limits_text, untold_text
+from linkscope.report.sweep import needed_text, sweeps, without_sweeps
+from linkscope.report.trust import SIGN, missed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes
 

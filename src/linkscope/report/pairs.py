@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import Curve, Family, Path, alike, total_of
-from linkscope.report.finding import LARGE, Finding, method_text, total, with_best, worst
-from linkscope.report.words import count_text, paths_text
+from linkscope.model.curves import Curve, Family, Path, alike, total_of
+from linkscope.model.words import count_text, method_text, paths_text
+from linkscope.report.finding import LARGE, Finding, total, with_best, worst
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.report.curves import (
+from linkscope.model.curves import (
     MODE,
     Curve,
     Estimate,
@@ -20,11 +20,11 @@ from linkscope.report.curves import (
     time_of,
     total_of,
 )
+from linkscope.model.words import count_text, latency_text, params_text, rate_text, varying
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians, missed, reason_text, signed, strays_text
-from linkscope.report.words import count_text, latency_text, params_text, rate_text, varying
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from markupsafe import escape
 
-from linkscope.report.curves import measured_flows, natural, path_of
+from linkscope.model.curves import measured_flows, natural, path_of
+from linkscope.model.words import range_share
 from linkscope.report.trust import SIGN, missed
-from linkscope.report.words import range_share
 from linkscope.runfile import Point, Run
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from linkscope.report.curves import Curve
-from linkscope.report.words import param_text, range_s, range_share
+from linkscope.model.curves import Curve
+from linkscope.model.words import param_text, range_s, range_share
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 

@@ -6,7 +6,7 @@ The value of a point is the median of its round medians until its record is ther
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from linkscope.report.curves import Family, Path, share_of, total_of
+from linkscope.model.curves import Family, Path, share_of, total_of
 from linkscope.runfile import Point, PointId, Round
 from linkscope.stats import median
 

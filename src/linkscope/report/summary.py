@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.model.words import count_text, range_share
 from linkscope.report.findings import findings
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
 from linkscope.report.trust import SIGN, SIGN_MEANS
-from linkscope.report.words import count_text, range_share
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 

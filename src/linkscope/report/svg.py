@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from markupsafe import escape
 
+from linkscope.model.curves import Estimate
 from linkscope.report.axes import Axis, rate_axis, size_axis, time_axis
-from linkscope.report.curves import Estimate
 from linkscope.units import format_rate
 
 SERIES_COLOURS = 8

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from linkscope.report.curves import (
+from linkscope.model.curves import (
     Curve,
     Estimate,
     Family,
@@ -16,8 +16,8 @@ from linkscope.report.curves import (
     measured_flows,
     total_of,
 )
+from linkscope.model.words import params_text, paths_text, rate_text, usual, varying
 from linkscope.report.trust import signed
-from linkscope.report.words import params_text, paths_text, rate_text, usual, varying
 from linkscope.runfile import Point, Run
 from linkscope.units import format_fraction
 

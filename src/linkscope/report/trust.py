@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from linkscope.report.curves import measured_flows
+from linkscope.model.curves import measured_flows
 from linkscope.runfile import Point
 from linkscope.stats import deviation
 from linkscope.units import format_fraction

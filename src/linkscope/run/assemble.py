@@ -1,10 +1,11 @@
 """From the rounds of one point to its record: medians, interval, rate, the checks that it passes or not."""
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from linkscope.plan import Plan, footprint, precision_target
+from linkscope.plan import RULES, Plan, footprint, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
@@ -37,6 +38,8 @@ class Assembler:
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
         _give_intervals(point, early=self._plan.early)
+        if RULES[self._plan.rule].mean:
+            _give_means(point)
         point.spread = _spread(point.flows[0], point.precision_target)
         self._judge(point, len(kept), stopped)
         self._look_for_a_trend(point)
@@ -92,7 +95,7 @@ class Assembler:
                 f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
             )
         together_s = point.guards.get("together_s")
-        if together_s:  # by nvbandwidth's rule: all bytes over the time until the last flow ends
+        if together_s:  # by the rule of another tool: all bytes over the time until the last flow ends
             point.total_gbps = sum(flow.bytes for flow in point.flows if flow.role == "measured") / together_s / 1e9
         overlap = point.guards.get("joint_overlap", 1.0)
         if not together_s and overlap < NEARLY_TOGETHER:
@@ -178,6 +181,13 @@ def _give_intervals(point: Point, *, early: bool) -> None:
             point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None
 
 
+def _give_means(point: Point) -> None:
+    for flow in point.flows:
+        samples = [sample for of_round in flow.samples_s for sample in of_round]
+        flow.mean_s = statistics.fmean(samples)
+        flow.stddev_s = statistics.stdev(samples) if len(samples) > 1 else None
+
+
 def _spread(flow: Flow, precision: float) -> Spread | None:
     """Spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
 
@@ -239,4 +249,4 @@ def _resolution(round: Round, point: Point) -> float:
 def _drop_values(point: Point) -> None:
     point.median_s = point.ci95_s = point.gbps = point.total_gbps = point.ci_level = point.spread = None
     for flow in point.flows:
-        flow.median_s = flow.ci95_s = flow.gbps = None
+        flow.median_s = flow.ci95_s = flow.gbps = flow.mean_s = flow.stddev_s = None

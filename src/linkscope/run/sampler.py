@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from linkscope.plan import Plan, case_of, precision_target
+from linkscope.plan import Plan, case_of, pages_move, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker
@@ -72,16 +72,19 @@ class Sampler:
 
     def measure(self, task: Task) -> Round:
         """Raises Unsupported, WrongData, RequestFailed, or what the worker raises."""
-        case = case_of(task.point, self._machine)
+        case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / _SLOWEST_RATE
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
         if not prepared.supported:
             raise Unsupported(prepared.reason)
         return self._round_of(task, prepared).measure()
 
+    def _case(self, task: Task) -> dict[str, Any]:
+        return case_of(task.point, self._machine)
+
     def _opening(self, task: Task) -> RunRequest | None:
         """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
-        if task.first is None or "managed" in (task.point.src_memory, task.point.dst_memory):
+        if task.first is None or pages_move(task.point) or task.point.param("cache") == "dirty":
             return None
         actors, flows = len(task.first.batch), task.first.flows
         facts = [
@@ -209,6 +212,8 @@ class PointRound:
 
     def _calibrate(self) -> list[int]:
         """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
+        if self._most and self._task.point.bytes:  # few: what a sample begins with lasts for no more
+            return [self._most // 2] * self._actors
         one = [1] * self._actors
         even = self._task.point.bytes >= EVEN_BYTES and not self._by_host()
         if even and self._once_s > 0:  # the first copy that large is like any other
@@ -217,11 +222,13 @@ class PointRound:
             self._each = self._median_ends(self._run(1, [one], verify=False), 0)
         if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
-            few = min(few, max(1, self._most // 2)) if self._most else few
+            few = min(few, max(self._most // 2, 1)) if self._most else few
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
+            # As many for all: they may wait for each other.
             most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
-            return [min(max(math.ceil(CHASE_S / max(each, self._tick)), MOST_COUNT), most) for each in self._each]
+            steps = math.ceil(CHASE_S / max(*self._each, self._tick))
+            return [min(max(steps, MOST_COUNT), most)] * self._actors
         if self._actors > 1:
             return self._straightened(self._ending_together())
         return self._straightened(balanced(self._each, self._least_s()))

@@ -44,7 +44,7 @@ def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[st
     states = {}
     for id in plan.points:
         what = PointId.parse(id)
-        states[id] = State(what, estimated_seconds(what, machine))
+        states[id] = State(what, estimated_seconds(what, machine, plan.rule))
     for id, rounds in (earlier.rounds if earlier else {}).items():
         if id in states:
             states[id].rounds = list(rounds)

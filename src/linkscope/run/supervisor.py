@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
-from linkscope.plan import Plan, Rule, Work, in_order, next_work, rounds_wanted
+from linkscope.plan import Plan, RuleName, Work, in_order, next_work, rounds_wanted
 from linkscope.run.ahead import WORTH_IT, Ahead, Failure
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
+from linkscope.run.comm_scope import CommScopeSampler
 from linkscope.run.forecast import Forecast
 from linkscope.run.monitor import Monitor, NoTally, Tally
 from linkscope.run.nvbandwidth import NvbandwidthSampler
@@ -24,7 +25,11 @@ from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import End, Point, Round, Run, RunWriter
 
-_SAMPLERS: dict[Rule, type[Sampler]] = {"linkscope": Sampler, "nvbandwidth": NvbandwidthSampler}
+_SAMPLERS: dict[RuleName, type[Sampler]] = {
+    "linkscope": Sampler,
+    "nvbandwidth": NvbandwidthSampler,
+    "comm-scope": CommScopeSampler,
+}
 
 
 @dataclass(frozen=True)

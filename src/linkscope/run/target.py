@@ -112,8 +112,14 @@ def this_machine() -> Target:
 
 
 def _has_no_limit(point: PointId) -> bool:
-    """Of an operation without bytes, and of flows between one place and all GPUs (each of them has its own)."""
-    return point.bytes == 0 or "all" in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
+    """Of an operation without bytes, of additions (limits count bytes, not operations), of flows between one place and
+    all GPUs (each of them has its own), of what a cache holds within one memory, and of pages that come without what
+    they held."""
+    if point.src == point.dst and point.param("cache") in ("hot", "dirty"):
+        return True
+    discarded = point.param("discard") not in ("", "no")
+    ends = (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
+    return point.bytes == 0 or point.benchmark == "atomic" or discarded or "all" in ends
 
 
 def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:

@@ -51,8 +51,11 @@ class Round(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="rou
     device_s: float
 
 
-class Flow(msgspec.Struct, kw_only=True, gc=False):
-    """One transfer of a point; a point has several where several run at once."""
+class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
+    """One transfer of a point; a point has several where several run at once.
+
+    `mean_s`, `stddev_s`: of the samples, where the rule that was measured by reports these.
+    """
 
     src: str
     dst: str
@@ -65,6 +68,8 @@ class Flow(msgspec.Struct, kw_only=True, gc=False):
     median_s: float | None
     ci95_s: tuple[float, float] | None
     gbps: float | None
+    mean_s: float | None = None
+    stddev_s: float | None = None
 
 
 class Spread(msgspec.Struct, gc=False):

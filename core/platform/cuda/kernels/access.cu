@@ -1,6 +1,7 @@
 // A GPU's own accesses to memory, its own or another's: reading, writing, and following a chain of addresses. What they
 // leave behind is checked: the sum of what was read, the pattern that was written, where the chase stands.
 #include "program/chain.hpp"
+#include "program/line_order.hpp"
 #include "program/pattern.hpp"
 
 typedef unsigned long long u64;
@@ -53,6 +54,139 @@ extern "C" __global__ void linkscope_sum_pattern(u64 words, u64 seed, u64 first_
   u64 mine = 0;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) mine += linkscope_pattern_word(seed, first_index + i);
   if (mine) atomicAdd(sum, mine * times);
+}
+
+// --- accesses of any width, side by side, strided or at random -----------------------------------------------------
+
+static __device__ __forceinline__ unsigned load_one(const unsigned* at) {
+  unsigned value;
+  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(value) : "l"(at));
+  return value;
+}
+
+static __device__ __forceinline__ u64 load_one(const u64* at) {
+  u64 value;
+  asm volatile("ld.global.cs.u64 %0, [%1];" : "=l"(value) : "l"(at));
+  return value;
+}
+
+static __device__ __forceinline__ ulonglong2 load_one(const ulonglong2* at) {
+  u64 x, y;
+  asm volatile("ld.global.cs.v2.u64 {%0, %1}, [%2];" : "=l"(x), "=l"(y) : "l"(at));
+  return ulonglong2{x, y};
+}
+
+static __device__ __forceinline__ u64 sum_one(unsigned value) { return value; }
+static __device__ __forceinline__ u64 sum_one(u64 value) { return value; }
+static __device__ __forceinline__ u64 sum_one(const ulonglong2& value) { return value.x + value.y; }
+
+static __device__ __forceinline__ void store_one(unsigned* at, u64 seed, u64 byte) {
+  const u64 word = linkscope_pattern_word(seed, byte / 8);
+  const unsigned value = static_cast<unsigned>(byte % 8 ? word >> 32 : word);
+  asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+
+static __device__ __forceinline__ void store_one(u64* at, u64 seed, u64 byte) {
+  const u64 word = linkscope_pattern_word(seed, byte / 8);
+  asm volatile("st.global.cs.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+
+static __device__ __forceinline__ void store_one(ulonglong2* at, u64 seed, u64 byte) {
+  const u64 x = linkscope_pattern_word(seed, byte / 8), y = linkscope_pattern_word(seed, byte / 8 + 1);
+  asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(x), "l"(y) : "memory");
+}
+
+// Where access i lies: the first bytes of every `stride`, in order or at random.
+struct Lines {
+  u64 count, stride, mask;
+  unsigned half;
+  bool random;
+  __device__ __forceinline__ u64 offset(u64 i) const { return (random ? linkscope_line_at(i, count, mask, half) : i) * stride; }
+};
+
+static __device__ __forceinline__ Lines lines_of(u64 count, u64 stride, unsigned random) {
+  const u64 mask = linkscope_line_mask(count);
+  return Lines{count, stride, mask, linkscope_line_half(mask), random != 0};
+}
+
+// Four loads in flight a thread, as in linkscope_read.
+template <class T>
+static __device__ __forceinline__ void read_lines(const char* from, const Lines& lines, u64* sum) {
+  constexpr unsigned in_flight = 4;
+  const u64 tile = u64{blockDim.x} * in_flight;
+  const auto load = [&](u64 i) { return load_one(reinterpret_cast<const T*>(from + lines.offset(i))); };
+  u64 mine = 0;
+  for (u64 first = blockIdx.x * tile; first < lines.count; first += gridDim.x * tile) {
+    const u64 at = first + threadIdx.x;
+    if (first + tile <= lines.count) {
+      T held[in_flight];
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) held[k] = load(at + k * blockDim.x);
+#pragma unroll
+      for (unsigned k = 0; k < in_flight; ++k) mine += sum_one(held[k]);
+    } else {
+      for (u64 i = at; i < lines.count; i += blockDim.x) mine += sum_one(load(i));
+    }
+  }
+  for (unsigned lanes = 16; lanes; lanes /= 2) mine += __shfl_xor_sync(~0u, mine, lanes);
+  if (threadIdx.x % 32 == 0 && mine) atomicAdd(sum, mine);
+}
+
+// The pattern as it stands from byte `first` on.
+template <class T>
+static __device__ __forceinline__ void write_lines(char* to, const Lines& lines, u64 seed, u64 first) {
+  const u64 step = u64{gridDim.x} * blockDim.x;
+  for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < lines.count; i += step) {
+    const u64 offset = lines.offset(i);
+    store_one(reinterpret_cast<T*>(to + offset), seed, first + offset);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(1024) linkscope_read_lines(const char* from, u64 count, u64 stride, unsigned width, unsigned random, u64* sum) {
+  const Lines lines = lines_of(count, stride, random);
+  if (width == 4) read_lines<unsigned>(from, lines, sum);
+  else if (width == 8) read_lines<u64>(from, lines, sum);
+  else read_lines<ulonglong2>(from, lines, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) linkscope_write_lines(char* to, u64 count, u64 stride, unsigned width, unsigned random, u64 seed, u64 first) {
+  const Lines lines = lines_of(count, stride, random);
+  if (width == 4) write_lines<unsigned>(to, lines, seed, first);
+  else if (width == 8) write_lines<u64>(to, lines, seed, first);
+  else write_lines<ulonglong2>(to, lines, seed, first);
+}
+
+// The part of a word that accesses ask for: all of it, its lower half, or nothing.
+static __device__ __forceinline__ u64 asked_part(u64 byte, u64 count, u64 stride, u64 width) {
+  const u64 line = byte / stride, within = byte % stride;
+  if (line >= count || within >= width) return 0;
+  return width == 4 ? 0xFFFFFFFFull : ~0ull;
+}
+
+// What reading the lines so many times adds up to: of words read by halves each half counts by itself.
+extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times, u64* sum) {
+  const u64 step = u64{gridDim.x} * blockDim.x;
+  u64 mine = 0;
+  for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    for (u64 at = 0; at < width; at += 8) {
+      const u64 byte = first + i * stride + at, word = linkscope_pattern_word(seed, byte / 8);
+      mine += width == 4 ? (byte % 8 ? word >> 32 : word & 0xFFFFFFFFull) : word;
+    }
+  if (mine) atomicAdd(sum, mine * times);
+}
+
+// Compares what writing the lines left, and that it left the rest: result[0] counts wrong words, result[1] is the first.
+extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 untouched,
+                                                 u64* result) {
+  const u64 step = u64{gridDim.x} * blockDim.x;
+  for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
+    const u64 part = asked_part(i * 8, count, stride, width);
+    const u64 expected = (linkscope_pattern_word(seed, first / 8 + i) & part) | (untouched & ~part);
+    if (at[i] != expected) {
+      atomicAdd(&result[0], 1ull);
+      atomicMin(&result[1], i);
+    }
+  }
 }
 
 // One thread; each load needs the one before. Loads go past the L1, in which a line of an earlier launch might still be.

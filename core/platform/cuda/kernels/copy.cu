@@ -37,6 +37,53 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, cons
   copy_tail(to, from, bytes);
 }
 
+// Rows of one length, gathered from where they lie and scattered to where they go: a thread takes a piece of 16 bytes, or of
+// 8 where rows or pitches are no multiples of 16, neighbours side by side in a row and then in the next.
+template <class Piece>
+static __device__ __forceinline__ void copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane, u64 to_plane,
+                                                 u64 from_plane, Piece piece) {
+  constexpr unsigned in_flight = 4;
+  const unsigned in_row = static_cast<unsigned>(row / piece.bytes), height = static_cast<unsigned>(in_plane);
+  const u64 pieces = u64{in_row} * rows, step = u64{gridDim.x} * blockDim.x;
+  const auto offset = [&](u64 i, u64 pitch, u64 plane) {
+    const unsigned at = static_cast<unsigned>(i), line = at / in_row;
+    return line / height * plane + line % height * pitch + u64{at % in_row} * piece.bytes;
+  };
+  u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + (in_flight - 1) * step < pieces; i += in_flight * step) {
+    decltype(piece.get(from)) held[in_flight];
+#pragma unroll
+    for (unsigned k = 0; k < in_flight; ++k) held[k] = piece.get(from + offset(i + k * step, from_pitch, from_plane));
+#pragma unroll
+    for (unsigned k = 0; k < in_flight; ++k) piece.put(to + offset(i + k * step, to_pitch, to_plane), held[k]);
+  }
+  for (; i < pieces; i += step) piece.put(to + offset(i, to_pitch, to_plane), piece.get(from + offset(i, from_pitch, from_plane)));
+}
+
+struct Vector {
+  static constexpr unsigned bytes = 16;
+  static __device__ __forceinline__ uint4 get(const char* at) { return load(reinterpret_cast<const uint4*>(at)); }
+  static __device__ __forceinline__ void put(char* at, const uint4& v) { store(reinterpret_cast<uint4*>(at), v); }
+};
+
+struct Word {
+  static constexpr unsigned bytes = 8;
+  static __device__ __forceinline__ u64 get(const char* at) {
+    u64 v;
+    asm volatile("ld.global.cs.u64 %0, [%1];" : "=l"(v) : "l"(at));
+    return v;
+  }
+  static __device__ __forceinline__ void put(char* at, const u64& v) { asm volatile("st.global.cs.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory"); }
+};
+
+extern "C" __global__ void __launch_bounds__(1024) linkscope_copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane,
+                                                                       u64 to_plane, u64 from_plane) {
+  if ((row | to_pitch | from_pitch | to_plane | from_plane | reinterpret_cast<u64>(to) | reinterpret_cast<u64>(from)) % 16 == 0)
+    copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Vector{});
+  else
+    copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Word{});
+}
+
 // Two copies of one size at once: even warps do the first, odd warps the second. Four accesses in flight a thread, or one
 // where there are threads enough for all.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {

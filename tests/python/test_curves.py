@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from invented import SIZES, point, small_run
-from linkscope.report.curves import Estimate, Path, alike, curves, natural, rate_of, total_of
+from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, total_of
+from linkscope.model.words import paths_text, places_text, range_s, range_share
 from linkscope.report.overview import overview
-from linkscope.report.words import paths_text, places_text, range_s, range_share
 
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional={}&mode={}"
 

@@ -4,8 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from linkscope.report.curves import MODE, Curve, Estimate, Method, Path, natural
-from linkscope.units import format_fraction, format_rate_interval, format_seconds_interval, time_unit, with_interval
+from linkscope.model.curves import MODE, Curve, Estimate, Family, Method, Path, natural
+from linkscope.runfile import Point
+from linkscope.units import (
+    format_bytes,
+    format_fraction,
+    format_rate_interval,
+    format_seconds_interval,
+    time_unit,
+    with_interval,
+)
 
 _MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
 _LONG_S = 100e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
@@ -20,6 +28,19 @@ def param_text(name: str, value: str) -> str:
 def params_text(params: Iterable[tuple[str, str]]) -> str:
     """'both ways, peer on'."""
     return ", ".join(param_text(name, value) for name, value in params)
+
+
+def method_text(method: Method) -> str:
+    """'d2d by ce, device -> device (peer on)'."""
+    return str(method.family) + (f" ({params_text(method.params)})" if method.params else "")
+
+
+def point_text(point: Point) -> str:
+    """'d2d by ce, device -> device on gpu:0 -> gpu:1 at 4 KiB (peer on)'."""
+    family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
+    params = params_text(sorted(point.params.items()))
+    size = f" at {format_bytes(point.bytes)}" if point.bytes else ""
+    return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")
 
 
 def varying(methods: Iterable[Method]) -> dict[str, set[str]]:

@@ -1,0 +1,100 @@
+// microbench 3 (MB-2), Comm|Scope 5: what calls cost the CPU thread that makes them. No work is waited for but where the call
+// itself waits; what is queued ends outside of the timing.
+#include <algorithm>
+#include <string>
+
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+constexpr u32 queue = 512;  // a stream's queue holds about twice as many: a thread that fills it waits for the GPU
+constexpr u32 kept = 64;    // graphs that are there at once
+
+const std::vector<std::pair<MemKind, MemKind>> no_memory{{MemKind::pageable, MemKind::device}};
+
+/// So many threads of the case's NUMA node, each with a stream of its own, do `loop` at the same time.
+Program by_threads(const Case& c, u32 threads, const std::vector<Step>& loop, u32 most = 0) {
+  const Place& at = c.src.kind == PlaceKind::numa ? c.src : c.dst;
+  Program program;
+  program.cache = CacheState::hot;  // nobody touches memory of which a cache could be cold
+  program.most_iterations = most;
+  for (u32 thread = 0; thread < threads; ++thread) {
+    program.actors.push_back({at, ActorKind::cpu_thread, Clock::host, {}, 0, {}, loop});
+    program.flows.push_back({thread, c.src, c.dst, c.src_memory, c.dst_memory, 0});
+  }
+  return program;
+}
+
+u64 count(const Case& c, const char* param, const char* otherwise) { return std::stoul(c.param(param, otherwise)); }
+
+Call call(const Case& c, std::string api, u64 amount = 0) { return {std::move(api), {}, {}, c.dst, amount}; }
+
+Program launch(const Case& c) {
+  return by_threads(c, static_cast<u32>(count(c, "threads", "1")), {call(c, "launch", count(c, "arguments", "0"))}, queue);
+}
+
+Program launch_to_end(const Case& c) { return by_threads(c, 1, {call(c, "launch"), call(c, "synchronize_stream")}); }
+
+Program synchronize(const Case& c) { return by_threads(c, 1, {call(c, "synchronize_" + c.param("what", "stream"))}); }
+
+Program event(const Case& c) {
+  const auto what = c.param("what", "record");
+  return by_threads(c, 1, {call(c, what + "_event")}, what == "record" ? queue : 0);
+}
+
+Program stream(const Case& c) { return by_threads(c, 1, {call(c, "create_stream"), call(c, "destroy_stream")}); }
+
+Program graph(const Case& c) {
+  const auto what = c.param("what", "launch");
+  const u64 nodes = count(c, "nodes", "10");
+  constexpr u64 most_nodes = 8 * queue, least = 8;
+  const u64 launches = std::min<u64>(queue, std::max(least, most_nodes / nodes));
+  return by_threads(c, 1, {call(c, what + "_graph", nodes)}, static_cast<u32>(what == "launch" ? launches : kept));
+}
+
+Program copy_call(const Case& c) {
+  const u64 bytes = c.param("size", "4KiB") == "8B" ? 8 : u64{4} << 10;
+  Call made = call(c, "copy");
+  made.on = c.src.kind == PlaceKind::gpu ? c.src : c.dst;
+  made.span = Span{0, 0, bytes, slice_stride(bytes), queue};
+  made.to = Span{1, 0, bytes, slice_stride(bytes), queue};
+  Program program = by_threads(c, 1, {made}, queue);
+  const u64 all = slice_stride(bytes) * queue;
+  program.regions = {{c.src, c.src_memory, all, Content::pattern}, {c.dst, c.dst_memory, all, Content::poison}};
+  return program;
+}
+
+Param what(std::vector<std::string_view> values, const char* help) { return {"what", std::move(values), help}; }
+
+}  // namespace
+
+std::vector<Benchmark> calls() {
+  using enum PlaceKind;
+  using enum MemKind;
+  const auto row = [](const char* name, const char* summary, std::vector<Param> params, Program (*build)(const Case&)) {
+    constexpr bool sized = false;
+    return Benchmark{name, summary, "microbench 3 (MB-2)", Engine::cpu, numa, gpu, Relation::any, no_memory, std::move(params), build, sized};
+  };
+  const auto copy = [](const char* summary, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memory) {
+    constexpr bool sized = false;
+    return Benchmark{"copy_call", summary, "microbench 3 (MB-2)", Engine::cpu, src, dst, Relation::any, {memory},
+                     {{"size", {"4KiB", "8B"}, "of the copy; the smallest go in the command itself"}}, copy_call, sized};
+  };
+  return {
+      row("launch", "a CPU thread launches empty kernels; the call alone",
+          {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
+           {"threads", {"1", "2", "4", "8"}, "CPU threads that launch at once, each on a stream of its own"}}, launch),
+      row("launch_to_end", "a CPU thread launches an empty kernel and waits for its end", {}, launch_to_end),
+      row("synchronize", "a CPU thread waits for what has ended already",
+          {what({"stream", "device", "event"}, "what is waited for")}, synchronize),
+      row("event", "a CPU thread records an event, or asks for one that is over", {what({"record", "query"}, "which of the two")}, event),
+      row("stream", "a CPU thread creates a stream and destroys it", {}, stream),
+      row("graph", "a CPU thread launches a chain of empty kernels as a graph, or makes it ready for that",
+          {what({"launch", "instantiate", "upload"}, "the call"), {"nodes", {"10", "1", "100", "1000"}, "kernels of the graph"}}, graph),
+      copy("a CPU thread queues copies from its memory to a GPU; the call alone", numa, gpu, {pinned, device}),
+      copy("a CPU thread queues copies from a GPU to its memory; the call alone", gpu, numa, {device, pinned}),
+  };
+}
+
+}  // namespace linkscope

@@ -1,0 +1,42 @@
+// methods.md 4.7: many small copies. One iteration moves pieces that lie apart on both sides: by a call for each, by one
+// call for all, as a graph, or by one kernel that gathers and scatters them.
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+Program build(const Case& c) {
+  const u64 piece = std::stoull(c.param("piece", "4096"));
+  if (c.bytes % piece != 0 || c.bytes == piece)
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not two or more pieces of " + std::to_string(piece) + " B; 1000 of them are " +
+                                      std::to_string(1000 * piece) + " B"};
+  const Rows apart{piece, slice_stride(piece) + slice_stride(1)};  // no two are neighbours
+  return one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory, apart, apart, c.engine != Engine::sm});
+}
+
+}  // namespace
+
+std::vector<Benchmark> pieces() {
+  using enum PlaceKind;
+  using enum MemKind;
+  std::vector<Benchmark> rows;
+  const auto add = [&](Engine engine, std::string_view summary) {
+    std::vector<Param> params{mode_param(), {"piece", {"4096", "64", "512", "65536"}, "bytes of a piece"}};
+    if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
+    const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, std::pair<MemKind, MemKind> memories) {
+      rows.push_back({"pieces", summary, "methods.md 4.7, CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
+      if (relation == Relation::different) rows.back().params.push_back(initiator_param());
+    };
+    row(numa, gpu, Relation::any, {pinned, device});
+    row(gpu, numa, Relation::any, {device, pinned});
+    row(gpu, gpu, Relation::different, {device, device});
+  };
+  add(Engine::ce, "many small pieces that lie apart, each by a call of its own");
+  add(Engine::batch, "many small pieces that lie apart, all by one call");
+  add(Engine::graph, "many small pieces that lie apart, as the nodes of a graph");
+  add(Engine::sm, "many small pieces that lie apart, gathered by one kernel");
+  return rows;
+}
+
+}  // namespace linkscope

@@ -1,0 +1,71 @@
+// methods.md E10, Comm|Scope 7 (CS-40), Klenk 4: a word goes from one to the other and another comes back. Each side waits
+// for a word of its own by polling; an iteration is a round trip.
+#include "base/units.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+// Neither in a cache line nor, where it is managed, in what a driver moves at once.
+constexpr u64 apart = 2_MiB, word = sizeof(u64);
+
+struct Words {
+  u32 region[2];  // of the word that the source waits for, and of the destination's
+};
+
+/// Both words in one region, or each in its own.
+Words add_words(Program& program, const Case& c) {
+  if (c.src.kind == PlaceKind::gpu && c.src_memory == MemKind::device) {
+    const bool at_waiter = c.param("word", "waiter") == "waiter";
+    program.regions = {{c.src, MemKind::device, 2 * apart, Content::zero}, {c.dst, MemKind::device, 2 * apart, Content::zero}};
+    return at_waiter ? Words{{0, 1}} : Words{{1, 0}};
+  }
+  const Place host{PlaceKind::numa, 0, c.src.host, {}};
+  const Place& at = c.src_memory == MemKind::device ? c.dst : c.src_memory == MemKind::pinned && c.src.kind == PlaceKind::gpu ? host : c.src;
+  program.regions = {{at, c.src_memory, 2 * apart, Content::zero}};
+  return {{0, 0}};
+}
+
+Program build(const Case& c) {
+  Program program;
+  program.peer = c.src.kind == PlaceKind::gpu && c.src_memory != MemKind::pinned;
+  program.cache = CacheState::hot;  // a word that is polled is where it is polled from
+  const Words words = add_words(program, c);
+  const Span ping{words.region[1], 0, word, 0, 1}, pong{words.region[0], apart, word, 0, 1};
+  const auto actor = [&](const Place& at, std::vector<Step> loop) {
+    Actor made;
+    made.place = at;
+    if (at.kind == PlaceKind::numa) {
+      made.kind = ActorKind::cpu_thread;
+      made.clock = Clock::host;
+    }
+    made.loop = std::move(loop);
+    return made;
+  };
+  program.actors = {actor(c.src, {Set{ping, 1, 1}, Wait{pong, 1, 1}}), actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
+  if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * apart, 0, 1}, c.src}};
+  constexpr bool measured = true;
+  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, measured}, {1, c.dst, c.src, c.dst_memory, c.src_memory, 0, !measured}};
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> ping_pongs() {
+  using enum PlaceKind;
+  using enum MemKind;
+  const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
+    constexpr bool sized = false;
+    const std::vector<std::pair<MemKind, MemKind>> memories{{pinned, pinned}, {device, device}, {managed, managed}};
+    return Benchmark{"ping_pong", summary, "methods.md E10, Klenk 4 (KL-1)", engine, src, dst, relation, memories, std::move(params), build, sized};
+  };
+  return {
+      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, {}),
+      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different,
+          {{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"}}),
+  };
+}
+
+}  // namespace linkscope

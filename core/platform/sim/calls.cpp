@@ -1,0 +1,167 @@
+// What calls cost who makes them, words that are set and waited for, and atomic operations.
+#include <algorithm>
+#include <map>
+
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+
+// --- calls ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// What a call takes, by its name: always, and more for its amount. Null where the model does not know the call.
+using Cost = double (*)(const CallCosts&, double amount);
+Cost cost_of(const std::string& api) {
+  static const std::map<std::string, Cost> costs{
+      {"launch", [](const CallCosts& c, double bytes) { return c.launch - c.locked + c.argument * bytes; }},
+      {"synchronize_stream", [](const CallCosts& c, double) { return c.synchronize; }},
+      {"synchronize_device", [](const CallCosts& c, double) { return c.synchronize; }},
+      {"synchronize_event", [](const CallCosts& c, double) { return c.synchronize; }},
+      {"record_event", [](const CallCosts& c, double) { return c.record; }},
+      {"query_event", [](const CallCosts& c, double) { return c.query; }},
+      {"create_stream", [](const CallCosts& c, double) { return c.create_stream; }},
+      {"destroy_stream", [](const CallCosts& c, double) { return c.destroy_stream; }},
+      {"instantiate_graph", [](const CallCosts& c, double nodes) { return c.instantiate + c.instantiate_node * nodes; }},
+      {"upload_graph", [](const CallCosts& c, double nodes) { return c.upload + c.upload_node * nodes; }},
+      {"launch_graph", [](const CallCosts& c, double nodes) { return c.graph + c.graph_node * nodes; }},
+  };
+  const auto found = costs.find(api);
+  return found == costs.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+Support Compiler::supports(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.on) return supports_phase(program, actor, call);
+  if (actor.kind != ActorKind::cpu_thread) return Support::no("calls are made by CPU threads");
+  if (!machine_.find(*call.on)) return Support::no("the machine " + machine_.name + " has no " + to_string(*call.on));
+  if (call.on->host != actor.place.host) return Support::no(to_string(*call.on) + " is on another host than " + to_string(actor.place));
+  if (call.api == "copy") {
+    for (const auto* span : {&*call.span, &*call.to})
+      if (is_pageable(program.regions[span->region].kind)) return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
+    return {};
+  }
+  if (!cost_of(call.api)) return Support::no("the model cannot time the call '" + call.api + "' yet");
+  if (!machine_.calls) return Support::no("the model " + machine_.name + " does not say what calls cost: its file has no [calls]");
+  return {};
+}
+
+Op Compiler::op(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.on) return phase(program, call);
+  Op op;
+  Stage stage;
+  stage.by = Stage::By::thread;
+  if (call.api == "copy") {
+    stage.setup = machine_.costs.call;
+    // What it queues is under way when the thread's last call returns; of its time the calls have no part.
+    add_links(stage.path, node(program.regions[call.span->region].at), node(program.regions[call.to->region].at));
+    stage.path.uses.clear();
+    stage.path.latency = 0;
+    op.bytes = op.chunk_bytes = call.span->bytes;
+    op.moves = {Move{*call.span, *call.to}};
+  } else {
+    stage.setup = cost_of(call.api)(*machine_.calls, static_cast<double>(call.amount));
+  }
+  op.stages.push_back(std::move(stage));
+  if (call.api == "launch") {
+    op.stages.push_back({.by = Stage::By::call, .server = servers_.lock(actor.process), .path = {}, .setup = machine_.calls->locked});
+    op.launches = machine_.calls->end;
+    op.each = machine_.kernel ? machine_.kernel->launch : 0;
+  }
+  op.joins = call.api.starts_with("synchronize");
+  return op;
+}
+
+// --- words ----------------------------------------------------------------------------------------------------------
+
+Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
+  const auto& region = program.regions[word.region];
+  const Node at = node(region.at), by = node(actor.place);
+  if (region.kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
+  if (region.at.host != actor.place.host) return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
+  if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
+    return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host");
+  if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
+  if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
+    return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
+  if (machine_.is_gpu(at) && !machine_.kernel) return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");
+  if (!machine_.is_gpu(at) && machine_.numa[at].load == 0) return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
+  return {};
+}
+
+/// The word that an actor sets or waits for, and how far it is from it.
+Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word, Lanes& lanes) const {
+  const Node at = node(program.regions[word.region].at), by = node(actor.place);
+  const std::pair<u32, u64> named{word.region, word.offset};
+  auto found = std::find(lanes.words.begin(), lanes.words.end(), named);
+  if (found == lanes.words.end()) found = lanes.words.insert(lanes.words.end(), named);
+  Path way;
+  if (at != by) add_links(way, by, at);
+  Flag flag;
+  flag.word = static_cast<u32>(found - lanes.words.begin());
+  flag.way = way.latency;
+  flag.poll = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  return flag;
+}
+
+Op Compiler::set_word(const Program& program, const Actor& actor, const Set& set, Lanes& lanes) const {
+  const Node at = node(program.regions[set.word.region].at), by = node(actor.place);
+  Op op;
+  op.bytes = op.chunk_bytes = set.word.bytes;
+  Stage stage;
+  stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
+  if (at != by) stage.path.links = *routes_.between(by, at);
+  op.stages.push_back(std::move(stage));
+  op.flag = flag(program, actor, set.word, lanes);
+  op.flag->value = set.value;
+  op.flag->step = set.step;
+  return op;
+}
+
+Op Compiler::wait_for_word(const Program& program, const Actor& actor, const Wait& wait, Lanes& lanes) const {
+  const auto& region = program.regions[wait.word.region];
+  Op op;
+  Stage stage;
+  stage.by = machine_.is_gpu(node(actor.place)) ? Stage::By::threads : Stage::By::thread;
+  op.stages.push_back(std::move(stage));
+  op.flag = flag(program, actor, wait.word, lanes);
+  op.flag->waits = true;
+  op.flag->value = wait.value;
+  op.flag->step = wait.step;
+  op.flag->timeout = wait.timeout.count();
+  op.flag->what = to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " + to_string(region.at) + "." + to_string(region.kind);
+  return op;
+}
+
+// --- atomic operations ----------------------------------------------------------------------------------------------
+
+Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const auto& costs = *machine_.atomic;
+  const auto& access = kernel.traffic.front();
+  const Node at = node(program.regions[access.span.region].at), by = node(actor.place);
+  const bool waits = kernel.dependent_steps > 0, at_gpu = machine_.is_gpu(at);
+  Path way;
+  if (at != by) add_links(way, by, at);
+  Op op;
+  op.bytes = op.chunk_bytes = access.span.bytes;
+  Stage stage;
+  stage.by = Stage::By::threads;
+  if (waits) {
+    stage.setup = 2 * way.latency + (at_gpu ? costs.gpu : costs.host);
+    stage.path.links = way.links;
+  } else {
+    const double word = access.width;
+    stage.setup = machine_.kernel->launch + way.latency;
+    for (auto& use : way.uses) use.weight *= costs.link_bytes / word;
+    stage.path = std::move(way);
+    stage.path.latency = 0;
+    stage.path.cap = word * (!at_gpu ? costs.host_rate : access.pattern == Access::Pattern::same ? costs.same_rate : costs.gpu_rate);
+    // Words that are not in the cache are read and written back; one word is.
+    if (access.pattern != Access::Pattern::same) stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
+  }
+  op.stages.push_back(std::move(stage));
+  return op;
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,71 @@
+// Copies that are not of one piece, or not one by one: rows, and what one call or one graph queues together.
+#include "platform/sim/lanes.hpp"
+
+namespace linkscope::sim {
+
+Support Compiler::supports_pieces(const Program& program, const Actor& actor, const Move& move) const {
+  const auto rows = in_rows(move);
+  const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
+  const auto silent = [&](const std::string& what, const char* key) { return Support::no("the model " + machine_.name + " does not say " + what + ": " + key); };
+  const bool together = move.engine == Engine::batch || move.engine == Engine::graph, simple = rows.count == 1 && !together;
+  if (move.by && !machine_.costs.stream_wait) return silent("how long one stream waits for another", "stream_wait_us of [costs]");
+  if (simple) return {};
+  if (move.engine == Engine::cpu || move.engine == Engine::tma) return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
+  for (const auto* region : {&source, &target})
+    if (is_pageable(region->kind)) return Support::no("the model's pageable copies are of one piece, by single calls");
+  if (move.engine == Engine::sm) return {};
+  if (source.at != target.at && machine_.is_gpu(node(source.at)) && machine_.is_gpu(node(target.at)) && !program.peer)
+    return Support::no("the model's copies without peer access are of one piece, by single calls");
+  if (move.engine == Engine::batch && !machine_.batch) return silent("what a batched copy costs", "its file has no [batch]");
+  if (move.engine == Engine::graph && !machine_.graph) return silent("what a copy in a graph costs", "its file has no [graph]");
+  if (together && actor.loop.size() > 1) return Support::no("copies that are made together are the whole loop in the model");
+  if (rows.count > 1 && !move.row_by_row && !machine_.copy.row) return silent("how long a copy engine takes for a row", "row_us of [copy]");
+  if (move.engine == Engine::batch && rows.count > 1 && !move.row_by_row) return Support::no("batched copies are of pieces: rows are copied one by one");
+  return {};
+}
+
+/// How many bytes cross memory and links for one that is copied by threads: rows begin and end within sectors.
+double Compiler::sectors(const Span& span) const {
+  const u64 row = span.rows.bytes;
+  if (row == 0) return 1;
+  return static_cast<double>((row + sector_bytes - 1) / sector_bytes * sector_bytes) / static_cast<double>(row);
+}
+
+/// Rows: a chunk for each, or one copy whose engine goes from row to row.
+void Compiler::in_pieces(const Move& move, Op& op) const {
+  const auto rows = in_rows(move);
+  if (rows.count == 1) return;
+  if (move.row_by_row) {
+    op.chunk_bytes = rows.bytes;
+    op.chunks = op.calls = static_cast<u32>(rows.count);
+    return;
+  }
+  op.stages[0].setup += static_cast<double>(rows.count - 1) * *machine_.copy.row;
+  op.stages[0].may_inline = false;  // commands carry one piece
+}
+
+/// All copies of a batch by one call or one launch: a graph's nodes wait for each other, a batch's copies do not.
+void Compiler::together(const Move& move, Op& op) const {
+  op.calls = 0;
+  op.overlaps = true;
+  Stage& copy = op.stages[0];
+  if (move.engine == Engine::graph) {
+    op.lead = machine_.graph->launch;
+    copy.setup += machine_.graph->node;
+    copy.may_inline = false;  // its command was made before the bytes were known
+    return;
+  }
+  const bool small = copy.may_inline && op.chunk_bytes <= machine_.copy.inline_bytes;
+  Stage issue;
+  issue.by = Stage::By::relay;
+  issue.gpu = copy.gpu;
+  issue.setup = small ? machine_.batch->inline_issue : machine_.batch->issue;
+  op.lead = copy.path.latency;
+  copy.path.latency = 0;  // the bytes of one copy are under way while the next one's are
+  copy.setup = small ? 0 : machine_.batch->copy;
+  if (small) copy.path.cap = machine_.copy.inline_rate, copy.by = Stage::By::compute;
+  copy.may_inline = false;
+  op.stages.insert(op.stages.begin(), std::move(issue));
+}
+
+}  // namespace linkscope::sim

@@ -1,0 +1,165 @@
+"""Compare runs: what got slower or faster, what stayed the same, what cannot be told.
+
+linkscope compare before.jsonl after.jsonl
+linkscope compare before.jsonl after.jsonl --margin 5% -o changes.svg
+linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      since when, and what drifts
+linkscope compare before.jsonl after.jsonl --json
+
+Says first what differs in machine, environment and plan. A point is the same where the interval of the ratio of its
+times lies within the margin, slower or faster where it lies beyond; all intervals hold together in 95 % of comparisons.
+Exit code 1 where something got slower or failed that had not.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+from linkscope.units import parse_fraction
+
+if TYPE_CHECKING:
+    from linkscope.compare import Change, Comparison, Difference
+    from linkscope.runfile import Run
+
+SUMMARY = "say what changed between runs, and since when"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `compare`."""
+    parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="two or more run files, the earliest first")
+    parser.add_argument("--margin", metavar="FRACTION", default="2%", help="what is no change (default 2%%)")
+    parser.add_argument("--all", action="store_true", help="also list the same and the undecided")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-o", "--output", metavar="FILE.svg", help="also draw the changes")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope compare`."""
+    margin = parse_fraction(arguments.margin)
+    if margin is None or not 0 < margin < 1:
+        raise UserError(f"--margin {arguments.margin}: a fraction above 0 and below 1, like 2%")
+    if len(arguments.runs) < 2:
+        raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
+    target = _target(arguments)
+
+    from linkscope.compare import changes, compare, differences, same_machine
+    from linkscope.runfile import read_run
+
+    runs = [read_run(path, rounds=False) for path in arguments.runs]
+    for run in runs:
+        for warning in run.warnings:
+            print(f"linkscope: warning: {warning}", file=sys.stderr)
+    first, last = runs[0], runs[-1]
+    compared = compare(first, last, margin)
+    if not compared.pairs:
+        raise UserError(_nothing(first, last))
+    found = changes(runs, margin) if len(runs) > 2 else None
+    differs = differences(first.header, last.header)
+    if target:
+        from linkscope.compare.forest import forest
+
+        target.write_text(forest(compared, first.modelled or last.modelled), encoding="utf-8")
+    if arguments.json:
+        print(json.dumps(_as_json(runs, same_machine(first.header, last.header), differs, compared, found)))
+    else:
+        _print(runs, same_machine(first.header, last.header), differs, compared, found, arguments.all)
+    return SOMETHING_FAILED if compared.worse else FINE
+
+
+def _target(arguments: argparse.Namespace) -> Path | None:
+    if not arguments.output:
+        return None
+    from linkscope.cli.report import check_target
+
+    target = Path(arguments.output)
+    if target.suffix.lower() != ".svg":
+        raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
+    check_target(target, "-o", runs=[Path(run) for run in arguments.runs])
+    return target
+
+
+def _nothing(first: "Run", last: "Run") -> str:
+    for run in (first, last):
+        if not any(point.median_s is not None for point in run.points):
+            return f"{run.path} has no point with a value, so there is nothing to compare; measure again"
+    return f"{first.path} and {last.path} have no point in common; compare runs of the same suite and kind of machine"
+
+
+def _print(
+    runs: "list[Run]",
+    same: bool,
+    differs: "list[Difference]",
+    compared: "Comparison",
+    found: "list[Change] | None",
+    everything: bool,
+) -> None:
+    from linkscope.compare.words import by_path, changes_text, differences_text, table
+
+    marks = ["MODELLED " if run.modelled else "" for run in (runs[0], runs[-1])]
+    print(f"before: {marks[0]}{runs[0].path} ({runs[0].header.machine.get('name', '')}, {runs[0].header.started})")
+    print(f"after:  {marks[1]}{runs[-1].path} ({runs[-1].header.machine.get('name', '')}, {runs[-1].header.started})")
+    if not same:
+        print("These are runs of different machines: paths of the same name are compared.")
+    print("\nWhat differs besides:")
+    for line in differences_text(differs, everything):
+        print(f"  {line}")
+    print(f"\nPaths, by their worst size (the same: within {compared.margin:.2g} of the time):")
+    for line in table(by_path(compared), everything):
+        print(f"  {line}")
+    alone = [
+        f"{count} points only in {run.path}"
+        for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
+        if count
+    ]
+    if alone:
+        print(f"  not compared: {', '.join(alone)}")
+    if found is not None:
+        print(f"\nOver {len(runs)} runs:")
+        for line in changes_text(found, runs):
+            print(f"  {line}")
+
+
+def _as_json(
+    runs: "list[Run]",
+    same: bool,
+    differs: "list[Difference]",
+    compared: "Comparison",
+    found: "list[Change] | None",
+) -> dict[str, Any]:
+    from linkscope.compare.words import by_path
+
+    def ends(interval: Any) -> list[float] | None:
+        return None if interval is None else [interval.low, interval.high]
+
+    paths = [
+        {
+            "src": one.path.src,
+            "dst": one.path.dst,
+            "benchmark": one.method.family.benchmark,
+            "engine": one.method.family.engine,
+            "params": {**dict(one.method.params), **({"mode": one.mode} if one.mode else {})},
+            "verdict": one.verdict,
+            "points": [
+                {"id": pair.id, "verdict": pair.verdict, "ratio": pair.ratio, "interval": ends(pair.interval)}
+                for pair in one.pairs
+            ],
+        }
+        for one in by_path(compared)
+    ]
+    answer: dict[str, Any] = {
+        "runs": [{"path": str(run.path), "started": run.header.started, "modelled": run.modelled} for run in runs],
+        "same_machine": same,
+        "differs": [{"what": one.what, "before": one.before, "after": one.after} for one in differs],
+        "margin": compared.margin,
+        "level": compared.level,
+        "worse": compared.worse,
+        "paths": paths,
+    }
+    if found is not None:
+        answer["changes"] = [
+            {"id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio, "interval": ends(one.interval)}
+            for one in found
+        ]
+    return answer

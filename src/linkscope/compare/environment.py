@@ -1,0 +1,92 @@
+"""What differs between two runs besides their times: read it before the times."""
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from linkscope.runfile import Header
+
+# What differs between any two moments of one machine: nothing to be said of it.
+_VOLATILE = (
+    "environment.cpu.load_1min",
+    "environment.cpu.steal_since_boot",
+    "environment.memory.available",
+    "environment.memory.swap_used",
+    "environment.gpus.*.sm_mhz",
+    "environment.gpus.*.memory_mhz",
+    "environment.gpus.*.throttle*",
+    "environment.gpus.*.temperature_c",
+    "environment.gpus.*.power_w",
+    "environment.gpus.*.processes",
+    "environment.gpus.*.pcie_replays",
+    "environment.gpus.*.nvlink_errors.*",
+    "environment.process.variables.*",
+)
+_PLAN = ("suite", "rule", "precision", "rounds", "early", "seed")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One fact that is not the same; None where a run does not have it."""
+
+    what: str
+    before: Any
+    after: Any
+
+
+def same_machine(before: Header, after: Header) -> bool:
+    """By the GPUs' serial identities; where there are none, by the machine's name."""
+    gpus = [[gpu.get("uuid") for gpu in header.machine.get("gpus", [])] for header in (before, after)]
+    if before.modelled != after.modelled:
+        return False
+    if any(gpus) and all(all(found) for found in gpus):
+        return sorted(gpus[0]) == sorted(gpus[1])
+    return bool(before.machine.get("name") == after.machine.get("name"))
+
+
+def differences(before: Header, after: Header) -> list[Difference]:
+    """Facts of machine, environment, plan and tool that differ, in the order of the files."""
+    facts = [dict(_facts(header)) for header in (before, after)]
+    names = list(dict.fromkeys([*facts[0], *facts[1]]))
+    groups = [{head for name in side for head in _heads(name)} for side in facts]
+    found: dict[str, Difference] = {}
+    for name in names:
+        values = [side.get(name) for side in facts]
+        if values[0] != values[1]:
+            # What only one run has, as a GPU or a link, is one difference and not one for each of its facts.
+            absent = next((head for head in _heads(name) if any(head not in group for group in groups)), None)
+            if absent is None:
+                found[name] = Difference(name, *values)
+            else:
+                found[absent] = Difference(absent, *("there" if absent in group else None for group in groups))
+    return list(found.values())
+
+
+def _heads(name: str) -> list[str]:
+    """'machine.gpus.2.pcie.width' -> what it is part of, the largest first: 'machine.gpus.2', 'machine.gpus.2.pcie'."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(3, len(parts))]
+
+
+def _facts(header: Header) -> Iterator[tuple[str, Any]]:
+    yield "modelled", header.modelled
+    for section, value in (("machine", header.machine), ("environment", header.environment), ("tool", header.tool)):
+        for name, fact in _flat(section, value):
+            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in _VOLATILE):
+                yield name, fact
+    for name in _PLAN:
+        if name in header.plan:
+            yield f"plan.{name}", header.plan[name]
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Leaves by their path; lists of plain values are leaves."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for index, inner in enumerate(value):
+            yield from _flat(f"{name}.{index}", inner)
+    else:
+        yield name, value

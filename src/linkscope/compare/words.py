@@ -1,0 +1,130 @@
+"""A comparison in words: what differs besides, then the paths, the worst first."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from linkscope.compare.environment import Difference
+from linkscope.compare.history import Change
+from linkscope.compare.verdict import Comparison, Pair, Verdict
+from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
+from linkscope.model.words import count_text, latency_text, method_text, point_text
+from linkscope.runfile import Point, Run
+from linkscope.units import format_bytes, format_rate
+
+_MOST_DIFFERENCES = 12
+_LONGEST = 60  # characters of a value
+_ORDER: tuple[Verdict, ...] = get_args(Verdict)  # worst first
+
+
+@dataclass(frozen=True)
+class PathVerdict:
+    """One method on one path, all sizes: the verdict of its worst point, and that point (of `same`, the furthest).
+
+    Sizes that cannot be told make a path undecided only where there are no others.
+    """
+
+    path: Path
+    method: Method
+    mode: str
+    verdict: Verdict
+    worst: Pair
+    pairs: tuple[Pair, ...]
+
+
+def by_path(comparison: Comparison) -> list[PathVerdict]:
+    """Worst verdict first, within one the largest change first."""
+    groups: dict[tuple[Path, Method, str], list[Pair]] = {}
+    for pair in comparison.pairs:
+        groups.setdefault((pair.path, pair.method, pair.before.params.get(MODE, "")), []).append(pair)
+    found = []
+    for key, pairs in groups.items():
+        worst = min(pairs, key=_badness)
+        found.append(PathVerdict(*key, worst.verdict, worst, tuple(pairs)))
+    return sorted(found, key=lambda one: (*_badness(one.worst), natural(one.path.src), natural(one.path.dst)))
+
+
+def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
+    """A line a fact: 'driver.version: 580.65 -> 580.159'."""
+    if not found:
+        return ["nothing else that linkscope records differs"]
+    shown = found if everything else found[:_MOST_DIFFERENCES]
+    lines = [f"{one.what}: {_value(one.before)} -> {_value(one.after)}" for one in shown]
+    if len(found) > len(shown):
+        lines.append(f"and {len(found) - len(shown)} more (--all)")
+    return lines
+
+
+def table(paths: Iterable[PathVerdict], everything: bool) -> list[str]:
+    """Aligned lines; of the same and the undecided only their number, but with `everything`."""
+    listed = list(paths)
+    shown = [one for one in listed if everything or one.verdict not in ("same", "undecided")]
+    rows = [(one.verdict, *_change(one.worst), _what(one)) for one in shown]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append("  ".join([*cells, row[3]]))
+    of_points = Counter(pair.verdict for one in listed for pair in one.pairs)
+    lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(one.verdict for one in listed))}")
+    lines.append(f"{count_text(of_points.total(), 'point')}: {_counts(of_points)}")
+    return lines
+
+
+def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
+    """One line a change: since which run, by how much."""
+    lines = []
+    for one in sorted(found, key=lambda change: -max(change.ratio, 1 / change.ratio)):
+        how = "slower" if one.ratio > 1 else "faster"
+        if one.kind == "drift":
+            lines.append(f"drifts, {how} by {_percent(one.ratio)} from first to last: {point_text(one.point)}")
+            continue
+        interval = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
+        since = f"{runs[one.at].path} ({runs[one.at].header.started})"
+        lines.append(f"{how} by {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
+    return lines or ["no path has changed"]
+
+
+def _counts(counts: Counter[Verdict]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+
+
+def _badness(pair: Pair) -> tuple[int, float]:
+    return _ORDER.index(pair.verdict), -max(pair.ratio, 1 / pair.ratio) if pair.ratio else 0.0
+
+
+def _what(one: PathVerdict) -> str:
+    alone = ", single" if one.mode == "single" else ""
+    alike = [pair for pair in one.pairs if pair.verdict == one.verdict]
+    sizes = f"; {len(alike)} of {len(one.pairs)} sizes" if len(one.pairs) > 1 else ""
+    return f"{method_text(one.method)}{alone} on {one.path}{sizes}"
+
+
+def _change(pair: Pair) -> tuple[str, str]:
+    """('+5.3 % [4.6, 6.0]', '55.5 GB/s -> 52.6 GB/s at 64 MiB')."""
+    if pair.verdict in ("broken", "mended"):
+        failed = pair.after if pair.verdict == "broken" else pair.before
+        return "", failed.reason or "failed"
+    values = f"{_reached(pair.before)} -> {_reached(pair.after)}"
+    values += f" at {format_bytes(pair.before.bytes)}" if pair.before.bytes else ""
+    if pair.ratio is None or pair.interval is None:
+        return "", values
+    ends = f"[{_percent(pair.interval.low)}, {_percent(pair.interval.high)}]"
+    return f"{_percent(pair.ratio)} of time {ends}", values
+
+
+def _reached(point: Point) -> str:
+    total, time = total_of(point), time_of(point)
+    if total:
+        return format_rate(total.value)
+    return latency_text(type(time)(time.value)) if time else "-"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2g} %" if abs(ratio - 1) < 0.0995 else f"{100 * (ratio - 1):+.0f} %"
+
+
+def _value(value: Any) -> str:
+    text = "(not there)" if value is None else f"{value}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

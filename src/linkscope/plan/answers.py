@@ -1,0 +1,55 @@
+"""Which points of the table answer what a paper or tool measures (papers/): as patterns for people and `run --only`."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from linkscope.errors import UserError
+from linkscope.plan.papers import SOURCES, Entry, Source
+from linkscope.plan.suites import Rule, of_preset
+from linkscope.plan.table import Benchmark, Param
+from linkscope.units import format_bytes
+
+
+def source_named(name: str) -> Source:
+    """Raises UserError that lists the sources where there is none of that name."""
+    found = SOURCES.get(name)
+    if found is None:
+        raise UserError(f"--source {name}: there is no such source; there are {', '.join(SOURCES)}")
+    return found
+
+
+def presets(source: Source, entry: Entry) -> list[Rule]:
+    """What to measure for the entry, at the sizes of its source."""
+    return [of_preset(text, source.sizes) for text in entry.points]
+
+
+def patterns(source: Source, entry: Entry, table: Sequence[Benchmark]) -> list[str]:
+    """Globs of point ids: of every size and place, with the preset's parameters. Empty: not yet."""
+    return [pattern for rule in presets(source, entry) for pattern in _patterns(rule, table)]
+
+
+def sizes_text(sizes: Sequence[int]) -> str:
+    """'256 B to 1 GiB by powers of two'; a single size as it is."""
+    if len(sizes) < 2:
+        return " ".join(map(format_bytes, sizes))
+    return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])} by powers of two"
+
+
+def _patterns(rule: Rule, table: Sequence[Benchmark]) -> Iterator[str]:
+    for row in table:
+        if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
+            continue
+        for src_memory, dst_memory in rule.of_memories(row):
+            src = f"{row.src}:{'all' if row.relation == 'from_all' else '*'}.{src_memory}"
+            dst = f"{row.dst}:{'all' if row.relation == 'to_all' else '*'}.{dst_memory}"
+            size = "*" if row.sized else "0"
+            for chosen in itertools.product(*(_told(param, rule.values(param)) for param in row.params)):
+                params = "&".join(sorted(filter(None, chosen)))
+                yield f"{row.name}/{row.engine}/{src}->{dst}/{size}" + (f"?{params}" if params else "")
+
+
+def _told(param: Param, values: list[str]) -> Iterable[str]:
+    """What ids tell of the parameter: `*` for every value, nothing where a default goes without saying."""
+    if len(values) > 1 and values == param.values and param.default_in_id:
+        return [f"{param.name}=*"]
+    return [f"{param.name}={value}" if param.in_id(value) else "" for value in values]

@@ -1,0 +1,27 @@
+"""Jorda et al.: auto-tuning of data communication."""
+
+# ruff: noqa: E501 (a row is a line)
+from linkscope.plan.papers.entry import Source, powers, row
+
+JORDA = Source(
+    "jorda",
+    "Auto-tuning of data communication (Jorda et al.)",
+    "powers of two up to its largest transfer of 128 MB",
+    powers(12, 27),
+    (
+        row("JO-1", "CPU and GPU, one way", "h2d/ce/numa.pinned->gpu.device", "d2h/ce/gpu.device->numa.pinned"),
+        row("JO-1", "CPU and GPU, two ways", "h2d/ce/numa.pinned->gpu.device?bidirectional=true"),
+        row("JO-2", "GPU to GPU by CUDA, one way", "d2d/ce/gpu.device->gpu.device?peer=*"),
+        row("JO-2", "GPU to GPU by CUDA, two ways", "d2d/ce/gpu.device->gpu.device?peer=*&bidirectional=true"),
+        row("JO-2", "GPU to GPU through a double buffer on the host"),
+        row("JO-3", "GPU to GPU between MPI processes of one node"),
+        row("JO-4", "between nodes"),
+        row("JO-5", "disk and GPU"),
+        row("JO-6", "staged: whole, and double-buffered"),
+        row("JO-7", "percent of the best bandwidth at each size", instead="`linkscope report`: of limit"),
+        row("JO-8", "its systems A, B and C", instead="machines/jorda-a.toml, machines/jorda-b.toml and machines/jorda-c.toml"),
+        row("JO-9 JO-10", "what it found of CPU and GPU, and GPU to GPU", instead="tests/python/test_paper_jorda.py"),
+        row("JO-11 JO-12 JO-13 JO-14 JO-15 JO-16", "what it found of MPI, disks, double buffers and the network"),
+        row("JO-17", "a tuner: path, buffer size, GPU"),
+    ),
+)

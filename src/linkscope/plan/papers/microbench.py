@@ -1,0 +1,32 @@
+"""The slides of rai-project/microbench: its tests, its systems, and what it found."""
+
+# ruff: noqa: E501 (a row is a line)
+from linkscope.plan.papers.entry import Source, powers, row
+
+_ONE = "mode=single&after=wait"
+
+MICROBENCH = Source(
+    "microbench",
+    "rai-project/microbench (Pearson et al., slides, 2018)",
+    "those of its successor Comm|Scope",
+    powers(8, 30),
+    (
+        row("MB-1", "explicit: host to GPU", f"h2d/ce/numa.pageable->gpu.device?{_ONE}", f"h2d/ce/numa.pinned->gpu.device?{_ONE}"),
+        row("MB-1", "explicit: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_ONE}", f"d2h/ce/gpu.device->numa.pinned?{_ONE}"),
+        row("MB-1", "explicit: GPU to GPU", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=*"),
+        row("MB-1", "unified memory, coherence: all combinations", "demand/fault/numa.managed->gpu.managed", "demand/fault/gpu.managed->numa.managed?threads=*", "demand/fault/gpu.managed->gpu.managed"),
+        row("MB-1", "unified memory, prefetch: all combinations", "prefetch/prefetch/numa.managed->gpu.managed", "prefetch/prefetch/gpu.managed->numa.managed", "prefetch/prefetch/gpu.managed->gpu.managed"),
+        row("MB-2", "CUDA primitives: kernel launch"),
+        row("MB-2", "CUDA primitives: synchronization, events, streams"),
+        row("MB-3", "page-fault latency: the GPU faults", "fault_latency/fault/numa.managed->gpu.managed"),
+        row("MB-3", "page-fault latency: the CPU faults", "fault_latency/fault/gpu.managed->numa.managed"),
+        row("MB-4", "full-duplex GPU to GPU", "d2d/ce/gpu.device->gpu.device?bidirectional=true"),
+        row("MB-4", "contention", "host_to_all/ce/numa.pinned->gpu.device", "all_to_host/ce/gpu.device->numa.pinned", "one_to_all/ce/gpu.device->gpu.device", "all_to_one/ce/gpu.device->gpu.device"),
+        row("MB-4", "models of machines", instead="machines/, docs/machine-file.md; `linkscope predict`"),
+        row("MB-4", "collectives, disk, network, several nodes, hosted results"),
+        row("MB-5", "filter, timing, iterations, repetitions, JSON, plots", instead="`linkscope run --only`, `--precision`, `--rounds`; docs/run-file.md; `linkscope report`"),
+        row("MB-6", "Minsky", instead="machines/minsky.toml"),
+        row("MB-6", "Newell", instead="machines/newell.toml"),
+        row("MB-7", "what it found on its systems", instead="tests/python/test_paper_microbench.py and tests/core/test_managed_papers.cpp, on the modelled machines"),
+    ),
+)

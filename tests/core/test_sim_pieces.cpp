@@ -1,0 +1,162 @@
+// Copies of rows and copies that are queued together, on the small machine of sim_testing.hpp, against closed forms. All
+// numbers are written here, in us.
+#include <doctest.h>
+
+#include "sim_testing.hpp"
+
+using namespace linkscope;
+using namespace linkscope::testing;
+
+namespace {
+
+using Params = std::map<std::string, std::string>;
+
+nlohmann::json machine() {
+  auto made = toy();
+  made["batch"] = {{"issue_us", 1.5}, {"inline_issue_us", 0.8}, {"copy_us", 0.25}};
+  made["graph"] = {{"launch_us", 5}, {"node_us", 0.5}};
+  made["copy"]["row_us"] = 0.01;
+  made["costs"]["stream_wait_us"] = 1.5;
+  return made;
+}
+
+Program by(Engine engine, const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+  const auto memory = [](const std::string& place) { return place.starts_with("numa") ? "pinned" : "device"; };
+  auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
+  c.engine = engine;
+  return build_program(c);
+}
+
+void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
+
+}  // namespace
+
+TEST_CASE("pieces by single calls cost a copy each") {
+  const auto sim = make_sim(machine(), 1);
+  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 409600)), 100 * (2 + 0.5 + 4.096 / 10));
+  is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "numa:0", 409600)), 100 * (3 + 0.5 + 4.096 / 10));
+  is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "gpu:1", 409600)), 100 * (2.75 + 0.25 + 4.096 / 40));
+  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * (1 + 0.5 + 0.064));  // in the command
+}
+
+TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of the two counts") {
+  const auto sim = make_sim(machine(), 1);
+  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 100 * 1.5);
+  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}})), 100 * 0.8);
+  is(slope(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 6553600, {{"piece", "65536"}})), 100 * (0.25 + 6.5536));
+  // One call alone: its way once, all set-ups, the last copy's bytes. The change of channel is over by then.
+  is(single(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 0.5 + 100 * 1.5 + 0.25 + 0.4096);
+  is(slope(*sim, by(Engine::batch, "h2d", "numa:0", "gpu:0", 4096), 100), 1.5);  // many: the change of channel is made up for
+  is(slope(*sim, by(Engine::batch, "d2d", "gpu:0", "gpu:1", 409600)), 0.25 + 10.24);
+}
+
+TEST_CASE("the nodes of a graph wait for each other, and its launch is paid once") {
+  const auto sim = make_sim(machine(), 1);
+  const double node = 2 + 0.5 + 0.5 + 0.4096;
+  is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
+  is(single(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), 5 + 6 + node);  // behind a kernel: another channel
+  is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)), 2 + 0.5 + 0.5 + 0.0008);  // never in the command
+  is(slope(*sim, by(Engine::graph, "pieces", "numa:0", "gpu:0", 409600)), 100 * node);
+  is(slope(*sim, by(Engine::graph, "local", "gpu:0", "gpu:0", 4096)), 1 + 0.5 + 4.096 / 400);
+}
+
+TEST_CASE("a copy of rows: one set-up, an engine's time for each row, and the bytes without the gaps") {
+  const auto sim = make_sim(machine(), 1);
+  for (const std::string shape : {"2d", "3d"})
+    for (const std::string gaps : {"both", "src", "dst"})
+      is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"shape", shape}, {"gaps", gaps}})), 2 + 127 * 0.01 + 0.5 + 6.5536);
+  is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "64"}})), 1 + 1023 * 0.01 + 65.536 / 400);
+}
+
+TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
+  const auto sim = make_sim(machine(), 1);
+  const double setup = 2 + 0.5, bytes = 1048.576;  // us at 1 GB/s
+  const auto strided = [&](Params params) { return slope(*sim, by(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params))); };
+  is(strided({{"row", "512"}}), setup + bytes / 250);
+  is(strided({{"row", "8"}}), setup + bytes / 62.5);                   // 32 B for 8, read and written
+  is(strided({{"row", "8"}, {"gaps", "dst"}}), setup + bytes / 100);  // 500 GB/s over 1 read and 4 written
+  const double tile = 16.384 / (0.5 + 0.3);                            // half a tile in flight, GB/s, of one block
+  is(strided({{"row", "8"}, {"blocks", "1"}}), setup + bytes / tile);
+  is(slope(*sim, by(Engine::sm, "pieces", "numa:0", "gpu:0", 1024000, {{"piece", "512"}})), 2 + 1.1 + 1024 / 5.0);
+  is(slope(*sim, by(Engine::sm, "strided", "numa:0", "gpu:0", 1048576, {{"row", "8"}})), 2 + 1.1 + bytes / (5.0 / 4));
+}
+
+TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") {
+  const auto sim = make_sim(machine(), 1);
+  const auto halo = [&](Params params) { return slope(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params))); };
+  const double copy = 2.75 + 0.25 + 0.1024;
+  is(halo({{"face", "z"}}), copy);
+  is(halo({{"face", "y"}}), copy + 15 * 0.01);   // 16 rows of 16 cells of 16 B
+  is(halo({{"face", "x"}}), copy + 255 * 0.01);
+  const double kernel = 2 + 0.5 + 4.096 / (500.0 / 3);  // of 32 B for a cell of 16 on one side
+  is(halo({{"face", "x"}, {"way", "packed"}}), 6 + kernel + 6 + copy + 2 * 1.5 + kernel);
+}
+
+TEST_CASE("exactly the bytes between the places cross the link, and all of them are compared") {
+  const auto sim = make_sim(machine(), 1);
+  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
+                              by(Engine::graph, "pieces", "numa:0", "gpu:0", 65536), by(Engine::sm, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})}) {
+    CAPTURE(to_text(program));
+    const auto session = sim->prepare(program, "key#0");
+    const auto trace = sim->run(*session, {2, {{3}}, true});
+    REQUIRE(trace.links.size() == 1);
+    CHECK(trace.links[0].bytes == 2 * 3 * 65536);
+    CHECK(trace.verdict->ok);
+    CHECK(trace.verdict->checked_bytes % 65536 == 0);
+    CHECK(trace.verdict->checked_bytes > 0);
+  }
+  const auto packed = by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "x"}, {"way", "packed"}});
+  const auto session = sim->prepare(packed, "key#0");
+  const auto verdict = sim->run(*session, {1, {{1}}, true}).verdict;
+  CHECK(verdict->ok);
+  CHECK(verdict->checked_bytes == 3 * 4096);
+}
+
+TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not unpack") {
+  auto broken = machine();
+  broken["fault"] = {{{"kind", "corrupt"}}};
+  const auto corrupt = make_sim(broken, 1);
+  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536)}) {
+    const auto session = corrupt->prepare(program, "key#0");
+    const auto verdict = corrupt->run(*session, {1, {{2}}, true}).verdict;
+    CHECK_FALSE(verdict->ok);
+    CHECK(verdict->wrong_bytes == 1);
+  }
+  broken["fault"] = {{{"kind", "lie"}}};
+  const auto liar = make_sim(broken, 1);
+  const auto session = liar->prepare(by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
+  const auto verdict = liar->run(*session, {1, {{1}}, true}).verdict;
+  CHECK(verdict->wrong_bytes == 2 * 4096);  // what did not arrive, and what was unpacked of it
+}
+
+TEST_CASE("what the model cannot say of pieces, it says") {
+  const auto without = [](const char* table, const char* key, const Program& program) {
+    auto made = machine();
+    if (*key) made[table].erase(key);
+    else made.erase(table);
+    return make_sim(made, 1)->supports(program).why_not;
+  };
+  CHECK(without("batch", "", by(Engine::batch, "h2d", "numa:0", "gpu:0", 8)).find("[batch]") != std::string::npos);
+  CHECK(without("graph", "", by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)).find("[graph]") != std::string::npos);
+  CHECK(without("copy", "row_us", by(Engine::ce, "strided", "numa:0", "gpu:0", 65536)).find("row_us of [copy]") != std::string::npos);
+  const Params packed{{"way", "packed"}};
+  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed)).find("stream_wait_us of [costs]") != std::string::npos);
+  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:0", 4096, packed)).empty());
+  CHECK(without("batch", "", by(Engine::ce, "pieces", "numa:0", "gpu:0", 65536)).empty());
+}
+
+TEST_CASE("1000 pieces from pinned memory on one H200, as measured") {
+  const auto sim = make_sim(exact(bundled("h200x1")), 1);
+  const auto us = [&](Engine engine, u64 piece) {
+    return 1e6 * slope(*sim, by(engine, "pieces", "numa:0", "gpu:0", 1000 * piece, {{"piece", std::to_string(piece)}}), 2);
+  };
+  CHECK(us(Engine::ce, 64) == doctest::Approx(2410).epsilon(0.08));
+  CHECK(us(Engine::ce, 4096) == doctest::Approx(2440).epsilon(0.05));
+  CHECK(us(Engine::ce, 65536) == doctest::Approx(3677).epsilon(0.03));
+  CHECK(us(Engine::batch, 64) == doctest::Approx(787).epsilon(0.02));
+  CHECK(us(Engine::batch, 4096) == doctest::Approx(1332).epsilon(0.02));
+  CHECK(us(Engine::batch, 65536) == doctest::Approx(1486).epsilon(0.02));
+  // The wire needs 79 us for 1000 of 4 KiB; one kernel comes near to it.
+  CHECK(us(Engine::sm, 4096) > 73);
+  CHECK(us(Engine::sm, 4096) < 100);
+}

@@ -1,0 +1,225 @@
+"""`linkscope compare`: what is planted is found, what is not there is not, and what cannot be compared is said."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from invented import point, run
+from linkscope.cli.main import main
+from linkscope.compare import changes, compare, differences, same_machine
+from linkscope.compare.verdict import rounds_of, verdict_of
+from linkscope.compare.words import by_path
+from linkscope.runfile import read_run
+from linkscope.stats import Interval
+
+MACHINES = Path(__file__).parents[2] / "machines"
+ONLY = ["--only", "*ce/*.pinned*", "--only", "d2d/ce/*peer=on*", "--rounds", "6"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("compare")
+
+
+def measured(folder: Path, name: str, machine: str | Path, seed: int) -> Path:
+    path = folder / f"{name}.jsonl"
+    words = ["run", "--machine", str(machine), "--suite", "quick", *ONLY, "--seed", str(seed), "-o", str(path)]
+    assert main(words) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def first(folder) -> Path:
+    return measured(folder, "first", "h200x2", 1)
+
+
+@pytest.fixture(scope="module")
+def second(folder) -> Path:
+    return measured(folder, "second", "h200x2", 2)
+
+
+@pytest.fixture(scope="module")
+def slowed(folder) -> Path:
+    """As h200x2, but NVLink reaches 5 % less, in both senses of a slow link: a machine file with another number."""
+    text = (MACHINES / "h200x2.toml").read_text()
+    start = text.index('name = "nvlink"')
+    efficiency = re.compile(r"(\nefficiency = \{ v = )([0-9.]+)")
+    changed = efficiency.sub(lambda found: f"{found[1]}{float(found[2]) * 0.95:.6f}", text[start:], count=1)
+    assert changed != text[start:]
+    machine = folder / "h200x2.toml"
+    machine.write_text(text[:start] + changed)
+    return measured(folder, "slowed", machine, 3)
+
+
+def test_two_runs_of_one_machine_are_not_different(first, second, capsys) -> None:
+    assert main(["compare", str(first), str(second)]) == 0
+    shown = capsys.readouterr().out
+    assert "MODELLED" in shown and "slower" not in shown and "faster" not in shown
+    assert re.search(r"plan\.seed: 1 -> 2", shown)
+    compared = compare(read_run(first), read_run(second))
+    of_large = [pair.verdict for pair in compared.pairs if pair.before.bytes >= 1 << 20]
+    assert of_large.count("same") >= 0.9 * len(of_large)
+
+
+def test_a_planted_slow_link_is_found_and_nothing_else(first, slowed, capsys) -> None:
+    assert main(["compare", str(first), str(slowed), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["worse"] and told["same_machine"]
+    assert any(one["what"].endswith("efficiency.v") for one in told["differs"])
+    slower = {(one["src"], one["dst"]) for one in told["paths"] if one["verdict"] == "slower"}
+    assert slower == {("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")}
+    assert not [one for one in told["paths"] if one["verdict"] == "faster"]
+    large = [
+        pair for one in told["paths"] if one["src"][0] == one["dst"][0] == "g" and one["src"] != one["dst"]
+        for pair in one["points"] if "/67108864?" in pair["id"]
+    ]  # fmt: skip
+    assert large
+    for pair in large:
+        assert pair["interval"][0] < pair["ratio"] < pair["interval"][1]
+        assert pair["ratio"] == pytest.approx(1 / 0.95, rel=0.01)
+
+
+def test_the_other_way_round_it_is_faster(first, slowed, capsys) -> None:
+    assert main(["compare", str(slowed), str(first)]) == 0
+    assert "faster  -5" in capsys.readouterr().out
+
+
+def test_the_margin_is_what_counts(first, slowed, capsys) -> None:
+    assert main(["compare", str(first), str(slowed), "--margin", "10%"]) == 0
+    assert "slower" not in capsys.readouterr().out
+
+
+def test_the_picture(first, slowed, folder) -> None:
+    target = folder / "changes.svg"
+    main(["compare", str(first), str(slowed), "-o", str(target)])
+    root = ElementTree.fromstring(target.read_text())
+    texts = ["".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "MODELLED" in texts
+    rows = [text for text in texts if text.startswith(("slower:", "same:", "undecided:", "faster:"))]
+    assert rows and rows[0].startswith("slower: d2d")
+    circles = [float(node.get("cx")) for node in root.iter("{http://www.w3.org/2000/svg}circle")]
+    assert len(circles) == len(rows) and circles[0] == max(circles)
+
+
+def test_verdicts() -> None:
+    def of(low, high):
+        return verdict_of(Interval(low, high, 0.95), 0.02)
+
+    assert of(1.021, 1.03) == "slower" and of(0.9, 0.98) == "faster"
+    assert of(0.981, 1.02) == "same"
+    assert of(1.01, 1.03) == of(0.97, 0.99) == of(0.9, 1.1) == of(1.0, 1.021) == "undecided"
+    assert verdict_of(None, 0.02) == "undecided"
+
+
+ID = "h2d/ce/numa:0.pinned->gpu:0.device/67108864?bidirectional=false&mode=batched"
+BOTH = "h2d/ce/numa:0.pinned->gpu:0.device/67108864?bidirectional=true&mode=batched"
+OTHER = "d2h/ce/gpu:0.device->numa:0.pinned/67108864?mode=batched"
+
+
+def test_what_fails_now_is_worse_and_what_failed_before_is_mended() -> None:
+    before = run([point(ID, 1e-3), point(OTHER, None, status="failed", reason="wrong bytes")])
+    after = run([point(ID, None, status="failed", reason="a hang"), point(OTHER, 1e-3)])
+    compared = compare(before, after)
+    assert [pair.verdict for pair in compared.pairs] == ["broken", "mended"]
+    assert compared.worse and not compare(after, after).worse
+    assert by_path(compared)[0].verdict == "broken"
+
+
+def test_points_taken_over_or_unsupported_are_left_out() -> None:
+    left_out = [point(ID, 1e-3, status="inherited"), point(OTHER, None, status="unsupported", reason="no such engine")]
+    assert compare(run(left_out), run(left_out)).pairs == []
+
+
+def test_points_of_one_run_only_are_counted() -> None:
+    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), run([point(ID, 1e-3), point(BOTH, 1e-3)]))
+    assert (len(compared.pairs), compared.only_before, compared.only_after) == (1, 1, 1)
+
+
+def test_of_several_flows_the_total_counts() -> None:
+    both = point(BOTH, 1e-3)
+    both.flows[1].round_medians_s = [2 * seconds for seconds in both.flows[1].round_medians_s]
+    one = both.flows[0].round_medians_s
+    assert list(rounds_of(both)) == pytest.approx([2 / (1 / s + 1 / (2 * s)) for s in one])
+
+
+def test_a_history_says_since_when_and_what_drifts() -> None:
+    steps = [run([point(ID, seconds), point(OTHER, 1e-3)]) for seconds in (1e-3, 1.001e-3, 0.999e-3, 1.1e-3, 1.101e-3)]
+    (found,) = changes(steps)
+    assert (found.point.id, found.kind, found.at) == (ID, "change", 3)
+    assert found.ratio == pytest.approx(1.1, rel=0.005) and found.interval.low < 1.1 < found.interval.high
+
+    slow = [run([point(ID, 1e-3 * 1.003**day), point(OTHER, 1e-3)]) for day in range(10)]
+    assert [(one.point.id, one.kind) for one in changes(slow)] == [(ID, "drift")]
+    assert changes(slow[:3]) == []
+
+
+def test_a_change_there_and_back() -> None:
+    seconds = [1e-3] * 3 + [1.2e-3] * 3 + [1e-3] * 3
+    found = changes([run([point(ID, one)]) for one in seconds])
+    assert sorted(one.at for one in found) == [3, 6]
+
+
+def test_many_runs_by_the_command(first, second, slowed, capsys) -> None:
+    assert main(["compare", str(first), str(second), str(slowed)]) == 1
+    shown = capsys.readouterr().out
+    assert "Over 3 runs:" in shown and f"since {slowed}" in shown
+
+
+def header(**machine):
+    return msgspec.structs.replace(run([]).header, machine=machine)
+
+
+def test_facts_that_differ() -> None:
+    gpu = {"name": "H200", "uuid": "GPU-1", "pcie": {"width": 16, "generation": 5}}
+    before = header(name="node", gpus=[gpu, {**gpu, "uuid": "GPU-2"}])
+    slower = header(name="node", gpus=[{**gpu, "pcie": {"width": 8, "generation": 5}}, {**gpu, "uuid": "GPU-2"}])
+    (found,) = differences(before, slower)
+    assert (found.what, found.before, found.after) == ("machine.gpus.0.pcie.width", 16, 8)
+    assert same_machine(before, slower)
+    lost = header(name="node", gpus=[gpu])
+    assert [(one.what, one.after) for one in differences(before, lost)] == [("machine.gpus.1", None)]
+    assert not same_machine(before, lost)
+    busy = msgspec.structs.replace(before, environment={"cpu": {"load_1min": 3.0}, "governor": "performance"})
+    assert differences(before, busy) == []
+
+
+def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:
+    other = measured(folder, "other", "h200x4", 1)
+    assert main(["compare", str(first), str(other)]) in (0, 1)
+    shown = capsys.readouterr().out
+    assert "different machines" in shown and "machine.name: h200x2 -> h200x4" in shown
+    assert re.search(r"not compared: \d+ points only in .*other", shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["{first}"], "needs two runs"),
+        (["{first}", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["{first}", "{first}", "--margin", "2"], "--margin 2"),
+        (["{first}", "{first}", "--margin", "much"], "--margin much"),
+        (["{first}", "{first}", "-o", "x.png"], ".svg"),
+        (["{first}", "{first}", "-o", "{first}"], ".svg"),
+    ],
+)
+def test_mistakes(first, capsys, words, told) -> None:
+    assert main(["compare", *(word.format(first=first) for word in words)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_nothing_to_compare(first, folder, capsys) -> None:
+    lines = first.read_text().splitlines()
+    empty = folder / "empty.jsonl"
+    empty.write_text(lines[0] + "\n")
+    assert main(["compare", str(first), str(empty)]) == 2
+    assert "no point with a value" in capsys.readouterr().err
+    renamed = folder / "renamed.jsonl"
+    shutil.copy(first, renamed)
+    renamed.write_text(renamed.read_text().replace("gpu:0", "gpu:7").replace("gpu:1", "gpu:8"))
+    assert main(["compare", str(first), str(renamed)]) == 2
+    assert "no point in common" in capsys.readouterr().err

@@ -1,0 +1,59 @@
+"""The cache flush of processors that are not at hand: compiled for them, and by their instructions.
+
+What this machine's own flush does is measured (tests/core/test_host.cpp, `linkscope selftest`). For others a cross
+compiler of Debian, where one is installed (g++-aarch64-linux-gnu, g++-powerpc64le-linux-gnu), has to take the code.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).parents[2] / "core"
+HOST = CORE / "platform" / "host"
+# By file: the compiler, and the instructions in their order. A flush is a barrier, each line, and a barrier again.
+ELSEWHERE = {
+    "flush_arm.cpp": ("aarch64-linux-gnu-g++", ["dsb sy", "dc civac", "dsb sy"]),
+    "flush_power.cpp": ("powerpc64le-linux-gnu-g++", ["sync", "dcbf 0", "sync", "isync"]),
+}
+
+
+def written(file: str) -> list[str]:
+    """The instructions of the file's assembler statements, in order, of the function that flushes."""
+    text = (HOST / file).read_text()
+    statements = re.findall(r'asm volatile\("([^"]*)"', text)
+    return [re.split(r",| %", one.strip())[0] for statement in statements for one in statement.split(";")]
+
+
+@pytest.mark.parametrize("file", ELSEWHERE)
+def test_the_flush_is_made_of_the_instructions_that_reach_memory(file):
+    assert written(file) == ELSEWHERE[file][1]
+
+
+@pytest.mark.parametrize("file", ELSEWHERE)
+def test_it_compiles_for_its_processor(file, tmp_path):
+    compiler, instructions = ELSEWHERE[file]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
+    made = tmp_path / "flush.s"
+    command = [compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-I", str(CORE), "-S", str(HOST / file)]
+    subprocess.run([*command, "-o", str(made)], check=True, timeout=60)
+    assembler = re.sub(r"\s+", " ", made.read_text())
+    start = assembler.index("flush_cpu_caches")
+    for instruction in instructions:
+        start = assembler.index(instruction, start) + 1
+
+
+@pytest.mark.parametrize("compiler", sorted(compiler for compiler, _ in ELSEWHERE.values()))
+def test_elsewhere_there_is_one_flush_and_no_other(compiler, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
+    defined = []
+    for source in sorted(HOST.glob("flush_*.cpp")):
+        made = tmp_path / f"{source.stem}.s"
+        command = [compiler, "-std=c++20", "-I", str(CORE), "-S", str(source), "-o", str(made)]
+        subprocess.run(command, check=True, timeout=60)
+        defined += [source.name] if "flush_cpu_caches" in made.read_text() else []
+    assert defined == [file for file, (name, _) in ELSEWHERE.items() if name == compiler]

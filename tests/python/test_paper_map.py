@@ -1,0 +1,266 @@
+"""The map from papers and tools to points: it names only what exists, and leaves out nothing that they number."""
+
+import dataclasses
+import fnmatch
+import importlib.util
+import itertools
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from linkscope.cli.main import main
+from linkscope.plan import SOURCES, SUITES, Entry, Source, Suite, make_plan, patterns, presets
+from linkscope.plan.enumerate import points_of
+from linkscope.plan.suites import of_preset
+from linkscope.run import benchmark_table
+from linkscope.run.target import choose
+from linkscope.runfile import PointId, read_run
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRIES = [(source, entry) for source in SOURCES.values() for entry in source.rows]
+ANSWERED = [(source, entry) for source, entry in ENTRIES if entry.points]
+NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
+# How many items each source has in the project's list of what the papers say, and how they begin.
+ITEMS = {"comm-scope": ("CS-", 40), "microbench": ("MB-", 7), "spafford": ("SP-", 14), "jorda": ("JO-", 17),
+         "klenk": ("KL-", 12), "nvbandwidth": ("", 35)}  # fmt: skip
+
+
+@cache
+def machine(name: str):
+    return choose(name, 1).facts
+
+
+def points(source: Source, entry: Entry, name: str) -> list[PointId]:
+    rules = tuple(presets(source, entry))
+    return points_of(Suite("of one entry", "", rules), machine(name), benchmark_table())
+
+
+@pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
+@pytest.mark.parametrize("name", ["h200x4", "ac922"])
+def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) -> None:
+    """Each preset has points, at each size of its source, and each is one that a run takes by its id."""
+    for rule in presets(source, entry):
+        found = points_of(Suite("of one preset", "", (rule,)), machine(name), benchmark_table())
+        assert found, rule
+        managed = "managed" in (found[0].src_memory, found[0].dst_memory)
+        sizes = {size for size in source.sizes if size <= 1 << 28 or not managed}
+        assert {point.bytes for point in found} in ({0}, sizes)
+    ids = [str(point) for point in points(source, entry, name)]
+    made = make_plan(machine(name), benchmark_table(), only=ids[:: max(1, len(ids) // 20)])
+    assert len(made.points) >= min(20, len(ids))
+
+
+@pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
+def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entry) -> None:
+    """Besides GPUs with themselves, where the paper has pairs: a glob cannot say two places."""
+    ids = {str(point) for point in points(source, entry, "ac922")}
+    globs = patterns(source, entry, benchmark_table())
+    assert globs and all(any(fnmatch.fnmatchcase(id, glob) for id in ids) for glob in globs)
+    assert all(any(fnmatch.fnmatchcase(id, glob) for glob in globs) for id in ids)
+    everything = (*SUITES["full"].rules, *presets(source, entry))
+    for point in points_of(Suite("all", "", everything), machine("ac922"), benchmark_table()):
+        if any(fnmatch.fnmatchcase(str(point), glob) for glob in globs):
+            alike = dataclasses.replace(point, bytes=point.bytes and source.sizes[0])
+            assert str(alike) in ids or point.src == point.dst, point
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_item_has_a_row_and_no_row_another(name: str) -> None:
+    prefix, count = ITEMS[name]
+    found = {item for entry in SOURCES[name].rows for item in entry.items}
+    assert found == {f"{prefix}{number}" for number in range(1, count + 1)}
+
+
+def test_each_row_has_one_answer() -> None:
+    for source, entry in ENTRIES:
+        assert entry.theirs and entry.items and not (entry.points and entry.instead), (source.name, entry)
+
+
+def test_what_answers_instead_is_there() -> None:
+    """Files that are named exist, and so do the commands."""
+    named = " ".join(entry.instead for _, entry in ENTRIES)
+    files = re.findall(r"(?:machines|docs|tests)/[\w./-]*\w", named)
+    assert len(files) > 10 and not [file for file in files if not (ROOT / file).exists()]
+    for verb in re.findall(r"`linkscope (\w+)", named):
+        assert (ROOT / "src" / "linkscope" / "cli" / f"{verb}.py").exists(), verb
+
+
+# Comm|Scope
+
+
+def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
+    """Ten items, of which each ticks so many directions."""
+    cells = SOURCES["comm-scope"].entries[:29]
+    counts = (3, 3, 3, 3, 2, 2, 2, 2, 4, 5)
+    ticked = {f"CS-{number}": count for number, count in enumerate(counts, 1)}
+    assert sum(ticked.values()) == 29 == len(cells)
+    for item, count in ticked.items():
+        assert sum(entry.items[0] == item for entry in cells) == count
+    assert len({entry.theirs for entry in cells}) == 29
+
+
+def test_the_suite_has_the_points_of_the_map_and_no_others() -> None:
+    source = SOURCES["comm-scope"]
+    wanted = {point for entry in source.entries if entry.points for point in points(source, entry, "ac922")}
+    found = set(points_of(SUITES["comm-scope"], machine("ac922"), benchmark_table()))
+    assert found == wanted
+    assert {point.bytes for point in found} == {1 << exponent for exponent in range(8, 31)}
+    for point in found:
+        assert point.param("mode", "single") == "single" and point.param("after", "wait") == "wait", point
+        assert point.benchmark not in ("read", "write") or point.src != point.dst, point
+        assert "pinned" not in (point.src_memory, point.dst_memory) or point.benchmark == "h2h", point
+
+
+def test_zero_copy_has_the_papers_blocks_of_256_threads() -> None:
+    found = points_of(SUITES["comm-scope"], machine("h200x1"), benchmark_table())
+    by_threads = [point for point in found if point.benchmark in ("read", "write")]
+    assert by_threads and {point.param("threads") for point in by_threads} == {"256"}
+    assert {"registered"} <= {memory for point in by_threads for memory in (point.src_memory, point.dst_memory)}
+
+
+# nvbandwidth
+
+
+def test_nvbandwidths_tests_are_its_suite() -> None:
+    source = SOURCES["nvbandwidth"]
+    wanted = {point for entry in source.entries for point in points(source, entry, "h200x4")}
+    suite = SUITES["nvbandwidth"]
+    both = Suite("both", "", (*suite.rules, *suite.theirs))
+    found = set(points_of(both, machine("h200x4"), benchmark_table()))
+    # Each operation of the suite in all its combinations, of which they have not every one.
+    assert wanted <= found
+    assert {(point.benchmark, point.engine) for point in found} == {(point.benchmark, point.engine) for point in wanted}
+
+
+def test_nvbandwidths_tests_have_the_names_of_its_tables() -> None:
+    text = (ROOT / "docs" / "nvbandwidth.md").read_text()
+    tables = {match[1] for match in re.finditer(r"^\| (\w+) \|", text, re.MULTILINE)} - {"table"}
+    names = {entry.theirs for entry in SOURCES["nvbandwidth"].entries}
+    assert {re.sub(r"_(read[12]|write[12]|total)$", "", table) for table in tables} == names and len(names) == 35
+
+
+# The registry
+
+
+def items_of(text: str) -> set[str]:
+    """'CS-1 to CS-4' and 'CS-7, CS-8'."""
+    found = set()
+    for prefix, first, last in re.findall(r"\b(CS|SP|MB|JO|KL)-(\d+)(?: to \w\w-(\d+))?", text):
+        found |= {f"{prefix}-{number}" for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+def test_items_that_a_row_of_the_table_names_are_answered_by_it() -> None:
+    """A new operation that says (CS-n) of itself needs its line in linkscope/plan/papers."""
+    answered: dict[str, set[str]] = {}
+    for source, entry in ANSWERED:
+        for rule in presets(source, entry):
+            answered.setdefault(f"{rule.benchmarks[0]} by {rule.engines[0]}", set()).update(entry.items)
+    missing = [
+        f"{name}: {item}"
+        for row in benchmark_table()
+        for name in [f"{row.name} by {row.engine}"]
+        for item in sorted(items_of(row.source) - answered.get(name, set()))
+    ]
+    assert not missing, "add them to src/linkscope/plan/papers, and run tools/papers_page.py"
+
+
+def test_a_preset_is_read_as_it_is_written() -> None:
+    rule = of_preset("read/sm/gpu.device->other.device?threads=256,512&blocks=*", (8, 16))
+    assert (rule.benchmarks, rule.engines, rule.sizes) == (("read",), ("sm",), (8, 16))
+    assert rule.ends == (("gpu", "device"), ("other", "device")) and rule.apart
+    assert dict(rule.params) == {"threads": ("256", "512"), "blocks": ("*",)}
+    found = points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table())
+    assert {(point.src, point.dst) for point in found} == {("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")}
+    with pytest.raises(ValueError):
+        of_preset("read/gpu.device->gpu.device", (8,))
+
+
+@pytest.mark.parametrize(
+    "gone", ["h2d/ce/numa.vmm->gpu.device", "h2d/ce/gpu.pinned->gpu.device", "copy/ce/numa.pinned->gpu.device",
+             "h2d/ce/numa.pinned->gpu.device?nosuch=1", "h2d/ce/numa.pinned->gpu.device?mode=nosuch"],
+)  # fmt: skip
+def test_what_is_not_there_has_no_points(gone: str) -> None:
+    """So that the test above can fail."""
+    rule = of_preset(gone, (8,))
+    assert points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table()) == []
+    source = SOURCES["comm-scope"]
+    assert patterns(source, Entry(("CS-1",), "gone", (gone,)), benchmark_table()) == []
+
+
+# The page, and the command
+
+
+def test_the_page_is_up_to_date() -> None:
+    spec = importlib.util.spec_from_file_location("papers_page", ROOT / "tools" / "papers_page.py")
+    assert spec is not None and spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE == ROOT / "docs" / "papers.md"
+    assert tool.page(benchmark_table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
+
+
+def test_the_page_says_of_every_row_what_answers_it_or_not_yet() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    rows = re.findall(r"^\| (?!item)(.*?) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == len(ENTRIES)
+    for (items, _, answer), (_, entry) in zip(rows, ENTRIES, strict=True):
+        assert items == " ".join(entry.items)
+        assert answer.startswith("not yet") == (not entry.points and not entry.instead)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--source", name]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(SOURCES[name].title[:20])
+    assert main(["list", "--source", name, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == len(SOURCES[name].rows)
+    for row in rows:
+        assert row["name"] and row["summary"] and row["source"] == name
+        assert all(glob in told for glob in row["points"])
+        assert bool(row["sizes"]) == bool(row["points"])
+    assert (told.count("not yet") > 0) == any(not row["points"] and not row["instead"] for row in rows)
+
+
+def test_the_sizes_and_parameters_of_the_paper_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--source", "comm-scope"]) == 0
+    told = capsys.readouterr().out
+    assert "sizes: 256 B to 1 GiB by powers of two" in told
+    assert "h2d/ce/numa:*.registered->gpu:*.device/*?after=wait&bidirectional=true&mode=single" in told
+    assert "threads=256" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--source", "comscope"], "--source comscope: there is no such source; there are comm-scope, nvbandwidth"),
+        (["--source", ""], "there is no such source; there are comm-scope"),
+        (["suites", "--source", "klenk"], "leave out suites"),
+    ],
+)
+def test_bad_input_gets_a_sentence(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_pattern_of_the_list_selects_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--source", "comm-scope", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    row = next(row for row in rows if row["name"] == "CS-10" and "both" in row["summary"])
+    path = tmp_path / "run.jsonl"
+    only = list(itertools.chain(*(("--only", glob) for glob in row["points"])))
+    assert main(["run", "--machine", "h200x1", "--suite", "comm-scope", *only, "-o", str(path), "--json"]) == 0
+    run = read_run(path)
+    assert [point.bytes for point in run.points if point.bidirectional] and run.header.plan["rule"] == "linkscope"
+    assert {point.bytes for point in run.points} == set(row["sizes"])
+    assert {(point.benchmark, point.status) for point in run.points} <= {
+        ("prefetch", status) for status in ("ok", "missed_precision", "unsupported")
+    }

@@ -1,0 +1,58 @@
+"""Keeneland's nodes, as machine files, against what Spafford et al. say of them (items SP of docs/papers.md)."""
+
+import pytest
+
+from paper_machines import Number, check, penalty, rate, rates, raw
+from test_sim_machines import pytestmark
+
+__all__ = ["pytestmark"]
+
+
+def sl390_penalties() -> list[float]:
+    h2d = penalty(rate("sl390", "numa:0 > gpu:0"), rate("sl390", "numa:1 > gpu:0"))
+    d2h = penalty(rate("sl390", "gpu:0 > numa:0"), rate("sl390", "gpu:0 > numa:1"))
+    return [h2d, d2h, (h2d + d2h) / 2]
+
+
+def of_busiest_task(tasks: int) -> float:
+    """What the slowest task gets where each of sl390's GPUs has so many that copy to it, to one task a GPU."""
+    once = ("numa:0 > gpu:0", "numa:1 > gpu:1", "numa:1 > gpu:2")
+    return min(rates("sl390", *once * tasks)) / min(rates("sl390", *once))
+
+
+NUMBERS = [
+    Number("SP-2: H2D", lambda: sl390_penalties()[0], 13, is_penalty=True),
+    Number("SP-2: D2H", lambda: sl390_penalties()[1], 31, is_penalty=True),
+    Number("SP-2: mean", lambda: sl390_penalties()[2], 22, is_penalty=True),
+    Number("SP-12: one x16 link", lambda: raw("dl160", "pcie numa:0->switch:0"), 8),
+    Number("SP-14: QPI", lambda: raw("sl390", "sockets numa:0->numa:1"), 12.8),
+    Number("SP-14: PCIe", lambda: raw("sl390", "pcie switch:0->gpu:0"), 8),
+    Number("SP-10: two tasks a GPU", lambda: of_busiest_task(2), 1 / 2),
+    Number("SP-10: three tasks a GPU", lambda: of_busiest_task(3), 1 / 3),
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.item)
+def test_a_number_that_the_paper_states(number: Number) -> None:
+    check(number)
+
+
+def test_sl390_loses_more_to_than_from_the_wrong_socket_sp_2() -> None:
+    h2d, d2h, _ = sl390_penalties()
+    assert d2h > 2 * h2d
+    near = [rate("sl390", "numa:1 > gpu:2"), rate("sl390", "gpu:2 > numa:1")]
+    assert near[0] < near[1] < 1.1 * near[0], "D2H is slightly faster from the right socket"
+    mirrored = [rate("sl390", "numa:0 > gpu:1"), rate("sl390", "gpu:1 > numa:0")]
+    assert mirrored == pytest.approx([rate("sl390", "numa:1 > gpu:0"), rate("sl390", "gpu:0 > numa:1")], rel=0.01)
+
+
+def test_all_gpus_at_once_share_one_link_on_dl160_and_have_two_iohs_on_sl390_sp_12() -> None:
+    alone = rate("dl160", "numa:0 > gpu:0")
+    shared = rates("dl160", *(f"numa:0 > gpu:{n}" for n in range(4)))
+    assert sum(shared) == pytest.approx(alone, rel=0.05) and sum(shared) < 8
+    assert shared == pytest.approx([alone / 4] * 4, rel=0.05)
+    for to in (True, False):
+        pairs = [("numa:0", "gpu:0"), ("numa:1", "gpu:1"), ("numa:1", "gpu:2")]
+        dual = rates("sl390", *(" > ".join(pair if to else pair[::-1]) for pair in pairs))
+        assert sum(dual) > 2 * 6 > 8 > sum(shared)
+        assert dual[0] > dual[1], "two GPUs share the QPI of their IOH"

@@ -1,0 +1,91 @@
+"""Intervals of ratios, of which thousands must hold at once, and orders that are no chance."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from linkscope.stats import geometric_mean, log_variance, ratio_interval, trend_chance
+from linkscope.stats.ratios import PRIOR_FREEDOM, student_quantile, student_tail
+
+SPREAD = 0.02
+SHAPES = {
+    "normal": lambda rng, size: np.exp(SPREAD * rng.standard_normal(size)),
+    "heavy": lambda rng, size: np.exp(SPREAD * rng.standard_t(3, size) / math.sqrt(3)),
+    "uniform": lambda rng, size: np.exp(SPREAD * math.sqrt(3) * rng.uniform(-1, 1, size)),
+    "two modes": lambda rng, size: np.where(rng.random(size) < 0.5, 1.0, 1.04) * np.exp(0.001 * rng.normal(size=size)),
+    "a rare mode": lambda rng, size: (
+        np.where(rng.random(size) < 0.15, 1.06, 1.0) * np.exp(0.001 * rng.normal(size=size))
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tail", "known"),  # published tables
+    [
+        (1, 0.025, 12.706),
+        (2, 0.025, 4.303),
+        (5, 0.005, 4.032),
+        (10, 0.0005, 4.587),
+        (16, 0.0005, 4.015),
+        (30, 0.05, 1.697),
+    ],
+)
+def test_student(freedom, tail, known) -> None:
+    assert student_quantile(tail, freedom) == pytest.approx(known, abs=6e-4)
+    assert student_tail(student_quantile(tail, freedom), freedom) == pytest.approx(tail, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("level", [0.95, 0.99, 0.999])
+def test_no_more_intervals_miss_than_say_so(shape, level) -> None:
+    rng = np.random.default_rng(7)
+    count = 60_000
+    logs = np.log(SHAPES[shape](rng, (2, count, 6)))
+    variances = logs.var(axis=2, ddof=1)
+    alike = variances.mean()
+    pooled = (PRIOR_FREEDOM * alike + 5 * variances.sum(axis=0)) / (PRIOR_FREEDOM + 10)
+    reach = student_quantile((1 - level) / 2, PRIOR_FREEDOM + 10) * np.sqrt(pooled / 3)
+    missed = np.mean(np.abs(logs[1].mean(axis=1) - logs[0].mean(axis=1)) > reach)
+    chance = 1 - level
+    assert missed <= 1.1 * chance + 2 * math.sqrt(chance / count)
+    # What was drawn all at once is what the function says of each.
+    for k in range(3):
+        found = ratio_interval(np.exp(logs[0, k]), np.exp(logs[1, k]), alike=alike, level=level)
+        centre = math.exp(logs[1, k].mean() - logs[0, k].mean())
+        assert (found.low, found.high) == pytest.approx((centre * math.exp(-reach[k]), centre * math.exp(reach[k])))
+
+
+def test_known_ratio() -> None:
+    before, after = [1.0, 1.1, 1.21], [2.0, 2.2, 2.42]
+    found = ratio_interval(before, after, alike=None, level=0.95)
+    error = math.log(1.1) * math.sqrt(2 / 3)  # the deviation of the logarithms is log 1.1 on both sides
+    assert math.log(found.high / 2) == pytest.approx(2.7764 * error, rel=1e-4)
+    assert found.low * found.high == pytest.approx(4.0)
+    assert log_variance(before) == pytest.approx(math.log(1.1) ** 2)
+    assert geometric_mean(before) == pytest.approx(1.1)
+
+
+def test_rounds_that_agree_too_well_are_steadied_by_their_kind() -> None:
+    same = [1.0, 1.0, 1.0]
+    alone = ratio_interval(same, same, alike=None, level=0.95)
+    assert alone.low == alone.high == 1.0
+    kind = ratio_interval(same, same, alike=0.01**2, level=0.95)
+    assert kind.high - kind.low > 0.02
+
+
+def test_one_sample_a_side_says_nothing_alone() -> None:
+    assert ratio_interval([1.0], [2.0], alike=None, level=0.95) is None
+    assert ratio_interval([1.0], [2.0], alike=0.01**2, level=0.95) is not None
+
+
+def test_trend_is_exact() -> None:
+    for count in (3, 4, 5, 6):
+        orders = list(itertools.permutations(range(count)))
+        chances = [trend_chance(order) for order in orders]
+        for level in sorted(set(chances)):
+            if level < 1:
+                assert sum(chance <= level for chance in chances) / len(orders) == pytest.approx(level)
+    assert trend_chance(range(10)) == pytest.approx(2 / math.factorial(10))
+    assert trend_chance([1.0] * 8) == 1.0
