@@ -23,7 +23,11 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[Point
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
         _pairs(row, machine), rule.of_memories(row), list(_assignments(row, rule))
     ):
-        if _redundant(row, src, dst, dict(params)) or (rule.apart and src == dst) or not _has_nodes(machine, src, params):
+        if (
+            _redundant(row, src, dst, dict(params))
+            or (rule.apart and src == dst)
+            or not _has_nodes(machine, src, params)
+        ):
             continue
         for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)

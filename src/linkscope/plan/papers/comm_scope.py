@@ -7,7 +7,7 @@ _ONE = "mode=single&after=wait"  # one copy at a time, in a stream that did noth
 _HOST = f"{_ONE}&cache=cold,hot"  # with the CPU's caches flushed, and not (its figure 2)
 _BOTH = "&bidirectional=true"
 _UNBOUND = "pages lie where the thread runs: the points of all nodes hold what it can give"
-_GRID = "its 256 blocks and accesses of 4 bytes are not there yet: a block on each SM, 16 bytes"
+_GRID = "blocks=256&threads=256&width=4"  # of its kernels
 
 COMM_SCOPE = Source(
     "comm-scope",
@@ -28,10 +28,10 @@ COMM_SCOPE = Source(
         row("CS-4", "cudaMemcpyAsync, pinned: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}", note=_UNBOUND),
         row("CS-4", "cudaMemcpyAsync, pinned: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}", note=_UNBOUND),
         row("CS-4", "cudaMemcpyAsync, pinned: both ways", f"h2d/ce/numa.registered->gpu.device?{_HOST}{_BOTH}", note=_UNBOUND),
-        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU reads", "read/sm/numa.registered->gpu.device?threads=256", note=_GRID),
-        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU writes", "write/sm/gpu.device->numa.registered?threads=256", note=_GRID),
-        row("CS-6", "zero-copy, GPU to GPU", "read/sm/gpu.device->other.device?threads=256", "write/sm/gpu.device->other.device?threads=256", note=_GRID),
-        row("CS-6", "zero-copy, GPU to GPU: both ways"),
+        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU reads", f"read/sm/numa.registered->gpu.device?{_GRID}"),
+        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU writes", f"write/sm/gpu.device->numa.registered?{_GRID}"),
+        row("CS-6", "zero-copy, GPU to GPU", f"read/sm/gpu.device->other.device?{_GRID}", f"write/sm/gpu.device->other.device?{_GRID}"),
+        row("CS-6", "zero-copy, GPU to GPU: both ways", f"read/sm/gpu.device->other.device?{_GRID}{_BOTH}", f"write/sm/gpu.device->other.device?{_GRID}{_BOTH}"),
         row("CS-7", "cudaMemcpyAsync, GPU to GPU, peer access on", f"d2d/ce/gpu.device->gpu.device?{_ONE}"),
         row("CS-7", "cudaMemcpyAsync, GPU to GPU, peer access on: both ways", f"d2d/ce/gpu.device->gpu.device?{_ONE}{_BOTH}"),
         row("CS-8", "cudaMemcpyAsync, GPU to GPU, peer access off", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off"),
@@ -68,10 +68,10 @@ COMM_SCOPE = Source(
     ),
     beyond=(
         row("CS-3", "3.1: pinning by cudaHostRegister: what it costs by size", "allocation/cpu/numa.registered->gpu.device?phase=*&size=*", note="it is not among what they time"),
-        row("CS-5", "zero-copy, host memory that is allocated mapped", "read/sm/numa.mapped->gpu.device?threads=256", "write/sm/gpu.device->numa.mapped?threads=256", note="they register it"),
-        row("CS-40", "zero-copy by access pattern"),
-        row("CS-40", "unified memory with hints of the driver"),
-        row("CS-40", "system atomics between CPU and GPU"),
+        row("CS-5", "zero-copy, host memory that is allocated mapped", f"read/sm/numa.mapped->gpu.device?{_GRID}", f"write/sm/gpu.device->numa.mapped?{_GRID}", note="they register it"),
+        row("CS-40", "zero-copy by access pattern", "read/sm/numa.registered->gpu.device?stride=*", "read/sm/numa.registered->gpu.device?order=*", "read/sm/numa.registered->gpu.device?width=*"),
+        row("CS-40", "unified memory with hints of the driver", "demand/fault/numa.managed->gpu.managed?advice=*"),
+        row("CS-40", "atomic operations, system and GPU scope", "atomic/sm/gpu.device->numa.pinned?scope=*&words=*", "atomic/sm/gpu.device->gpu.device?scope=*&words=*", "atomic_latency/sm/gpu.device->numa.pinned?scope=*", "atomic_latency/sm/gpu.device->gpu.device?scope=*"),
         row("CS-40", "several at once", instead="`linkscope predict --with`; `host_to_all` and its like"),
     ),
 )

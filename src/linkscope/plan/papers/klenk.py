@@ -6,9 +6,10 @@ from linkscope.plan.papers.entry import Source, row
 KLENK = Source(
     "klenk",
     "Analyzing Put/Get APIs for Thread-collaborative Processors (Klenk, Oden, Froning)",
-    "none of its operations is there yet",
+    "its words are 8 B; put and get are not there yet",
     (),
     (
+        row("KL-1", "ping-pong of a word, without a network", "ping_pong/cpu/numa.pinned->gpu.pinned", "ping_pong/sm/gpu.device->gpu.device?word=*"),
         row("KL-1 KL-2", "ping-pong and streaming by control mode: direct, polling on the GPU, assisted, host-controlled"),
         row("KL-3", "message rate, 1 to 32 connections"),
         row("KL-4", "time to poll, time to post"),
