@@ -228,7 +228,7 @@ def test_a_source_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> No
     for row in rows:
         assert row["name"] and row["summary"] and row["source"] == name
         assert all(glob in told for glob in row["points"])
-        assert bool(row["sizes"]) == bool(row["points"])
+        assert bool(row["sizes"]) == bool(row["points"] and SOURCES[name].sizes)
     assert (told.count("not yet") > 0) == any(not row["points"] and not row["instead"] for row in rows)
 
 
