@@ -39,7 +39,7 @@ struct Param {
   bool default_in_id = true;  // false: ids tell it only where it is not the default
 };
 
-/// A row of the table, found by name, engine and kinds of places: what `list`, the planner and the docs need to know, and how to build the program.
+/// A row of the table, found by name, engine, kinds of places and of memory: what `list`, the planner and the docs need to know, and how to build the program.
 struct Benchmark {
   std::string_view name, summary, source;
   Engine engine;

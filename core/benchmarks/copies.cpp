@@ -53,6 +53,18 @@ Param initiator_param() { return {"initiator", {"src", "dst"}, "whose stream or 
 
 Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}; }
 
+Param pages_param() {
+  return {"pages", {"2MiB", "1GiB", "transparent"}, "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
+}
+
+Region paged(const Case& c, Region region) {
+  if (region.kind != MemKind::hugepage && region.kind != MemKind::registered_hugepage) return region;
+  const auto pages = c.param("pages", "2MiB");
+  region.page_bytes = pages == "1GiB" ? u64{1} << 30 : u64{2} << 20;
+  region.transparent = pages == "transparent";
+  return region;
+}
+
 Shape kernel_shape(const Case& c) {
   if (c.engine != Engine::sm && c.engine != Engine::tma) return {};
   const auto blocks = c.param("blocks", "sms");
@@ -75,8 +87,8 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const auto stride = [](const Span& span) { return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes); };  // behind the last row as between rows
   from.stride = stride(from);
   to.stride = stride(to);
-  program.regions.push_back({copy.src, copy.src_memory, from.stride * from.slices, Content::pattern});
-  program.regions.push_back({copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison});
+  program.regions.push_back(paged(c, {copy.src, copy.src_memory, from.stride * from.slices, Content::pattern}));
+  program.regions.push_back(paged(c, {copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison}));
   Move move{from, to, c.engine};
   move.peer_call = c.param("call", "memcpy") == "peer";
   move.shape = kernel_shape(c);
@@ -109,7 +121,7 @@ Program one_copy(const Case& c, const Copy& copy) {
 Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  program.regions.push_back({at, memory, region_bytes, content});
+  program.regions.push_back(paged(c, {at, memory, region_bytes, content}));
   Actor actor;
   actor.place = by;
   if (by.kind == PlaceKind::numa) {

@@ -46,6 +46,10 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] Param initiator_param();
 [[nodiscard]] Param bidirectional_param();
 
+/// Of host memory in huge pages: which; and the region with the pages that the case asks for, where its kind has them.
+[[nodiscard]] Param pages_param();
+[[nodiscard]] Region paged(const Case&, Region);
+
 /// How many distinct slices a batch rotates over, and how far apart they lie.
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
 [[nodiscard]] u64 slice_stride(u64 bytes);
@@ -69,6 +73,8 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> calls();
 [[nodiscard]] std::vector<Benchmark> ping_pongs();
 [[nodiscard]] std::vector<Benchmark> atomics();
+[[nodiscard]] std::vector<Benchmark> memory_kinds();
+[[nodiscard]] std::vector<Benchmark> allocations();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

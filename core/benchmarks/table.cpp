@@ -13,7 +13,7 @@ const std::vector<Benchmark>& table() {
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
     for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, pieces,
-                       strided_copies, halos, calls, ping_pongs, atomics})
+                       strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations})
       for (auto& row : more()) all.push_back(std::move(row));
     return all;
   }();
@@ -40,8 +40,13 @@ const Benchmark& find(const Case& c) {
   const auto by_engine = [&](const Benchmark& b) { return named(b) && b.engine == c.engine; };
   const auto first = std::find_if(rows.begin(), rows.end(), by_engine);
   if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
-  const auto row = std::find_if(first, rows.end(), [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; });
-  return row == rows.end() ? *first : *row;  // the first says what does not fit
+  const auto placed = [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; };
+  const auto near = std::find_if(first, rows.end(), placed);
+  if (near == rows.end()) return *first;  // the first says what does not fit
+  const auto row = std::find_if(near, rows.end(), [&](const Benchmark& b) {
+    return placed(b) && std::find(b.memories.begin(), b.memories.end(), std::pair{c.src_memory, c.dst_memory}) != b.memories.end();
+  });
+  return row == rows.end() ? *near : *row;
 }
 
 void check(const Benchmark& row, const Case& c) {

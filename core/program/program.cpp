@@ -11,7 +11,7 @@ namespace linkscope {
 namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file", "system"};
+                                    "device",   "vmm",    "pool",       "hugepage", "file",   "system",  "registered_hugepage"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -92,7 +92,7 @@ std::string step_text(const Step& step) {
                  [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
                  [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
                  [&](const Call& c) {
-                   out << "call " << c.api;
+                   out << "call " << (c.until ? "until " : "") << c.api;
                    if (c.amount) out << " of " << c.amount;
                    if (c.on) out << " on " << to_string(*c.on);
                    if (c.span) out << " " << span_text(*c.span);
@@ -239,6 +239,7 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
                  [&](const Call& c) {
+                   if (!c.on) return;  // is about memory, and moves nobody's data
                    if (c.span) all.push_back({*c.span, false});
                    if (c.to) all.push_back({*c.to, true});
                  },
@@ -271,6 +272,8 @@ const Span& origin(const Actor& actor, const Move& move) {
   return *from;
 }
 
+bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
+
 const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
@@ -286,6 +289,7 @@ std::string to_text(const Program& program) {
     const auto& r = program.regions[i];
     out << "region r" << i << " " << to_string(r.at) << "." << to_string(r.kind) << " " << r.bytes << " B"
         << " " << content_names[static_cast<std::size_t>(r.content)];
+    if (r.page_bytes) out << (r.transparent ? " transparent" : "") << " pages of " << bytes_text(r.page_bytes);
     if (r.process) out << " process " << r.process;
     if (r.advice) out << advice_text(*r.advice);
     out << "\n";

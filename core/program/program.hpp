@@ -13,7 +13,7 @@ namespace linkscope {
 
 /// System memory is what the operating system gives to anybody, used by GPUs as it is (HMM, ATS): its pages move as those of
 /// managed memory do.
-enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system };
+enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system, registered_hugepage };
 /// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
@@ -44,9 +44,10 @@ struct Region {
   MemKind kind = MemKind::pageable;
   u64 bytes = 0;
   Content content = Content::pattern;
-  u64 page_bytes = 0;  // 0: the platform's default
+  u64 page_bytes = 0;  // of hugepage and registered_hugepage memory; 0: the platform's default
   u32 process = 0;     // the process that allocates it; others map it
   std::optional<Advice> advice{};
+  bool transparent = false;  // pages of page_bytes are the kernel's to give or not; otherwise they are reserved ones
 };
 
 /// How the bytes of a slice lie that are not in one piece: in rows, `pitch` apart; where `in_plane` is set, so many rows
@@ -164,14 +165,17 @@ struct Prefetch {
   enum class Discard : u8 { no, before, with } discard = Discard::no;
 };
 
-/// A call that is itself what is timed or needed, by what it does: "launch", "create_stream", … It is made by a CPU thread,
-/// and what it queues may still be under way when the thread's last iteration ends.
+/// A call that is itself what is timed or needed. One that is made for a GPU (`on`), by what it does: "launch",
+/// "create_stream", …, is made by a CPU thread, and what it queues may still be under way when the thread's last iteration
+/// ends. Others are phases in the life of memory (allocation.hpp): each slice of the span is one allocation, and iteration i
+/// is about slice i.
 struct Call {
   std::string api;
   std::optional<Span> span;
   std::optional<Span> to{};   // where a copy goes
   std::optional<Place> on{};  // the GPU that it is made for
   u64 amount = 0;             // bytes of a launch's arguments, nodes of a graph
+  bool until = false;  // brings all slices to where this phase is next, and does not do it
 };
 
 struct Range {
@@ -226,6 +230,9 @@ struct Program {
 
 /// Whether everybody's loop waits for somebody else's: then all do the same number of iterations.
 [[nodiscard]] bool in_step(const Program&);
+
+/// Host memory of which the driver knows nothing: it copies through pinned memory of its own, and GPUs do not reach it.
+[[nodiscard]] bool is_pageable(MemKind);
 
 [[nodiscard]] const char* to_string(MemKind);
 [[nodiscard]] const char* to_string(Engine);

@@ -127,10 +127,10 @@ TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer,
   CHECK(ranges_of(Prefetch{{0, 0, 1_MiB, 1_MiB, 1}, gpu(0), 64}).size() == 64);
 }
 
-TEST_CASE("rows are one of their name, engine and kinds of places, and each has a source and values to choose from") {
-  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind>> names;
+TEST_CASE("rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose from") {
+  std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
   for (const auto& row : benchmarks()) {
-    CHECK(names.insert({row.name, row.engine, row.src, row.dst}).second);
+    for (const auto& [src, dst] : row.memories) CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK(param.values.size() >= 2);
   }

@@ -1,8 +1,13 @@
 #include <doctest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -50,7 +55,8 @@ TEST_CASE("parallel ranges cover every byte once, in grains") {
 }
 
 TEST_CASE("pages are backed and on the node that was asked for, or the kernel hides it") {
-  const HostPages pages{0, 4_MiB};
+  HostPages pages{0, 4_MiB};
+  pages.back(true);
   const auto where = page_nodes(pages.data(), pages.size());
   CHECK((where == "numa:0" || where == "hidden"));
 }
@@ -103,4 +109,42 @@ TEST_CASE("another core writes what is there, and where there is none it is said
 TEST_CASE("a thread cannot be bound to a node that is not here") {
   CHECK_THROWS_WITH_AS(bind_thread_to_node(4096), doctest::Contains("numa:4096 is not here"), Error);
   CHECK_NOTHROW(bind_thread_to_node(0));
+}
+
+TEST_CASE("huge pages that a node lacks are told with the command that reserves them") {
+  const auto sys = std::filesystem::temp_directory_path() / ("linkscope-sys-" + std::to_string(getpid()));
+  const auto write = [&](const std::filesystem::path& file, const char* text) {
+    std::filesystem::create_directories((sys / file).parent_path());
+    std::ofstream{sys / file} << text << "\n";
+  };
+  const auto why = [&](u64 bytes, PageSize page) { return why_no_pages(0, bytes, page, sys); };
+  const PageSize small{2_MiB}, large{1_GiB}, transparent{2_MiB, true};
+  CHECK(why(1_GiB, {}).empty());
+  CHECK(why(4_MiB, small) == "this kernel has no huge pages of 2 MiB, or hides them");
+  CHECK(why(4_MiB, transparent) == "this kernel has no transparent huge pages, or hides them");
+  write("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "2");
+  write("kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0");
+  CHECK(why(4_MiB, small).empty());
+  const auto file = (sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").string();
+  CHECK(why(4_MiB + 1, small) == "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator reserves them: echo 3 > " + file);
+  CHECK(why(8, large).find("or at boot, where memory is whole yet: hugepagesz=1G hugepages=1") != std::string::npos);
+  // A node's own count is what matters where there is one.
+  const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) + "/hugepages/hugepages-2048kB/nr_hugepages";
+  write(of_node, "1");
+  CHECK(why(4_MiB, small).find("1 huge pages of 2 MiB are reserved on numa:0, and 2 are needed") == 0);
+  write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
+  CHECK(why(4_MiB, transparent).find("transparent huge pages are off here") == 0);
+  write("kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
+  CHECK(why(4_MiB, transparent).empty());
+  std::filesystem::remove_all(sys);
+}
+
+TEST_CASE("huge pages that cannot be had are an error and not the end of the process") {
+  try {
+    HostPages pages{0, u64{1} << 50, {1_GiB}};  // a PiB: nobody reserves so many
+    FAIL("a PiB of huge pages");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::memory);
+    CHECK(std::string{error.what()}.find("in huge pages of 1 GiB on numa:0") != std::string::npos);
+  }
 }

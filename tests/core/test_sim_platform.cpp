@@ -59,6 +59,8 @@ TEST_CASE("what the model cannot run is refused with the reason") {
   program.actors[0].loop[0] = Kernel{"spin", {1, 1}, 0, {}};
   CHECK(holds(refusal(toy(), program), "no kernel 'spin'"));
   program.actors[0].loop[0] = Call{};
+  CHECK(holds(refusal(toy(), program), "is made for no GPU, and is about no memory"));
+  program.actors[0].loop[0] = Call{.api = "launch", .span = {}, .on = gpu(0)};
   CHECK(holds(refusal(toy(), program), "calls are made by CPU threads"));
 
   auto apart = toy();

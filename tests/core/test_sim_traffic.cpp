@@ -95,6 +95,7 @@ bool accessed_there(const Program& program, const Region& region, const Actor& a
 /// was discarded comes without its bytes.
 void add_pages(Traffic& traffic, const Machine& machine, const Program& program, const Actor& actor, u64 samples) {
   const auto& step = actor.loop.front();
+  if (std::holds_alternative<Call>(step)) return;
   const auto* prefetch = std::get_if<Prefetch>(&step);
   const Span& span = prefetch ? prefetch->span : std::get<Kernel>(step).traffic.front().span;
   const Place home = program.regions[span.region].at, to = prefetch ? prefetch->to : actor.place;
@@ -251,7 +252,9 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
     const auto has = [&](const char* words) { return why.find(words) != std::string::npos; };
     const bool elsewhere = has("has no numa:") || has("HMM or ATS") || has("l2_gbps") || has("dirty_gbps");
     const bool unsaid = has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
-    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere;
+    // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
+    const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
+    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds;
     CHECK(expected);
   }
 }

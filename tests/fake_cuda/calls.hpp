@@ -48,6 +48,22 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags);
 CUresult mem_host_unregister(void* address);
 CUresult mem_host_get_device_pointer(CUdeviceptr*, void* address, unsigned flags);
 
+// granted.cpp
+CUresult device_get_default_mem_pool(CUmemoryPool*, CUdevice);
+CUresult mem_pool_set_attribute(CUmemoryPool, CUmemPool_attribute, void* value);
+CUresult mem_pool_set_access(CUmemoryPool, const CUmemAccessDesc*, size_t count);
+CUresult mem_pool_trim_to(CUmemoryPool, size_t keep);
+CUresult mem_alloc_async(CUdeviceptr*, size_t bytes, CUstream);
+CUresult mem_free_async(CUdeviceptr, CUstream);
+CUresult mem_get_allocation_granularity(size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags);
+CUresult mem_create(CUmemGenericAllocationHandle*, size_t bytes, const CUmemAllocationProp*, unsigned long long flags);
+CUresult mem_release(CUmemGenericAllocationHandle);
+CUresult mem_address_reserve(CUdeviceptr*, size_t bytes, size_t alignment, CUdeviceptr where, unsigned long long flags);
+CUresult mem_address_free(CUdeviceptr, size_t bytes);
+CUresult mem_map(CUdeviceptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle, unsigned long long flags);
+CUresult mem_unmap(CUdeviceptr, size_t bytes);
+CUresult mem_set_access(CUdeviceptr, size_t bytes, const CUmemAccessDesc*, size_t count);
+
 // copies.cpp
 CUresult memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
 CUresult memcpy_htod_async(CUdeviceptr dst, const void* src, size_t bytes, CUstream);

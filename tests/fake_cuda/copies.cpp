@@ -25,14 +25,18 @@ struct Side {
   Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
   [[nodiscard]] bool wrong() const { return !host && !allocation; }
   [[nodiscard]] bool pageable() const { return host && !allocation; }
-  [[nodiscard]] bool on_gpu() const { return allocation && allocation->kind == Allocation::Kind::device; }
+  [[nodiscard]] bool on_gpu() const { return allocation && (allocation->kind == Allocation::Kind::device || allocation->kind == Allocation::Kind::granted); }
 };
 
 struct Copy {
   Side dst, src;
   size_t bytes;
   [[nodiscard]] bool between_gpus() const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device; }
-  [[nodiscard]] bool by_peer() const { return between_gpus() && peers(dst.allocation->device, src.allocation->device); }
+  [[nodiscard]] bool by_peer() const {
+    if (!between_gpus()) return false;
+    const auto grants = [](const Allocation& to, const Allocation& who) { return to.granted && to.granted->contains(who.device); };
+    return peers(dst.allocation->device, src.allocation->device) || grants(*dst.allocation, *src.allocation) || grants(*src.allocation, *dst.allocation);
+  }
 };
 
 void make(const Copy& copy, bool garbled) {

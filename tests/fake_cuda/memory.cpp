@@ -22,7 +22,19 @@ std::map<unsigned long long, Allocation>& allocations() {
   return *by_base;
 }
 
-/// Address space only: pages come when they are touched, so that a GPU may have more memory than this machine.
+unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
+void unmap(const Allocation& allocation) { munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes); }
+
+/// Whether so many bytes more may be page-locked.
+bool may_pin(size_t bytes) {
+  unsigned long long pinned = 0;
+  for (const auto& [base, allocation] : allocations())
+    if (allocation.kind == Allocation::Kind::host || allocation.kind == Allocation::Kind::registered) pinned += allocation.bytes;
+  return pinned + bytes <= settings().pinned_bytes;
+}
+
+}  // namespace
+
 void* map_pages(size_t bytes, int flags) {
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return start == MAP_FAILED ? nullptr : start;
@@ -30,7 +42,6 @@ void* map_pages(size_t bytes, int flags) {
 
 void remember(const Allocation& allocation) { allocations()[allocation.base] = allocation; }
 
-/// Takes the allocation of a kind that begins here out of the books; nothing if there is none.
 std::optional<Allocation> forget(unsigned long long base, Allocation::Kind kind) {
   const std::lock_guard lock{world()};
   const auto found = allocations().find(base);
@@ -39,11 +50,6 @@ std::optional<Allocation> forget(unsigned long long base, Allocation::Kind kind)
   allocations().erase(found);
   return allocation;
 }
-
-unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
-void unmap(const Allocation& allocation) { munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes); }
-
-}  // namespace
 
 unsigned long long move_pages(const Allocation& allocation, unsigned long long address, unsigned long long bytes, int to) {
   const std::lock_guard lock{world()};
@@ -68,6 +74,10 @@ bool reachable(CUcontext context, const void* address, unsigned long long bytes)
   if (!allocation) return settings().hmm;
   if (allocation->kind == Allocation::Kind::managed && !allocation->advised->stays_for(context->device))
     move_pages(*allocation, address_of(address), bytes, context->device);
+  if (allocation->kind == Allocation::Kind::granted) {
+    const std::lock_guard lock{world()};
+    return allocation->granted->contains(context->device);
+  }
   if (allocation->kind != Allocation::Kind::device || allocation->device == context->device) return true;
   const std::lock_guard lock{world()};
   for (const CUcontext peer : context->peers)
@@ -77,7 +87,7 @@ bool reachable(CUcontext context, const void* address, unsigned long long bytes)
 
 unsigned long long allocated_on(CUdevice device) {
   const std::lock_guard lock{world()};
-  unsigned long long bytes = 0;
+  unsigned long long bytes = granted_on(device);
   for (const auto& [base, allocation] : allocations())
     if (allocation.kind == Allocation::Kind::device && allocation.device == device) bytes += allocation.bytes;
   return bytes;
@@ -254,10 +264,11 @@ CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags) {
   constexpr unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock{world()};
+  if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   // Backed at once, under the caller's NUMA policy: that is what page-locking does.
   void* start = map_pages(bytes, MAP_POPULATE);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::lock_guard lock{world()};
   remember({Allocation::Kind::host, address_of(start), bytes});
   *address = start;
   return CUDA_SUCCESS;
@@ -281,6 +292,7 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
   const auto base = address_of(address);
   for (const auto& [begin, allocation] : allocations())
     if (begin < base + bytes && base < begin + allocation.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!may_pin(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   remember({Allocation::Kind::registered, base, bytes});
   return CUDA_SUCCESS;
 }

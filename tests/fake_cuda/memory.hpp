@@ -22,11 +22,12 @@ struct Advised {
 };
 
 struct Allocation {
-  enum class Kind { device, host, registered, managed } kind = Kind::device;
+  enum class Kind { device, host, registered, managed, granted } kind = Kind::device;
   unsigned long long base = 0, bytes = 0;
-  CUdevice device = 0;  // kind device: whose memory it is
+  CUdevice device = 0;  // kinds device and granted: whose memory it is
   std::shared_ptr<std::vector<int>> where = nullptr;  // kind managed: of each page, the GPU that has it, or on_host
   std::shared_ptr<Advised> advised = nullptr;
+  std::shared_ptr<std::set<int>> granted = nullptr;   // kind granted: the GPUs that may touch it, peers or not
 };
 
 /// The allocation that holds all of [address, address + bytes), or nothing: pageable memory, or a mistake.
@@ -39,5 +40,13 @@ struct Allocation {
 /// Managed pages of the range go to a GPU or to the host; gives how many bytes were elsewhere.
 unsigned long long move_pages(const Allocation&, unsigned long long address, unsigned long long bytes, int to);
 [[nodiscard]] unsigned long long allocated_on(CUdevice);
+/// Of it, what pools and cuMemCreate have (granted.cpp).
+[[nodiscard]] unsigned long long granted_on(CUdevice);
+
+/// Address space only: pages come when they are touched, so that a GPU may have more memory than this machine.
+[[nodiscard]] void* map_pages(size_t bytes, int flags);
+void remember(const Allocation&);
+/// Takes the allocation of a kind that begins here out of the books; nothing if there is none.
+std::optional<Allocation> forget(unsigned long long base, Allocation::Kind);
 
 }  // namespace fake

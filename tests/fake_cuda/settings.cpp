@@ -77,6 +77,7 @@ Settings read() {
   s.capability_minor = static_cast<int>(capability % 10);
   s.missing = list("FAKE_CUDA_MISSING");
   s.memory_bytes = number("FAKE_CUDA_MEMORY", h200_bytes);
+  s.pinned_bytes = number("FAKE_CUDA_PINNED", never);
   s.init = static_cast<CUresult>(number("FAKE_CUDA_INIT", 0));
   read_mode(s);
   read_lost(s);

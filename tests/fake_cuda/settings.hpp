@@ -21,7 +21,7 @@ struct Settings {
   std::vector<int> visible;  // ordinals into `buses`, after CUDA_VISIBLE_DEVICES
   int capability_major = 9, capability_minor = 0;
   std::set<std::string> missing;
-  unsigned long long memory_bytes = 0;
+  unsigned long long memory_bytes = 0, pinned_bytes = never;
   CUcomputemode mode = CU_COMPUTEMODE_DEFAULT;
   bool held_by_another = false;         // exclusive mode, and another process has the GPU
   unsigned long long mode_gpu = never;  // the mode holds for this ordinal only

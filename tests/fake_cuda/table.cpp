@@ -120,6 +120,20 @@ const Row rows[] = {
     ROW(cuModuleGetFunction, 2000, module_get_function),
     ROW(cuLaunchKernel, 4000, launch_kernel),
     ROW(cuGraphAddKernelNode, 12000, graph_add_kernel_node),
+    ROW(cuMemAllocAsync, 11020, mem_alloc_async),
+    ROW(cuMemFreeAsync, 11020, mem_free_async),
+    ROW(cuDeviceGetDefaultMemPool, 11020, device_get_default_mem_pool),
+    ROW(cuMemPoolSetAttribute, 11020, mem_pool_set_attribute),
+    ROW(cuMemPoolSetAccess, 11020, mem_pool_set_access),
+    ROW(cuMemPoolTrimTo, 11020, mem_pool_trim_to),
+    ROW(cuMemGetAllocationGranularity, 10020, mem_get_allocation_granularity),
+    ROW(cuMemCreate, 10020, mem_create),
+    ROW(cuMemRelease, 10020, mem_release),
+    ROW(cuMemAddressReserve, 10020, mem_address_reserve),
+    ROW(cuMemAddressFree, 10020, mem_address_free),
+    ROW(cuMemMap, 10020, mem_map),
+    ROW(cuMemUnmap, 10020, mem_unmap),
+    ROW(cuMemSetAccess, 10020, mem_set_access),
 };
 #undef ROW
 #undef PLAIN_ROW

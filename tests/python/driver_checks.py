@@ -38,6 +38,10 @@ VERSIONS = {
     "cuGraphAddKernelNode": 12000, "cuGraphInstantiateWithFlags": 11040, "cuGraphUpload": 11010,
     "cuGraphLaunch": 10000, "cuGraphExecMemcpyNodeSetParams": 10020, "cuGraphExecDestroy": 10000,
     "cuGraphDestroy": 10000,
+    "cuMemAllocAsync": 11020, "cuMemFreeAsync": 11020, "cuDeviceGetDefaultMemPool": 11020,
+    "cuMemPoolSetAttribute": 11020, "cuMemPoolSetAccess": 11020, "cuMemPoolTrimTo": 11020,
+    "cuMemGetAllocationGranularity": 10020, "cuMemCreate": 10020, "cuMemRelease": 10020, "cuMemAddressReserve": 10020,
+    "cuMemAddressFree": 10020, "cuMemMap": 10020, "cuMemUnmap": 10020, "cuMemSetAccess": 10020,
 }  # fmt: skip
 
 
@@ -593,6 +597,63 @@ def data_goes_between_devices(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuCtxDisablePeerAccess", other.context)
 
 
+class Access(ctypes.Structure):
+    _fields_ = [("location", Location), ("flags", c_int)]
+
+
+class Properties(ctypes.Structure):
+    """CUmemAllocationProp: pinned memory of a device, no handle to export."""
+
+    _fields_ = [
+        ("type", c_int), ("handles", c_int), ("location", Location), ("security", c_void_p), ("flags", c_uint64)
+    ]  # fmt: skip
+
+
+DEVICE, READ_AND_WRITE, PINNED, RELEASE_THRESHOLD = 1, 3, 1, 4
+
+
+def pools_keep_what_is_freed(driver: Driver, gpu: Gpu) -> None:
+    pool, stream, pointer, large = c_void_p(), gpu.stream(), c_uint64(), 512 * MIB
+
+    def free() -> int:
+        now, total = c_size_t(), c_size_t()
+        driver.ok("cuMemGetInfo", byref(now), byref(total))
+        return now.value
+
+    driver.ok("cuDeviceGetDefaultMemPool", byref(pool), c_int(0))
+    driver.ok("cuMemPoolSetAttribute", pool, c_int(RELEASE_THRESHOLD), byref(c_uint64(2**64 - 1)))
+    before = free()
+    driver.ok("cuMemAllocAsync", byref(pointer), c_size_t(large), stream)
+    driver.ok("cuMemsetD8Async", pointer, c_uint(1), c_size_t(large), stream)
+    driver.ok("cuMemFreeAsync", pointer, stream)
+    driver.ok("cuStreamSynchronize", stream)
+    assert before - free() >= large, "it is the pool's"
+    driver.ok("cuMemPoolTrimTo", pool, c_size_t(0))
+    assert before - free() < large // 2
+    assert driver.cuMemFreeAsync(pointer, stream) == INVALID_VALUE
+
+
+def virtual_memory_is_made_mapped_and_granted(driver: Driver, gpu: Gpu) -> None:
+    what, granule, handle, at = Properties(PINNED, 0, Location(DEVICE, 0)), c_size_t(), c_uint64(), c_uint64()
+    driver.ok("cuMemGetAllocationGranularity", byref(granule), byref(what), c_uint(0))
+    assert granule.value % (64 << 10) == 0
+    size, stream = c_size_t(granule.value), gpu.stream()
+    driver.ok("cuMemCreate", byref(handle), size, byref(what), c_uint64(0))
+    assert driver.cuMemCreate(byref(c_uint64()), c_size_t(granule.value + 8), byref(what), c_uint64(0)) == INVALID_VALUE
+    driver.ok("cuMemAddressReserve", byref(at), size, c_size_t(0), c_uint64(0), c_uint64(0))
+    driver.ok("cuMemMap", at, size, c_size_t(0), handle, c_uint64(0))
+    access = Access(Location(DEVICE, 0), READ_AND_WRITE)
+    driver.ok("cuMemSetAccess", at, size, byref(access), c_size_t(1))
+    driver.ok("cuMemsetD8Async", at, c_uint(7), size, stream)
+    driver.ok("cuStreamSynchronize", stream)
+    back = gpu.pinned(granule.value)
+    driver.ok("cuMemcpyDtoH", back, at, size)
+    assert back.raw == b"\x07" * granule.value
+    driver.ok("cuMemUnmap", at, size)
+    driver.ok("cuMemAddressFree", at, size)
+    driver.ok("cuMemRelease", handle)
+
+
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
@@ -600,7 +661,7 @@ CHECKS = [
     batches_of_prefetches_bring_what_is_not_discarded, rows_lie_where_they_are_told_to,
     a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, registering_is_kept_in_books,
     patterns_are_filled_and_checked, code_has_to_fit, peers_are_kept_in_books, devices_do_not_mix,
-    data_goes_between_devices, graphs_run_in_their_stream_as_often_as_they_are_launched,
+    data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
     words_go_round_and_who_waits_in_vain_gives_up,
 ]  # fmt: skip
 

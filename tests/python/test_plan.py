@@ -132,10 +132,10 @@ def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
 
 def test_a_new_row_needs_no_code() -> None:
     row = Benchmark(
-        "chase", "", "", "load_store", "gpu", "numa", "any", [("device", "mapped")], [],
+        "chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], [],
     )  # fmt: skip
     made = make_plan(facts(), [*table(), row], only=["chase/*"])
-    assert "chase/load_store/gpu:1.device->numa:0.mapped/4096" in made.points
+    assert "chase/load_store/gpu:1.device->numa:0.registered/4096" in made.points
 
 
 def test_a_plan_of_two_hosts_has_what_is_between_them_too() -> None:

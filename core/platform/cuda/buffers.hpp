@@ -5,8 +5,8 @@
 #include <string>
 #include <tuple>
 
+#include "platform/cuda/allocation.hpp"
 #include "platform/cuda/device.hpp"
-#include "platform/host/pages.hpp"
 #include "program/program.hpp"
 
 namespace linkscope {
@@ -16,20 +16,18 @@ class Buffer {
  public:
   /// `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host without GPUs.
   Buffer(const Driver&, Device* device, const Region&, u64 bytes);
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
 
   [[nodiscard]] u64 size() const { return bytes_; }
-  [[nodiscard]] std::byte* host() const { return host_; }
-  [[nodiscard]] CUdeviceptr address() const { return address_; }
+  [[nodiscard]] std::byte* host() const { return memory_.host(); }
+  [[nodiscard]] CUdeviceptr address() const { return memory_.address(); }
+  [[nodiscard]] Allocation& memory() { return memory_; }
   [[nodiscard]] Device* device() const { return device_; }
   /// Pinned memory is portable: whichever GPU uses it next also fills and compares it.
-  void reach_from(Device* device) { if (host_ && device_) device_ = device; }
+  void reach_from(Device* device) { if (host() && device_) device_ = device; }
   [[nodiscard]] MemKind kind() const { return kind_; }
   [[nodiscard]] u64 seed() const { return seed_; }
   /// True when a GPU can read it in place: it is compared there.
-  [[nodiscard]] bool reachable() const { return address_ != 0; }
+  [[nodiscard]] bool reachable() const { return address() != 0; }
 
   void fill_with_pattern(u64 seed);
   /// The first `bytes`.
@@ -38,20 +36,15 @@ class Buffer {
   void fill_with_chain(u64 bytes);
 
  private:
-  void allocate_host(const Region&);
-  void pin();
   const Driver& driver_;
   Device* device_;
   MemKind kind_;
   u64 bytes_;
   u64 seed_ = 0;
-  HostPages pages_;
-  std::byte* host_ = nullptr;
-  CUdeviceptr address_ = 0;
-  bool registered_ = false, driver_owns_ = false;
+  Allocation memory_;
 };
 
-/// Buffers by place, kind, content and number within a program. They live as long as the worker: a round is a fresh
+/// Buffers by place, kind, pages, content and number within a program. They live as long as the worker: a round is a fresh
 /// process, and so are its allocations.
 class Buffers {
  public:
@@ -60,7 +53,7 @@ class Buffers {
 
  private:
   const Driver& driver_;
-  std::map<std::tuple<Place, MemKind, Content, u32>, std::unique_ptr<Buffer>> kept_;
+  std::map<std::tuple<Place, MemKind, u64, bool, Content, u32>, std::unique_ptr<Buffer>> kept_;
   u64 made_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Calls that are themselves what is timed: by what they do, as a program names them, and what they need to be made.
+// Calls that are made for a GPU: by what they do, as a program names them, and what they need to be made.
 #pragma once
 #include <memory>
 #include <vector>

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/caller.hpp"
+#include "platform/cuda/calls.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
 #include "platform/cuda/moves.hpp"
@@ -16,6 +17,7 @@
 #include "platform/host/dirty.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
+#include "program/allocation.hpp"
 #include "program/chain.hpp"
 #include "program/managed.hpp"
 
@@ -124,8 +126,16 @@ std::string CudaPlatformImpl::why_no_place(const Place& place) const {
 std::string CudaPlatformImpl::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
   switch (region.kind) {
-    case MemKind::device: {
+    case MemKind::device:
+    case MemKind::pool:
+    case MemKind::vmm: {
       const auto& gpu = facts_.gpus[region.at.index];
+      for (const char* symbol : symbols_of(region.kind))
+        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
+      if (region.kind == MemKind::pool && gpu.attribute("MEMORY_POOLS_SUPPORTED", 0) == 0)
+        return to_string(region.at) + " has no stream-ordered pools (MEMORY_POOLS_SUPPORTED is 0)";
+      if (region.kind == MemKind::vmm && gpu.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 0) == 0)
+        return to_string(region.at) + " has no virtual memory management (VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED is 0)";
       if (region.bytes > gpu.memory_bytes)
         return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " + bytes_text(gpu.memory_bytes);
       constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
@@ -137,10 +147,14 @@ std::string CudaPlatformImpl::why_no_region(const Region& region) const {
     case MemKind::system: return why_no_moving_pages(driver_, facts_.gpus, region);
     case MemKind::pageable:
     case MemKind::pinned: return "";
+    case MemKind::wc:
+    case MemKind::mapped: return facts_.present ? "" : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
+    case MemKind::hugepage: return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
     case MemKind::registered:
-      for (const char* symbol : {"cuMemHostRegister", "cuMemHostUnregister"})
+    case MemKind::registered_hugepage:
+      for (const char* symbol : symbols_of(region.kind))
         if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      return "";
+      return region.kind == MemKind::registered ? "" : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
     default: return std::string{to_string(region.kind)} + " memory cannot be measured here yet";
   }
 }
@@ -149,14 +163,20 @@ std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& 
   if (auto why = why_no_place(actor.place); !why.empty()) return why;
   if (actor.cpu)
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
-  for (const auto& step : actor.once)
-    if (!std::holds_alternative<Prefetch>(step)) return "steps before the loop other than prefetches cannot be run here yet";
+  for (const auto& step : actor.once) {
+    const auto* call = std::get_if<Call>(&step);
+    if (!std::holds_alternative<Prefetch>(step) && !(call && call->until)) return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
+  }
   if (actor.process != 0) return "several processes cannot be run here yet";
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
   if (makes_calls(actor)) return why_no_calls(program, actor);
   for (const auto& step : actor.loop) {
     if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
     if (std::holds_alternative<Prefetch>(step)) continue;
+    if (const auto* call = std::get_if<Call>(&step)) {
+      if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
+      continue;
+    }
     if (const auto* kernel = std::get_if<Kernel>(&step)) {
       if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
       continue;
@@ -185,7 +205,7 @@ std::string CudaPlatformImpl::why_no_calls(const Program& program, const Actor& 
     if (auto why = why_no_call(driver_, *call); !why.empty()) return why;
     if (auto why = why_no_place(*call->on); !why.empty()) return why;
     for (const auto& touch : touches(step))
-      if (program.regions[touch.span.region].kind == MemKind::pageable) return "a call that copies pageable memory waits for the copy here: it is no call alone";
+      if (is_pageable(program.regions[touch.span.region].kind)) return "a call that copies pageable memory waits for the copy here: it is no call alone";
   }
   return "";
 }
@@ -197,7 +217,7 @@ std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor&
     const auto& region = program.regions[span.region];
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
       return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
-    if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable)
+    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
     if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place && !native_atomics(actor.place.index, region.at.index))
       return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) + ": the link between them does not carry them";
@@ -215,7 +235,7 @@ std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor
   if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
     return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
   for (const u32 region : {move.from.region, move.to.region})
-    if (program.regions[region].kind == MemKind::pageable) return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (is_pageable(program.regions[region].kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
   return "";
 }
 
@@ -315,15 +335,17 @@ Device* CudaPlatformImpl::any_device() {
 Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   const auto& [place, kind] = std::tie(program.regions[region].at, program.regions[region].kind);
   if (place.kind == PlaceKind::gpu) return &device(place.index);
-  if (kind == MemKind::pageable || devices_.empty()) return nullptr;
+  if (is_pageable(kind) || devices_.empty()) return nullptr;
   for (const auto& actor : program.actors)
-    for (const auto& step : actor.loop)
+    for (const auto& step : actor.loop) {
+      const auto* call = std::get_if<Call>(&step);
+      if (call && call->span && call->span->region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
       for (const auto& touch : touches(step))
         if (touch.span.region == region) {
-          const auto* call = std::get_if<Call>(&step);
           const Place& by = call && call->on ? *call->on : actor.place;
           if (by.kind == PlaceKind::gpu) return &device(by.index);
         }
+    }
   return any_device();
 }
 
@@ -350,7 +372,7 @@ void CudaPlatformImpl::set_peers(const Program& program) {
 }
 
 void CudaPlatformImpl::make_buffers(CudaSession& session) {
-  std::map<std::tuple<Place, MemKind, Content>, u32> count;
+  std::map<std::tuple<Place, MemKind, u64, bool, Content>, u32> count;
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
     if (pages_move(region.kind)) {
@@ -358,9 +380,17 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
-    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.content}]++, device_for(session.program, r));
+    if (allocated_by_calls(session.program, r)) {
+      prepare_phases(session, r, device_for(session.program, r));
+      session.buffers.push_back(nullptr);
+      continue;
+    }
+    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++, device_for(session.program, r));
     session.buffers.push_back(&buffer);
+    if (session.program.peer)
+      for (const u32 index : gpus_of(session.program)) buffer.memory().grant(device(index));
     if (!buffer.host()) continue;
+    if (const auto size = buffer.memory().page_size(); !size.empty()) session.notes.emplace_back("page size " + to_string(region.at) + "." + to_string(region.kind), size);
     const auto found = page_nodes(buffer.host(), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at))
@@ -466,11 +496,11 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   };
   const bool held = session.program.held_by != HeldBy::nothing;
   for (const auto& actor : session.program.actors) {
-    if (actor.clock == Clock::host) return host("its actors are CPU threads");
+    if (actor.clock == Clock::host) return host("its actors are CPU threads, or what they do is calls");
     if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
-        if (session.program.regions[touch.span.region].kind == MemKind::pageable)
+        if (is_pageable(session.program.regions[touch.span.region].kind))
           return host("the driver copies pageable memory on the host, before a gate would open");
     }
   }

@@ -77,7 +77,21 @@ namespace linkscope {
   X(cuGraphUpload, 11010)            \
   X(cuGraphLaunch, 10000)            \
   X(cuGraphExecDestroy, 10000)       \
-  X(cuGraphDestroy, 10000)
+  X(cuGraphDestroy, 10000) \
+  X(cuMemAllocAsync, 11020)          \
+  X(cuMemFreeAsync, 11020)           \
+  X(cuDeviceGetDefaultMemPool, 11020) \
+  X(cuMemPoolSetAttribute, 11020)    \
+  X(cuMemPoolSetAccess, 11020)       \
+  X(cuMemPoolTrimTo, 11020)          \
+  X(cuMemGetAllocationGranularity, 10020) \
+  X(cuMemCreate, 10020)              \
+  X(cuMemRelease, 10020)             \
+  X(cuMemAddressReserve, 10020)      \
+  X(cuMemAddressFree, 10020)         \
+  X(cuMemMap, 10020)                 \
+  X(cuMemUnmap, 10020)               \
+  X(cuMemSetAccess, 10020)
 
 class Driver {
  public:

@@ -55,7 +55,7 @@ std::string why_no_flags(const Program& program, const Actor& actor) {
     if (region.kind == MemKind::managed) continue;
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
       return "a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
-    if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable) return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
   }
   return "";
 }

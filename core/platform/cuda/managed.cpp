@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/error.hpp"
+#include "platform/cuda/calls.hpp"
 #include "platform/host/contents.hpp"
 #include "platform/host/topology.hpp"
 #include "program/managed.hpp"
@@ -142,6 +143,10 @@ void bring_home(CudaSession& session) {
   advise_all(session, false);
   for (auto& state : session.actors) {
     for (const auto& step : state.actor->once) {
+      if (const auto* call = std::get_if<Call>(&step)) {
+        bring_to(session, *call);
+        continue;
+      }
       const auto& prefetch = std::get<Prefetch>(step);
       queue_prefetch(session, state, prefetch);
       session.buffers[prefetch.span.region]->device()->stream(0).synchronize();

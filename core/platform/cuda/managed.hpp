@@ -16,7 +16,8 @@ namespace linkscope {
 /// Gives actors the CPU threads that they touch by, and regions the chains that they follow. Sends all pages home; throws
 /// Error{failed} where they are not there then.
 void prepare_managed(CudaSession&);
-/// Does everybody's `once`: all pages go home. Wakes the threads that will touch them.
+/// Does everybody's `once`: all pages go home, and calls find what they are about as they need it. Wakes the threads
+/// that will touch pages.
 void bring_home(CudaSession&);
 /// Regions hold their pattern again: an old touch proves no new one.
 void restore_managed(const CudaSession&);

@@ -101,7 +101,7 @@ std::string why_no_call(const Driver& driver, const Program& program, const Move
   const bool pitched = rows.count > 1 && !move.row_by_row;
   const Region &from = program.regions[move.from.region], &to = program.regions[move.to.region];
   for (const Region* region : {&from, &to})
-    if (region->kind == MemKind::pageable && (rows.count > 1 || move.engine == Engine::batch || move.engine == Engine::graph))
+    if (is_pageable(region->kind) && (rows.count > 1 || move.engine == Engine::batch || move.engine == Engine::graph))
       return "pageable memory is copied in one piece by single calls only here: others may wait for the host";
   if (move.by)
     if (auto why = lacks({"cuStreamWaitEvent"}); !why.empty()) return why;

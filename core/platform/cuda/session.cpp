@@ -89,6 +89,7 @@ GateKeeper::~GateKeeper() { gate_.open(); }
 void CudaSession::reset_destinations() const {
   std::vector<DeviceWork> work;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i]) continue;
     const auto content = program.regions[i].content;
     if (content != Content::poison && content != Content::zero) continue;
     const std::byte with = content == Content::poison ? poison : std::byte{0};
@@ -139,7 +140,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
           dirty_in_another_core(buffer.host() + span.offset, footprint, program.regions[span.region].at.index);
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
-          const bool by_cpu = !actors[a].stream || buffer.kind() == MemKind::pageable;
+          const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
           if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
           else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
         }

@@ -112,8 +112,9 @@ struct CudaSession final : Session {
   CudaSession(const Driver& d, const Program& p) : driver{d}, program{p} {}
   const Driver& driver;
   Program program;
-  std::vector<Buffer*> buffers;  // one a region
+  std::vector<Buffer*> buffers;  // one a region; null: `called` has its memory
   std::vector<std::unique_ptr<Buffer>> managed;  // those of them that end with the session
+  std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region, of those that calls allocate
   std::vector<std::pair<u32, Device*>> gpus;     // by number, where there is managed memory
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;

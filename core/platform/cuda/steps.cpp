@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/caller.hpp"
+#include "platform/cuda/calls.hpp"
 #include "platform/cuda/device_work.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
@@ -23,7 +24,7 @@ constexpr u64 written_seed = 0x7772697474656E21ull;
 bool by_lines(const Kernel& kernel) { return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0; }
 
 CUfunction code_of(Device& device, const Step& step) {
-  if (std::holds_alternative<Prefetch>(step)) return nullptr;
+  if (std::holds_alternative<Prefetch>(step) || std::holds_alternative<Call>(step)) return nullptr;
   if (std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step)) return flag_code(device);
   if (const auto* move = std::get_if<Move>(&step)) return copy_code(device, *move);
   const auto& kernel = std::get<Kernel>(step);
@@ -94,7 +95,7 @@ void load_code(const CudaSession& session) {
   }
 }
 
-void act(const CudaSession& session, ActorState& state, u32 count) {
+void act(CudaSession& session, ActorState& state, u32 count) {
   const auto& loop = state.actor->loop;
   if (exchanges_flags(*state.actor)) return exchange_flags(session, state, count);
   if (state.caller) {
@@ -118,6 +119,7 @@ void act(const CudaSession& session, ActorState& state, u32 count) {
     for (const auto& step : loop) {
       if (const auto* move = std::get_if<Move>(&step)) queue_move(session, state, *move);
       else if (const auto* prefetch = std::get_if<Prefetch>(&step)) queue_prefetch(session, state, *prefetch);
+      else if (const auto* call = std::get_if<Call>(&step)) do_phase(session, state, *call);
       else if (const auto& one = std::get<Kernel>(step); touches_pages(one)) touch(session, state, one, 1);
       else queue_kernel(session, state, one, 1);
     }
@@ -330,7 +332,8 @@ Verdict verify(const CudaSession& session) {
         continue;
       }
       if (const auto* call = std::get_if<Call>(&step)) {
-        if (call->to) written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
+        if (!call->on) check(state.device, [&session, call](Verdict& into) { check_phase(session, *call, into); });
+        else if (call->to) written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
         continue;
       }
       if (std::holds_alternative<Wait>(step)) continue;

@@ -13,7 +13,7 @@ namespace linkscope {
 /// Loads every kernel that the loops launch: later, host threads of several actors would load at the same time.
 void load_code(const CudaSession&);
 /// Queues (streams) or does (CPU threads) `count` iterations of an actor's loop.
-void act(const CudaSession&, ActorState&, u32 count);
+void act(CudaSession&, ActorState&, u32 count);
 /// Gives an actor whose kernels leave a result the memory for it, or brings what is there to its start.
 void start_results(const CudaSession&, ActorState&);
 /// Compares everything that was written, read or followed since the destinations were last poisoned.

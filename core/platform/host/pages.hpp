@@ -1,6 +1,7 @@
 // Host memory whose pages lie where they were asked to lie, and the proof of it.
 #pragma once
 #include <cstddef>
+#include <filesystem>
 #include <string>
 
 #include "base/units.hpp"
@@ -19,21 +20,39 @@ class NodePolicy {
   bool set_ = false;
 };
 
-/// Owns anonymous memory bound to a NUMA node, every page backed before the constructor returns.
+/// Pages of one size; 0: those of the kernel. Transparent ones are the kernel's to give or not, others were reserved.
+struct PageSize {
+  u64 bytes = 0;
+  bool transparent = false;
+};
+
+/// "" or why `bytes` on a node (dense number) cannot have such pages: none are reserved, or too few, or transparent ones
+/// are off; with the cure. `sys` is where /sys is.
+[[nodiscard]] std::string why_no_pages(u32 node, u64 bytes, PageSize, const std::filesystem::path& sys = "/sys");
+
+/// Owns anonymous memory bound to a NUMA node.
 class HostPages {
  public:
   HostPages() = default;
-  HostPages(u32 node, u64 bytes);
+  /// Address space only; of reserved huge pages the kernel keeps as many. Throws Error{memory} where it has none left.
+  HostPages(u32 node, u64 bytes, PageSize = {});
   ~HostPages();
   HostPages(HostPages&& other) noexcept;
   HostPages& operator=(HostPages&& other) noexcept;
 
+  /// Backs every page, by one thread or by as many as there are CPUs. Throws Error{memory} where the node has none left.
+  void back(bool by_one_thread);
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] u64 size() const { return bytes_; }
+  /// What pages it really has, in words: "2 MiB", "2 MiB in 60 of 64 MiB", "hidden". Throws Error{failed} where huge
+  /// pages were asked for and the kernel gave less than all.
+  [[nodiscard]] std::string check_size() const;
 
  private:
-  std::byte* data_ = nullptr;
-  u64 bytes_ = 0;
+  std::byte *mapping_ = nullptr, *data_ = nullptr;  // transparent huge pages begin at a multiple of their size
+  u64 mapped_ = 0, bytes_ = 0;
+  u32 node_ = 0;
+  PageSize page_;
 };
 
 /// Where the pages of a range are, sampled: "numa:0", "numa:0 3 of 64, numa:1 61 of 64", or "hidden" where the kernel

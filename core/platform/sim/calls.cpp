@@ -33,12 +33,13 @@ Cost cost_of(const std::string& api) {
 }  // namespace
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.on) return supports_phase(program, actor, call);
   if (actor.kind != ActorKind::cpu_thread) return Support::no("calls are made by CPU threads");
-  if (!call.on || !machine_.find(*call.on)) return Support::no("the machine " + machine_.name + " has no " + (call.on ? to_string(*call.on) : "GPU for the call '" + call.api + "'"));
+  if (!machine_.find(*call.on)) return Support::no("the machine " + machine_.name + " has no " + to_string(*call.on));
   if (call.on->host != actor.place.host) return Support::no(to_string(*call.on) + " is on another host than " + to_string(actor.place));
   if (call.api == "copy") {
     for (const auto* span : {&*call.span, &*call.to})
-      if (program.regions[span->region].kind == MemKind::pageable) return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
+      if (is_pageable(program.regions[span->region].kind)) return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
     return {};
   }
   if (!cost_of(call.api)) return Support::no("the model cannot time the call '" + call.api + "' yet");
@@ -47,6 +48,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Cal
 }
 
 Op Compiler::op(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.on) return phase(program, call);
   Op op;
   Stage stage;
   stage.by = Stage::By::thread;
@@ -80,7 +82,7 @@ Support Compiler::supports_flag(const Program& program, const Actor& actor, cons
   if (region.at.host != actor.place.host) return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
   if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
     return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host");
-  if (actor.kind == ActorKind::stream && region.kind == MemKind::pageable) return Support::no("a GPU's threads do not reach pageable memory");
+  if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
   if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
     return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
   if (machine_.is_gpu(at) && !machine_.kernel) return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");

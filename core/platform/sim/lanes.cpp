@@ -164,6 +164,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
   if (move.engine == Engine::cpu) {
     const double rate = machine_.numa[host].memcpy_near;
     op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, rate), machine_.costs.cpu_copy});
+    auto& cap = op.stages[0].path.cap;
+    cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
   } else if (from == to) {
     op.stages.push_back(engine_stage(from, within_device, from, to));
     op.stages[0].by = Stage::By::compute;
@@ -184,7 +186,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       }
     }
   } else if (machine_.is_gpu(to)) {
-    if (source.kind == MemKind::pageable) {
+    if (is_pageable(source.kind)) {
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
@@ -193,7 +195,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       op.stages.push_back(engine_stage(to, to_device, from, to));
     }
   } else {
-    if (target.kind == MemKind::pageable) {
+    if (is_pageable(target.kind)) {
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, from_device));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(pageable_memcpy(from_device, host, to));
@@ -246,7 +248,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
   for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
     // In order a page is walked to once, however little of it is asked for; at random once for every access.
-    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) / static_cast<double>(moved_bytes(access)) / machine_.kernel->host_page;
+    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) / static_cast<double>(moved_bytes(access)) / translated_by_page(program.regions[access.span.region]);
     add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
   }
   // A link's part for threads is that of requests of whole lines.
@@ -257,17 +259,18 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
 }
 
 /// The part of a page in host memory that the threads of a GPU find untranslated, where they go round and round over more
-/// than the GPU's reach: what of it does not fit.
+/// pages than the GPU's reach holds: what of them does not fit.
 double Compiler::out_of_reach(const Program& program, Node gpu) const {
   const double reach = machine_.kernel->host_reach;
   if (reach == 0) return 0;
-  double touched = 0;
+  double touched = 0;  // in bytes of ordinary pages
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
         const bool by_threads = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
-        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(program.regions[touch.span.region].at))) continue;
-        touched += static_cast<double>(touch.span.bytes) * touch.span.slices;
+        const auto& region = program.regions[touch.span.region];
+        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(region.at))) continue;
+        touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page / translated_by_page(region);
       }
   return touched > reach ? 1 - reach / touched : 0;
 }

@@ -83,6 +83,12 @@ struct Flag {
   std::string what;  // of a wait, in words
 };
 
+/// A phase in the life of memory, an allocation a slice; or all of them brought to where it is next.
+struct Phase {
+  Span span;
+  bool until = false, holds = false;  // holds: there is memory once it is done
+};
+
 /// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
 struct Op {
   std::vector<Stage> stages;
@@ -102,6 +108,7 @@ struct Op {
   std::optional<Flag> flag;
   double launches = 0, each = 0;  // it leaves work for the GPU: s until that ends where there is no other, and after another
   bool joins = false;             // it ends no sooner than what the lane left
+  std::optional<Phase> phase;
 };
 
 struct Lane {
@@ -166,6 +173,12 @@ class Compiler {
   [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
+  // Memory of other kinds, and what it costs (kinds.cpp).
+  [[nodiscard]] Support supports_kind(const Region&) const;
+  [[nodiscard]] Support supports_phase(const Program&, const Actor&, const Call&) const;
+  [[nodiscard]] Op phase(const Program&, const Call&) const;
+  [[nodiscard]] double cpu_cap(const Region&, bool writes) const;
+  [[nodiscard]] double translated_by_page(const Region&) const;
   // Calls and words (calls.cpp).
   [[nodiscard]] Support supports(const Program&, const Actor&, const Call&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Call&) const;

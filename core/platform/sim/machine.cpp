@@ -80,6 +80,7 @@ class Parser {
     peers();
     costs();
     copies();
+    memory();
     noise();
     faults();
     return std::move(machine_);
@@ -111,7 +112,8 @@ class Parser {
         machine_.numa.push_back(
             {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro,
              static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
-             table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0});
+             table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0, static_cast<u64>(table.number("huge_2mib_pages", 0)),
+             static_cast<u64>(table.number("huge_1gib_pages", 0))});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -320,6 +322,32 @@ class Parser {
     const Table table = file_["atomic"];
     machine_.atomic = AtomicCosts{table.number("gpu_us") * micro, table.number("host_us") * micro, table.rate("gpu_gops"), table.rate("same_gops"),
                                   table.rate("host_gops"),        table.number("link_bytes")};
+  }
+
+  void memory() {
+    if (!file_.has("memory")) return;
+    const Table table = file_["memory"];
+    const auto time = [&](const char* key) { return table.number(key) * micro; };
+    machine_.memory = MemoryCosts{.page_bytes = table.bytes("page_kib"),
+                                  .block_bytes = table.bytes("block_kib"),
+                                  .call = time("map_us"),
+                                  .fault = time("fault_us"),
+                                  .clear = table.rate("clear_gbps"),
+                                  .free_page = time("free_page_us"),
+                                  .pin = time("pin_us"),
+                                  .pin_page = time("pin_page_us"),
+                                  .unpin_page = time("unpin_page_us"),
+                                  .made_page = time("pinned_page_us"),
+                                  .unmade_page = time("free_pinned_page_us"),
+                                  .host_pointer = time("host_pointer_us"),
+                                  .device = time("device_us"),
+                                  .device_block = time("device_block_us"),
+                                  .free_block = time("free_block_us"),
+                                  .pool = time("pool_us"),
+                                  .map = time("device_map_us"),
+                                  .map_block = time("map_block_us"),
+                                  .wc_read = table.rate("wc_read_gbps"),
+                                  .wc_write = table.rate("wc_write_gbps")};
   }
 
   static Ring ring(const Table& table) {

@@ -23,6 +23,7 @@ struct NumaNode {
   u64 llc_bytes = 0;
   double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
   double dirty = 0;                         // the same where another core's cache holds it modified; 0: not known
+  u64 huge_2mib = 0, huge_1gib = 0;         // reserved huge pages
 };
 
 struct GpuNode {
@@ -114,6 +115,21 @@ struct ManagedCosts {
   double to_device_piece = 0, from_device_piece = 0;  // s a piece, besides its bytes
 };
 
+/// What memory costs besides its rate. A page is of the kernel, or a huge one where memory has such; a block is what GPU
+/// memory is made of and mapped by. Times are of one thread.
+struct MemoryCosts {
+  u64 page_bytes = 0, block_bytes = 0;
+  double call = 0;                                  // s of mmap or munmap, besides its pages
+  double fault = 0, clear = 0, free_page = 0;       // s of the fault on an untouched page; B/s of clearing it; s of giving it back
+  double pin = 0, pin_page = 0, unpin_page = 0;     // s of a call that pins; s a page
+  double made_page = 0, unmade_page = 0;            // s a page of memory that the driver allocates pinned, and gives back
+  double host_pointer = 0;                          // s of asking by which address a GPU reaches pinned memory
+  double device = 0, device_block = 0, free_block = 0;  // s of a call; s a block that is made, and given back
+  double pool = 0;                                  // s of memory that the pool keeps
+  double map = 0, map_block = 0;                    // s of mapping or unmapping; s a block
+  double wc_read = 0, wc_write = 0;                 // B/s of one CPU thread at write-combined memory
+};
+
 struct Costs {
   double call = 0, launch = 0, sync = 0;   // CPU time of a call: enqueue, kernel launch, wait for an idle stream
   double event = 0, event_tick = 0;        // between two events back to back; the step of their stamps
@@ -188,6 +204,7 @@ struct Machine {
   std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
   std::optional<CallCosts> calls;       // not known: only copies are queued
   std::optional<AtomicCosts> atomic;    // not known: no atomic operations
+  std::optional<MemoryCosts> memory;  // not known: nobody's allocations are timed, and no CPU copies write-combined memory
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the thread that copies, to_device and from_device
   double pageable_call[2] = {0, 0};  // s of the call, besides its chunks

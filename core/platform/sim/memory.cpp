@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "program/allocation.hpp"
+
 namespace linkscope::sim {
 namespace {
 
@@ -18,7 +20,9 @@ void Memory::fill() {
                           program_.regions[region].content == Content::poison ? poison_generator : generator_of(region));
 }
 
-Memory::Memory(const Program& program, const Lanes& lanes) : program_{program} {
+Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machine, Ledger& ledger) : program_{program}, machine_{machine}, holding_{ledger} {
+  for (u32 region = 0; region < program.regions.size(); ++region)
+    if (!allocated_by_calls(program, region)) holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
   fill();
   tracks_.resize(lanes.tracks);
   for (std::size_t actor = 0; actor < lanes.lanes.size(); ++actor)
@@ -39,6 +43,26 @@ void Memory::deliver(const Track& track, u64 source, u64 target) {
   const auto &from = track.move->from, &to = track.move->to;
   if (track.rows.count > 1) regions_[to.region].copy_rows(target, regions_[from.region], source, track.rows);
   else regions_[to.region].copy(target, regions_[from.region], source, from.bytes);
+}
+
+u64 Memory::capacity(const Place& place) const {
+  const Node at = *machine_.find(place);
+  return machine_.is_gpu(at) ? machine_.gpu(at).memory_bytes : machine_.numa[at].memory_bytes;
+}
+
+void Memory::call(const Phase& phase, u64 iteration) {
+  const Span& span = phase.span;
+  const Place& at = program_.regions[span.region].at;
+  auto& there = called_[span.region];
+  there.resize(span.slices);
+  const auto bring = [&](u64 slice) {
+    if (there[slice] == phase.holds) return;
+    if (phase.holds) holding_.take(at, span.bytes, capacity(at));
+    else holding_.give_back(at, span.bytes);
+    there[slice] = phase.holds;
+  };
+  if (!phase.until) return bring(iteration % span.slices);
+  for (u64 slice = 0; slice < span.slices; ++slice) bring(slice);
 }
 
 bool Memory::between_gpus(const Move& move) const {
@@ -85,6 +109,7 @@ void Memory::copied(const Op& op, u64 iteration) {
       regions_[to.region].corrupt(target + track.rows.to.offset_of(byte / track.rows.bytes) + byte % track.rows.bytes);
     }
   }
+  if (op.phase) return call(*op.phase, iteration);
   if (op.moves.empty()) {
     unmoved_ += op.bytes;
     if (corrupt_at_ && op.id == 0) unmoved_wrong_ = true;

@@ -1,9 +1,11 @@
 // All regions of a session, what every copy should have written, and whether it is there.
 #pragma once
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "platform/sim/contents.hpp"
+#include "platform/sim/ledger.hpp"
 #include "platform/sim/lanes.hpp"
 #include "program/platform.hpp"
 
@@ -11,8 +13,8 @@ namespace linkscope::sim {
 
 class Memory {
  public:
-  /// The program outlives it.
-  Memory(const Program&, const Lanes&);
+  /// All arguments outlive it. Throws Error{memory} where the machine has not so much left.
+  Memory(const Program&, const Lanes&, const Machine&, Ledger&);
 
   /// Iteration `iteration` of a copy has arrived.
   void copied(const Op&, u64 iteration);
@@ -41,6 +43,9 @@ class Memory {
     u64 source = 0, target = 0, sample = 0;
   };
   const Program& program_;
+  const Machine& machine_;
+  Holding holding_;
+  std::map<u32, std::vector<bool>> called_;  // by region that calls allocate, and slice: whether it is there
   std::vector<Contents> regions_;
   std::vector<Track> tracks_;
   u64 unmoved_ = 0;  // bytes that were read or written without being copied
@@ -53,6 +58,8 @@ class Memory {
   void fill();
   void deliver(const Track&, u64 source, u64 target);
   void check(const Track&, u64 slice, Verdict&) const;
+  void call(const Phase&, u64 iteration);
+  [[nodiscard]] u64 capacity(const Place&) const;
   [[nodiscard]] bool between_gpus(const Move&) const;
 };
 

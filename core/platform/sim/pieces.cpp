@@ -12,7 +12,7 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
   if (simple) return {};
   if (move.engine == Engine::cpu || move.engine == Engine::tma) return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
   for (const auto* region : {&source, &target})
-    if (region->kind == MemKind::pageable) return Support::no("the model's pageable copies are of one piece, by single calls");
+    if (is_pageable(region->kind)) return Support::no("the model's pageable copies are of one piece, by single calls");
   if (move.engine == Engine::sm) return {};
   if (source.at != target.at && machine_.is_gpu(node(source.at)) && machine_.is_gpu(node(target.at)) && !program.peer)
     return Support::no("the model's copies without peer access are of one piece, by single calls");

@@ -68,10 +68,10 @@ Machine vary(Machine machine, u64 seed) {
 }
 
 struct SimSession final : Session {
-  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise)
+  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise, Ledger& ledger)
       : program{asked},
         lanes{compiler.compile(program)},
-        memory{program, lanes},
+        memory{program, lanes, machine, ledger},
         simulation{machine, servers, compiler.capacities(), lanes, memory},
         sample_noise{hash(noise, "samples")} {
     for (std::size_t lane = 0; lane < lanes.lanes.size(); ++lane)
@@ -94,7 +94,7 @@ struct SimSession final : Session {
   std::vector<Fault> faults;
 };
 
-class Sim final : public Platform {
+class Sim final : public SimPlatform {
  public:
   Sim(const Machine& machine, u64 seed)
       : machine_{vary(machine, seed)},
@@ -105,10 +105,11 @@ class Sim final : public Platform {
         compiler_{machine_, routes_, servers_} {}
 
   Support supports(const Program& program) const override { return compiler_.supports(program); }
+  u64 in_use(const Place& place) const override { return ledger_.in_use(place); }
 
   std::unique_ptr<Session> prepare(const Program& program, const std::string& key) override {
     if (const auto support = supports(program); !support) throw Error{ErrorKind::usage, "sim: " + support.why_not};
-    auto session = std::make_unique<SimSession>(machine_, servers_, compiler_, program, hash(seed_, key));
+    auto session = std::make_unique<SimSession>(machine_, servers_, compiler_, program, hash(seed_, key), ledger_);
     for (const auto& fault : machine_.faults)
       if (fnmatch(fault.match.c_str(), key.c_str(), 0) == 0) session->faults.push_back(fault);
     return session;
@@ -165,6 +166,7 @@ class Sim final : public Platform {
   Machine machine_;
   u64 seed_;
   double slow_;
+  Ledger ledger_;
   Routes routes_;
   Servers servers_;
   Compiler compiler_;
@@ -227,7 +229,7 @@ class Sim final : public Platform {
 
 }  // namespace
 
-std::unique_ptr<Platform> make_sim(const nlohmann::json& machine, u64 seed) {
+std::unique_ptr<SimPlatform> make_sim(const nlohmann::json& machine, u64 seed) {
   return std::make_unique<Sim>(parse_machine(machine), seed);
 }
 

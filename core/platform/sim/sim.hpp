@@ -7,8 +7,13 @@
 
 namespace linkscope {
 
+struct SimPlatform : Platform {
+  /// Bytes of a place's memory that open sessions have.
+  [[nodiscard]] virtual u64 in_use(const Place&) const = 0;
+};
+
 /// `machine` is the content of a machine file; `seed` and the keys given to prepare() decide all noise. Throws
 /// Error{usage} that names the key when the file cannot be used.
-[[nodiscard]] std::unique_ptr<Platform> make_sim(const nlohmann::json& machine, u64 seed);
+[[nodiscard]] std::unique_ptr<SimPlatform> make_sim(const nlohmann::json& machine, u64 seed);
 
 }  // namespace linkscope

@@ -7,8 +7,6 @@
 namespace linkscope::sim {
 namespace {
 
-bool host_kind(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::pinned || kind == MemKind::registered; }
-
 constexpr const char* different_hosts = "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
 constexpr const char* disk = "no operation moves data from or to a disk yet";
 
@@ -22,8 +20,7 @@ Support Compiler::supports(const Program& program) const {
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.at.kind == PlaceKind::disk) return Support::no(disk);
     if (region.kind == MemKind::system) return Support::no("the model " + machine_.name + " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
-    if (region.kind != MemKind::managed && (machine_.is_gpu(*at) ? region.kind != MemKind::device : !host_kind(region.kind)))
-      return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
+    if (auto support = supports_kind(region); !support) return support;
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
     if (wanted[region.at] > memory)
@@ -80,7 +77,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
-  const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (source.kind == MemKind::pageable || target.kind == MemKind::pageable));
+  const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
   if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
     return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
   if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
@@ -92,6 +89,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (move.engine == Engine::cpu) {
     if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
+    if ((source.kind == MemKind::wc || target.kind == MemKind::wc) && !machine_.memory)
+      return Support::no("the model " + machine_.name + " does not say how fast a CPU copies write-combined memory: its file has no [memory]");
     if (!routes_.between(from, by) || !routes_.between(by, to))
       return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
     return {};
@@ -124,7 +123,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
       if (machine_.numa[at].load == 0) return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
     } else {
-      if (region.kind == MemKind::pageable) return Support::no("a GPU's threads do not reach pageable memory");
+      if (is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
       if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
         return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
     }

@@ -54,6 +54,8 @@ class Numa(_Table, frozen=True):
     load_us: Quantity | None = None
     llc_gbps: Quantity | None = None
     dirty_gbps: Quantity | None = None
+    huge_2mib_pages: int | None = None
+    huge_1gib_pages: int | None = None
 
 
 class Gpu(_Table, frozen=True):
@@ -251,6 +253,32 @@ class Atomic(_Table, frozen=True):
     link_bytes: Quantity
 
 
+class Memory(_Table, frozen=True, kw_only=True):
+    """What memory costs besides its rate: the kernel's pages, pinned ones, a GPU's blocks; and what a CPU's thread gets
+    of write-combined memory."""
+
+    page_kib: Quantity
+    block_kib: Quantity
+    map_us: Quantity
+    fault_us: Quantity
+    clear_gbps: Quantity
+    free_page_us: Quantity
+    pin_us: Quantity
+    pin_page_us: Quantity
+    unpin_page_us: Quantity
+    pinned_page_us: Quantity
+    free_pinned_page_us: Quantity
+    host_pointer_us: Quantity
+    device_us: Quantity
+    device_block_us: Quantity
+    free_block_us: Quantity
+    pool_us: Quantity
+    device_map_us: Quantity
+    map_block_us: Quantity
+    wc_read_gbps: Quantity
+    wc_write_gbps: Quantity
+
+
 class Pageable(_Table, frozen=True):
     """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
 
@@ -325,6 +353,7 @@ class Model(_Table, frozen=True, kw_only=True):
     managed: Managed | None = None
     calls: Calls | None = None
     atomic: Atomic | None = None
+    memory: Memory | None = None
     pageable: Pageable | None = None
     staged_peer: StagedPeer | None = None
     noise: Noise | None = None

@@ -12,6 +12,9 @@ _KERNELS = ("sm", "tma")  # stand apart: many points, and suites of their own
 _MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
 _TOGETHER = ("batch", "graph")  # and these: whole batches by one call
 _IN_PARTS = ("pieces", "strided", "halo")  # operations whose sizes are of many parts
+# Kinds of memory that stand apart, too: what they are for, other kinds show as well.
+_MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm")
+_ALLOCATIONS = ("allocation",)  # and what memory costs besides its rate
 
 KIB, MIB = 1 << 10, 1 << 20
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
@@ -32,7 +35,7 @@ class Rule:
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # of both ends; none named: all
+    memories: tuple[str, ...] = ()  # of both ends; none named: all that do not stand apart
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
@@ -68,7 +71,9 @@ class Rule:
         """The pairs of memory kinds of the row that are meant."""
         if self.ends is not None:
             return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
-        return [pair for pair in row.memories if not self.memories or set(pair) <= set(self.memories)]
+        if self.memories:
+            return [pair for pair in row.memories if set(pair) <= set(self.memories)]
+        return [pair for pair in row.memories if row.name in _ALLOCATIONS or not set(pair) & set(_MORE_KINDS)]
 
     def needs(self) -> set[str]:
         """The parameters that a row must have."""
@@ -133,6 +138,8 @@ _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters of which two sizes tell enough
 _NVBANDWIDTH = 512 * MIB
+_OF_EACH_KIND = (4 * KIB, MIB, 64 * MIB)
+_BESIDE = (*_MORE_KINDS, "device", "pinned")  # with what the other end has
 
 _STANDARD = (
     _rule(*_CURVE, initiator=EACH),
@@ -234,6 +241,9 @@ SUITES: dict[str, Suite] = {
                 _rule(benchmarks=("graph",), what=EACH, nodes=EACH),
                 _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
                 _rule(64 * KIB, MIB, 16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=EACH),
+                _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+                _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
+                _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=("4KiB", "1MiB", "16MiB", "256MiB"), pages=EACH),
             ),
         ),
     )

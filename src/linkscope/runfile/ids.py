@@ -12,7 +12,7 @@ _SAFE = "/:._-~"
 _KEPT = 65536  # more than the points of a run, which are asked for again and again
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
-    r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z]+)/"
+    r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z_]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z_]+)/"
     r"(?P<bytes>\d+)(?:\?(?P<params>[^?]+))?"
 )
 

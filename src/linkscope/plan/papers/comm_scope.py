@@ -67,6 +67,8 @@ COMM_SCOPE = Source(
         row("CS-39", "advice from what was measured"),
     ),
     beyond=(
+        row("CS-3", "3.1: pinning by cudaHostRegister: what it costs by size", "allocation/cpu/numa.registered->gpu.device?phase=*&size=*", note="it is not among what they time"),
+        row("CS-5", "zero-copy, host memory that is allocated mapped", f"read/sm/numa.mapped->gpu.device?{_GRID}", f"write/sm/gpu.device->numa.mapped?{_GRID}", note="they register it"),
         row("CS-40", "zero-copy by access pattern", "read/sm/numa.registered->gpu.device?stride=*", "read/sm/numa.registered->gpu.device?order=*", "read/sm/numa.registered->gpu.device?width=*"),
         row("CS-40", "unified memory with hints of the driver", "demand/fault/numa.managed->gpu.managed?advice=*"),
         row("CS-40", "atomic operations, system and GPU scope", "atomic/sm/gpu.device->numa.pinned?scope=*&words=*", "atomic/sm/gpu.device->gpu.device?scope=*&words=*", "atomic_latency/sm/gpu.device->numa.pinned?scope=*", "atomic_latency/sm/gpu.device->gpu.device?scope=*"),

@@ -1,0 +1,89 @@
+// What memory of each kind costs besides its rate: to allocate, pin, map, touch for the first time and give back, by size
+// (Comm|Scope 3.1 pins by cudaHostRegister). With the rates of copies from and to that kind this gives the number of
+// copies from which on pinning pays.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+#include "program/allocation.hpp"
+
+namespace linkscope {
+namespace {
+
+using namespace literals;
+
+/// Allocations of a sample: one of small ones says little, many of large ones are more than a node can spare; four, so that
+/// two can be compared with the double of it.
+u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
+
+constexpr std::pair<std::string_view, u64> sizes[] = {
+    {"4KiB", 4_KiB}, {"64KiB", 64_KiB}, {"1MiB", 1_MiB}, {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB}, {"1GiB", 1_GiB}};
+
+u64 size_of(const Case& c) {
+  const auto size = c.param("size", std::string{sizes[0].first});
+  return std::find_if(std::begin(sizes), std::end(sizes), [&](const auto& one) { return one.first == size; })->second;
+}
+
+/// How much is allocated is a parameter and not the operation's bytes: nothing moves, so there is no rate.
+Param size_param() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, bytes] : sizes) names.push_back(name);
+  return {"size", std::move(names), "of each allocation"};
+}
+
+Program build(const Case& c) {
+  const bool on_gpu = c.src.kind == PlaceKind::gpu;
+  const u64 bytes = size_of(c), page = paged(c, {c.src, c.src_memory}).page_bytes;
+  const u64 stride = page ? (bytes + page - 1) / page * page : bytes;  // no two share a huge page
+  const u32 count = allocations(stride);
+  const auto phase = c.param("phase", "allocate");
+  (void)phase_index(c.src_memory, phase);
+  Program program;
+  program.regions.push_back(paged(c, {c.src, c.src_memory, stride * count, Content::pattern}));
+  const Span each{0, 0, bytes, stride, count};
+  Actor actor;
+  actor.clock = Clock::host;
+  if (c.dst.kind == PlaceKind::gpu) {  // its context allocates or pins
+    actor.place = c.dst;
+    if (!on_gpu) actor.cpu = c.src;
+  } else {
+    actor.place = c.src;
+    actor.kind = ActorKind::cpu_thread;
+  }
+  actor.once.push_back(Call{.api = phase, .span = each, .until = true});
+  actor.loop.push_back(Call{.api = phase, .span = each});
+  program.actors.push_back(std::move(actor));
+  program.flows.push_back({0, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes});
+  program.most_iterations = count;
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> allocations() {
+  using enum PlaceKind;
+  using enum MemKind;
+  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, std::vector<MemKind> kinds, bool huge = false) {
+    std::vector<std::pair<MemKind, MemKind>> memories;
+    for (const MemKind kind : kinds) memories.emplace_back(kind, src == numa && dst == gpu ? device : kind);
+    constexpr bool sized = false;
+    auto phases = phases_of(kinds.front());
+    if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
+    std::vector<Param> params{{"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"}, size_param()};
+    if (huge) params.push_back(pages_param());
+    return Benchmark{"allocation", summary, "Comm|Scope 3.1 (CS-3), CUDA driver API: what memory of each kind costs", Engine::cpu, src, dst, src == dst ? Relation::same : Relation::any,
+                     std::move(memories), std::move(params), build, sized};
+  };
+  return {
+      row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
+      row("a CPU thread allocates, touches and frees huge pages", numa, numa, {hugepage}, true),
+      row("the driver allocates and frees page-locked host memory", numa, gpu, {pinned, wc, mapped}),
+      row("host memory is allocated, touched, and then pinned by the driver", numa, gpu, {registered}),
+      row("huge pages are allocated, touched, and then pinned by the driver", numa, gpu, {registered_hugepage}, true),
+      row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
+      row("memory of a GPU from its stream-ordered pool", gpu, gpu, {pool}),
+      row("memory of a GPU by its parts: made, mapped, touched, unmapped, given back", gpu, gpu, {vmm}),
+  };
+}
+
+}  // namespace linkscope

@@ -1,0 +1,232 @@
+#include "platform/cuda/allocation.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "program/allocation.hpp"
+
+namespace linkscope {
+namespace {
+
+CUmemAllocationProp on_device(int device) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  return prop;
+}
+
+}  // namespace
+
+std::vector<const char*> symbols_of(MemKind kind) {
+  switch (kind) {
+    case MemKind::registered:
+    case MemKind::registered_hugepage: return {"cuMemHostRegister", "cuMemHostUnregister"};
+    case MemKind::pool:
+      return {"cuMemAllocAsync", "cuMemFreeAsync", "cuDeviceGetDefaultMemPool", "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
+    case MemKind::vmm:
+      return {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease", "cuMemAddressReserve", "cuMemAddressFree", "cuMemMap", "cuMemUnmap", "cuMemSetAccess"};
+    default: return {};
+  }
+}
+
+Allocation::Allocation(const Driver& driver, Device* device, const Region& region, u64 bytes)
+    : driver_{driver}, device_{device}, region_{region}, bytes_{bytes} {}
+
+Allocation::~Allocation() {
+  if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is going down
+  try {
+    give_back();
+    if (region_.kind == MemKind::pool) LINKSCOPE_CU(driver_, cuMemPoolTrimTo, pool(), 0);  // what the pool still keeps
+  } catch (const Error&) {  // nobody is left to tell: the process ends, or has a reason already
+  }
+}
+
+void Allocation::make() {
+  if (device_) device_->use();
+  allocate();
+  if (region_.kind == MemKind::vmm) map();
+  // Of all other memory that the driver gives, pages are there already.
+  if (pages_.data()) pages_.back(false);
+  if (device_ && (region_.kind == MemKind::registered || region_.kind == MemKind::registered_hugepage)) pin();
+  if (host_ && by_driver_) map();
+  touched_ = true;
+}
+
+void Allocation::advance(std::string_view phase) {
+  if (device_) device_->use();
+  if (phase == "allocate" || phase == "grow") allocate();
+  else if (phase == "map") map();
+  else if (phase == "touch") touch();
+  else if (phase == "register") pin();
+  else if (phase == "unregister") unpin();
+  else if (phase == "unmap") unmap();
+  else give_back();
+}
+
+void Allocation::bring_to(std::string_view phase) {
+  if (device_) device_->use();
+  const auto phases = phases_of(region_.kind);
+  give_back();
+  if (phase == "grow") LINKSCOPE_CU(driver_, cuMemPoolTrimTo, pool(), 0);
+  for (std::size_t i = 0; i < phase_index(region_.kind, phase); ++i) advance(phases[i]);
+}
+
+void Allocation::allocate_by_flags(unsigned flags) {
+  const NodePolicy policy{region_.at.index};
+  void* start = nullptr;
+  LINKSCOPE_CU(driver_, cuMemHostAlloc, &start, bytes_, flags);
+  host_ = static_cast<std::byte*>(start);
+  by_driver_ = true;
+}
+
+void Allocation::allocate() {
+  switch (region_.kind) {
+    case MemKind::device: LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); return;
+    case MemKind::managed: LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); return;
+    case MemKind::pool: {
+      u64 all = ~u64{0};  // the pool keeps what is freed, which is what pools are for
+      LINKSCOPE_CU(driver_, cuMemPoolSetAttribute, pool(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+      const auto& stream = device_->stream(0);
+      LINKSCOPE_CU(driver_, cuMemAllocAsync, &address_, bytes_, stream.get());
+      stream.synchronize();
+      return;
+    }
+    case MemKind::vmm: {
+      const auto prop = on_device(device_->facts().handle);
+      std::size_t granule = 0;
+      LINKSCOPE_CU(driver_, cuMemGetAllocationGranularity, &granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+      reserved_ = (bytes_ + granule - 1) / granule * granule;
+      LINKSCOPE_CU(driver_, cuMemCreate, &handle_, reserved_, &prop, 0);
+      return;
+    }
+    case MemKind::wc: return allocate_by_flags(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    case MemKind::mapped: return allocate_by_flags(CU_MEMHOSTALLOC_DEVICEMAP);
+    case MemKind::pinned:
+      if (device_) return allocate_by_flags(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+      break;
+    case MemKind::system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
+      pages_ = HostPages{region_.at.kind == PlaceKind::numa ? region_.at.index : 0, bytes_, {}};
+      address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
+      return;
+    case MemKind::pageable:
+    case MemKind::registered:
+    case MemKind::hugepage:
+    case MemKind::registered_hugepage: break;
+    case MemKind::file: throw Error{ErrorKind::usage, std::string{to_string(region_.kind)} + " memory cannot be allocated here"};
+  }
+  pages_ = HostPages{region_.at.index, bytes_, pages_of_region()};
+  host_ = pages_.data();
+  // No GPU that could pin it: page-locked by the kernel is what remains, and is the same to a CPU thread.
+  if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
+    throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
+}
+
+PageSize Allocation::pages_of_region() const {
+  const bool huge = region_.kind == MemKind::hugepage || region_.kind == MemKind::registered_hugepage;
+  return huge ? PageSize{region_.page_bytes ? region_.page_bytes : u64{2} << 20, region_.transparent} : PageSize{};
+}
+
+void Allocation::map() {
+  if (region_.kind != MemKind::vmm) {
+    LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+    return;
+  }
+  CUdeviceptr start = 0;
+  LINKSCOPE_CU(driver_, cuMemAddressReserve, &start, reserved_, 0, 0, 0);
+  address_ = start;
+  LINKSCOPE_CU(driver_, cuMemMap, address_, reserved_, 0, handle_, 0);
+  mapped_ = true;
+  allow(device_->facts().handle);
+}
+
+void Allocation::allow(int device) const {
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (region_.kind == MemKind::vmm) LINKSCOPE_CU(driver_, cuMemSetAccess, address_, reserved_, &access, 1);
+  else LINKSCOPE_CU(driver_, cuMemPoolSetAccess, pool(), &access, 1);
+}
+
+void Allocation::grant(const Device& other) {
+  if ((region_.kind != MemKind::vmm && region_.kind != MemKind::pool) || &other == device_ || !granted_.insert(other.facts().handle).second) return;
+  device_->use();
+  allow(other.facts().handle);
+}
+
+void Allocation::touch() {
+  touched_ = true;
+  if (pages_.data()) return pages_.back(true);
+  if (host_) {
+    const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE));
+    for (u64 at = 0; at < bytes_; at += page) static_cast<volatile std::byte*>(host_)[at] = std::byte{1};
+    return;
+  }
+  const auto& stream = device_->stream(0);
+  LINKSCOPE_CU(driver_, cuMemsetD8Async, address_, 1, bytes_, stream.get());
+  stream.synchronize();
+}
+
+void Allocation::pin() {
+  LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  pinned_ = true;
+  LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
+}
+
+void Allocation::unpin() {
+  if (!std::exchange(pinned_, false)) return;
+  address_ = 0;
+  LINKSCOPE_CU(driver_, cuMemHostUnregister, host_);
+}
+
+void Allocation::unmap() {
+  if (std::exchange(mapped_, false)) LINKSCOPE_CU(driver_, cuMemUnmap, address_, reserved_);
+  if (address_) LINKSCOPE_CU(driver_, cuMemAddressFree, std::exchange(address_, 0), reserved_);
+  granted_.clear();
+}
+
+void Allocation::give_back() {
+  touched_ = false;
+  switch (region_.kind) {
+    case MemKind::device:
+    case MemKind::managed:
+      if (address_) LINKSCOPE_CU(driver_, cuMemFree, std::exchange(address_, 0));
+      return;
+    case MemKind::pool: {
+      if (!address_) return;
+      const auto& stream = device_->stream(0);
+      LINKSCOPE_CU(driver_, cuMemFreeAsync, std::exchange(address_, 0), stream.get());
+      stream.synchronize();
+      return;
+    }
+    case MemKind::vmm:
+      unmap();
+      if (handle_) LINKSCOPE_CU(driver_, cuMemRelease, std::exchange(handle_, 0));
+      return;
+    default: break;
+  }
+  if (pages_.data()) {
+    unpin();
+    pages_ = HostPages{};
+  } else if (std::exchange(by_driver_, false)) {
+    LINKSCOPE_CU(driver_, cuMemFreeHost, std::exchange(host_, nullptr));
+  }
+  host_ = nullptr;
+  address_ = 0;
+}
+
+std::string Allocation::page_size() const {
+  return pages_of_region().bytes && pages_.data() && touched_ ? pages_.check_size() : "";
+}
+
+CUmemoryPool Allocation::pool() const {
+  CUmemoryPool pool = nullptr;
+  LINKSCOPE_CU(driver_, cuDeviceGetDefaultMemPool, &pool, device_->facts().handle);
+  return pool;
+}
+
+}  // namespace linkscope

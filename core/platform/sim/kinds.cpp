@@ -1,0 +1,107 @@
+// Kinds of memory: which a place has, how fast CPUs and GPUs get at them, and what their allocation costs.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "platform/sim/lanes.hpp"
+#include "program/allocation.hpp"
+
+namespace linkscope::sim {
+namespace {
+
+bool is_huge(MemKind kind) { return kind == MemKind::hugepage || kind == MemKind::registered_hugepage; }
+bool of_gpus(MemKind kind) { return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm; }
+
+u64 parts(u64 bytes, u64 each) { return (bytes + each - 1) / each; }
+
+}  // namespace
+
+Support Compiler::supports_kind(const Region& region) const {
+  const Node at = node(region.at);
+  const auto place = to_string(region.at);
+  if (region.kind == MemKind::managed) return {};
+  if (region.kind == MemKind::file || machine_.is_gpu(at) != of_gpus(region.kind))
+    return Support::no(std::string{"the model has no "} + to_string(region.kind) + " memory on " + place + " yet");
+  if (!is_huge(region.kind) || region.transparent) return {};
+  const auto& numa = machine_.numa[at];
+  const bool large = region.page_bytes > u64{2} << 20;
+  const u64 reserved = large ? numa.huge_1gib : numa.huge_2mib, needed = parts(region.bytes, region.page_bytes);
+  if (needed <= reserved) return {};
+  return Support::no(std::to_string(reserved) + " huge pages of " + bytes_text(region.page_bytes) + " are reserved on " + place + " of the model " + machine_.name +
+                     ", and " + std::to_string(needed) + " are needed: " + (large ? "huge_1gib_pages" : "huge_2mib_pages") + " of its [[numa]]");
+}
+
+Support Compiler::supports_phase(const Program& program, const Actor& actor, const Call& call) const {
+  if (!call.span) return Support::no("the call '" + call.api + "' is made for no GPU, and is about no memory");
+  const auto& region = program.regions[call.span->region];
+  try {
+    (void)phase_index(region.kind, call.api);
+  } catch (const Error& error) {
+    return Support::no(error.what());
+  }
+  if (!machine_.memory) return Support::no("the model " + machine_.name + " does not say what allocating memory costs: its file has no [memory]");
+  if (actor.clock != Clock::host) return Support::no("calls are timed by the host's clock");
+  return {};
+}
+
+/// What one CPU thread gets of write-combined memory at most: it has no cache for it.
+double Compiler::cpu_cap(const Region& region, bool writes) const {
+  if (region.kind != MemKind::wc) return never;
+  return writes ? machine_.memory->wc_write : machine_.memory->wc_read;
+}
+
+/// Bytes of host memory that one translation is good for: a huge page's are one.
+double Compiler::translated_by_page(const Region& region) const {
+  return std::max(machine_.kernel->host_page, is_huge(region.kind) ? static_cast<double>(region.page_bytes) : 0.0);
+}
+
+Op Compiler::phase(const Program& program, const Call& call) const {
+  const auto& region = program.regions[call.span->region];
+  const auto& costs = *machine_.memory;
+  const auto phases = phases_of(region.kind);
+  const auto index = phase_index(region.kind, call.api);
+  Op op;
+  op.phase = Phase{*call.span, call.until, call.until ? index > 0 : index + 1 < phases.size()};
+  op.waits = true;  // what a call costs is what its caller waits for
+  op.stages.push_back({.by = Stage::By::thread, .path = {}});
+  if (call.until) return op;
+
+  Stage& stage = op.stages[0];
+  const u64 bytes = call.span->bytes;
+  const bool gpu = of_gpus(region.kind), by_driver = region.kind == MemKind::pinned || region.kind == MemKind::wc || region.kind == MemKind::mapped;
+  const auto pages = static_cast<double>(parts(bytes, is_huge(region.kind) ? region.page_bytes : costs.page_bytes));
+  const auto blocks = static_cast<double>(parts(bytes, costs.block_bytes));
+  const auto& phase = call.api;
+  if (phase == "touch") {
+    op.bytes = op.chunk_bytes = bytes;
+    const Node at = node(region.at);
+    if (gpu) {  // a fill by the GPU, waited for
+      stage.setup = machine_.costs.launch + machine_.costs.sync;
+      stage.path.uses.push_back({at, 1});
+    } else if (by_driver) {  // its pages are there: a word of each is written
+      stage.setup = pages * machine_.numa[at].load;
+      op.bytes = op.chunk_bytes = 0;
+    } else {
+      stage.setup = pages * costs.fault;
+      stage.path.uses.push_back({at, 1});
+      stage.path.cap = costs.clear;
+      op.bytes = op.chunk_bytes = static_cast<u64>(pages) * (is_huge(region.kind) ? region.page_bytes : costs.page_bytes);
+    }
+  } else if (region.kind == MemKind::pool) {
+    stage.setup = costs.pool + (phase == "grow" ? costs.device + blocks * costs.device_block : 0);
+  } else if (gpu && (phase == "map" || phase == "unmap")) {
+    stage.setup = costs.map + blocks * costs.map_block;
+  } else if (gpu) {
+    stage.setup = costs.device + blocks * (phase == "free" ? costs.free_block : costs.device_block);
+  } else if (by_driver && phase != "map") {
+    stage.setup = costs.pin + pages * (phase == "free" ? costs.unmade_page : costs.made_page);
+  } else if (phase == "map") {
+    stage.setup = costs.host_pointer;
+  } else if (phase == "register" || phase == "unregister") {
+    stage.setup = costs.pin + pages * (phase == "register" ? costs.pin_page : costs.unpin_page);
+  } else {
+    stage.setup = costs.call + (phase == "free" ? pages * costs.free_page : 0);
+  }
+  return op;
+}
+
+}  // namespace linkscope::sim

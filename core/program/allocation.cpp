@@ -1,0 +1,46 @@
+#include "program/allocation.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace linkscope {
+
+std::vector<std::string_view> phases_of(MemKind kind) {
+  switch (kind) {
+    case MemKind::pageable:
+    case MemKind::hugepage:
+    case MemKind::device:
+    case MemKind::pool: return {"allocate", "touch", "free"};
+    case MemKind::pinned:
+    case MemKind::wc:
+    case MemKind::mapped: return {"allocate", "map", "touch", "free"};
+    case MemKind::registered:
+    case MemKind::registered_hugepage: return {"allocate", "touch", "register", "map", "unregister", "free"};
+    case MemKind::vmm: return {"allocate", "map", "touch", "unmap", "free"};
+    case MemKind::managed:
+    case MemKind::system:
+    case MemKind::file: return {};
+  }
+  return {};
+}
+
+std::size_t phase_index(MemKind kind, std::string_view phase) {
+  const auto phases = phases_of(kind);
+  if (kind == MemKind::pool && phase == "grow") return 0;
+  const auto found = std::find(phases.begin(), phases.end(), phase);
+  if (found == phases.end()) throw Error{ErrorKind::usage, std::string{to_string(kind)} + " memory has no phase '" + std::string{phase} + "'"};
+  return static_cast<std::size_t>(found - phases.begin());
+}
+
+bool allocated_by_calls(const Program& program, u32 region) {
+  const auto about = [&](const Step& step) {
+    const auto* call = std::get_if<Call>(&step);
+    return call && !call->on && call->span && call->span->region == region;
+  };
+  return std::any_of(program.actors.begin(), program.actors.end(), [&](const Actor& actor) {
+    return std::any_of(actor.loop.begin(), actor.loop.end(), about);
+  });
+}
+
+}  // namespace linkscope

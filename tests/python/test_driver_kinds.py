@@ -1,0 +1,235 @@
+"""Kinds of memory on the fake driver: copies from and to each, what each costs, what runs out; all is given back."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fake_driver import environment, needs_fake, needs_worker
+from linkscope.runfile import read_run
+from test_driver_matrix import case, d2d, d2h, failure, h2d, local, opened, prepare, refusal, worker
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_fake, needs_worker]
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def memories(wanted, src, dst):
+    return wanted | {"src_memory": src, "dst_memory": dst}
+
+
+def by_sm(wanted):
+    return wanted | {"engine": "sm"}
+
+
+COPIES = {
+    "h2d wc": h2d("wc"),
+    "h2d mapped": h2d("mapped"),
+    "h2d to a pool": memories(h2d(), "pinned", "pool"),
+    "h2d to virtual memory, both ways": memories(h2d(bidirectional="true"), "pinned", "vmm"),
+    "d2h wc": d2h("wc"),
+    "d2h from virtual memory": memories(d2h(), "vmm", "pinned"),
+    "d2d pool": memories(d2d(), "pool", "pool"),
+    "d2d vmm": memories(d2d(), "vmm", "vmm"),
+    "local pool": memories(local(), "pool", "pool"),
+    "local vmm, 24 B": memories(local(size=24), "vmm", "vmm"),
+    "h2d mapped by sm": by_sm(h2d("mapped")),
+    "d2h wc by sm": by_sm(d2h("wc")),
+    "d2d vmm by sm": by_sm(memories(d2d(), "vmm", "vmm")),
+    "read of mapped memory": case("read", "numa:0", "gpu:0", "mapped", "device") | {"engine": "sm"},
+    "read of a peer's pool": case("read", "gpu:1", "gpu:0", "pool", "pool") | {"engine": "sm"},
+    "write to mapped memory": case("write", "gpu:0", "numa:0", "device", "mapped") | {"engine": "sm"},
+    "write to a peer's virtual memory": case("write", "gpu:0", "gpu:1", "vmm", "vmm") | {"engine": "sm"},
+    "a CPU writes wc": case("h2h", "numa:0", "numa:0", "pageable", "wc"),
+    "a CPU reads wc": case("h2h", "numa:0", "numa:0", "wc", "pageable"),
+}
+TRANSPARENT = {
+    "transparent": h2d("hugepage", pages="transparent"),
+    "registered, transparent": d2h("registered_hugepage", pages="transparent"),
+}
+
+
+def run(pipe, wanted, counts=((1,), (3,)), verify=True):
+    prepared = prepare(pipe, wanted)
+    assert prepared["ok"] and prepared["supported"], prepared
+    batches = [[count] * prepared["actors"] for (count,) in counts]
+    return pipe.ask("run", samples=2, batches=batches, verify=verify)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_from_and_to_every_kind_arrive(worker, name):
+    pipe, _ = opened(worker)
+    answer = run(pipe, COPIES[name])
+    assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
+    assert answer["timing"] == ("host" if "CPU" in name else "gate")
+    notes = answer["notes"]
+    for place, memory in (("src", "src_memory"), ("dst", "dst_memory")):
+        if COPIES[name][place] == "numa:0":
+            assert notes[f"pages numa:0.{COPIES[name][memory]}"] in ("numa:0", "hidden")
+
+
+@pytest.mark.parametrize("name", ["h2d wc", "d2d pool", "d2d vmm", "read of mapped memory", "a CPU writes wc"])
+def test_what_arrives_wrong_is_found(worker, name):
+    if "CPU" in name:
+        pytest.skip("a CPU's copy is no call of the driver")
+    verdict = run(opened(worker, CUDA_CORRUPT="2+")[0], COPIES[name])["verdict"]
+    assert not verdict["ok"] and verdict["wrong_bytes"] > 0
+
+
+@pytest.mark.parametrize("name", TRANSPARENT)
+def test_transparent_huge_pages_are_shown_to_be_huge_or_the_point_fails(worker, name):
+    pipe, _ = opened(worker)
+    prepared = prepare(pipe, TRANSPARENT[name])
+    if prepared["ok"] and not prepared["supported"]:
+        assert "transparent huge pages" in prepared["reason"]
+        return
+    if not prepared["ok"]:
+        assert "the kernel gave 2 MiB in" in prepared["error"]["message"]
+        return
+    answer = pipe.ask("run", samples=1, batches=[[2]], verify=True)
+    assert answer["verdict"]["ok"]
+    sizes = [value for note, value in answer["notes"].items() if note.startswith("page size numa:0.")]
+    assert sizes and all(size == "hidden" or size.startswith("2 MiB in ") for size in sizes)
+    assert answer["timing"] == ("gate" if "registered" in name else "host")
+
+
+def reserved(kib):
+    file = Path(f"/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages")
+    return int(file.read_text()) if file.exists() else 0
+
+
+@pytest.mark.parametrize("pages, kib", [("2MiB", 2 * KIB), ("1GiB", MIB)])
+def test_huge_pages_that_are_not_reserved_are_unsupported_with_the_cure(worker, pages, kib):
+    if reserved(kib) > 0:
+        pytest.skip(f"this machine has reserved pages of {pages}")
+    reason = refusal(opened(worker)[0], h2d("hugepage", pages=pages))
+    if "this kernel has no huge pages" not in reason:
+        size = pages.replace("iB", " iB").replace("M ", " M").replace("G ", " G")
+        assert f"0 huge pages of {size} are reserved on numa:0, and 1 are needed" in reason
+        assert "an administrator reserves them: echo 1 > /sys/" in reason
+        assert ("hugepagesz=1G hugepages=1" in reason) == (pages == "1GiB")
+
+
+def test_huge_pages_that_are_reserved_are_used(worker):
+    if reserved(2 * KIB) < 16:
+        pytest.skip("this machine has no 16 reserved huge pages of 2 MiB: echo 16 > /proc/sys/vm/nr_hugepages")
+    answer = run(opened(worker)[0], h2d("registered_hugepage", pages="2MiB"))
+    assert answer["verdict"]["ok"]
+    assert answer["notes"]["page size numa:0.registered_hugepage"] == "2 MiB"
+
+
+@pytest.mark.parametrize(
+    "settings, wanted, words",
+    [
+        ({"CUDA_MISSING": "cuMemAllocAsync"}, COPIES["local pool"], "lacks cuMemAllocAsync"),
+        ({"CUDA_MISSING": "cuMemSetAccess"}, COPIES["d2d vmm"], "lacks cuMemSetAccess"),
+        ({"CUDA_NO_PEER": 1}, COPIES["d2d pool"], "cannot access the memory"),
+        ({"CUDA_GPUS": 0}, case("h2h", "numa:0", "numa:0", "pageable", "wc"), "wc memory is the driver's to give"),
+    ],
+)
+def test_a_driver_that_cannot_is_a_stated_reason(worker, settings, wanted, words):
+    pipe, _ = opened(worker, **settings)
+    assert words in refusal(pipe, wanted)
+
+
+# --- what memory costs ---------------------------------------------------------------------------------------------
+
+PHASES = {
+    "pageable": ("allocate", "touch", "free"),
+    "pinned": ("allocate", "map", "touch", "free"),
+    "wc": ("allocate", "map", "touch", "free"),
+    "mapped": ("allocate", "map", "touch", "free"),
+    "registered": ("allocate", "touch", "register", "map", "unregister", "free"),
+    "device": ("allocate", "touch", "free"),
+    "pool": ("allocate", "grow", "touch", "free"),
+    "vmm": ("allocate", "map", "touch", "unmap", "free"),
+}
+OF_GPUS = ("device", "pool", "vmm")
+
+
+def allocation(kind, phase, size="1MiB", **params):
+    src, dst, other = ("gpu:0", "gpu:0", kind) if kind in OF_GPUS else ("numa:0", "gpu:0", "device")
+    if kind in ("pageable", "hugepage"):
+        dst, other = "numa:0", kind
+    wanted = case("allocation", src, dst, kind, other, size=0, footprint=0)
+    return wanted | {"engine": "cpu", "params": {"phase": phase, "size": size} | params}
+
+
+@pytest.mark.parametrize("kind, phase", [(kind, phase) for kind, phases in PHASES.items() for phase in phases])
+def test_every_phase_of_every_kind_runs_by_the_hosts_clock(worker, kind, phase):
+    pipe, _ = opened(worker)
+    prepared = prepare(pipe, allocation(kind, phase))
+    assert prepared["ok"] and prepared["supported"] and prepared["most_iterations"] == 32, prepared
+    answer = pipe.ask("run", samples=2, batches=[[0], [1], [32]], verify=True)
+    assert answer["ok"] and answer["verdict"]["ok"] and answer["timing"] == "host", answer
+    assert "at most 32" in failure(pipe.ask("run", samples=1, batches=[[33]], verify=False))["message"]
+
+
+@pytest.mark.parametrize(
+    "kind, phase, symbol",
+    [
+        ("pinned", "allocate", "cuMemHostAlloc"),
+        ("wc", "free", "cuMemFreeHost"),
+        ("registered", "register", "cuMemHostRegister"),
+        ("registered", "unregister", "cuMemHostUnregister"),
+        ("device", "allocate", "cuMemAlloc"),
+        ("device", "touch", "cuMemsetD8Async"),
+        ("pool", "allocate", "cuMemAllocAsync"),
+        ("pool", "free", "cuMemFreeAsync"),
+        ("vmm", "allocate", "cuMemCreate"),
+        ("vmm", "map", "cuMemMap"),
+        ("vmm", "unmap", "cuMemUnmap"),
+    ],
+)
+def test_a_phase_is_timed_and_the_others_are_not(worker, tmp_path, kind, phase, symbol):
+    """Of all phases only the one that was asked for gets slower where its call does."""
+    slow = 0.08
+    for other in PHASES[kind]:
+        pipe, _ = opened(worker, CUDA_SLOW=f"{symbol}:{int(slow * 1e6)}")
+        assert prepare(pipe, allocation(kind, other, size="16MiB"))["supported"]
+        stamps = pipe.ask("run", samples=1, batches=[[1]], verify=False)["stamps"]
+        same = phase == other or {phase, other} == {"allocate", "grow"}
+        assert (stamps[1] - stamps[0] > slow) == same, other
+
+
+def test_nothing_is_left_behind(worker):
+    """Sessions one after the other on a GPU that has room for few of them, and so has pinned memory."""
+    pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB, CUDA_PINNED=128 * MIB)
+    for kind, phases in PHASES.items():
+        for phase in phases:
+            answer = run(pipe, allocation(kind, phase), counts=((7,), (32,)))
+            assert answer["ok"], (kind, phase, answer)
+
+
+def test_a_pool_that_has_grown_is_emptied_before_it_grows_again(worker):
+    """What a pool keeps is no one else's: four of 16 MiB grow twice on a GPU of 100 MiB, then device memory fits."""
+    pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
+    assert run(pipe, allocation("pool", "grow", size="16MiB"), counts=((1,), (1,)))["ok"]
+    assert run(pipe, allocation("device", "touch", size="16MiB"), counts=((1,),))["ok"]
+
+
+def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_path):
+    path = tmp_path / "run.jsonl"
+    only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=16MiB"]
+    command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
+    command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
+    scarce = environment(CUDA_GPUS=1, CUDA_PINNED=32 * MIB)
+    done = subprocess.run(command, env=scarce, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 1, done.stderr  # ran, and something failed
+    points = read_run(path).points
+    failed = {point.id for point in points if point.status == "failed"}
+    for point in points:
+        phase, size = (dict(point.params)[name] for name in ("phase", "size"))
+        pins = point.src_memory in ("pinned", "wc", "mapped") or phase in ("register", "map", "unregister")
+        if size == "16MiB" and pins and point.status != "unsupported":
+            assert point.id in failed, point.id
+        if size == "4KiB" and phase != "touch":  # a touch may be too short for the clock
+            assert point.id not in failed, (point.id, point.reason)
+        if point.id in failed:
+            assert "CUDA_ERROR_OUT_OF_MEMORY" in point.reason or "too short for the clock" in point.reason
+    assert any("CUDA_ERROR_OUT_OF_MEMORY" in (point.reason or "") for point in points)
+    assert any(point.status in ("ok", "missed_precision") for point in points)
