@@ -58,8 +58,8 @@ def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) ->
 
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
 def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entry) -> None:
-    """Besides GPUs with themselves, where the paper has pairs: a glob cannot say two places. And besides parameters that
-    ids tell only where they are not the default: what ends with `*` takes them in."""
+    """Besides GPUs with themselves, where the paper has pairs: a glob cannot say two places. And besides parameters
+    that ids tell only where they are not the default: what ends with `*` takes them in."""
     ids = {str(point) for point in points(source, entry, "ac922")}
     globs = patterns(source, entry, benchmark_table())
     assert globs and all(any(fnmatch.fnmatchcase(id, glob) for id in ids) for glob in globs)
