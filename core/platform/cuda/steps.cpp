@@ -180,8 +180,8 @@ void check_slice(const CudaSession& session, const std::byte* at, const Rows& fr
   for (u64 row = 0; row < rows.count; ++row) {
     const u64 start = rows.to.offset_of(row), behind = start + rows.bytes, next = row + 1 < rows.count ? rows.to.offset_of(row + 1) : end;
     const auto found = check_pattern(at + start, rows.bytes, seed, pattern_offset + from_rows.offset_of(row));
-    add_wrong(verdict, found.wrong_words * 8 + count_unpoisoned(at + behind, next - behind),
-              byte_of(session, to, to.offset_at(slice) + (found.wrong_words ? start + found.first_word * 8 : behind)));
+    if (const u64 wrong = found.wrong_words * 8 + count_unpoisoned(at + behind, next - behind))
+      add_wrong(verdict, wrong, byte_of(session, to, to.offset_at(slice) + (found.wrong_words ? start + found.first_word * 8 : behind)));
   }
   verdict.checked_bytes += to.bytes;
 }
