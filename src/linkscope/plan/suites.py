@@ -224,6 +224,7 @@ SUITES: dict[str, Suite] = {
                 _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
                 _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
                 Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
+                _rule(MIB, benchmarks=(*_ACCESS, *_COPIES), engines=_KERNELS, memories=("device",), cache=("hot",)),
                 _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
                 Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
