@@ -133,6 +133,20 @@ _COPIES = ("h2d", "d2h", "d2d", "local")
 _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
 _EXCHANGES = ("exchange", "exchange_all")
+_TO_A_GPU = "numa.pinned->gpu.device"
+# Thousands of small parts are what a simulation takes longest for: all their forms on the way that matters most.
+_IN_PARTS_TO_A_GPU = (
+    *(
+        of_preset(f"pieces/{engine}/{_TO_A_GPU}?piece={piece}&mode=*", (1000 * piece,))
+        for engine in ("ce", "batch", "graph", "sm")
+        for piece in _PIECES
+    ),
+    *(
+        of_preset(f"strided/{engine}/{_TO_A_GPU}?{params}", (MIB,))
+        for engine in ("ce", "sm")
+        for params in ("shape=*", "row=*", "gaps=*")
+    ),
+)
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
@@ -231,11 +245,9 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
                 Rule((MIB, 64 * MIB), engines=_MANAGED, everything=True),
                 _rule(*_ALONE, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
-                *(_rule(1000 * piece, benchmarks=("pieces",), piece=(str(piece),), mode=EACH) for piece in _PIECES),
-                _rule(64 * KIB, MIB, 16 * MIB, benchmarks=("strided",)),
-                _rule(MIB, benchmarks=("strided",), shape=EACH, row=EACH),
-                _rule(MIB, benchmarks=("strided",), gaps=EACH),
-                _rule(4 * KIB, 64 * KIB, MIB, benchmarks=("halo",), face=EACH, way=EACH),
+                _rule(1000 * 4 * KIB, benchmarks=("pieces",), piece=(str(4 * KIB),)),
+                *_IN_PARTS_TO_A_GPU,
+                _rule(64 * KIB, benchmarks=("halo",), face=EACH, way=EACH),
                 Rule((), benchmarks=_CALLS, everything=True),
                 _rule(benchmarks=("ping_pong",)),
                 _rule(benchmarks=("ping_pong",), memories=("device",), word=EACH),
