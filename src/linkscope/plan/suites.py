@@ -228,11 +228,11 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "full",
-            "every operation at all powers of two from 8 B to 1 GiB; every value of its parameters, one at a time",
+            "every operation, by copy engine at all powers of two from 8 B to 1 GiB; every value of its parameters",
             (
                 Rule(ALL_SIZES),
                 Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
-                Rule(ALL_SIZES, benchmarks=_BY_KERNELS, engines=_KERNELS),
+                Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 Rule(_ALONE, everything=True, but=("cpu",)),
                 Rule(_ALONE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
                 _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
