@@ -253,7 +253,7 @@ SUITES: dict[str, Suite] = {
                 _rule(benchmarks=("ping_pong",), memories=("device",), word=EACH),
                 _rule(benchmarks=("graph",), what=EACH, nodes=EACH),
                 _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
-                _rule(MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=EACH),
+                _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=EACH),
                 _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
                 _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
                 _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=("4KiB", "16MiB"), pages=EACH),
