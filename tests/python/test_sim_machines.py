@@ -51,6 +51,7 @@ class Machine:
     to_device_s: float
     from_device_s: float
     peer_s: float
+    small_peer_s: float
     local_s: float
     local_gbps: float
     inline_s: float
@@ -88,7 +89,8 @@ MACHINES = {
         pairs=("numa:0>numa:0", "numa:0>gpu:1", "gpu:2>numa:0", "gpu:1>gpu:3", "gpu:0>gpu:0"),
         way=h200x4_way, of_host=lambda place: "numa:0",
         memcpy=lambda src, dst: 7.9, memcpy_call_s=0.025e-6,
-        to_device_s=1.92e-6, from_device_s=1.65e-6, peer_s=2.2e-6, local_s=2.25e-6, local_gbps=2110,
+        to_device_s=1.92e-6, from_device_s=1.65e-6, peer_s=2.2e-6, small_peer_s=2.04e-6,
+        local_s=2.25e-6, local_gbps=2110,
         inline_s=1.69e-6, inline_gbps=3.0, channel_s=4.9e-6,
         call_s=1.3e-6, pageable_chunk=MIB, pageable_gbps=(10.55, 19.8), pageable_call_s=(0.16e-6, 3.8e-6),
         pageable_both=3.0, staged_chunk_s=8.3e-6, pull=lambda bytes_s: max(6.75e-6, 10.6e-6 - 0.55 * bytes_s),
@@ -101,7 +103,8 @@ MACHINES = {
         ),
         way=ac922_way, of_host=ac922_host,
         memcpy=lambda src, dst: 12 if src == dst else 8, memcpy_call_s=0.1e-6,
-        to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, local_s=1.8e-6, local_gbps=395,
+        to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, small_peer_s=1.8e-6,
+        local_s=1.8e-6, local_gbps=395,
         inline_s=1.6e-6, inline_gbps=2.0, channel_s=5.0e-6,
         call_s=2.0e-6, pageable_chunk=512 * KIB, pageable_gbps=(12, 12), pageable_call_s=(2.0e-6, 2.0e-6),
         pageable_both=1.95, staged_chunk_s=8.0e-6, pull=lambda bytes_s: 0.0,
@@ -137,8 +140,9 @@ def crossing(machine: Machine, point: PointId, size: int) -> float:
     way = machine.way(point.src, point.dst)
     if point.benchmark == "h2d" and size <= KIB:
         return way.latency_s + machine.inline_s + size * NS / machine.inline_gbps
-    set_up = {"h2d": machine.to_device_s, "d2h": machine.from_device_s, "d2d": machine.peer_s}[point.benchmark]
     pulled = point.benchmark == "d2d" and point.param("initiator") == "dst"
+    peer_s = machine.small_peer_s if size <= KIB and not pulled else machine.peer_s
+    set_up = {"h2d": machine.to_device_s, "d2h": machine.from_device_s, "d2d": peer_s}[point.benchmark]
     more_s = machine.pull(size * NS / way.gbps) if pulled else 0.0
     return way.latency_s + set_up + more_s + size * NS / (way.both_gbps if point.bidirectional else way.gbps)
 

@@ -174,6 +174,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     if (program.peer) {
       op.stages.push_back(engine_stage(node(actor.place), between_devices, from, to));
       if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
+      else if (op.bytes <= machine_.copy.inline_bytes) op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
       through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));

@@ -228,6 +228,7 @@ class Parser {
     machine_.copy.inline_setup = copy.number("inline_us") * micro;
     machine_.copy.inline_rate = copy.rate("inline_gbps");
     machine_.copy.channel = copy.number("channel_us") * micro;
+    if (copy.has("small_peer_us")) machine_.copy.small_peer = copy.number("small_peer_us") * micro;
     if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
     if (file_.has("batch")) {
       const Table batch = file_["batch"];

@@ -68,6 +68,7 @@ struct CopyCosts {
   u64 inline_bytes = 0;           // copies to the device up to here are small
   double inline_setup = 0, inline_rate = 0;
   double channel = 0;
+  std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, where that is another
   std::optional<double> row;      // s of each row after the first, where one copy is of several
 };
 

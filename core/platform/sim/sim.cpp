@@ -56,6 +56,7 @@ Machine vary(Machine machine, u64 seed) {
   auto& copy = machine.copy;
   copy.inline_setup *= factors.compute;
   copy.channel *= factors.channel;
+  if (copy.small_peer) *copy.small_peer *= factors.engine;
   for (double* time : {&machine.pull.extra, &machine.pull.least}) *time *= factors.engine;
   for (std::size_t i = 0; i < copy.setup.size(); ++i) copy.setup[i] *= i == within_device ? factors.compute : factors.engine;
   for (std::size_t i = 0; i < machine.numa.size(); ++i) {

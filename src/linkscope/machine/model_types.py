@@ -159,6 +159,7 @@ class Copy(_Table, frozen=True):
     inline_us: Quantity
     inline_gbps: Quantity
     channel_us: Quantity
+    small_peer_us: Quantity | None = None
     row_us: Quantity | None = None
 
 
