@@ -20,7 +20,7 @@ test-gpu: build-tests
 define cmake_build
 	@if [ ! -f $(1)/build.ninja ]; then $(RUN) -m cmake -S . -B $(1) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(RUN) \
 	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/.venv/bin/ninja $(2) > /dev/null; fi
-	@$(RUN) -m cmake --build $(1) -- --quiet
+	@MAKEFLAGS= $(RUN) -m cmake --build $(1) -- --quiet $(filter -j%,$(MAKEFLAGS))
 	@$(RUN) -m cmake --install $(1) --prefix src > /dev/null
 endef
 

@@ -1,8 +1,14 @@
 """How far two runs of one machine agree, and how much each spreads: the tables of docs/repeatability.md.
 
 Usage: python tools/agreement.py A.jsonl[.gz] B.jsonl[.gz]
+       python tools/agreement.py A.txt[.gz] B.txt[.gz]     two outputs of nvbandwidth, cell by cell
+
+Medians agree where they differ by no more than is asked of them: 1 % from 1 MiB on, 5 % or two clock ticks below. The
+cells of nvbandwidth are of 512 MiB, but for its latencies.
 """
 
+import gzip
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -26,6 +32,17 @@ def overlap(one: Point, other: Point) -> bool:
     return one.ci95_s[0] <= other.ci95_s[1] and other.ci95_s[0] <= one.ci95_s[1]
 
 
+def apart(one: Point, other: Point) -> float:
+    """By what fraction the second median differs from the first."""
+    assert one.median_s and other.median_s
+    return abs(other.median_s / one.median_s - 1)
+
+
+def agree(one: Point, other: Point) -> bool:
+    """Whether the medians differ by no more than the precision that is asked of them."""
+    return apart(one, other) <= max(one.precision_target, other.precision_target)
+
+
 def half_range(point: Point) -> float:
     """From the lowest to the highest round median, half of it, as a fraction of the median of the rounds."""
     assert point.median_s
@@ -41,11 +58,13 @@ def grouped(pairs: list[tuple[Point, Point]]) -> list[tuple[str, list[tuple[Poin
 
 
 def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
-    print("| family | points | intervals overlap | median difference |\n|---|---|---|---|")
-    for name, members in [*grouped(pairs), ("all", pairs)]:
-        alike = sum(overlap(*pair) for pair in members) / len(members)
-        apart = median([abs(a.median_s / b.median_s - 1) for a, b in members if a.median_s and b.median_s])
-        print(f"| {name} | {len(members)} | {alike:.1%} | {apart:.2%} |")
+    print("| family | points | intervals overlap | medians agree | middle difference |\n|---|---|---|---|---|")
+    precise = [pair for pair in pairs if all(point.status == "ok" for point in pair)]
+    for name, members in [*grouped(pairs), ("all", pairs), ("all within precision in both", precise)]:
+        if members:
+            alike, near = (sum(test(*pair) for pair in members) / len(members) for test in (overlap, agree))
+            middle = median([apart(*pair) for pair in members])
+            print(f"| {name} | {len(members)} | {alike:.1%} | {near:.1%} | {middle:.2%} |")
 
 
 def print_spread(pairs: list[tuple[Point, Point]]) -> None:
@@ -62,9 +81,35 @@ def print_spread(pairs: list[tuple[Point, Point]]) -> None:
             print(f"| {label} | {len(points)} | {min(rates):.1f} to {max(rates):.1f} | {shown} |")
 
 
+def cells(path: Path) -> dict[str, float]:
+    """Every cell that nvbandwidth printed, by its table and its place in that."""
+    data = path.read_bytes()
+    found: dict[str, float] = {}
+    table: list[float] = []
+    for line in (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines():
+        if row := re.fullmatch(r" *\d+((?: +(?:N/A|\d+\.\d+))+)", line):
+            table += [float(cell) for cell in row[1].split() if cell != "N/A"]
+        elif line.startswith("SUM "):
+            found |= {f"{line.split()[1]} {at}": value for at, value in enumerate(table)}
+            table = []
+    return found
+
+
+def print_cells(one: dict[str, float], other: dict[str, float]) -> None:
+    print("| cells of nvbandwidth | | medians agree within 1 % | middle difference |\n|---|---|---|---|")
+    kinds = {"latencies": "latency", "by copy engine": "_ce", "by SM": "_sm", "all": ""}
+    left = {name: abs(other[name] / one[name] - 1) for name in one if one[name] and name in other}
+    for kind, part in kinds.items():
+        of = [value for name, value in left.items() if part in name and (kind != "by SM" or "latency" not in name)]
+        if of:
+            print(f"| {kind} | {len(of)} | {sum(value <= 0.01 for value in of) / len(of):.1%} | {median(of):.2%} |")
+
+
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
+    if all(".txt" in Path(path).suffixes for path in sys.argv[1:]):
+        return print_cells(*(cells(Path(path)) for path in sys.argv[1:]))
     one, other = ({point.id: point for point in read_run(path).points} for path in sys.argv[1:])
     both = [(one[id], other[id]) for id in one if id in other]
     pairs = [pair for pair in both if all(point.ci95_s for point in pair)]

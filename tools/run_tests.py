@@ -25,7 +25,9 @@ def count(pattern: str, text: str) -> int:
 
 def main() -> int:
     core_status, core = run(["build/dev/tests/core/core-tests", "--no-colors"])
-    python_status, python = run([sys.executable, "-m", "pytest", *sys.argv[1:]])
+    # Two at once, a file to one of them: more would wait for each other's CPUs, and what a file sets up is made once.
+    together = ["-n", "2", "--dist", "loadfile"]
+    python_status, python = run([sys.executable, "-m", "pytest", *together, *sys.argv[1:]])
     python_summary = python.strip().splitlines()[-1] if python.strip() else ""
     passed = count(r"test cases:.*?\| *(\d+) passed", core) + count(r"(\d+) passed", python_summary)
     failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0])

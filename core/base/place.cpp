@@ -59,4 +59,19 @@ Place parse_place(std::string_view text) {
   not_a_place(text);
 }
 
+std::vector<std::pair<Place, Place>> parse_paths(std::string_view text) {
+  std::vector<std::pair<Place, Place>> found;
+  for (bool more = true; more;) {
+    const auto comma = text.find(',');
+    const auto path = text.substr(0, comma);
+    const auto arrow = path.find("->");
+    if (arrow == std::string_view::npos)
+      throw Error{ErrorKind::usage, "'" + std::string{path} + "' is not a path; write numa:0->gpu:1, and a comma between paths"};
+    found.emplace_back(parse_place(path.substr(0, arrow)), parse_place(path.substr(arrow + 2)));
+    more = comma != std::string_view::npos;
+    if (more) text = text.substr(comma + 1);
+  }
+  return found;
+}
+
 }  // namespace linkscope

@@ -5,6 +5,8 @@
 #include <compare>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/units.hpp"
 
@@ -31,5 +33,7 @@ inline Place gpu(u32 index) { return {PlaceKind::gpu, index, one_host, {}}; }
 [[nodiscard]] std::string_view to_string(PlaceKind);
 /// Throws Error{usage} naming the text when it is no place.
 [[nodiscard]] Place parse_place(std::string_view text);
+/// Paths from place to place, "numa:0->gpu:1,gpu:2->numa:0". Throws Error{usage} naming the part that is none.
+[[nodiscard]] std::vector<std::pair<Place, Place>> parse_paths(std::string_view text);
 
 }  // namespace linkscope

@@ -33,13 +33,13 @@ Param size_param() {
 
 Program build(const Case& c) {
   const bool on_gpu = c.src.kind == PlaceKind::gpu;
-  const u64 bytes = size_of(c), page = paged(c, {c.src, c.src_memory}).page_bytes;
+  const u64 bytes = size_of(c), page = completed(c, {c.src, c.src_memory}).page_bytes;
   const u64 stride = page ? (bytes + page - 1) / page * page : bytes;  // no two share a huge page
   const u32 count = allocations(stride);
   const auto phase = c.param("phase", "allocate");
   (void)phase_index(c.src_memory, phase);
   Program program;
-  program.regions.push_back(paged(c, {c.src, c.src_memory, stride * count, Content::pattern}));
+  program.regions.push_back(completed(c, {c.src, c.src_memory, stride * count, Content::pattern}));
   const Span each{0, 0, bytes, stride, count};
   Actor actor;
   actor.clock = Clock::host;
@@ -50,6 +50,7 @@ Program build(const Case& c) {
     actor.place = c.src;
     actor.kind = ActorKind::cpu_thread;
   }
+  if (by_owner(c.src_memory, phase)) actor.process = program.regions.front().process;
   actor.once.push_back(Call{.api = phase, .span = each, .until = true});
   actor.loop.push_back(Call{.api = phase, .span = each});
   program.actors.push_back(std::move(actor));
@@ -83,6 +84,9 @@ std::vector<Benchmark> allocations() {
       row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
       row("memory of a GPU from its stream-ordered pool", gpu, gpu, {pool}),
       row("memory of a GPU by its parts: made, mapped, touched, unmapped, given back", gpu, gpu, {vmm}),
+      row("a second process allocates memory of a GPU and exports it by an IPC handle, by which this one opens it", gpu, gpu, {ipc}),
+      row("a second process makes memory of a GPU and exports it as a file descriptor, which this one imports and maps", gpu, gpu, {posix_fd}),
+      row("a second process makes and touches host memory, which this one maps and pins", numa, gpu, {shm}),
   };
 }
 

@@ -81,11 +81,13 @@ std::vector<Benchmark> calls() {
     return Benchmark{"copy_call", summary, "microbench 3 (MB-2)", Engine::cpu, src, dst, Relation::any, {memory},
                      {{"size", {"4KiB", "8B"}, "of the copy; the smallest go in the command itself"}}, copy_call, sized};
   };
+  Param one_alone = mode_param();
+  one_alone.default_in_id = false;
   return {
       row("launch", "a CPU thread launches empty kernels; the call alone",
           {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
-           {"threads", {"1", "2", "4", "8"}, "CPU threads that launch at once, each on a stream of its own"}}, launch),
-      row("launch_to_end", "a CPU thread launches an empty kernel and waits for its end", {}, launch_to_end),
+           {"threads", {"1", "2", "4", "8"}, "CPU threads that launch at once, each on a stream of its own"}, one_alone, idle_param()}, launch),
+      row("launch_to_end", "a CPU thread launches an empty kernel and waits for its end", {one_alone, idle_param()}, launch_to_end),
       row("synchronize", "a CPU thread waits for what has ended already",
           {what({"stream", "device", "event"}, "what is waited for")}, synchronize),
       row("event", "a CPU thread records an event, or asks for one that is over", {what({"record", "query"}, "which of the two")}, event),

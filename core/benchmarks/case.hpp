@@ -32,11 +32,16 @@ struct Case {
 /// Of the two places: with to_all or from_all the destination or the source is gpu:all.
 enum class Relation : u8 { any, same, different, to_all, from_all };
 
+/// Which rules of a suite take a row: also those that name nothing (the map of a machine), those that name its operation or
+/// engine, or those that name its kinds of memory.
+enum class Taken : u8 { unasked, by_name, by_memory };
+
 struct Param {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
   std::string_view help;
   bool default_in_id = true;  // false: ids tell it only where it is not the default
+  bool paths = false;  // besides `values` it may be other paths (parse_paths), which the operation takes with its own
 };
 
 /// A row of the table, found by name, engine, kinds of places and of memory: what `list`, the planner and the docs need to know, and how to build the program.
@@ -49,6 +54,7 @@ struct Benchmark {
   std::vector<Param> params;
   Program (*build)(const Case&);
   bool sized = true;  // false: an operation without bytes, whose cases have 0
+  Taken taken = Taken::by_name;
 };
 
 /// The table of all benchmarks.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace linkscope {
 
 u64 slice_stride(u64 bytes) {
@@ -20,9 +22,33 @@ Param after_param() {
   return {"after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
 }
 
+Param clock_param() {
+  constexpr bool default_in_id = false;
+  return {"clock", {"event", "host"}, "event: what GPUs take, by events, for what was queued before; host: from the host's first call until all is done, the calls included", default_in_id};
+}
+
+Param idle_param() {
+  constexpr bool default_in_id = false;
+  return {"idle_gap_s", {"0", "0.0001", "0.001", "0.01", "0.1"}, "so long nothing is queued before one operation alone (mode=single)", default_in_id};
+}
+
+void let_idle(Program& program, const Case& c) {
+  program.idle = Seconds{std::stod(c.param("idle_gap_s", "0"))};
+  if (program.idle == Seconds{0}) return;
+  if (c.param("mode", "batched") != "single")
+    throw Error{ErrorKind::usage, c.benchmark + ": idle_gap_s is the time before one operation alone: give mode=single with it"};
+  program.most_iterations = 1;
+}
+
+void set_clock(Program& program, const Case& c) {
+  if (c.param("clock", "event") != "host") return;
+  for (auto& actor : program.actors) actor.clock = Clock::host;
+  program.held_by = HeldBy::nothing;  // the host's calls are in the time
+}
+
 Param cache_param() {
   constexpr bool default_in_id = false;
-  return {"cache", {"cold", "hot", "dirty"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit; dirty: another core has just written them", default_in_id};
+  return {"cache", {"cold", "hot", "written", "dirty"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit; written: the core that calls has just written them; dirty: another core has", default_in_id};
 }
 
 Param l2_param() {
@@ -57,7 +83,8 @@ Param pages_param() {
   return {"pages", {"2MiB", "1GiB", "transparent"}, "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
 }
 
-Region paged(const Case& c, Region region) {
+Region completed(const Case& c, Region region) {
+  region.process = is_shared(region.kind) ? 1 : 0;
   if (region.kind != MemKind::hugepage && region.kind != MemKind::registered_hugepage) return region;
   const auto pages = c.param("pages", "2MiB");
   region.page_bytes = pages == "1GiB" ? u64{1} << 30 : u64{2} << 20;
@@ -76,7 +103,7 @@ Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
   const auto cache = c.param("cache", "cold");
-  program.cache = cache == "cold" ? CacheState::cold : cache == "hot" ? CacheState::hot : CacheState::dirty;
+  program.cache = cache == "cold" ? CacheState::cold : cache == "hot" ? CacheState::hot : cache == "written" ? CacheState::written : CacheState::dirty;
   return program;
 }
 
@@ -87,16 +114,16 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const auto stride = [](const Span& span) { return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes); };  // behind the last row as between rows
   from.stride = stride(from);
   to.stride = stride(to);
-  program.regions.push_back(paged(c, {copy.src, copy.src_memory, from.stride * from.slices, Content::pattern}));
-  program.regions.push_back(paged(c, {copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison}));
+  program.regions.push_back(completed(c, {copy.src, copy.src_memory, from.stride * from.slices, Content::pattern}));
+  program.regions.push_back(completed(c, {copy.dst, copy.dst_memory, to.stride * to.slices, Content::poison}));
   Move move{from, to, c.engine};
   move.peer_call = c.param("call", "memcpy") == "peer";
   move.shape = kernel_shape(c);
   move.row_by_row = copy.row_by_row;
   actor.loop.emplace_back(std::move(move));
   program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
-  // What another core has written stays in its cache until it is copied for the first time.
-  if (program.cache == CacheState::dirty) program.most_iterations = from.slices;
+  // What a core has written stays so in its cache until it is copied for the first time.
+  if (once_only(program.cache)) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
 }
 
@@ -121,7 +148,7 @@ Program one_copy(const Case& c, const Copy& copy) {
 Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
-  program.regions.push_back(paged(c, {at, memory, region_bytes, content}));
+  program.regions.push_back(completed(c, {at, memory, region_bytes, content}));
   Actor actor;
   actor.place = by;
   if (by.kind == PlaceKind::numa) {

@@ -29,6 +29,14 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] Param mode_param();
 [[nodiscard]] Param after_param();
 
+/// Who takes the time: GPUs, of work that was queued before, or the host, from its first call until all is done.
+[[nodiscard]] Param clock_param();
+/// How long nobody works before one operation alone.
+[[nodiscard]] Param idle_param();
+/// What the two ask for: the same of all programs. Throws Error{usage} where they do not fit the others.
+void set_clock(Program&, const Case&);
+void let_idle(Program&, const Case&);
+
 /// Of copies from and to host memory: whether CPU caches hold it.
 [[nodiscard]] Param cache_param();
 
@@ -46,9 +54,10 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] Param initiator_param();
 [[nodiscard]] Param bidirectional_param();
 
-/// Of host memory in huge pages: which; and the region with the pages that the case asks for, where its kind has them.
+/// Of host memory in huge pages: which.
 [[nodiscard]] Param pages_param();
-[[nodiscard]] Region paged(const Case&, Region);
+/// The region with what its kind needs besides: the pages that the case asks for, the other process that owns it.
+[[nodiscard]] Region completed(const Case&, Region);
 
 /// How many distinct slices a batch rotates over, and how far apart they lie.
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
@@ -75,6 +84,7 @@ void add_copy(Program&, const Case&, const Copy&, Actor actor);
 [[nodiscard]] std::vector<Benchmark> atomics();
 [[nodiscard]] std::vector<Benchmark> memory_kinds();
 [[nodiscard]] std::vector<Benchmark> allocations();
+[[nodiscard]] std::vector<Benchmark> concurrent_copies();
 
 extern const Benchmark host_to_host, host_to_device, device_to_host, device_to_device, device_local;
 

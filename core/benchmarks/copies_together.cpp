@@ -20,6 +20,7 @@ std::vector<Benchmark> copies_together() {
     const auto add = [&](const char* name, const std::string_view by_batch, const std::string_view by_graph, PlaceKind src, PlaceKind dst, Relation relation, Memories memories) {
       std::vector<Param> params{mode_param()};
       if (relation == Relation::different) params.push_back(initiator_param());
+      params.insert(params.end(), {clock_param(), idle_param()});
       rows.push_back({name, batch ? by_batch : by_graph, source, engine, src, dst, relation, std::move(memories), std::move(params), build});
     };
     add("h2d", "copies from host memory to a GPU, a batch by one call", "copies from host memory to a GPU, a batch as one graph", numa, gpu, Relation::any,

@@ -1,6 +1,6 @@
 // Comm|Scope 3.4 (CS-9, CS-13, CS-14): unified memory on demand. Whoever touches one byte of a page that is elsewhere
-// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for. A GPU that
-// accesses all bytes shows what advice is worth: pages then come, or are accessed where they are.
+// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for. Who accesses
+// all bytes shows what advice is worth: pages then come, or are accessed where they are.
 #include "benchmarks/managed.hpp"
 
 namespace linkscope {
@@ -14,7 +14,8 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
   // Told by bytes, a page that is accessed where it is moves 32 of them for a touch, and so nothing to compare with.
   const bool all = c.param("touch", "page") == "all" || c.param("advice", "none") != "none";
-  if (all && !on_cpu) kernel = {dir == Access::Dir::write ? "write" : "read", {0, 512}, 0, {{span, dir}}};
+  if (all && on_cpu) kernel.traffic = {{span, dir, Access::Pattern::linear, sizeof(u64)}};
+  else if (all) kernel = {dir == Access::Dir::write ? "write" : "read", {0, 512}, 0, {{span, dir}}};
   add_migration(program, c, home, by, by, Content::pattern, c.bytes, std::move(kernel), 1);
 }
 
@@ -33,7 +34,7 @@ std::vector<Benchmark> demands() {
   };
   return {
       row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any, {access, touch, advice_param()}),
-      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any, {access, threads, bidirectional_param()}),
+      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any, {access, touch, advice_param(), threads, bidirectional_param()}),
       row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different, {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
   };
 }

@@ -21,7 +21,9 @@ const Benchmark device_local{
     PlaceKind::gpu,
     Relation::same,
     {{MemKind::device, MemKind::device}},
-    {mode_param(), after_param()},
-    build};
+    {mode_param(), after_param(), clock_param(), idle_param()},
+    build,
+    true,
+    Taken::unasked};
 
 }  // namespace linkscope

@@ -32,7 +32,9 @@ const Benchmark device_to_device{
     {mode_param(), after_param(),
      {"peer", {"on", "off"}, "peer access between the two, or the driver's way through the host"},
      {"call", {"memcpy", "peer"}, "cuMemcpyDtoDAsync, or cuMemcpyPeerAsync, which names both contexts"},
-     initiator_param(), bidirectional_param()},
-    build};
+     initiator_param(), bidirectional_param(), clock_param(), idle_param()},
+    build,
+    true,
+    Taken::unasked};
 
 }  // namespace linkscope

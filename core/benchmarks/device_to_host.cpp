@@ -22,7 +22,9 @@ const Benchmark device_to_host{
     PlaceKind::numa,
     Relation::any,
     {{MemKind::device, MemKind::pageable}, {MemKind::device, MemKind::pinned}, {MemKind::device, MemKind::registered}},
-    {mode_param(), after_param(), cache_param(), cpu_param()},
-    build};
+    {mode_param(), after_param(), cache_param(), cpu_param(), clock_param(), idle_param()},
+    build,
+    true,
+    Taken::unasked};
 
 }  // namespace linkscope

@@ -66,8 +66,8 @@ std::vector<Benchmark> halos() {
     return Benchmark{"halo", summary, "Comm|Scope 3d/", engine, PlaceKind::gpu, PlaceKind::gpu, Relation::any, {{MemKind::device, MemKind::device}}, std::move(params), build};
   };
   return {
-      row("a face of a cube of cells to another cube, by copy engine", Engine::ce, {mode_param(), face, way}),
-      row("a face of a cube of cells to another cube, by one kernel", Engine::sm, {mode_param(), face, blocks_param(), threads_param()}),
+      row("a face of a cube of cells to another cube, by copy engine", Engine::ce, {mode_param(), face, way, clock_param()}),
+      row("a face of a cube of cells to another cube, by one kernel", Engine::sm, {mode_param(), face, blocks_param(), threads_param(), clock_param()}),
   };
 }
 

@@ -27,7 +27,9 @@ const Benchmark host_to_device{
     PlaceKind::gpu,
     Relation::any,
     {{MemKind::pageable, MemKind::device}, {MemKind::pinned, MemKind::device}, {MemKind::registered, MemKind::device}},
-    {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param()},
-    build};
+    {mode_param(), after_param(), bidirectional_param(), cache_param(), cpu_param(), clock_param(), idle_param()},
+    build,
+    true,
+    Taken::unasked};
 
 }  // namespace linkscope

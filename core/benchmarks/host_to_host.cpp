@@ -25,6 +25,8 @@ const Benchmark host_to_host{
     {{MemKind::pageable, MemKind::pinned}, {MemKind::pinned, MemKind::pageable}},
     {mode_param(),
      {"initiator", {"src", "dst"}, "the NUMA node on which the copying thread runs"}, cache_param()},
-    build};
+    build,
+    true,
+    Taken::unasked};
 
 }  // namespace linkscope

@@ -25,6 +25,7 @@ std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways, bool wit
   if (two_gpus) all.push_back(initiator_param());
   if (both_ways) all.push_back(bidirectional_param());
   if (within_gpus) all.push_back(l2_param());
+  all.insert(all.end(), {clock_param(), idle_param()});
   return all;
 }
 

@@ -1,5 +1,5 @@
-// The copies and accesses of other files from and to the other kinds of memory: write-combined, mapped, huge pages, pools
-// and virtual memory management (Comm|Scope 3.3: CS-5; CUDA driver API). Pinned memory is portable here: the flag
+// The copies and accesses of other files from and to the other kinds of memory: write-combined, mapped, huge pages, pools,
+// virtual memory management, and memory that another process owns (Comm|Scope 3.3: CS-5; CUDA driver API). Pinned memory is portable here: the flag
 // that lets every context use it is part of how it is allocated.
 #include <algorithm>
 
@@ -10,10 +10,12 @@ namespace {
 
 using Memories = std::vector<std::pair<MemKind, MemKind>>;
 
-/// The same operation with other memory; its ends keep their order.
+/// The same operation with other memory; its ends keep their order. Suites take it where they name such memory: what these
+/// kinds are for, others show as well.
 Benchmark with(Benchmark row, const Memories& memories, const char* source) {
   row.memories = memories;
   row.source = source;
+  row.taken = Taken::by_memory;
   std::erase_if(row.params, [](const Param& param) { return param.name == "peer" || param.name == "call" || param.name == "cache"; });
   return row;
 }
@@ -29,6 +31,7 @@ Memories facing(std::vector<MemKind> host, bool from_host) {
 std::vector<Benchmark> memory_kinds() {
   using enum MemKind;
   constexpr const char *kinds = "CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory", *huge_pages = "Linux: hugetlbpage and transparent huge pages";
+  constexpr const char* shared = "methods.md E5, CUDA driver API: IPC handles, handles of virtual memory that are POSIX file descriptors";
   constexpr const char* zero_copy = "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory";
   std::vector<Benchmark> originals{host_to_device, device_to_host, device_to_device, device_local};
   for (auto* more : {kernel_copies, kernel_accesses})
@@ -45,11 +48,15 @@ std::vector<Benchmark> memory_kinds() {
     const bool from_host = row.src == PlaceKind::numa, by_engine = row.engine == Engine::ce;
     if (!from_host && row.dst == PlaceKind::gpu) {
       rows.push_back(with(row, {{pool, pool}, {vmm, vmm}}, kinds));
+      rows.push_back(with(row, {{ipc, ipc}, {posix_fd, posix_fd}}, shared));
       continue;
     }
     auto memories = facing({wc, mapped}, from_host);
     for (const MemKind kind : {pool, vmm}) memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
     rows.push_back(with(row, memories, row.name == "read" || row.name == "write" ? zero_copy : kinds));
+    memories = facing({shm}, from_host);
+    for (const MemKind kind : {ipc, posix_fd}) memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
+    rows.push_back(with(row, memories, shared));
     add_huge(row, facing(by_engine ? std::vector{hugepage, registered_hugepage} : std::vector{registered_hugepage}, from_host));
   }
   return rows;

@@ -1,5 +1,5 @@
 // methods.md E10, Comm|Scope 7 (CS-40), Klenk 4: a word goes from one to the other and another comes back. Each side waits
-// for a word of its own by polling; an iteration is a round trip.
+// for a word of its own by polling; an iteration is a round trip. Of two processes one has made the memory that holds the words.
 #include "base/units.hpp"
 #include "benchmarks/copies.hpp"
 
@@ -17,14 +17,14 @@ struct Words {
 
 /// Both words in one region, or each in its own.
 Words add_words(Program& program, const Case& c) {
-  if (c.src.kind == PlaceKind::gpu && c.src_memory == MemKind::device) {
+  if (c.src.kind == PlaceKind::gpu && (c.src_memory == MemKind::device || is_shared(c.src_memory))) {
     const bool at_waiter = c.param("word", "waiter") == "waiter";
-    program.regions = {{c.src, MemKind::device, 2 * apart, Content::zero}, {c.dst, MemKind::device, 2 * apart, Content::zero}};
+    program.regions = {{c.src, c.src_memory, 2 * apart, Content::zero}, completed(c, {c.dst, c.dst_memory, 2 * apart, Content::zero})};
     return at_waiter ? Words{{0, 1}} : Words{{1, 0}};
   }
   const Place host{PlaceKind::numa, 0, c.src.host, {}};
   const Place& at = c.src_memory == MemKind::device ? c.dst : c.src_memory == MemKind::pinned && c.src.kind == PlaceKind::gpu ? host : c.src;
-  program.regions = {{at, c.src_memory, 2 * apart, Content::zero}};
+  program.regions = {completed(c, {at, c.src_memory, 2 * apart, Content::zero})};
   return {{0, 0}};
 }
 
@@ -37,14 +37,15 @@ Program build(const Case& c) {
   const auto actor = [&](const Place& at, std::vector<Step> loop) {
     Actor made;
     made.place = at;
-    if (at.kind == PlaceKind::numa) {
-      made.kind = ActorKind::cpu_thread;
-      made.clock = Clock::host;
-    }
+    if (at.kind == PlaceKind::numa) made.kind = ActorKind::cpu_thread;
+    // Events of one process do not order what another does.
+    if (at.kind == PlaceKind::numa || is_shared(c.src_memory)) made.clock = Clock::host;
     made.loop = std::move(loop);
     return made;
   };
   program.actors = {actor(c.src, {Set{ping, 1, 1}, Wait{pong, 1, 1}}), actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
+  // Of two processes the second one has the CPU thread, and of two alike the destination's.
+  if (is_shared(c.src_memory)) program.actors[c.src.kind == c.dst.kind].process = 1;
   if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * apart, 0, 1}, c.src}};
   constexpr bool measured = true;
   program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, measured}, {1, c.dst, c.src, c.dst_memory, c.src_memory, 0, !measured}};
@@ -56,15 +57,19 @@ Program build(const Case& c) {
 std::vector<Benchmark> ping_pongs() {
   using enum PlaceKind;
   using enum MemKind;
-  const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
+  using Memories = std::vector<std::pair<MemKind, MemKind>>;
+  const Memories of_one_process{{pinned, pinned}, {device, device}, {managed, managed}}, of_two{{shm, shm}};
+  const Param where{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"};
+  const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation, const Memories& memories, std::vector<Param> params = {}) {
     constexpr bool sized = false;
-    const std::vector<std::pair<MemKind, MemKind>> memories{{pinned, pinned}, {device, device}, {managed, managed}};
     return Benchmark{"ping_pong", summary, "methods.md E10, Klenk 4 (KL-1)", engine, src, dst, relation, memories, std::move(params), build, sized};
   };
   return {
-      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, {}),
-      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different,
-          {{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"}}),
+      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, of_one_process),
+      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different, of_one_process, {where}),
+      row("the same between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu, Relation::any, of_two),
+      row("the same between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
+      row("the same between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu, Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
   };
 }
 

@@ -37,6 +37,7 @@ std::vector<Benchmark> strided_copies() {
     const auto add = [&](std::string_view by_call, std::string_view by_kernel, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memories) {
       rows.push_back({"strided", engine == Engine::ce ? by_call : by_kernel, "Comm|Scope stride/ and 3d/", engine, src, dst, Relation::any, {memories}, params, build});
       if (src == dst) rows.back().params.push_back(initiator_param());
+      rows.back().params.push_back(clock_param());
     };
     add("rows of host memory to a GPU, by one 2D or 3D call", "rows of host memory to a GPU, by one kernel", numa, gpu, {pinned, device});
     add("rows of a GPU's memory to the host, by one 2D or 3D call", "rows of a GPU's memory to the host, by one kernel", gpu, numa, {device, pinned});

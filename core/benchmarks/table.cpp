@@ -13,7 +13,7 @@ const std::vector<Benchmark>& table() {
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
     for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, pieces,
-                       strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations})
+                       strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations, concurrent_copies})
       for (auto& row : more()) all.push_back(std::move(row));
     return all;
   }();
@@ -68,7 +68,7 @@ void check(const Benchmark& row, const Case& c) {
     const auto param = std::find_if(row.params.begin(), row.params.end(), [&](const Param& p) { return p.name == name; });
     if (param == row.params.end())
       misfit(row, "it has no parameter '" + name + "'; it has " + joined(row.params, [](const Param& p) { return p.name; }));
-    if (std::find(param->values.begin(), param->values.end(), value) == param->values.end())
+    if (!param->paths && std::find(param->values.begin(), param->values.end(), value) == param->values.end())
       misfit(row, name + " is " + joined(param->values, [](std::string_view v) { return v; }) + ", not '" + value + "'");
   }
 }
@@ -82,6 +82,8 @@ Program build_program(const Case& c) {
   check(row, c);
   Program program = row.build(c);
   if (!c.held) program.held_by = HeldBy::nothing;
+  set_clock(program, c);
+  let_idle(program, c);
   validate(program);
   return program;
 }

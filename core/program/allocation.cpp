@@ -18,11 +18,25 @@ std::vector<std::string_view> phases_of(MemKind kind) {
     case MemKind::registered:
     case MemKind::registered_hugepage: return {"allocate", "touch", "register", "map", "unregister", "free"};
     case MemKind::vmm: return {"allocate", "map", "touch", "unmap", "free"};
+    case MemKind::ipc: return {"allocate", "export", "open", "touch", "close", "free"};
+    case MemKind::posix_fd: return {"allocate", "export", "import", "map", "touch", "unmap", "free"};
+    case MemKind::shm: return {"allocate", "touch", "open", "register", "map", "unregister", "close", "free"};
     case MemKind::managed:
     case MemKind::system:
     case MemKind::file: return {};
   }
   return {};
+}
+
+bool by_owner(MemKind kind, std::string_view phase) {
+  return is_shared(kind) && (phase == "allocate" || phase == "export" || phase == "free" || (kind == MemKind::shm && phase == "touch"));
+}
+
+std::string why_another_process(const Program& program, const Actor& actor, const Call& call) {
+  const auto& region = program.regions[call.span->region];
+  const bool owns = by_owner(region.kind, call.api);
+  if (actor.process == (owns ? region.process : 0)) return "";
+  return "the phase '" + call.api + "' of " + to_string(region.kind) + " memory is done by the process that " + (owns ? "owns" : "opens") + " it";
 }
 
 std::size_t phase_index(MemKind kind, std::string_view phase) {

@@ -11,7 +11,8 @@ namespace linkscope {
 namespace {
 
 constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file",   "system",  "registered_hugepage"};
+                                    "device",   "vmm",    "pool",       "hugepage", "file",   "system",  "registered_hugepage",
+                                    "ipc",      "posix_fd", "shm"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -71,6 +72,7 @@ const char* to_string(CacheState state) {
   switch (state) {
     case CacheState::cold: return "cold";
     case CacheState::hot: return "hot";
+    case CacheState::written: return "written";
     case CacheState::dirty: return "dirty";
   }
   return "";
@@ -216,7 +218,7 @@ u64 asked_bytes(const Access& access) { return access.stride == 0 ? access.span.
 
 u64 moved_bytes(const Access& access) {
   if (access.stride < sector_bytes) return access.span.bytes;
-  return access_count(access) * ((access.width + sector_bytes - 1) / sector_bytes * sector_bytes);
+  return access_count(access) * ((access.width + access.unit - 1) / access.unit * access.unit);
 }
 
 std::vector<Range> ranges_of(const Prefetch& prefetch) {
@@ -274,6 +276,8 @@ const Span& origin(const Actor& actor, const Move& move) {
 
 bool is_pageable(MemKind kind) { return kind == MemKind::pageable || kind == MemKind::hugepage; }
 
+bool is_shared(MemKind kind) { return kind == MemKind::ipc || kind == MemKind::posix_fd || kind == MemKind::shm; }
+
 const char* to_string(MemKind kind) { return mem_kind_names[static_cast<std::size_t>(kind)]; }
 const char* to_string(Engine engine) { return engine_names[static_cast<std::size_t>(engine)]; }
 const char* to_string(ActorKind kind) { return actor_names[static_cast<std::size_t>(kind)]; }
@@ -308,6 +312,7 @@ std::string to_text(const Program& program) {
         << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
   out << "peer " << (program.peer ? "on" : "off") << ", cache " << to_string(program.cache) << ", held by " << to_string(program.held_by);
   if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
+  if (program.idle > Seconds{0}) out << ", after " << program.idle.count() << " s of idling";
   out << "\n";
   return out.str();
 }
@@ -319,8 +324,8 @@ Program together(const std::vector<Program>& programs) {
   };
   std::optional<bool> peer;
   for (const auto& program : programs) {
-    if (program.cache != programs.front().cache || program.held_by != programs.front().held_by)
-      wrong("together", "the programs ask for different caches, or for streams held in different ways");
+    if (program.cache != programs.front().cache || program.held_by != programs.front().held_by || program.idle != programs.front().idle)
+      wrong("together", "the programs ask for different caches, for streams held in different ways, or for other idle gaps");
     if (between_gpus(program)) {
       if (peer && *peer != program.peer) wrong("together", "one wants peer access between GPUs and one wants none");
       peer = program.peer;
@@ -341,11 +346,15 @@ Program together(const std::vector<Program>& programs) {
   all.peer = peer.value_or(false);
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
   all.held_by = programs.empty() ? HeldBy::kernel : programs.front().held_by;
+  all.idle = programs.empty() ? Seconds{0} : programs.front().idle;
   return all;
 }
 
 void validate(const Program& program) {
   if (program.actors.empty()) wrong("actors", "nobody acts");
+  if (program.idle < Seconds{0} || program.idle > longest_idle)
+    wrong("idle", std::to_string(program.idle.count()) + " s: gaps are of 0 s to " + std::to_string(longest_idle.count()) + " s");
+  if (program.idle > Seconds{0} && program.most_iterations != 1) wrong("idle", "one iteration comes after a gap, not a batch of them");
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
     const auto where = "actor a" + std::to_string(i);
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");

@@ -12,14 +12,17 @@
 namespace linkscope {
 
 /// System memory is what the operating system gives to anybody, used by GPUs as it is (HMM, ATS): its pages move as those of
-/// managed memory do.
-enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system, registered_hugepage };
+/// managed memory do. The last three belong to another process, which shares them: memory of a GPU by CUDA's IPC handles or
+/// as a POSIX file descriptor, and host memory (POSIX shared memory) that is pinned afterwards.
+enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system, registered_hugepage, ipc, posix_fd, shm };
 /// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
 enum class Clock : u8 { event, host, kernel };
-/// Dirty: CPU caches hold host memory modified, and not those of the core that will touch it but another core's.
-enum class CacheState : u8 { cold, hot, dirty };
+/// Written and dirty: CPU caches hold host memory modified, that of the core that will touch it, or another core's.
+enum class CacheState : u8 { cold, hot, written, dirty };
+/// Whether a sample finds each byte as it should be only once.
+[[nodiscard]] constexpr bool once_only(CacheState state) { return state == CacheState::written || state == CacheState::dirty; }
 
 /// What holds a stream until everything is queued. A kernel leaves the stream on the GPU's compute channel, as in an
 /// application that computes, then copies; a wait of the stream itself leaves it where it was. Where nothing holds it, it
@@ -45,7 +48,7 @@ struct Region {
   u64 bytes = 0;
   Content content = Content::pattern;
   u64 page_bytes = 0;  // of hugepage and registered_hugepage memory; 0: the platform's default
-  u32 process = 0;     // the process that allocates it; others map it
+  u32 process = 0;     // the process that allocates it; others map it, where its kind is shared
   std::optional<Advice> advice{};
   bool transparent = false;  // pages of page_bytes are the kernel's to give or not; otherwise they are reserved ones
 };
@@ -106,6 +109,9 @@ struct RowCopy {
 };
 [[nodiscard]] RowCopy in_rows(const Move&);
 
+inline constexpr u32 sector_bytes = 32;      // the least that a GPU's memory system moves
+inline constexpr u32 peer_write_bytes = 16;  // and the least that crosses a link where a GPU writes another's memory
+
 /// One side of the traffic that a kernel states: what it reads or writes, and how. Strided and random accesses are of the
 /// first `width` bytes of every `stride` bytes, each once; strided ones by neighbouring threads side by side, random ones
 /// in the order of program/line_order.hpp.
@@ -115,21 +121,21 @@ struct Access {
   enum class Pattern : u8 { linear, strided, random, chase, same } pattern = Pattern::linear;  // same: all of them the first word
   u32 width = 16;  // bytes a thread moves at once
   u64 stride = 0;  // strided, random; 0: the platform's page
+  u32 unit = sector_bytes;  // the least that moves
 };
 
 /// Who sees the order of accesses: the threads of one GPU, or everybody.
 enum class Scope : u8 { gpu, system };
 
-inline constexpr u64 sector_bytes = 32;  // the least that a GPU's memory system moves
-
 /// How many accesses one iteration makes, by threads that move `width` bytes at once.
 [[nodiscard]] u64 access_count(const Access&);
-/// Bytes that they ask for, and those that move for it: whole sectors.
+/// Bytes that they ask for, and those that move for it: whole units.
 [[nodiscard]] u64 asked_bytes(const Access&);
 [[nodiscard]] u64 moved_bytes(const Access&);
 
 /// Device (or CPU) code by name ("read", "write", "exchange", "chase", "touch", "touch_chain", "add", "add_chain"), with its launch shape (of
-/// CPU threads: how many) and the traffic it causes. Of a kernel
+/// CPU threads: how many) and the traffic it causes. Pages that move are touched in their first byte, or (linear) by CPU
+/// threads in all of their words. Of a kernel
 /// with `dependent_steps`, accesses of which each needs the one before, a whole batch is one launch: its iterations are
 /// those steps.
 struct Kernel {
@@ -226,13 +232,20 @@ struct Program {
   // Iterations that a sample may have: what `once` brings back lasts for so many, or a stream's queue holds so many. 0: any
   // number.
   u32 most_iterations = 0;
+  // Before a sample nothing is queued for so long, and nobody works: only one iteration comes after that.
+  Seconds idle{0};
 };
+
+inline constexpr Seconds longest_idle{1.0};
 
 /// Whether everybody's loop waits for somebody else's: then all do the same number of iterations.
 [[nodiscard]] bool in_step(const Program&);
 
 /// Host memory of which the driver knows nothing: it copies through pinned memory of its own, and GPUs do not reach it.
 [[nodiscard]] bool is_pageable(MemKind);
+
+/// Memory that belongs to one process and that others open.
+[[nodiscard]] bool is_shared(MemKind);
 
 [[nodiscard]] const char* to_string(MemKind);
 [[nodiscard]] const char* to_string(Engine);
@@ -244,7 +257,7 @@ struct Program {
 [[nodiscard]] Engine parse_engine(std::string_view);
 
 /// Everybody of several programs at once. Throws Error{usage} where they ask for different states (peer access, caches,
-/// what holds the streams): those are the whole program's.
+/// what holds the streams, how long nobody worked before): those are the whole program's.
 [[nodiscard]] Program together(const std::vector<Program>&);
 
 /// The program in words, one line a step: for people, golden tests and error messages.

@@ -18,6 +18,15 @@ const char* relation_name(Relation relation) {
   return "any";
 }
 
+const char* taken_name(Taken taken) {
+  switch (taken) {
+    case Taken::unasked: return "unasked";
+    case Taken::by_memory: return "by_memory";
+    case Taken::by_name: break;
+  }
+  return "by_name";
+}
+
 u32 slices_of(const Program& program) {
   u32 slices = 1;
   for (const auto& actor : program.actors)
@@ -59,12 +68,13 @@ Order parse_order(const Json& json, std::size_t actors) {
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
-  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}});
+  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}, {"paths", param.paths}});
   return {{"name", row.name},     {"summary", row.summary},
           {"source", row.source}, {"engine", to_string(row.engine)},
           {"src", to_string(row.src)}, {"dst", to_string(row.dst)},
           {"relation", relation_name(row.relation)}, {"memories", std::move(memories)},
-          {"params", std::move(params)}, {"sized", row.sized}};
+          {"params", std::move(params)}, {"sized", row.sized},
+          {"taken", taken_name(row.taken)}};
 }
 
 Json to_json(const Program& program) {

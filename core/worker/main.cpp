@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/device_code.hpp"
+#include "platform/cuda/owner.hpp"
 #include "platform/sim/sim.hpp"
 #include "worker/json.hpp"
 
@@ -29,14 +30,12 @@ class Worker {
     const auto op = request.at("op").get<std::string>();
     if (op == "hello") return hello();
     if (op == "benchmarks") return table();
+    if (op == "check") return check(request);
     if (op == "open") return open(request);
     if (!platform_) throw Error{ErrorKind::usage, "'" + op + "' before 'open'"};
     if (op == "prepare") return prepare(request);
     if (op == "run") return run(request);
-    if (op == "release") {
-      session_.reset();
-      return {};
-    }
+    if (op == "release") return release();
     throw Error{ErrorKind::usage, "there is no request '" + op + "'"};
   }
 
@@ -61,12 +60,20 @@ class Worker {
     return {{{"benchmarks", rows}}, {}};
   }
 
+  static Answer check(const Json& request) {
+    (void)build_program(parse_case(request.at("case")));
+    return {};
+  }
+
   Answer open(const Json& request) {
     session_.reset();
     platform_.reset();
+    sim_ = nullptr;
     const auto name = request.at("platform").get<std::string>();
     if (name == "sim") {
-      platform_ = make_sim(request.at("machine"), request.at("seed").get<u64>());
+      auto sim = make_sim(request.at("machine"), request.at("seed").get<u64>());
+      sim_ = sim.get();
+      platform_ = std::move(sim);
       return {};
     }
     if (name == "cuda") {
@@ -104,7 +111,13 @@ class Worker {
     return answer;
   }
 
+  Answer release() {
+    session_.reset();
+    return sim_ ? Answer{{{"held", sim_->in_use()}}, {}} : Answer{};
+  }
+
   std::unique_ptr<Platform> platform_;
+  const SimPlatform* sim_ = nullptr;  // where it is one
   std::unique_ptr<Session> session_;  // after the platform: given back before it
   std::size_t actors_ = 0;
 };
@@ -145,13 +158,18 @@ void write_all(int file, const void* data, std::size_t size) {
 }  // namespace
 }  // namespace linkscope
 
-int main() {
+int main(int count, char** arguments) {
   using namespace linkscope;
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed parent leaves no worker behind
   std::signal(SIGINT, SIG_IGN);      // Ctrl-C is the parent's to handle
   std::signal(SIGPIPE, SIG_IGN);
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
   std::ios::sync_with_stdio(false);  // or requests are read byte by byte
+  if (count > 1 && std::string_view{arguments[1]} == owner_argument) {
+    close_range(STDERR_FILENO + 1, ~0u, 0);  // what the process that started this one did not close on its own
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    own_memory(STDIN_FILENO);
+  }
   // Answers go to a private copy of standard output; whatever else prints there goes to standard error.
   const int answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   dup2(STDERR_FILENO, STDOUT_FILENO);

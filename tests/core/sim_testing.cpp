@@ -47,7 +47,7 @@ nlohmann::json toy() {
     "managed": {"page_kib": 64, "launch_us": 2, "gpu_batch_pages": 4, "gpu_batch_us": 20, "gpu_page_us": 3, "cpu_fault_pages": 2,
                 "cpu_fault_us": 15, "to_device_gbps": 8, "from_device_gbps": 4, "peer_gbps": 16, "prefetch_us": 30,
                 "piece_kib": 128, "to_device_piece_us": 5, "from_device_piece_us": 7},
-    "calls": {"launch_us": 3, "locked_us": 1, "argument_kib_us": 2, "end_us": 7, "synchronize_us": 0.5, "record_us": 0.75, "query_us": 0.25,
+    "calls": {"locked_us": 1, "argument_kib_us": 2, "end_us": 7, "synchronize_us": 0.5, "record_us": 0.75, "query_us": 0.25,
               "create_stream_us": 5, "destroy_stream_us": 6, "instantiate_us": 10, "instantiate_node_us": 2, "upload_us": 8,
               "upload_node_us": 0.5, "graph_us": 4, "graph_node_us": 0.125},
     "atomic": {"gpu_us": 0.3, "host_us": 0.2, "gpu_gops": 4, "same_gops": 0.5, "host_gops": 0.25, "link_bytes": 32},
@@ -74,6 +74,12 @@ Case default_case(const Benchmark& row) {
   c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;
   c.footprint_bytes = row.sized ? 1_MiB : 0;
   for (const auto& param : row.params) c.params[std::string{param.name}] = param.values.front();
+  return c;
+}
+
+Case with_value(Case c, std::string_view param, std::string_view value) {
+  c.params[std::string{param}] = value;
+  if (param == "idle_gap_s") c.params["mode"] = "single";
   return c;
 }
 

@@ -26,6 +26,9 @@ namespace linkscope::testing {
 /// 4 KiB by the row, or a few parts, with every parameter at its default.
 [[nodiscard]] Case default_case(const Benchmark& row);
 
+/// With another value of a parameter, and of those without which it is refused.
+[[nodiscard]] Case with_value(Case, std::string_view param, std::string_view value);
+
 /// T(n) of the first sample: from the first start to the last end, in seconds; all actors do n.
 [[nodiscard]] double time_of(Platform&, const Program&, u32 n, const std::string& key = "key#0");
 /// (T(2n) - T(n)) / n

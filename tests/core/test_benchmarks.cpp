@@ -19,7 +19,7 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         for (const auto value : param.values) {
           auto c = default_case(row);
           std::tie(c.src_memory, c.dst_memory) = memories;
-          c.params[std::string{param.name}] = value;
+          c = with_value(c, param.name, value);
           if (param.name == "bidirectional" && c.src == c.dst) c.dst.index = 1;  // within one place there is no other way
           CAPTURE(row.name);
           CAPTURE(value);
@@ -55,6 +55,16 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
   CHECK(stated("8", "1024", "random") == Three{4, 32, 4 * 32});
   CHECK(stated("16", "1024", "linear", 1032) == Three{1, 16, 32});  // the second would end behind the last byte
   CHECK(stated("8", "1024", "linear", 1032) == Three{2, 16, 64});
+  const auto written = [](const char* dst, const char* memory, const char* width, const char* order) {
+    auto c = copy_case("write", "gpu:0", "device", dst, memory, 4096, {{"width", width}, {"order", order}});
+    c.engine = Engine::sm;
+    return moved_bytes(std::get<Kernel>(build_program(c).actors[0].loop[0]).traffic[0]);
+  };
+  CHECK(written("gpu:1", "device", "16", "random") == 32 * 16);  // across a link what is written, a sector in its own memory
+  CHECK(written("gpu:1", "device", "4", "random") == 32 * 16);
+  CHECK(written("gpu:1", "device", "16", "linear") == 4096);
+  CHECK(written("gpu:0", "device", "16", "random") == 32 * 32);
+  CHECK(written("numa:0", "pinned", "16", "random") == 32 * 32);
   CHECK_THROWS_WITH_AS((void)stated("16", "128", "linear", 8), doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
 }
 
@@ -98,10 +108,13 @@ TEST_CASE("the host thread is where the case says, and otherwise where the memor
   }
 }
 
-TEST_CASE("what another core has written lasts until it has been copied once") {
+TEST_CASE("what a core has written lasts until it has been copied once") {
   auto c = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", "dirty"}});
   c.footprint_bytes = 64_KiB;
   CHECK(build_program(c).cache == CacheState::dirty);
+  CHECK(build_program(c).most_iterations == 16);
+  c.params["cache"] = "written";
+  CHECK(build_program(c).cache == CacheState::written);
   CHECK(build_program(c).most_iterations == 16);
   c.params["cache"] = "cold";
   CHECK(build_program(c).most_iterations == 0);
@@ -132,7 +145,7 @@ TEST_CASE("rows are one of their name, engine and kinds of places and memory, an
   for (const auto& row : benchmarks()) {
     for (const auto& [src, dst] : row.memories) CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
     CHECK_FALSE(row.source.empty());
-    for (const auto& param : row.params) CHECK(param.values.size() >= 2);
+    for (const auto& param : row.params) CHECK((param.values.size() >= 2 || param.paths));
   }
 }
 
@@ -282,9 +295,15 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
         for (const auto& region : program.regions) {
           CHECK(region.kind == memories.first);
           CHECK(region.content == Content::zero);
-          CHECK((memories.first == MemKind::pinned) == (region.at == numa(0) && memories.first != MemKind::managed));
+          const bool on_host = memories.first == MemKind::pinned || memories.first == MemKind::shm;
+          CHECK(on_host == (region.at == numa(0) && memories.first != MemKind::managed));
         }
-        if (row.src != PlaceKind::gpu || memories.first != MemKind::device) continue;
+        // Of two processes each has an actor, and where both have memory there is one region of each.
+        CHECK(program.actors[0].process + program.actors[1].process == (is_shared(memories.first) ? 1u : 0u));
+        if (memories.first == MemKind::ipc || memories.first == MemKind::posix_fd)
+          for (u32 actor = 0; actor < 2; ++actor) CHECK((program.regions[actor].process == actor && program.regions[actor].at == program.actors[actor].place));
+        const bool in_gpus = memories.first == MemKind::device || memories.first == MemKind::ipc || memories.first == MemKind::posix_fd;
+        if (row.src != PlaceKind::gpu || !in_gpus) continue;
         const bool at_waiter = c.params["word"] == "waiter";
         CHECK(program.regions[ping.region].at == (at_waiter ? c.dst : c.src));
         CHECK(program.regions[pong.region].at == (at_waiter ? c.src : c.dst));
@@ -318,4 +337,33 @@ TEST_CASE("peer access is one setting for all programs at once") {
   CHECK_THROWS_AS((void)together({build_program(on), build_program(off)}), Error);
   CHECK(together({build_program(default_case(host_to_device)), build_program(on)}).peer);
   CHECK_FALSE(together({build_program(off), build_program(default_case(host_to_device))}).peer);
+}
+
+TEST_CASE("copies on several paths at once: a flow and a stream each, between pinned and device memory") {
+  auto c = copy_case("concurrent", "numa:0", "pinned", "gpu:0", "device", 4096, {{"with", "numa:0->gpu:1,gpu:2->numa:1"}});
+  auto program = build_program(c);
+  REQUIRE(program.flows.size() == 3);
+  REQUIRE(program.actors.size() == 3);
+  CHECK((program.flows[0].src == numa(0) && program.flows[0].dst == gpu(0)));
+  CHECK((program.flows[1].src == numa(0) && program.flows[1].dst == gpu(1)));
+  CHECK((program.flows[2].src == gpu(2) && program.flows[2].dst == numa(1)));
+  CHECK((program.flows[2].src_memory == MemKind::device && program.flows[2].dst_memory == MemKind::pinned));
+  CHECK((program.actors[1].place == gpu(1) && program.actors[2].place == gpu(2)));
+  CHECK(program.actors[2].cpu == numa(1));
+  CHECK_FALSE(program.peer);
+  c.params["with"] = "gpu:2->gpu:3";
+  CHECK(build_program(c).peer);
+  c.params["with"] = "none";
+  CHECK(build_program(c).flows.size() == 1);
+  for (const auto& [with, problem] : {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 comes twice"},
+                                      std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 comes twice"},
+                                      std::pair{"gpu:1->gpu:1", "with=gpu:1->gpu:1 is no path that it copies on; name two places, a GPU and a NUMA node"},
+                                      std::pair{"numa:0->numa:1", "is no path that it copies on"},
+                                      std::pair{"numa:0->gpu:all", "is no path that it copies on"},
+                                      std::pair{"nic:0->gpu:1", "is no path that it copies on"},
+                                      std::pair{"gpu:1", "'gpu:1' is not a path; write numa:0->gpu:1"}}) {
+    CAPTURE(with);
+    c.params["with"] = with;
+    CHECK_THROWS_WITH_AS((void)build_program(c), doctest::Contains(problem), Error);
+  }
 }

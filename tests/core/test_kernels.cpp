@@ -201,7 +201,7 @@ TEST_CASE("the read kernel reads every byte once, and its sum is that of all wor
     CHECK(from.vectors_read_once());
     CHECK((from.guards_intact() && from.holds_pattern(bytes, 5)));
     run(shape, [&] { linkscope_read(from.data(), bytes, &sum); }, Lanes::in_step);
-    run(shape, [&] { linkscope_sum_pattern(bytes / 8, bytes, 5, 2, &expected); });
+    run(shape, [&] { linkscope_sum_pattern(bytes / 8, bytes, 5, 2, &expected); }, Lanes::in_step);
     CHECK(sum == expected);  // as the host compares: what was read twice counts twice
   });
 }
@@ -276,7 +276,7 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
         run(shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); }, Lanes::in_step);
         const u64 sectors = check_each_once(from, kind, count);
         CHECK(sectors * 32 == (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
-        run(shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); });
+        run(shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); }, Lanes::in_step);
         CHECK(sum == expected);
         CHECK((from.guards_intact() && from.holds_pattern(9, 64)));
         run(shape, [&] { linkscope_write_lines(to.data(), count, kind.stride, kind.width, kind.random, 42, 512); });
@@ -383,6 +383,35 @@ TEST_CASE("a pattern is filled into every word, and every wrong word is counted"
     for (const u64 word : {u64{5}, u64{40'000}, words - 1}) memory.words()[word] ^= 1ull << 63;
     check();
     CHECK((result[0] == 3 && result[1] == 5));
+  }
+}
+
+TEST_CASE("what rows leave is checked word by word, between them too") {
+  // Three slices of four rows in two planes, packed from rows that lie apart; the last row of a slice ends before the slice.
+  constexpr u64 row = 24, pitch = 40, plane = 96, slice = 256, slices = 3, untouched = 0xA5A5A5A5A5A5A5A5ull;
+  const linkscope_row_copy copy{slice, row, 4, {pitch, 2, plane}, {32, 4, ~0ull}, 128, 512, 2, 9, untouched};
+  std::map<u64, u64> expected;  // by word
+  for (u64 s = 0; s < slices; ++s)
+    for (u64 r = 0; r < 4; ++r)
+      for (u64 at = 0; at < row; at += 8)
+        expected[(s * slice + r / 2 * plane + r % 2 * pitch + at) / 8] = linkscope_pattern_word(9, (128 + s % 2 * 512 + r * 32 + at) / 8);
+  const Memory memory{slices * slice};
+  const u64 words = slices * slice / 8;
+  for (u64 i = 0; i < words; ++i) memory.words()[i] = expected.contains(i) ? expected[i] : untouched;
+  for (const auto& [blocks, threads] : shapes) {
+    u64 result[2] = {0, ~0ull};
+    const auto check = [&] {
+      result[0] = 0, result[1] = ~0ull;
+      run({blocks, threads}, [&] { linkscope_check_rows(memory.words(), words, copy, result); });
+    };
+    check();
+    CHECK((result[0] == 0 && result[1] == ~0ull));
+    for (u64 i = 0; i < words; ++i) {
+      memory.words()[i] ^= 1;
+      check();
+      CHECK((result[0] == 1 && result[1] == i));
+      memory.words()[i] ^= 1;
+    }
   }
 }
 

@@ -95,27 +95,27 @@ TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and t
     CHECK(fault("4029gp", src, dst) > 5);
     CHECK(fault("4029gp", src, dst) < 100);
   }
-  CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(27.4).epsilon(0.03));
+  CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(28.4).epsilon(0.03));
 }
 
-TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured") {
+TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured (results/h200x2-full-a)") {
   const auto sim = make_sim(exact(bundled("h200x1")), 1);
   const auto fault = [&](const char* step, u32 steps) {
     auto c = copy_case("fault_latency", "numa:0", "managed", "gpu:0", "managed", 0, {{"step", step}});
     c.engine = Engine::fault;
     return slope(*sim, build_program(c), steps) * 1e6;
   };
-  CHECK(fault("4KiB", 1024) == doctest::Approx(5.1).epsilon(0.03));
-  CHECK(fault("64KiB", 1024) == doctest::Approx(8.5).epsilon(0.03));
-  CHECK(fault("2MiB", 200) == doctest::Approx(27.4).epsilon(0.03));
+  CHECK(fault("4KiB", 1024) == doctest::Approx(0.84).epsilon(0.1));
+  CHECK(fault("64KiB", 1024) == doctest::Approx(6.93).epsilon(0.05));
+  CHECK(fault("2MiB", 200) == doctest::Approx(28.4).epsilon(0.03));
 }
 
-TEST_CASE("H200: 256 MiB on demand and prefetched, as measured") {
+TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-standard-b and -findings)") {
   const Modelled machine{"h200x1"};
   const auto threads = [&](const char* count) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", count}}); };
-  CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(9.5).epsilon(0.05));
-  CHECK(threads("1") == doctest::Approx(5.3).epsilon(0.05));
-  CHECK(threads("8") == doctest::Approx(15.4).epsilon(0.05));
-  CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(45).epsilon(0.05));
-  CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(18).epsilon(0.05));
+  CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(10).epsilon(0.1));  // 8.3 and 11.1
+  CHECK(threads("1") == doctest::Approx(5.2).epsilon(0.05));
+  CHECK(threads("8") == doctest::Approx(14.3).epsilon(0.05));
+  CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(46.9).epsilon(0.05));
+  CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(17.5).epsilon(0.05));
 }

@@ -14,3 +14,14 @@ TEST_CASE("what is no place is named, with the cure") {
   for (const char* text : {"", "gpu", "gpu:", "gpu:-1", "gpu:x", "gpu:1x", "cpu:0", "host:1", "host:/gpu:0", "disk:", "gpu:99999999999"})
     CHECK_THROWS_WITH_AS(parse_place(text), doctest::Contains("is not a place; write numa:0, gpu:1"), Error);
 }
+
+TEST_CASE("paths are read in their order, and what is none is named with the cure") {
+  const auto paths = parse_paths("numa:0->gpu:1,host:1/gpu:2->host:1/numa:0");
+  REQUIRE(paths.size() == 2);
+  CHECK(paths[0] == std::pair{numa(0), gpu(1)});
+  CHECK(to_string(paths[1].first) == "host:1/gpu:2");
+  CHECK(to_string(paths[1].second) == "host:1/numa:0");
+  for (const char* text : {"", "gpu:0", "numa:0->gpu:1,", "numa:0,gpu:1"})
+    CHECK_THROWS_WITH_AS(parse_paths(text), doctest::Contains("is not a path; write numa:0->gpu:1"), Error);
+  CHECK_THROWS_WITH_AS(parse_paths("numa:0->cpu:1"), doctest::Contains("'cpu:1' is not a place"), Error);
+}

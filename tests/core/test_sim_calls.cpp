@@ -92,6 +92,18 @@ TEST_CASE("a word in host memory: the GPU's second look finds it") {
   is(slope(*make_sim(machine, 1), flags("numa:0", "gpu:0", "pinned"), 100), 2 * 4.02);
 }
 
+TEST_CASE("words go to and fro between two processes as they do in one, through memory that they share") {
+  const auto sim = make_sim(toy(), 1);
+  const auto with_gpu = flags("numa:0", "gpu:0", "shm"), of_cpus = flags("numa:0", "numa:0", "shm");
+  CHECK((with_gpu.actors[0].process == 1 && with_gpu.actors[1].process == 0 && with_gpu.regions[0].process == 1));  // its owner is the CPU's
+  CHECK((of_cpus.actors[0].process == 0 && of_cpus.actors[1].process == 1));
+  is(slope(*sim, with_gpu, 100), 2 * 1.1);
+  is(slope(*sim, of_cpus, 100), 2 * 0.1);  // a look each
+  auto private_words = with_gpu;
+  private_words.regions[0].kind = MemKind::pinned;
+  CHECK(sim->supports(private_words).why_not == "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
+}
+
 TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it, looks where who sets has it") {
   auto machine = toy();
   machine["link"][2]["latency_us"] = 0.2;
@@ -103,6 +115,13 @@ TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it
   is(slope(*far, flags("gpu:0", "gpu:1", "device"), 100), 2 * 1.0);
   // A look takes 0.2 there, 0.5 in the memory and 0.2 back; what is set is there at once.
   is(slope(*near, flags("gpu:0", "gpu:1", "device", {{"word", "setter"}}), 100), 2 * 0.9);
+  // The same between GPUs of two processes, by the memory of one or the other.
+  for (const char* kind : {"ipc", "posix_fd"}) {
+    const auto of_two = flags("gpu:0", "gpu:1", kind);
+    CHECK((of_two.actors[0].process == 0 && of_two.actors[1].process == 1 && of_two.regions[0].process == 0 && of_two.regions[1].process == 1));
+    is(slope(*near, of_two, 100), 2 * 0.5);
+    is(slope(*near, flags("gpu:1", "gpu:0", kind, {{"word", "setter"}}), 100), 2 * 0.9);
+  }
   // Through the host from both: numa:0 is one link from gpu:0 and two (or a bridge and one) from gpu:1.
   CHECK(slope(*near, flags("gpu:0", "gpu:1", "pinned"), 100) > 2e-6);
 }
@@ -142,6 +161,7 @@ TEST_CASE("atomic operations: as many as memory or link take, or there and back 
   is(slope(*sim, adds("atomic", "gpu:0", {{"words", "one"}, {"scope", "system"}}, megabyte)), 2 + 125 / 0.5);
   is(slope(*sim, adds("atomic", "gpu:1", {}, megabyte)), 2 + 0.25 + 125 / (40.0 / 32));  // the bridge, 32 B each
   is(slope(*sim, adds("atomic", "numa:0", {}, megabyte)), 2 + 0.5 + 125 / 0.25);
+  is(slope(*sim, adds("atomic", "numa:0", {{"words", "one"}}, megabyte)), 2 + 0.5 + 125000 * (0.2 + 2 * 0.5));  // one waits for another
   is(slope(*sim, adds("atomic_latency", "gpu:0"), 100), 0.3);
   is(slope(*sim, adds("atomic_latency", "gpu:1"), 100), 0.3 + 2 * 0.25);
   is(slope(*sim, adds("atomic_latency", "numa:0"), 100), 0.2 + 2 * 0.5);

@@ -169,6 +169,69 @@ TEST_CASE("a CPU thread copies between host memories, slower across") {
   is(slope(*make_sim(machine, 1), program("numa:0")), 0.1 + 20);
 }
 
+TEST_CASE("both ways an engine's set-up takes longer while the other direction's is at work; alone, and of bytes in a command, it does not") {
+  auto machine = toy();
+  machine["copy"]["both_ways_us"] = 1.5;
+  machine["copy"]["from_device_us"] = 2;  // so that both directions keep step
+  const auto sim = make_sim(machine, 1);
+  const Params both{{"bidirectional", "true"}};
+  is(slope(*sim, h2d("pinned", "gpu:0", megabyte, both)), 0.5 + 2 + 1.5 + 100);
+  is(slope(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100);
+  is(slope(*sim, d2h("pinned", megabyte)), 0.5 + 2 + 100);
+  is(slope(*sim, together({h2d("pinned", "gpu:0", megabyte), h2d("pinned", "gpu:1", megabyte)})), 0.75 + 2 + 100);  // of two GPUs
+  is(slope(*sim, h2d("pinned", "gpu:0", 8, both)), 0.5 + 2 + 0.0008);  // what comes back has nothing beside it
+  machine["gpu"][0]["copy_engines"] = 1;  // takes turns: nothing is beside it
+  is(slope(*make_sim(machine, 1), h2d("pinned", "gpu:0", megabyte, both)), 2 * (0.5 + 2 + 100));
+}
+
+TEST_CASE("a copy to the host is over when its last bytes are known to be there; the next does not wait for that") {
+  auto machine = toy();
+  machine["copy"]["arrive_us"] = 0.75;
+  const auto sim = make_sim(machine, 1);
+  is(slope(*sim, d2h("pinned", megabyte)), 0.5 + 3 + 100);
+  is(single(*sim, d2h("pinned", megabyte, {{"after", "wait"}})), 0.5 + 3 + 100 + 0.75);
+  is(single(*sim, h2d("pinned", "gpu:0", megabyte, {{"after", "wait"}})), 0.5 + 2 + 100);
+}
+
+TEST_CASE("the last of a copy's parts of 4 KiB ends later, for each doubling of their number") {
+  auto machine = toy();
+  machine["copy"]["local_late_us"] = 0.25;
+  machine["copy"]["from_device_late_us"] = 0.5;
+  const auto sim = make_sim(machine, 1);
+  const auto local = [](u64 bytes) { return build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", bytes)); };
+  is(slope(*sim, local(4096)), 1 + 4096 / 400e3 + 0.25 * 1);
+  is(slope(*sim, local(15 * 4096)), 1 + 15 * 4096 / 400e3 + 0.25 * 4);
+  is(slope(*sim, d2h("pinned", 15 * 4096)), 0.5 + 3 + 6.144 + 0.5 * 4);
+  is(slope(*sim, h2d("pinned", "gpu:0", 15 * 4096)), 0.5 + 2 + 6.144);
+}
+
+TEST_CASE("small pageable copies to the GPU are in the command: a rate and a set-up of their own up to 64 KiB, and an end that is waited for") {
+  auto machine = toy();
+  machine["pageable"]["small_gbps"] = 2;
+  machine["pageable"]["small_us"] = 0.25;
+  machine["pageable"]["end_us"] = 1.25;
+  const auto sim = make_sim(machine, 1);
+  const double call = 4;  // and queueing it
+  is(slope(*sim, h2d("pageable", "gpu:0", 65536)), call + 32.768);
+  is(single(*sim, h2d("pageable", "gpu:0", 65536)), call + 32.768 + 0.5 + 0.25 + 6.5536 + 1.25);
+  is(slope(*sim, h2d("pageable", "gpu:0", 65544)), call + 16.386);
+  is(single(*sim, h2d("pageable", "gpu:0", 65544)), call + 16.386 + 0.5 + 2 + 6.5544 + 1.25);
+}
+
+TEST_CASE("memcpy writes past the caches from three quarters of the last level on; one alone waits for its first load") {
+  auto machine = toy();
+  machine["numa"][0]["llc_mib"] = 4;
+  machine["numa"][0]["memcpy_stream_gbps"] = 8;
+  const auto sim = make_sim(machine, 1);
+  const auto copy = [](const char* to, u64 bytes) { return build_program(copy_case("h2h", "numa:0", "pageable", to, "pinned", bytes)); };
+  is(slope(*sim, copy("numa:0", (3 << 20) - 8)), 0.1 + ((3 << 20) - 8) / 5e3);
+  is(slope(*sim, copy("numa:0", 3 << 20)), 0.1 + (3 << 20) / 8e3);
+  is(slope(*sim, copy("numa:1", 3 << 20)), 0.1 + (3 << 20) / 6.4e3);  // as much slower across as others
+  is(slope(*sim, copy("numa:0", 40)), 0.1 + 0.008);
+  is(single(*sim, copy("numa:0", 40)), 0.1 + 0.1);  // the bytes flow as they come
+  is(single(*sim, copy("numa:0", 5000)), 0.1 + 1);
+}
+
 TEST_CASE("a stream on the host's clock waits for the calls") {
   auto machine = toy();
   machine["costs"]["call_us"] = 10;

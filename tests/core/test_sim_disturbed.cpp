@@ -190,6 +190,11 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   CHECK(gbps("h2h", "numa:0", 2_MiB, cold) == doctest::Approx(5).epsilon(0.01));
   CHECK(gbps("h2h", "numa:1", 2_MiB, hot) == doctest::Approx(4).epsilon(0.01));  // across nodes as ever
 
+  // What the core itself has written is as hot as what it has read.
+  auto written = copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 256_KiB, {{"cache", "written"}});
+  written.footprint_bytes = 1_MiB;
+  CHECK(256.0 * 1024 / slope(*sim, build_program(written), 2) / 1e9 == doctest::Approx(20).epsilon(0.01));
+
   // What another core has written comes from its cache, more slowly.
   machine["numa"][0]["dirty_gbps"] = 8;
   const auto shared = make_sim(machine, 1);

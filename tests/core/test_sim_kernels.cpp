@@ -140,21 +140,25 @@ TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a ti
   is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})), 2 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE("strided and random accesses move a sector each, by requests of their own") {
+TEST_CASE("strided and random accesses move a sector each, half of one where they write to a peer, by requests of their own") {
   auto machine = toy();
   machine["kernel"]["packet_bytes"] = 32;  // of a sector half of the packet, of a line a fifth
   const auto sim = make_sim(machine, 1);
-  const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0);
+  const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0), halves = 16 * 7813, smaller = (16 + 32) / 16.0 / ((128 + 32) / 128.0);
   for (const char* width : {"4", "8", "16"})
     for (const char* order : {"linear", "random"}) {
       const Params params{{"width", width}, {"stride", "128"}, {"order", order}};
       is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, params)), 2 + 1.1 + sectors / 5e3 * small);
-      is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, params)), 2 + 0.25 + sectors / 40e3 * small);
+      is(slope(*sim, by_threads("write", "gpu:0", "gpu:1", megabyte, params)), 2 + 0.25 + halves / 40e3 * smaller);
     }
   // All sectors of a line are one request again.
   is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"stride", "32"}})), 2 + 1.1 + 1000 / 5.0);
   // A tile is 2048 sectors, eight times as many requests as side by side.
   is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})), 2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
+  // Where the link is no limit, the peer's memory takes sectors all the same.
+  auto wide = machine;
+  wide["gpu"][0]["memory_gbps"] = 20;
+  is(slope(*make_sim(wide, 1), by_threads("write", "gpu:0", "gpu:1", megabyte, {{"stride", "128"}})), 2 + 0.25 + sectors / 10e3);  // threads get half of its rate
   // What was asked for is told, not what moved.
   const auto program = by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"stride", "1024"}});
   CHECK(program.flows[0].bytes == 4 * 977);

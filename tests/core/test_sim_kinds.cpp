@@ -19,14 +19,14 @@ nlohmann::json with_memory(nlohmann::json machine = toy()) {
     "page_kib": 4, "block_kib": 2048, "map_us": 2, "fault_us": 0.5, "clear_gbps": 8, "free_page_us": 0.25,
     "pin_us": 10, "pin_page_us": 0.125, "unpin_page_us": 0.0625, "pinned_page_us": 1, "free_pinned_page_us": 0.5, "host_pointer_us": 0.3,
     "device_us": 20, "device_block_us": 8, "free_block_us": 4, "pool_us": 6, "device_map_us": 30, "map_block_us": 3,
-    "wc_read_gbps": 0.25, "wc_write_gbps": 3})");
+    "wc_read_gbps": 0.25, "wc_write_gbps": 3, "export_us": 1.5, "open_us": 50, "import_us": 25})");
   machine["numa"][0]["huge_2mib_pages"] = 512;
   return machine;
 }
 
 Case allocation(const std::string& kind, const std::string& phase, const std::string& size, std::map<std::string, std::string> more = {}) {
   const auto memory = parse_mem_kind(kind);
-  const bool on_gpu = memory == MemKind::device || memory == MemKind::pool || memory == MemKind::vmm;
+  const bool on_gpu = memory == MemKind::device || memory == MemKind::pool || memory == MemKind::vmm || memory == MemKind::ipc || memory == MemKind::posix_fd;
   const bool by_system = is_pageable(memory);
   more["phase"] = phase;
   more["size"] = size;
@@ -62,6 +62,19 @@ TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
   takes("device", "touch", "16MiB", (3 + 4) * us + 16 * mib / 1000e9);
   takes("vmm", "map", "16MiB", (30 + 8 * 3) * us);
   takes("vmm", "unmap", "1MiB", (30 + 3) * us);
+  takes("ipc", "allocate", "16MiB", (20 + 8 * 8) * us);
+  takes("ipc", "export", "16MiB", 1.5 * us);
+  for (const char* phase : {"open", "close"}) takes("ipc", phase, "16MiB", (50 + 8 * 3) * us);
+  takes("ipc", "free", "16MiB", (20 + 8 * 4) * us);
+  takes("posix_fd", "export", "1MiB", 1.5 * us);
+  takes("posix_fd", "import", "16MiB", 25 * us);
+  takes("posix_fd", "map", "16MiB", (30 + 8 * 3) * us);
+  takes("posix_fd", "unmap", "1MiB", (30 + 3) * us);
+  takes("shm", "allocate", "1MiB", 2 * us);
+  takes("shm", "touch", "1MiB", 256 * 0.5 * us + mib / 8e9);
+  takes("shm", "open", "1MiB", 2 * us);
+  takes("shm", "register", "1MiB", (10 + 32) * us);
+  takes("shm", "free", "1MiB", (2 + 256 * 0.25) * us);
   for (const char* pages : {"2MiB", "transparent"}) {  // eight pages instead of 4096
     takes("registered_hugepage", "register", "16MiB", (10 + 8 * 0.125) * us, {{"pages", pages}});
     takes("hugepage", "touch", "16MiB", 8 * 0.5 * us + 16 * mib / 8e9, {{"pages", pages}});
@@ -91,7 +104,7 @@ TEST_CASE("copies from and to other kinds of GPU memory are as those of device m
   const auto takes = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst, const char* dst_memory) {
     return slope(*platform, build_program(copy_case(benchmark, src, src_memory, dst, dst_memory, 4_MiB)));
   };
-  for (const char* kind : {"pool", "vmm"}) {
+  for (const char* kind : {"pool", "vmm", "ipc", "posix_fd"}) {
     CHECK(takes("h2d", "numa:0", "pinned", "gpu:0", kind) == doctest::Approx(takes("h2d", "numa:0", "pinned", "gpu:0", "device")));
     CHECK(takes("d2d", "gpu:0", kind, "gpu:1", kind) == doctest::Approx(takes("d2d", "gpu:0", "device", "gpu:1", "device")));
     CHECK(takes("local", "gpu:0", kind, "gpu:0", kind) == doctest::Approx(takes("local", "gpu:0", "device", "gpu:0", "device")));
@@ -99,6 +112,7 @@ TEST_CASE("copies from and to other kinds of GPU memory are as those of device m
   const double pageable = takes("h2d", "numa:0", "pageable", "gpu:0", "device"), pinned = takes("h2d", "numa:0", "pinned", "gpu:0", "device");
   CHECK(takes("h2d", "numa:0", "hugepage", "gpu:0", "device") == doctest::Approx(pageable));
   CHECK(takes("h2d", "numa:0", "registered_hugepage", "gpu:0", "device") == doctest::Approx(pinned));
+  CHECK(takes("h2d", "numa:0", "shm", "gpu:0", "device") == doctest::Approx(pinned));
   CHECK(pageable > 1.5 * pinned);
 }
 
@@ -179,10 +193,57 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
       FAIL("17 of 1 MiB do not fit 16 MiB");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::memory);
-      CHECK(std::string{error.what()} == "gpu:0 has 0 B of memory left, and 1 MiB were wanted");
+      CHECK(std::string{error.what()} == "gpu:0 has 0 B of memory left, and 1 MiB were wanted; ask for smaller sizes (--only), or for a machine with more");
     }
   }
   CHECK(platform->in_use(gpu(0)) == 0);
+}
+
+TEST_CASE("what fails leaves nothing, wherever it fails") {
+  auto machine = with_memory();
+  machine["gpu"][0]["memory_gib"] = 0.25;
+  const auto platform = make_sim(machine, 1);
+  const auto held = [&] { return platform->in_use(numa(0)) + platform->in_use(gpu(0)) + platform->in_use(gpu(1)); };
+  const auto copy = build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 10_MiB));
+  {  // the second region does not fit any more, the first did
+    const auto other = platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
+    const u64 before = held();
+    CHECK_THROWS_WITH_AS((void)platform->prepare(copy, "key#0"), doctest::Contains("gpu:1 has 16 MiB of memory left, and 40 MiB were wanted"), Error);
+    CHECK(held() == before);
+  }
+  CHECK(held() == 0);
+  {  // a word that nobody sets
+    auto c = copy_case("ping_pong", "gpu:0", "ipc", "gpu:1", "ipc", 0);
+    c.engine = Engine::sm;
+    auto words = build_program(c);
+    std::get<Wait>(words.actors[1].loop[0]).value = 100;
+    const auto session = platform->prepare(words, "words#0");
+    CHECK_THROWS_AS((void)platform->run(*session, {1, {{3, 3}}, false}), Error);
+    CHECK(held() > 0);
+  }
+  CHECK(held() == 0);
+  {  // a batch that makes no sense
+    const auto session = platform->prepare(copy, "key#0");
+    CHECK_THROWS_AS((void)platform->run(*session, {1, {{1, 1}}, false}), Error);
+  }
+  CHECK(held() == 0);
+}
+
+TEST_CASE("what sharing costs is unsupported where the machine file does not say it, and a phase is its process's") {
+  auto machine = with_memory();
+  for (const char* key : {"export_us", "open_us", "import_us"}) machine["memory"].erase(key);
+  const auto bare = make_sim(machine, 1);
+  CHECK(bare->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not == "the model toy does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
+  CHECK(bare->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
+  CHECK(bare->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
+  auto program = build_program(allocation("ipc", "export", "4KiB"));
+  CHECK(program.actors[0].process == 1);
+  program.actors[0].process = 0;
+  CHECK(make_sim(with_memory(), 1)->supports(program).why_not == "the phase 'export' of ipc memory is done by the process that owns it");
+  program = build_program(allocation("ipc", "open", "4KiB"));
+  CHECK(program.actors[0].process == 0);
+  program.actors[0].process = 1;
+  CHECK(make_sim(with_memory(), 1)->supports(program).why_not == "the phase 'open' of ipc memory is done by the process that opens it");
 }
 
 TEST_CASE("a phase that the kind does not have is refused") {

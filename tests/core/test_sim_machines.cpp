@@ -132,7 +132,8 @@ TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at 
   near(h200.gbps("h2d", "numa:0.pageable", gpu), 10.49);
   near(h200.gbps("d2h", gpu, "numa:0.pageable"), 19.66, 0.02);
   near(h200.gbps("h2d", "numa:0.pageable", gpu, {{"bidirectional", "true"}}), 2 * 10.49);  // each caller copies for itself
-  near(h200.gbps("h2h", "numa:0.pageable", host), 7.95);
+  near(h200.gbps("h2h", "numa:0.pageable", host), 12.8);  // 256 MiB: past the caches
+  near(h200.us("h2h", "numa:0.pageable", host, 64_MiB), 67.108864e3 / 7.95);
   near(h200.gbps("d2d", gpu, other), 395.2, 0.02);
   near(h200.gbps("d2d", gpu, other, {{"bidirectional", "true"}}), 767.8, 0.02);
   near(h200.gbps("d2d", gpu, other, {{"peer", "off"}}), 38.48, 0.03);

@@ -58,6 +58,7 @@ TEST_CASE("a prefetch goes in pieces through the copy engine") {
   is(prefetch("numa:0", "gpu:0", 8), 30 + 5 + 0.5 + page_us / 10);
   is(prefetch("numa:0", "gpu:0", 1_MiB), 30 + 8 * (5 + 0.5 + 2 * page_us / 10));
   is(prefetch("gpu:0", "numa:0", 1_MiB), 30 + 8 * (7 + 0.5 + 2 * page_us / 10));
+  is(prefetch("gpu:0", "numa:0", 8), 30 + 3.5 + 0.5 + page_us / 10);  // half a piece: the host maps page by page
   is(prefetch("gpu:0", "gpu:1", 1_MiB), 30 + 8 * (5 + 0.25 + 2 * page_us / 40));
   is(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
@@ -102,21 +103,21 @@ TEST_CASE("the first fault in a region and in a block costs more") {
   machine["managed"]["gpu_region_us"] = 5;
   machine["managed"]["gpu_block_us"] = 100;
   const auto sim = make_sim(machine, 1);
-  const double fault = 20 + 3 + 0.5 + page_us / 4 / 8;
+  const double fault = 20 + 4 * 3 + 0.5 + page_us / 8;  // it brings its region
   const auto step = [&](const char* apart) { return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", apart}}), 1024); };
   is(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), fault + 5 + 100);
   is(step("64KiB"), fault + 5 + 100 / 32.0);
-  is(step("4KiB"), (4 * fault + 5 + 100 / 32.0 + 12 * 0.5) / 16);
+  is(step("4KiB"), (fault + 5 + 100 / 32.0 + 15 * 0.5) / 16);
   // A batch of four pages is a region here, 32 of them a block.
   is(single(*sim, managed("demand", "numa:0", "gpu:0", 4_MiB)), 2 + 64 * (20 + 12 + 0.5 + page_us / 8 + 5) + 2 * 100);
 }
 
-TEST_CASE("a batch of ranges is one call, and no piece is of two of them; what is discarded is not sent") {
+TEST_CASE("each of a batch of ranges takes as long as a prefetch of its own, and no piece is of two of them; what is discarded is not sent") {
   const auto sim = make_sim(toy(), 1);
   const auto prefetch = [&](Params params) { return single(*sim, managed("prefetch", "numa:0", "gpu:0", 1_MiB, std::move(params))); };
   is(prefetch({{"ranges", "1"}}), 30 + 8 * (5.5 + 2 * page_us / 10));
-  is(prefetch({{"ranges", "8"}}), 30 + 8 * (5.5 + 2 * page_us / 10));
-  is(prefetch({{"ranges", "64"}}), 30 + 16 * (5.5 + page_us / 10));  // pieces of a page
+  is(prefetch({{"ranges", "8"}}), 8 * 30 + 8 * (5.5 + 2 * page_us / 10));
+  is(prefetch({{"ranges", "64"}}), 64 * 30 + 16 * (5.5 + page_us / 10));  // pieces of a page
   is(prefetch({{"discard", "with"}}), 30 + 8 * 5.5);
   is(prefetch({{"discard", "before"}}), 60 + 8 * 5.5);
   const auto session = sim->prepare(managed("prefetch", "numa:0", "gpu:0", 1_MiB, {{"discard", "with"}}), "key#0");
@@ -156,6 +157,53 @@ TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed
     const double from_peer = 2 + (reads ? 0.5 + 0.5 : 0.25) + 16 * page_us / 40;
     CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}}).second == doctest::Approx(from_peer));
     CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}, {"peer", "off"}}).second == doctest::Approx(2 + 4 * batch(4, 0.75 + 0.5, 10)));
+  }
+}
+
+TEST_CASE("advice to CPU threads: pages come, or where CPUs reach a GPU's memory are accessed there, mapped ahead or by faults") {
+  const auto bytes_and_time = [](const nlohmann::json& machine, Params params) {
+    const auto sim = make_sim(machine, 1);
+    const auto program = managed("demand", "gpu:0", "numa:0", 1_MiB, std::move(params));
+    const auto session = sim->prepare(program, "key#0");
+    std::map<std::string, u64> carried;
+    for (const auto& link : sim->run(*session, {1, {{1}}, false}).links) carried[link.link] += link.bytes;
+    return std::pair{carried, single(*sim, program) * 1e6};
+  };
+  auto reaching = toy();
+  reaching["managed"]["cpu_reach_gbps"] = 2;
+  const double memcpy_gbps = toy()["numa"][0]["memcpy_gbps"];
+  for (const u32 threads : {1u, 4u}) {
+    // A fault of each thread brings two pages; then it touches their words as fast as it copies.
+    const double faults = 8 / threads * (15 + 0.5 + 2 * threads * page_us / 4), words = 16 * page_us / (threads * memcpy_gbps);
+    for (const auto& access : {"read", "write"}) {
+      const Params base{{"access", access}, {"threads", std::to_string(threads)}};
+      const auto with = [&](const char* name, const char* value) {
+        Params all = base;
+        all[name] = value;
+        return all;
+      };
+      const std::map<std::string, u64> came{{"bus gpu:0->numa:0", 1_MiB}};
+      for (const auto& params : {with("touch", "all"), with("advice", "read_mostly"), with("advice", "preferred_dst")})
+        for (const auto& machine : {toy(), reaching}) {
+          const auto [carried, took] = bytes_and_time(machine, params);
+          CHECK(carried == came);
+          CHECK(took == doctest::Approx(faults + words));
+        }
+      // CPUs that cannot map a GPU's pages: the driver brings them, whatever it was told.
+      for (const char* advice : {"preferred_src", "accessed_by"}) {
+        const auto [carried, took] = bytes_and_time(toy(), with("advice", advice));
+        CHECK(carried == came);
+        CHECK(took == doctest::Approx(faults + words));
+      }
+      const std::map<std::string, u64> there{{std::string{access} == "read" ? "bus gpu:0->numa:0" : "bus numa:0->gpu:0", 1_MiB}};
+      const double from_afar = 0.5 + 16 * page_us / (2 * threads);  // the link carries 10 GB/s
+      const auto [told, ahead] = bytes_and_time(reaching, with("advice", "accessed_by"));
+      CHECK(told == there);
+      CHECK(ahead == doctest::Approx(from_afar));
+      const auto [kept, by_faults] = bytes_and_time(reaching, with("advice", "preferred_src"));
+      CHECK(kept == there);
+      CHECK(by_faults == doctest::Approx(from_afar + 8 / threads * 15));  // faults that move nothing
+    }
   }
 }
 

@@ -156,7 +156,9 @@ TEST_CASE("what several processes cannot do is refused with its reason") {
   CHECK(why_not(slices(10, 100), two).empty());
   CHECK(why_not(toy(), processes({h2d("pinned", "gpu:0"), h2d("pinned", "gpu:1")})).empty());
   two.regions[0].process = 1;
-  CHECK(why_not(slices(10, 100), two) == "region r0 is of process 1, and process 0 uses it: no operation shares memory between processes yet");
+  CHECK(why_not(slices(10, 100), two) == "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
+  two.regions[0].kind = MemKind::shm;
+  CHECK(why_not(slices(10, 100), two).empty());
   auto half = toy();
   half["costs"]["time_slice_us"] = 100;
   CHECK_THROWS_AS((void)make_sim(half, 1), Error);

@@ -24,6 +24,7 @@ struct Machine {
   std::function<Links(const Place&, const Place&)> way;  // between two places
   std::function<Place(const Place&)> host;               // of a GPU
   u64 page;                                              // of managed memory
+  bool cpus_reach;                                       // a GPU's pages where they are
 };
 
 std::string link(const std::string& name, const std::string& from, const std::string& to) { return name + " " + from + "->" + to; }
@@ -49,8 +50,8 @@ Links ac922_way(const Place& from, const Place& to) {
 }
 
 const std::vector<Machine> machines{
-    {"h200x2", 1, 2, h200x2_way, [](const Place&) { return numa(0); }, 4_KiB},
-    {"ac922", 2, 4, ac922_way, ac922_half, 64_KiB},
+    {"h200x2", 1, 2, h200x2_way, [](const Place&) { return numa(0); }, 4_KiB, false},
+    {"ac922", 2, 4, ac922_way, ac922_half, 64_KiB, true},
 };
 
 void add(Traffic& traffic, const Links& way, u64 bytes) {
@@ -84,9 +85,10 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
   }
 }
 
-/// Whether a GPU was advised to access the pages where they are, and reaches them there.
-bool accessed_there(const Program& program, const Region& region, const Actor& actor, bool prefetched) {
-  if (prefetched || !region.advice || (region.at.kind == PlaceKind::gpu && !program.peer)) return false;
+/// Whether who touches the pages was advised to access them where they are, and reaches them there.
+bool accessed_there(const Machine& machine, const Program& program, const Region& region, const Actor& actor, bool prefetched) {
+  const bool reaches = region.at.kind != PlaceKind::gpu || (actor.kind == ActorKind::cpu_thread ? machine.cpus_reach : program.peer);
+  if (prefetched || !region.advice || !reaches) return false;
   const bool by_actor = region.advice->place == actor.place;
   return region.advice->kind == Advice::Kind::accessed_by ? by_actor : region.advice->kind == Advice::Kind::preferred && !by_actor;
 }
@@ -99,13 +101,13 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
   const auto* prefetch = std::get_if<Prefetch>(&step);
   const Span& span = prefetch ? prefetch->span : std::get<Kernel>(step).traffic.front().span;
   const Place home = program.regions[span.region].at, to = prefetch ? prefetch->to : actor.place;
-  if (accessed_there(program, program.regions[span.region], actor, prefetch)) {
+  if (accessed_there(machine, program, program.regions[span.region], actor, prefetch)) {
     const bool reads = std::get<Kernel>(step).traffic.front().dir == Access::Dir::read;
     return add(traffic, reads ? machine.way(home, to) : machine.way(to, home), samples * span.bytes);
   }
-  // The fault of a CPU thread that follows a chain brings 64 KiB on all of these machines.
+  // A fault of a thread that follows a chain brings 64 KiB on all of these machines.
   const auto* chain = std::get_if<Kernel>(&step);
-  const u64 unit = chain && chain->dependent_steps > 0 && actor.kind == ActorKind::cpu_thread ? 64_KiB : machine.page;
+  const u64 unit = chain && chain->dependent_steps > 0 ? 64_KiB : machine.page;
   const u64 bytes = (span.bytes + unit - 1) / unit * unit;
   const u64 brought = prefetch && prefetch->discard != Prefetch::Discard::no ? 0 : bytes;
   const bool staged = home.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer;
@@ -180,8 +182,7 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
       for (const auto& param : row.params)
         for (std::size_t value = 1; value < param.values.size(); ++value) {
           if (param.name == "bidirectional" && src == dst) continue;  // within one place there is no other way
-          found.push_back(c);
-          found.back().params[std::string{param.name}] = param.values[value];
+          found.push_back(with_value(c, param.name, param.values[value]));
         }
     }
   return found;
@@ -218,8 +219,9 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
           // Actors do unlike numbers of iterations, so that one cannot stand for another; of managed memory one each, and as
           // many of what waits for each other.
           const bool managed = pages_move(c.src_memory);
+          const u32 most = program.most_iterations ? program.most_iterations : ~u32{0};
           std::vector<u32> batch(program.actors.size(), 1);
-          for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor) batch[actor] = 2 + (in_step(program) ? 0 : static_cast<u32>(actor));
+          for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor) batch[actor] = std::min(most, 2 + (in_step(program) ? 0 : static_cast<u32>(actor)));
           Traffic steps, flows, found;
           const bool apart = c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)

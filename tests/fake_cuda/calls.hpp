@@ -63,6 +63,13 @@ CUresult mem_address_free(CUdeviceptr, size_t bytes);
 CUresult mem_map(CUdeviceptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle, unsigned long long flags);
 CUresult mem_unmap(CUdeviceptr, size_t bytes);
 CUresult mem_set_access(CUdeviceptr, size_t bytes, const CUmemAccessDesc*, size_t count);
+CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long flags);
+CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle*, void* exported, CUmemAllocationHandleType);
+
+// sharing.cpp
+CUresult ipc_get_mem_handle(CUipcMemHandle*, CUdeviceptr);
+CUresult ipc_open_mem_handle(CUdeviceptr*, CUipcMemHandle, unsigned flags);
+CUresult ipc_close_mem_handle(CUdeviceptr);
 
 // copies.cpp
 CUresult memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "faults.hpp"
 #include "settings.hpp"
@@ -47,6 +48,10 @@ bool peers(CUdevice a, CUdevice b) {
   const std::lock_guard lock{world()};
   auto &first = primaries()[static_cast<std::size_t>(a)], &second = primaries()[static_cast<std::size_t>(b)];
   return first.peers.contains(&second) || second.peers.contains(&first);
+}
+
+void count_contexts(Books& books) {
+  for (const auto& primary : primaries()) books["contexts"] += static_cast<unsigned>(primary.retained);
 }
 
 CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {

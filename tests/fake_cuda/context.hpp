@@ -46,6 +46,10 @@ class Live {
     objects_.erase(handle);
     return object;
   }
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock{world()};
+    return objects_.size();
+  }
   template <class Visit>
   void each(Visit visit) const {
     std::map<T*, std::shared_ptr<T>> copy;

@@ -25,15 +25,22 @@ struct Side {
   Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
   [[nodiscard]] bool wrong() const { return !host && !allocation; }
   [[nodiscard]] bool pageable() const { return host && !allocation; }
-  [[nodiscard]] bool on_gpu() const { return allocation && (allocation->kind == Allocation::Kind::device || allocation->kind == Allocation::Kind::granted); }
+  [[nodiscard]] bool on_gpu() const { return allocation && (allocation->of_gpu() || allocation->kind == Allocation::Kind::granted); }
 };
 
 struct Copy {
   Side dst, src;
   size_t bytes;
   [[nodiscard]] bool between_gpus() const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device; }
-  [[nodiscard]] bool by_peer() const {
-    if (!between_gpus()) return false;
+  /// Opened for another GPU than the one that copies.
+  [[nodiscard]] bool foreign(CUdevice by) const {
+    const auto others = [by](const Side& side) { return side.allocation && side.allocation->kind == Allocation::Kind::opened && side.allocation->by != by; };
+    return others(dst) || others(src);
+  }
+  [[nodiscard]] bool by_peer(CUdevice by) const {
+    if (!between_gpus() || foreign(by)) return false;
+    const auto opened = [by](const Allocation& one) { return one.kind == Allocation::Kind::opened && one.device != by; };
+    if (opened(*dst.allocation) || opened(*src.allocation)) return true;
     const auto grants = [](const Allocation& to, const Allocation& who) { return to.granted && to.granted->contains(who.device); };
     return peers(dst.allocation->device, src.allocation->device) || grants(*dst.allocation, *src.allocation) || grants(*src.allocation, *dst.allocation);
   }
@@ -63,8 +70,10 @@ CUresult queue(const Copy& copy, CUstream handle) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (copy.bytes == 0) return CUDA_SUCCESS;
   if (copy.dst.wrong() || copy.src.wrong()) return CUDA_ERROR_INVALID_VALUE;
-  const bool by_peer = copy.by_peer(), staged = copy.between_gpus() && !by_peer;
+  const CUdevice by = stream->context->device;
+  const bool by_peer = copy.by_peer(by), staged = copy.foreign(by) || (copy.between_gpus() && !by_peer);
   if (staged) {
+    log("staged", stream->context, std::to_string(copy.bytes));
     wait_for_staging(*stream, copy.bytes);
     stream->staged_bytes += copy.bytes;
   }

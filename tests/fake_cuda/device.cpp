@@ -2,6 +2,7 @@
 #include <cstring>
 #include <map>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "faults.hpp"
@@ -46,7 +47,6 @@ const std::map<CUdevice_attribute, Attribute>& h200() {
       {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, {0}},
       {CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, {0}},
       {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, {1}},
-      {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, {1}},
       {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, {1}},
       {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, {1}},
       {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, {1}},
@@ -70,6 +70,7 @@ CUresult init(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (settings().visible.empty()) return CUDA_ERROR_NO_DEVICE;
   set_initialized();
+  open_books();
   return CUDA_SUCCESS;
 }
 
@@ -116,6 +117,7 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = settings().capability_major; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = settings().capability_minor; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: *value = settings().hmm; return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *value = !settings().no_posix_fd; return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = static_cast<int>(bus_of(device)); return CUDA_SUCCESS;
     default: break;
   }

@@ -40,6 +40,7 @@ const std::map<CUresult, std::pair<const char*, const char*>>& words() {
       ERROR(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
       ERROR(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
       ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
+      ERROR(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed"),
       ERROR(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized"),
       ERROR(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination"),
       ERROR(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "forward compatibility was attempted on non supported HW"),

@@ -5,6 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <mutex>
 #include <thread>
 
 #include "settings.hpp"
@@ -14,13 +17,24 @@ namespace {
 
 std::atomic<int> sticky{CUDA_SUCCESS};
 std::atomic<bool> is_initialized{false};
-std::atomic<unsigned long long> hang_calls{0}, copies_begun{0}, copies_made{0};
+std::atomic<unsigned long long> hang_calls{0}, die_calls{0}, copies_begun{0}, copies_made{0};
+
+/// One line for a call, with the clock that the worker stamps by: a test sees what lies between two stamps, however slow the machine.
+void tell(const char* symbol) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard held{one_at_a_time};
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  std::ofstream{settings().calls, std::ios::app} << symbol << ' ' << std::fixed << std::setprecision(9) << now.count() << '\n';
+}
 
 }  // namespace
 
 CUresult enter(const char* symbol) {
+  if (!settings().calls.empty()) tell(symbol);
   if (settings().hang_symbol == symbol && hang_calls++ >= settings().hang_after)
     for (;;) pause();
+  if (settings().die_symbol == symbol && die_calls++ >= settings().die_after) _exit(9);
+  if (settings().refuse_symbol == symbol) return settings().refusal;
   const auto& when = settings().slow_while;
   if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when))) std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
   return lost();

@@ -1,14 +1,18 @@
 // GPU memory whose access is granted GPU by GPU: stream-ordered pools and virtual memory. A pool keeps what is freed until
 // it holds more than its threshold when a stream is waited for; memory is counted where it is made, not where it is mapped.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "memory.hpp"
 #include "settings.hpp"
+#include "sharing.hpp"
 #include "stream.hpp"
 
 struct CUmemPoolHandle_st {
@@ -27,6 +31,8 @@ struct Made {  // by cuMemCreate
   CUdevice device = 0;
   unsigned long long bytes = 0;
   bool mapped = false, released = false;
+  int descriptor = -1;    // of the file in which it lies, where it can be exported
+  bool imported = false;  // it is another process's
 };
 
 std::map<CUdevice, CUmemPoolHandle_st>& pools() {
@@ -72,15 +78,31 @@ void trim(CUmemPoolHandle_st& pool, unsigned long long keep) {
   }
 }
 
+CUmemGenericAllocationHandle next_handle() {
+  static CUmemGenericAllocationHandle next = 1;
+  return next++;
+}
+
+void erase(CUmemGenericAllocationHandle handle) {
+  if (const int descriptor = handles()[handle].descriptor; descriptor >= 0) close(descriptor);
+  handles().erase(handle);
+}
+
 bool one_gpu(const CUmemLocation& location) { return location.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(location.id); }
 
 }  // namespace
+
+void count_granted(Books& books) {
+  for (const auto& [device, pool] : pools()) books["bytes that pools keep"] += kept_bytes(pool);
+  books["made by cuMemCreate"] += handles().size();
+  books["ranges of addresses"] += reserved().size();
+}
 
 unsigned long long granted_on(CUdevice device) {
   unsigned long long bytes = 0;
   if (const auto pool = pools().find(device); pool != pools().end()) bytes += pool->second.used + kept_bytes(pool->second);
   for (const auto& [handle, made] : handles())
-    if (made.device == device) bytes += made.bytes;
+    if (made.device == device && !made.imported) bytes += made.bytes;
   return bytes;
 }
 
@@ -163,12 +185,37 @@ CUresult mem_get_allocation_granularity(size_t* bytes, const CUmemAllocationProp
 }
 
 CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
-  static CUmemGenericAllocationHandle next = 1;
   if (!prop || !one_gpu(prop->location) || flags != 0 || bytes == 0 || bytes % granule) return CUDA_ERROR_INVALID_VALUE;
+  const bool exportable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!exportable && prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (exportable && settings().no_posix_fd) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock{world()};
   if (bytes > settings().memory_bytes - allocated_on(prop->location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
-  *handle = next++;
+  *handle = next_handle();
   handles()[*handle] = {prop->location.id, bytes};
+  if (exportable) handles()[*handle].descriptor = make_backing(bytes, prop->location.id);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  const std::lock_guard lock{world()};
+  const auto made = handles().find(handle);
+  if (!exported || made == handles().end() || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || made->second.descriptor < 0) return CUDA_ERROR_INVALID_VALUE;
+  const int descriptor = fcntl(made->second.descriptor, F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(exported) = descriptor;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle* handle, void* exported, CUmemAllocationHandleType type) {
+  const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(exported));
+  const auto backing = backing_of(descriptor);
+  if (!handle || !backing || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_device(backing->device)) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock{world()};
+  *handle = next_handle();
+  handles()[*handle] = {backing->device, backing->bytes};
+  handles()[*handle].descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  handles()[*handle].imported = true;
   return CUDA_SUCCESS;
 }
 
@@ -177,7 +224,7 @@ CUresult mem_release(CUmemGenericAllocationHandle handle) {
   const auto made = handles().find(handle);
   if (made == handles().end() || made->second.released) return CUDA_ERROR_INVALID_VALUE;
   made->second.released = true;
-  if (!made->second.mapped) handles().erase(made);
+  if (!made->second.mapped) erase(handle);
   return CUDA_SUCCESS;
 }
 
@@ -207,6 +254,7 @@ CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericA
   if (range == reserved().end() || made == handles().end() || offset != 0 || flags != 0 || bytes != range->second || bytes != made->second.bytes ||
       made->second.mapped)
     return CUDA_ERROR_INVALID_VALUE;
+  if (made->second.descriptor >= 0 && !map_backing(pointer, bytes, made->second.descriptor, made->second.imported)) return CUDA_ERROR_OUT_OF_MEMORY;
   made->second.mapped = true;
   mapped()[pointer] = handle;
   remember({Allocation::Kind::granted, pointer, bytes, made->second.device, nullptr, nullptr, std::make_shared<std::set<int>>()});
@@ -220,7 +268,8 @@ CUresult mem_unmap(CUdeviceptr pointer, size_t bytes) {
   if (at == mapped().end() || reserved()[pointer] != bytes || !forget(pointer, Allocation::Kind::granted)) return CUDA_ERROR_INVALID_VALUE;
   auto& made = handles()[at->second];
   made.mapped = false;
-  if (made.released) handles().erase(at->second);
+  if (made.descriptor >= 0) mmap(reinterpret_cast<void*>(pointer), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (made.released) erase(at->second);
   mapped().erase(at);
   return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "copies.hpp"
@@ -38,6 +39,11 @@ Live<CUgraphExec_st>& ready() {
 bool of_rows(const CUDA_MEMCPY3D& copy) { return copy.Height > 1 || copy.Depth > 1; }
 
 }  // namespace
+
+void count_graphs(Books& books) {
+  books["graphs"] += graphs().size();
+  books["graphs that are ready"] += ready().size();
+}
 
 CUresult graph_create(CUgraph* graph, unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;

@@ -17,6 +17,7 @@
 #include "memory.hpp"
 #include "program/chain.hpp"
 #include "program/pattern.hpp"
+#include "program/row_order.hpp"
 
 namespace fake {
 namespace {
@@ -177,6 +178,16 @@ CUresult touch_read(CUcontext context, const unsigned char* range, u64 bytes, u6
   return CUDA_SUCCESS;
 }
 
+CUresult check_rows(CUcontext context, const u64* p, u64 words, linkscope_row_copy copy, u64* result) {
+  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (u64 i = 0; i < words; ++i) {
+    if (p[i] == linkscope_row_word(copy, 8 * i)) continue;
+    ++result[0];
+    result[1] = std::min(result[1], i);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult sum_pattern(CUcontext context, u64 words, u64 seed, u64 first_index, u64 times, u64* sum) {
   if (!reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < words; ++i) *sum += times * linkscope_pattern_word(seed, first_index + i);
@@ -274,6 +285,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_write_lines", by_types(write_lines)},
       {"linkscope_sum_lines", by_types(sum_lines)},
       {"linkscope_check_lines", by_types(check_lines)},
+      {"linkscope_check_rows", by_types(check_rows)},
       {"linkscope_sum_pattern", by_types(sum_pattern)},
       {"linkscope_chase", by_types(chase)},
       {"linkscope_fill_chain", by_types(fill_chain)},

@@ -1,17 +1,20 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "faults.hpp"
 #include "log.hpp"
 #include "settings.hpp"
+#include "sharing.hpp"
 #include "stream.hpp"
 
 namespace fake {
@@ -23,7 +26,10 @@ std::map<unsigned long long, Allocation>& allocations() {
 }
 
 unsigned long long address_of(const void* pointer) { return reinterpret_cast<unsigned long long>(pointer); }
-void unmap(const Allocation& allocation) { munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes); }
+void unmap(const Allocation& allocation) {
+  munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes);
+  if (allocation.descriptor >= 0) close(allocation.descriptor);
+}
 
 /// Whether so many bytes more may be page-locked.
 bool may_pin(size_t bytes) {
@@ -69,6 +75,11 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
   return allocation;
 }
 
+void count_memory(Books& books) {
+  constexpr const char* names[] = {"device memory", "host memory", "registered memory", "managed memory", "memory of pools and mappings", "opened memory"};
+  for (const auto& [base, allocation] : allocations()) ++books[names[static_cast<int>(allocation.kind)]];
+}
+
 bool reachable(CUcontext context, const void* address, unsigned long long bytes) {
   const auto allocation = find(address, bytes);
   if (!allocation) return settings().hmm;
@@ -78,7 +89,8 @@ bool reachable(CUcontext context, const void* address, unsigned long long bytes)
     const std::lock_guard lock{world()};
     return allocation->granted->contains(context->device);
   }
-  if (allocation->kind != Allocation::Kind::device || allocation->device == context->device) return true;
+  if (allocation->kind == Allocation::Kind::opened) return allocation->by == context->device;
+  if (!allocation->of_gpu() || allocation->device == context->device) return true;
   const std::lock_guard lock{world()};
   for (const CUcontext peer : context->peers)
     if (peer->device == allocation->device) return true;
@@ -105,9 +117,12 @@ CUresult mem_alloc(CUdeviceptr* pointer, size_t bytes) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock{world()};
   if (bytes > settings().memory_bytes - allocated_on(current()->device)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* start = map_pages(bytes, MAP_NORESERVE);
+  const int descriptor = make_backing(bytes, current()->device);
+  void* start = descriptor < 0 ? nullptr : map_backing(0, bytes, descriptor, false);
   if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
-  remember({Allocation::Kind::device, address_of(start), bytes, current()->device});
+  Allocation made{Allocation::Kind::device, address_of(start), bytes, current()->device};
+  made.descriptor = descriptor;
+  remember(made);
   *pointer = address_of(start);
   return CUDA_SUCCESS;
 }
@@ -256,7 +271,8 @@ CUresult mem_advise(CUdeviceptr range, size_t bytes, CUmem_advise advice, CUmemL
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY: told.accessed_by.erase(place); words = "unset accessed_by"; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
-  log("advise", current(), words);
+  const auto where = at.type == CU_MEM_LOCATION_TYPE_HOST ? std::string{" host"} : (at.type == CU_MEM_LOCATION_TYPE_DEVICE ? " gpu:" : " node:") + std::to_string(at.id);
+  log("advise", current(), words + where);
   return CUDA_SUCCESS;
 }
 
@@ -306,7 +322,7 @@ CUresult mem_host_unregister(void* address) {
 CUresult mem_host_get_device_pointer(CUdeviceptr* pointer, void* address, unsigned flags) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(address, 1);
-  if (flags != 0 || !allocation || allocation->kind == Allocation::Kind::device) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0 || !allocation || allocation->of_gpu()) return CUDA_ERROR_INVALID_VALUE;
   *pointer = address_of(address);
   return CUDA_SUCCESS;
 }

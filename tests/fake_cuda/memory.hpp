@@ -22,12 +22,15 @@ struct Advised {
 };
 
 struct Allocation {
-  enum class Kind { device, host, registered, managed, granted } kind = Kind::device;
+  enum class Kind { device, host, registered, managed, granted, opened } kind = Kind::device;
   unsigned long long base = 0, bytes = 0;
-  CUdevice device = 0;  // kinds device and granted: whose memory it is
+  CUdevice device = 0;  // kinds device, granted and opened (of another process): whose memory it is
   std::shared_ptr<std::vector<int>> where = nullptr;  // kind managed: of each page, the GPU that has it, or on_host
   std::shared_ptr<Advised> advised = nullptr;
   std::shared_ptr<std::set<int>> granted = nullptr;   // kind granted: the GPUs that may touch it, peers or not
+  [[nodiscard]] bool of_gpu() const { return kind == Kind::device || kind == Kind::opened; }
+  int descriptor = -1;  // kind device: of the file in which it lies
+  CUdevice by = 0;      // kind opened: for whom it is mapped, and for no other
 };
 
 /// The allocation that holds all of [address, address + bytes), or nothing: pageable memory, or a mistake.

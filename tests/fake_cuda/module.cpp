@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "books.hpp"
 #include "calls.hpp"
 #include "context.hpp"
 #include "function.hpp"
@@ -86,6 +87,8 @@ CUresult read(const void* image, Code& code) {
 }
 
 }  // namespace
+
+void count_modules(Books& books) { books["modules"] += modules().size(); }
 
 CUresult module_load_data(CUmodule* handle, const void* image) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;

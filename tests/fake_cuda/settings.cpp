@@ -88,12 +88,19 @@ Settings read() {
   s.slow_while = text("FAKE_CUDA_SLOW_WHILE");
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
+  unsigned long long refusal = CUDA_ERROR_NOT_PERMITTED;
+  std::tie(s.refuse_symbol, refusal) = with_number("FAKE_CUDA_REFUSE", text("FAKE_CUDA_REFUSE"), refusal);
+  s.refusal = static_cast<CUresult>(refusal);
+  std::tie(s.die_symbol, s.die_after) = with_number("FAKE_CUDA_DIE", text("FAKE_CUDA_DIE"), 0);
+  s.no_posix_fd = flag("FAKE_CUDA_NO_POSIX_FD");
+  s.private_shares = flag("FAKE_CUDA_PRIVATE_SHARES");
   s.no_peer = flag("FAKE_CUDA_NO_PEER");
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
   s.hmm = flag("FAKE_CUDA_HMM");
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
   s.log = text("FAKE_CUDA_LOG");
+  s.calls = text("FAKE_CUDA_CALLS");
   return s;
 }
 

@@ -33,10 +33,14 @@ struct Settings {
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
+  std::string refuse_symbol, die_symbol;
+  CUresult refusal = CUDA_ERROR_NOT_PERMITTED;
+  unsigned long long die_after = 0;
+  bool no_posix_fd = false, private_shares = false;
   bool no_peer = false, lying_peer = false, hmm = false;
   unsigned long long staging_bytes = never;
   bool launch_blocking = false;
-  std::string log;
+  std::string log, calls;
 };
 
 const Settings& settings();

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "books.hpp"
+
 void CUstream_st::start() {
   std::thread{[self = shared_from_this()] { self->work(); }}.detach();
 }
@@ -56,6 +58,10 @@ void CUstream_st::work() {
 }
 
 namespace fake {
+
+void count_streams(Books& books) {
+  streams().each([&](CUstream_st& stream) { books["streams"] += stream.context->legacy_stream.get() != &stream; });
+}
 
 Live<CUstream_st>& streams() {
   static auto* live = new Live<CUstream_st>;

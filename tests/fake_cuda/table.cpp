@@ -134,6 +134,11 @@ const Row rows[] = {
     ROW(cuMemMap, 10020, mem_map),
     ROW(cuMemUnmap, 10020, mem_unmap),
     ROW(cuMemSetAccess, 10020, mem_set_access),
+    ROW(cuMemExportToShareableHandle, 10020, mem_export_to_shareable_handle),
+    ROW(cuMemImportFromShareableHandle, 10020, mem_import_from_shareable_handle),
+    ROW(cuIpcGetMemHandle, 4010, ipc_get_mem_handle),
+    ROW(cuIpcOpenMemHandle, 11000, ipc_open_mem_handle),
+    ROW(cuIpcCloseMemHandle, 4010, ipc_close_mem_handle),
 };
 #undef ROW
 #undef PLAIN_ROW

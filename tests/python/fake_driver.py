@@ -25,3 +25,9 @@ def environment(library: str = "driver", **settings: str | int) -> dict[str, str
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FAKE_", "CUDA_", "NVTX_"))}
     kept["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(LIBRARIES / library), kept.get("LD_LIBRARY_PATH")]))
     return kept | {f"FAKE_{name}": str(value) for name, value in settings.items()}
+
+
+def calls_between(log: Path, symbol: str, enter_s: float, exit_s: float) -> int:
+    """How often `symbol` was called from one stamp of the host's clock to another; `log` is FAKE_CUDA_CALLS."""
+    lines = (line.split() for line in log.read_text().splitlines())
+    return sum(name == symbol and enter_s <= float(at) <= exit_s for name, at in lines)

@@ -26,7 +26,7 @@ PEER = {"name": "peer", "values": ["on", "off"], "help": ""}
 def row(name, engine, src, dst, relation, memories, params):
     return {
         "name": name, "summary": f"copy {name}", "source": "a paper", "engine": engine, "src": src, "dst": dst,
-        "relation": relation, "memories": memories, "params": params,
+        "relation": relation, "memories": memories, "params": params, "taken": "unasked",
     }  # fmt: skip
 
 
@@ -58,6 +58,9 @@ class FakeWorker:
 
     def benchmarks(self, request):
         return {"benchmarks": TABLE}, b""
+
+    def check(self, request):
+        return {}, b""
 
     def open(self, request):
         self.machine = request.get("machine", {}).get("fake", {})

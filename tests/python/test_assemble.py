@@ -7,6 +7,7 @@ import pytest
 
 from fakes import H2D, facts, plan
 from linkscope.plan import rounds_wanted
+from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import EVENT_TICK_S
 from linkscope.run.target import modelled, this_machine
@@ -56,6 +57,45 @@ def test_a_flow_without_time_fails_the_point() -> None:
     found = assembler().point(BOTH, [round_of(n, [20e-6], [-1e-9]) for n in range(6)])
     assert found.status == "failed" and "too short for the clock" in (found.reason or "")
     assert all(flow.gbps is None and flow.median_s is None for flow in found.flows)
+
+
+def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_the_run_goes_on() -> None:
+    """A slope may come out below zero on a busy machine: `quick` of three rounds, one of them so."""
+    shared = Assembler(
+        msgspec.structs.replace(plan(ONE), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True),
+        facts(),
+        lambda point: None,
+    )
+    found = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, -1e-6))])
+    assert found.status == "missed_precision" and found.median_s == 2e-6 and found.ci95_s is None
+    assert "noise was as large" in (found.reason or "")
+    steady = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, 1e-6))])
+    assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
+
+
+def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> None:
+    def limit(point: PointId) -> tuple[float, str]:
+        return 60.0, "the link"
+
+    rounds = [round_of(n, [(17 + 0.2 * n) * 1e-6], [20e-6]) for n in range(6)]  # 61.7 to 58.3 GB/s
+    found = assembler(limit).point(BOTH, rounds)
+    assert found.gbps == pytest.approx(60.0, abs=0.1) and found.status != "failed"  # within the margin
+    rounds = [round_of(n, [(16.4 + 0.2 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 60.2 GB/s
+    found = assembler(limit).point(BOTH, rounds)
+    assert found.status == "missed_precision" and "within its spread faster than" in (found.reason or "")
+    assert found.guards["above_limit"] == found.gbps
+    rounds = [round_of(n, [(16.4 + 0.02 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 63.5 GB/s
+    assert assembler(limit).point(BOTH, rounds).status == "failed"
+
+
+def test_a_call_that_costs_nothing_is_not_measured_and_no_failure() -> None:
+    call = "allocation/cpu/numa:0.registered->gpu:0.device/0?phase=allocate&size=4KiB"
+    flow = RoundFlow("numa:0", "gpu:0", "registered", "device", 0, "measured", [-1e-9])
+    rounds = [msgspec.structs.replace(round_of(n, [-1e-9]), id=call, flows=[flow]) for n in range(6)]
+    found = Assembler(plan(ONE), facts(), lambda point: None).point(call, rounds)
+    assert (
+        found.status == "unsupported" and "too short for the clock" in (found.reason or "") and found.median_s is None
+    )
 
 
 @pytest.mark.parametrize(

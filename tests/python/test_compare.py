@@ -12,8 +12,9 @@ import pytest
 from invented import point, run
 from linkscope.cli.main import main
 from linkscope.compare import changes, compare, differences, same_machine
-from linkscope.compare.verdict import rounds_of, verdict_of
+from linkscope.compare.verdict import verdict_of
 from linkscope.compare.words import by_path
+from linkscope.model.rounds import rounds_of
 from linkscope.runfile import read_run
 from linkscope.stats import Interval
 

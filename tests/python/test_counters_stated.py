@@ -33,7 +33,7 @@ def stated(program):
         ("read/sm/gpu:0.device->gpu:0.device/65536?blocks=sms&stride=1024&threads=512", {("device", "read"): 64 * 32}),
         (
             "write/sm/gpu:0.device->gpu:1.device/65536?blocks=sms&order=random&threads=512",
-            {("peer", "write"): 512 * 32},
+            {("peer", "write"): 512 * 16},
         ),
         (
             "local/sm/gpu:0.device->gpu:0.device/65536?blocks=sms&mode=batched&threads=512",

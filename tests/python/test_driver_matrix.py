@@ -89,6 +89,7 @@ FAMILIES = {
     "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
     "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
     "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "written by the same core before": h2d("pinned", cache="written"),
     "written by another core before": h2d("pageable", cache="dirty"),
     "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
     "chase through host memory": access("latency", "numa:0", "gpu:0", size=0),
@@ -102,6 +103,10 @@ FAMILIES = {
     "all to host and back": joint("host_to_all", "numa:0", "gpu:all", bidirectional="true"),
     "all to host by sm": joint("all_to_host", "gpu:all", "numa:0") | {"engine": "sm"},
     "one to all": joint("one_to_all", "gpu:0", "gpu:all", others=("gpu:1",)),
+    "on several paths": case("concurrent", "numa:0", "gpu:0", "pinned", "device", **{"with": "gpu:1->numa:0"}),
+    "on several paths, one between GPUs": case(
+        "concurrent", "gpu:0", "gpu:1", "device", "device", **{"with": "numa:0->gpu:0,gpu:0->numa:0"}
+    ),
     "all to one, pulled by sm": joint("all_to_one", "gpu:all", "gpu:1", others=("gpu:0",), initiator="dst")
     | {"engine": "sm"},
 }
@@ -122,7 +127,7 @@ ROWS = {
     f"{name} by {engine}": wanted | {"engine": engine}
     for engine in ("ce", "sm")
     for name, wanted in {
-        "pieces": case("pieces", "numa:0", "gpu:0", "pinned", "device", piece="512"),
+        "pieces": case("pieces", "numa:0", "gpu:0", "pinned", "device", size=32 * KIB, piece="512"),
         "rows to a GPU": case("strided", "numa:0", "gpu:0", "pinned", "device", row="64"),
         "rows to the host": case("strided", "gpu:0", "numa:0", "device", "pinned", row="8", gaps="src", size=4 * KIB),
         "rows to a peer": case("strided", "gpu:0", "gpu:1", "device", "device", gaps="dst"),
@@ -294,6 +299,7 @@ PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm
 IN_PARTS = TOGETHER | ROWS | PACKED
 PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.startswith("halo in")}
 PEER -= {"halo in y, packed, within a GPU"}
+PEER |= {"on several paths, one between GPUs"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
 PEER |= {"strided read of a peer", "narrow write to a peer", "both ways: reads"}
 REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}

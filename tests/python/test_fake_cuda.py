@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import driver_checks
+from driver_by_ctypes import INVALID_VALUE
 from fake_driver import DEVICE_CODE, environment, needs_fake
 
 pytestmark = needs_fake
@@ -49,7 +50,7 @@ def test_a_symbol_comes_in_the_newest_variant_that_driver_and_caller_know():
     old, middle, new = eval(python(find))
     assert old == middle != new
     beyond = "d = c.Driver(); print(d.find('cuCtxSynchronize', 13000)[0])"
-    assert python(beyond, CUDA_VERSION=12080).strip() == str(driver_checks.INVALID_VALUE)
+    assert python(beyond, CUDA_VERSION=12080).strip() == str(INVALID_VALUE)
 
 
 def test_missing_symbols_are_not_found():

@@ -24,13 +24,16 @@ PYTHON = {
     "machine": COMMON,
     "runfile": COMMON,
     "stats": COMMON,
-    "plan": COMMON | {"machine", "runfile", "stats"},
+    "trace": COMMON | {"runfile"},
+    "plan": COMMON | {"machine", "runfile", "stats", "model"},
     "run": COMMON | {"machine", "runfile", "stats", "plan"},
     "selftest": COMMON | {"machine", "runfile", "stats", "plan", "run"},
     "model": COMMON | {"runfile", "stats"},
-    "report": COMMON | {"runfile", "stats", "model"},
+    "report": COMMON | {"runfile", "stats", "model", "trace", "advise"},
     "compare": COMMON | {"runfile", "stats", "model"},
-    "cli": COMMON | {"machine", "runfile", "stats", "plan", "run", "selftest", "report", "compare"},
+    "advise": COMMON | {"runfile", "stats", "model"},
+    "cli": COMMON
+    | {"machine", "runfile", "stats", "trace", "plan", "run", "selftest", "report", "compare", "advise", "model"},
 }
 
 

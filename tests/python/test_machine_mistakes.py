@@ -37,6 +37,23 @@ LISTED = {
         "numa[0].memory_mib",
         "'memory_gib'? (the unit",
     ),
+    "how long waking takes, not after which time": (
+        GOOD.replace("efficiency =", 'wake_us = { v = 5, from = "assumed", why = "a test" }\nefficiency =', 1),
+        "[[link]]",
+        "link[0].wake_after_us",
+        "or take wake_us away",
+    ),
+    "asleep in no time": (
+        GOOD.replace(
+            "memory_gib = 16",
+            'memory_gib = 16\nwake_us = { v = 5, from = "assumed", why = "a test" }\n'
+            'wake_after_us = { v = 0, from = "assumed", why = "a test" }',
+            1,
+        ),
+        "wake_after_us",
+        "gpu[0].wake_after_us",
+        "write more than 0",
+    ),
     "a GPU apart": (
         GOOD.replace('between = [["numa:0", "gpu:0"], ["numa:1", "gpu:1"]]', WITHOUT),
         "[[gpu]]",

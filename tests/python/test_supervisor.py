@@ -189,9 +189,9 @@ def test_faster_than_the_hardware_allows_fails(tmp_path) -> None:
 
 def test_a_budget_is_kept_and_what_it_cost_is_said(tmp_path) -> None:
     whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
-    measured(target(), plan(suite="quick"), whole)
+    measured(target(), plan("*", suite="quick"), whole)
     total = sum(found.device_s for found in read_run(whole).points)
-    outcome = measured(target(), plan(suite="quick", budget_s=total / 2), part)
+    outcome = measured(target(), plan("*", suite="quick", budget_s=total / 2), part)
     assert outcome.exit_code == 0 and outcome.complete
     run = read_run(part)
     assert {found.id for found in run.points} == set(plan(suite="quick").points)

@@ -1,5 +1,6 @@
 """Whole commands on modelled machines: one seed is one file, Ctrl-C, budgets, progress, resuming what cannot be."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import pytest
 from fakes import H2D, header, measured, plan, target
 from linkscope.cli.main import main
 from linkscope.plan import make_plan
-from linkscope.run import benchmark_table, measure
+from linkscope.run import StopFlag, benchmark_table, measure
 from linkscope.run.progress import Silent, WorkLeft
 from linkscope.run.target import choose
 from linkscope.runfile import End, RunWriter, read_run
@@ -68,20 +69,32 @@ def test_another_order_of_the_points_changes_no_value(tmp_path: Path, capsys) ->
 # Ctrl-C
 
 
-def interrupted(path: Path, times: int, number: int = signal.SIGINT) -> subprocess.CompletedProcess:
-    """A run that gets the signal as from a terminal, in its whole process group, when it has 60 records."""
+def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProcess:
+    """A run that is stopped as from a terminal, in its whole process group, when it has 60 records.
+
+    Twice at once; whatever more, when its last record is there and it only says so.
+    """
+    command = run_command(path, *words, only=["d2d/*gpu:0*"], suite="standard")
+    command.remove("--json")
     process = subprocess.Popen(
-        [sys.executable, "-m", "linkscope", *(run_command(path, only=["d2d/*gpu:0*"], suite="standard")[:-1])],
+        [sys.executable, "-m", "linkscope", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 60):
-        time.sleep(0.002)
+
+    def wait_for(there: Callable[[bytes], bool]) -> None:
+        while process.poll() is None and not (path.exists() and there(path.read_bytes())):
+            time.sleep(0.002)
+
+    wait_for(lambda records: records.count(b"\n") >= 60)
     workers = children(process.pid)
-    for _ in range(times):
-        os.killpg(process.pid, number)
+    for press in range(times):
+        if press == 2:
+            wait_for(lambda records: b'{"record":"end"' in records)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert workers and not any(Path(f"/proc/{pid}").exists() for pid in workers)
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
@@ -90,13 +103,32 @@ def interrupted(path: Path, times: int, number: int = signal.SIGINT) -> subproce
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_saves_what_was_measured_and_says_how_to_go_on(tmp_path: Path, times: int) -> None:
     path = tmp_path / "a.jsonl"
-    done = interrupted(path, times)
+    done = interrupted(path, times, "--rounds", "1000")  # so that it does not end before it is stopped
     assert done.returncode == 4
     assert re.search(rf"stopped early; go on with: .*linkscope run --resume {re.escape(str(path))}\n", done.stdout)
     assert "Traceback" not in done.stderr and "linkscope:" not in done.stderr
     run = read_run(path)
     assert run.warnings == [] and run.end is not None and not run.end.complete
     assert {point.id for point in run.points} == set(run.rounds) and len(run.points) < len(run.header.plan["points"])
+
+
+def test_a_process_that_was_asked_to_stop_and_ends_is_deaf_to_more() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with StopFlag(last=True) as unasked:
+            pass
+        assert not unasked() and signal.getsignal(signal.SIGINT) is before[0]
+        with StopFlag() as other:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert other() and signal.getsignal(signal.SIGINT) is before[0]
+        with StopFlag(last=True) as last:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert last()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)  # neither raises nor ends
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_what_ctrl_c_stopped_ends_as_if_it_had_not(tmp_path: Path, capsys) -> None:

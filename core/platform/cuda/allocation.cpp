@@ -11,31 +11,28 @@
 #include "program/allocation.hpp"
 
 namespace linkscope {
-namespace {
-
-CUmemAllocationProp on_device(int device) {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  return prop;
-}
-
-}  // namespace
 
 std::vector<const char*> symbols_of(MemKind kind) {
   switch (kind) {
     case MemKind::registered:
+    case MemKind::shm:
     case MemKind::registered_hugepage: return {"cuMemHostRegister", "cuMemHostUnregister"};
     case MemKind::pool:
       return {"cuMemAllocAsync", "cuMemFreeAsync", "cuDeviceGetDefaultMemPool", "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
     case MemKind::vmm:
       return {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease", "cuMemAddressReserve", "cuMemAddressFree", "cuMemMap", "cuMemUnmap", "cuMemSetAccess"};
+    case MemKind::posix_fd: {
+      auto symbols = symbols_of(MemKind::vmm);
+      symbols.insert(symbols.end(), {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"});
+      return symbols;
+    }
+    case MemKind::ipc: return {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
     default: return {};
   }
 }
 
-Allocation::Allocation(const Driver& driver, Device* device, const Region& region, u64 bytes)
-    : driver_{driver}, device_{device}, region_{region}, bytes_{bytes} {}
+Allocation::Allocation(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
+    : driver_{driver}, owner_{owner}, device_{device}, region_{region}, bytes_{bytes} {}
 
 Allocation::~Allocation() {
   if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is going down
@@ -48,6 +45,17 @@ Allocation::~Allocation() {
 
 void Allocation::make() {
   if (device_) device_->use();
+  if (is_shared(region_.kind)) {
+    if (region_.process == 0) {
+      allocate();
+      return share();
+    }
+    for (const auto phase : phases_of(region_.kind)) {
+      if (phase == "unmap" || phase == "unregister" || phase == "close") break;
+      if (device_ || (phase != "register" && phase != "map")) advance(phase);
+    }
+    return prove_shared(piece_, device_, address_);
+  }
   allocate();
   if (region_.kind == MemKind::vmm) map();
   // Of all other memory that the driver gives, pages are there already.
@@ -65,6 +73,10 @@ void Allocation::advance(std::string_view phase) {
   else if (phase == "register") pin();
   else if (phase == "unregister") unpin();
   else if (phase == "unmap") unmap();
+  else if (phase == "export") share();
+  else if (phase == "import") import();
+  else if (phase == "open") open();
+  else if (phase == "close") close();
   else give_back();
 }
 
@@ -76,34 +88,47 @@ void Allocation::bring_to(std::string_view phase) {
   for (std::size_t i = 0; i < phase_index(region_.kind, phase); ++i) advance(phases[i]);
 }
 
+template <class Call>
+void Allocation::of_driver(Call call) const {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    const auto* cure = region_.at.kind == PlaceKind::gpu ? "; end what else holds memory of this GPU, or ask for smaller sizes (--only)"
+                                                         : "; free host memory, raise the limit on pinned memory (ulimit -l, or the container's), or ask for smaller sizes (--only)";
+    throw Error{ErrorKind::memory, "no " + bytes_text(bytes_) + " of " + to_string(region_.kind) + " memory left on " + to_string(region_.at) + ": " + error.what() + cure};
+  }
+}
+
 void Allocation::allocate_by_flags(unsigned flags) {
   const NodePolicy policy{region_.at.index};
   void* start = nullptr;
-  LINKSCOPE_CU(driver_, cuMemHostAlloc, &start, bytes_, flags);
+  of_driver([&] { LINKSCOPE_CU(driver_, cuMemHostAlloc, &start, bytes_, flags); });
   host_ = static_cast<std::byte*>(start);
   by_driver_ = true;
 }
 
 void Allocation::allocate() {
   switch (region_.kind) {
-    case MemKind::device: LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); return;
-    case MemKind::managed: LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); return;
+    case MemKind::device: return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); });
+    case MemKind::managed: return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); });
     case MemKind::pool: {
       u64 all = ~u64{0};  // the pool keeps what is freed, which is what pools are for
       LINKSCOPE_CU(driver_, cuMemPoolSetAttribute, pool(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
       const auto& stream = device_->stream(0);
-      LINKSCOPE_CU(driver_, cuMemAllocAsync, &address_, bytes_, stream.get());
-      stream.synchronize();
-      return;
+      return of_driver([&] {
+        LINKSCOPE_CU(driver_, cuMemAllocAsync, &address_, bytes_, stream.get());
+        stream.synchronize();
+      });
     }
     case MemKind::vmm: {
       const auto prop = on_device(device_->facts().handle);
-      std::size_t granule = 0;
-      LINKSCOPE_CU(driver_, cuMemGetAllocationGranularity, &granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-      reserved_ = (bytes_ + granule - 1) / granule * granule;
-      LINKSCOPE_CU(driver_, cuMemCreate, &handle_, reserved_, &prop, 0);
-      return;
+      reserved_ = whole_granules(driver_, prop, bytes_);
+      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemCreate, &handle_, reserved_, &prop, 0); });
     }
+    case MemKind::ipc:
+    case MemKind::posix_fd:
+    case MemKind::shm: return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
     case MemKind::wc: return allocate_by_flags(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     case MemKind::mapped: return allocate_by_flags(CU_MEMHOSTALLOC_DEVICEMAP);
     case MemKind::pinned:
@@ -123,7 +148,7 @@ void Allocation::allocate() {
   host_ = pages_.data();
   // No GPU that could pin it: page-locked by the kernel is what remains, and is the same to a CPU thread.
   if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
-    throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
+    throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) + " was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
 }
 
 PageSize Allocation::pages_of_region() const {
@@ -132,34 +157,27 @@ PageSize Allocation::pages_of_region() const {
 }
 
 void Allocation::map() {
-  if (region_.kind != MemKind::vmm) {
+  if (region_.kind != MemKind::vmm && region_.kind != MemKind::posix_fd) {
     LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
     return;
   }
-  CUdeviceptr start = 0;
-  LINKSCOPE_CU(driver_, cuMemAddressReserve, &start, reserved_, 0, 0, 0);
-  address_ = start;
-  LINKSCOPE_CU(driver_, cuMemMap, address_, reserved_, 0, handle_, 0);
-  mapped_ = true;
-  allow(device_->facts().handle);
-}
-
-void Allocation::allow(int device) const {
-  CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (region_.kind == MemKind::vmm) LINKSCOPE_CU(driver_, cuMemSetAccess, address_, reserved_, &access, 1);
-  else LINKSCOPE_CU(driver_, cuMemPoolSetAccess, pool(), &access, 1);
+  mapping_ = std::make_unique<Mapping>(driver_, handle_, reserved_, device_->facts().handle);
+  address_ = mapping_->address();
 }
 
 void Allocation::grant(const Device& other) {
-  if ((region_.kind != MemKind::vmm && region_.kind != MemKind::pool) || &other == device_ || !granted_.insert(other.facts().handle).second) return;
+  if ((!mapping_ && region_.kind != MemKind::pool) || &other == device_ || !granted_.insert(other.facts().handle).second) return;
   device_->use();
-  allow(other.facts().handle);
+  if (mapping_) return mapping_->allow(other.facts().handle);
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {other.facts().handle}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  LINKSCOPE_CU(driver_, cuMemPoolSetAccess, pool(), &access, 1);
 }
 
 void Allocation::touch() {
   touched_ = true;
+  if (region_.kind == MemKind::shm) return owner_.touch(piece_);
   if (pages_.data()) return pages_.back(true);
   if (host_) {
     const auto page = static_cast<u64>(sysconf(_SC_PAGESIZE));
@@ -172,7 +190,7 @@ void Allocation::touch() {
 }
 
 void Allocation::pin() {
-  LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  of_driver([&] { LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP); });
   pinned_ = true;
   LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
 }
@@ -184,9 +202,10 @@ void Allocation::unpin() {
 }
 
 void Allocation::unmap() {
-  if (std::exchange(mapped_, false)) LINKSCOPE_CU(driver_, cuMemUnmap, address_, reserved_);
-  if (address_) LINKSCOPE_CU(driver_, cuMemAddressFree, std::exchange(address_, 0), reserved_);
+  address_ = 0;
   granted_.clear();
+  if (const auto gone = std::exchange(mapping_, nullptr)) gone->unmap();
+  if (region_.kind == MemKind::posix_fd && handle_) LINKSCOPE_CU(driver_, cuMemRelease, std::exchange(handle_, 0));
 }
 
 void Allocation::give_back() {
@@ -207,6 +226,9 @@ void Allocation::give_back() {
       unmap();
       if (handle_) LINKSCOPE_CU(driver_, cuMemRelease, std::exchange(handle_, 0));
       return;
+    case MemKind::ipc:
+    case MemKind::posix_fd:
+    case MemKind::shm: return region_.process == 0 ? give_back_shared() : give_back_there();
     default: break;
   }
   if (pages_.data()) {

@@ -9,8 +9,8 @@
 
 namespace linkscope {
 
-Buffer::Buffer(const Driver& driver, Device* device, const Region& region, u64 bytes)
-    : driver_{driver}, device_{device}, kind_{region.kind}, bytes_{bytes}, memory_{driver, device, region, bytes} {
+Buffer::Buffer(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
+    : driver_{driver}, device_{device}, kind_{region.kind}, bytes_{bytes}, memory_{driver, owner, device, region, bytes} {
   memory_.make();
 }
 
@@ -50,36 +50,70 @@ void Buffer::fill_with_chain(u64 bytes) {
 }
 
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
-  auto& kept = kept_[{region.at, region.kind, region.page_bytes, region.transparent, region.content, number}];
+  auto& [kept, program] = kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
+  program = program_;
   if (!kept || kept->size() < region.bytes) {
     constexpr u64 grain = u64{2} << 20;
     kept.reset();  // before the larger one is made: both might not fit
-    kept = std::make_unique<Buffer>(driver_, device, region, (region.bytes + grain - 1) / grain * grain);
+    kept = with_room(*this, [&] { return std::make_unique<Buffer>(driver_, owner_, device, region, (region.bytes + grain - 1) / grain * grain); });
     if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
   }
   kept->reach_from(device);
   return *kept;
 }
 
-Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset) {
-  if (!checked.reachable()) {
-    const auto found = check_pattern(checked.host() + offset, bytes, seed, pattern_offset);
-    return {found.wrong_words, found.first_word};
+bool Buffers::drop_unused() {
+  bool any = false;
+  for (auto& [what, kept] : kept_) {
+    if (kept.program == program_ || !kept.buffer) continue;
+    kept.buffer.reset();
+    any = true;
   }
+  return any;
+}
+
+namespace {
+
+/// By a kernel that is launched with the arguments and where to leave its result.
+template <class... A>
+Compared compared_by(const Driver& driver, const Buffer& checked, CUfunction kernel, A... arguments) {
   auto& device = *checked.device();
   device.use();
   CUdeviceptr result = device.scratch();
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
   LINKSCOPE_CU(driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());
-  CUdeviceptr start = checked.address() + offset;
-  u64 words = bytes / 8, first = pattern_offset / 8;
-  void* arguments[] = {&start, &words, &seed, &first, &result};
-  device.launch(device.function("pattern", "linkscope_check"), 1024, 256, stream.get(), arguments);
+  void* pointers[] = {&arguments..., &result};
+  device.launch(kernel, 1024, 256, stream.get(), pointers);
   stream.synchronize();
-  u64 words_found[2] = {0, 0};
-  LINKSCOPE_CU(driver, cuMemcpyDtoH, words_found, result, sizeof words_found);
-  return {words_found[0], words_found[1]};
+  u64 found[2] = {0, 0};
+  LINKSCOPE_CU(driver, cuMemcpyDtoH, found, result, sizeof found);
+  return {found[0], found[1]};
+}
+
+}  // namespace
+
+Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset) {
+  if (!checked.reachable()) {
+    const auto found = check_pattern(checked.host() + offset, bytes, seed, pattern_offset);
+    return {found.wrong_words, found.first_word};
+  }
+  const CUfunction kernel = checked.device()->function("pattern", "linkscope_check");
+  return compared_by(driver, checked, kernel, checked.address() + offset, bytes / 8, seed, pattern_offset / 8);
+}
+
+Compared compare_rows(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, const linkscope_row_copy& copy) {
+  if (!checked.reachable()) {
+    const auto found = check_rows(checked.host() + offset, bytes, copy);
+    return {found.wrong_words, found.first_word};
+  }
+  return compared_by(driver, checked, checked.device()->function("pattern", "linkscope_check_rows"), checked.address() + offset, bytes / 8, copy);
+}
+
+Compared compare_lines(const Driver& driver, const Buffer& checked, u64 offset, const Access& access, u64 seed) {
+  const CUfunction kernel = checked.device()->function("access", "linkscope_check_lines");
+  return compared_by(driver, checked, kernel, checked.address() + offset, access.span.bytes / 8, access_count(access), access.stride, u64{access.width}, seed,
+                     offset, poison_word);
 }
 
 }  // namespace linkscope

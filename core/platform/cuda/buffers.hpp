@@ -5,9 +5,11 @@
 #include <string>
 #include <tuple>
 
+#include "base/error.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/device.hpp"
 #include "program/program.hpp"
+#include "program/row_order.hpp"
 
 namespace linkscope {
 
@@ -15,7 +17,7 @@ namespace linkscope {
 class Buffer {
  public:
   /// `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host without GPUs.
-  Buffer(const Driver&, Device* device, const Region&, u64 bytes);
+  Buffer(const Driver&, Owner&, Device* device, const Region&, u64 bytes);
 
   [[nodiscard]] u64 size() const { return bytes_; }
   [[nodiscard]] std::byte* host() const { return memory_.host(); }
@@ -44,18 +46,38 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, pages, content and number within a program. They live as long as the worker: a round is a fresh
-/// process, and so are its allocations.
+/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the worker: a round is
+/// a fresh process, and so are its allocations. Where memory runs out, those that the program does not use are given back.
 class Buffers {
  public:
-  explicit Buffers(const Driver& driver) : driver_{driver} {}
+  Buffers(const Driver& driver, Owner& owner) : driver_{driver}, owner_{owner} {}
+  /// Of the program that comes: what was got for those before may go.
+  void begin_program() { ++program_; }
   [[nodiscard]] Buffer& get(const Region&, u32 number, Device*);
+  /// Gives back what this program has not got; false where there is nothing like that.
+  bool drop_unused();
 
  private:
+  struct Kept {
+    std::unique_ptr<Buffer> buffer;
+    u64 program = 0;  // that got it last
+  };
   const Driver& driver_;
-  std::map<std::tuple<Place, MemKind, u64, bool, Content, u32>, std::unique_ptr<Buffer>> kept_;
-  u64 made_ = 0;
+  Owner& owner_;
+  std::map<std::tuple<Place, MemKind, u32, u64, bool, Content, u32>, Kept> kept_;
+  u64 made_ = 0, program_ = 0;
 };
+
+/// What `make` makes. Where there is no memory for it, once more without what the program does not use.
+template <class Make>
+auto with_room(Buffers& buffers, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory || !buffers.drop_unused()) throw;
+  }
+  return make();
+}
 
 /// Compares part of `checked` with the pattern `seed` from byte `pattern_offset` on; by the GPU where it can reach it.
 struct Compared {
@@ -63,5 +85,9 @@ struct Compared {
   u64 first_word = 0;
 };
 [[nodiscard]] Compared compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset);
+/// Compares so many bytes of slices with what copies of rows leave; likewise.
+[[nodiscard]] Compared compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes, const linkscope_row_copy&);
+/// Compares what writing lines of a slice left with the pattern `seed`, and that it left the rest; memory that its GPU reaches.
+[[nodiscard]] Compared compare_lines(const Driver&, const Buffer& checked, u64 offset, const Access&, u64 seed);
 
 }  // namespace linkscope

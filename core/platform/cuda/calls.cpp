@@ -18,6 +18,7 @@ std::string why_no_phase(const Program& program, const Actor& actor, const Call&
   } catch (const Error& error) {
     return error.what();
   }
+  if (auto why = why_another_process(program, actor, call); !why.empty()) return why;
   const bool by_system = is_pageable(region.kind);
   if (actor.kind == ActorKind::cpu_thread && !by_system) return std::string{to_string(region.kind)} + " memory is allocated by who has a GPU";
   return actor.clock == Clock::host ? "" : "calls are timed by the host's clock";
@@ -30,7 +31,7 @@ void prepare_phases(CudaSession& session, u32 region, Device* device) {
     for (const auto& step : actor.loop) {
       const auto* call = std::get_if<Call>(&step);
       if (!call || !call->span || call->span->region != region) continue;
-      while (made.size() < call->span->slices) made.push_back(std::make_unique<Allocation>(session.driver, device, wanted, call->span->bytes));
+      while (made.size() < call->span->slices) made.push_back(std::make_unique<Allocation>(session.driver, session.owner, device, wanted, call->span->bytes));
     }
   if (wanted.kind != MemKind::pool) return;
   for (auto& one : made) one->advance("allocate");  // so that the pool holds enough for all of them

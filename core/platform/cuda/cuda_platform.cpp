@@ -1,7 +1,6 @@
 #include "platform/cuda/cuda_platform.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -12,9 +11,8 @@
 #include "platform/cuda/calls.hpp"
 #include "platform/cuda/flags.hpp"
 #include "platform/cuda/managed.hpp"
-#include "platform/cuda/moves.hpp"
 #include "platform/cuda/steps.hpp"
-#include "platform/host/dirty.hpp"
+#include "platform/cuda/supports.hpp"
 #include "platform/host/flush.hpp"
 #include "platform/host/topology.hpp"
 #include "program/allocation.hpp"
@@ -58,7 +56,7 @@ std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<Device
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  CudaPlatformImpl() : no_gate_{why_no_gate()}, buffers_{driver_} {
+  CudaPlatformImpl() : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); }, [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }}, no_gate_{why_no_gate()}, buffers_{driver_, owner_} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
     facts_.why_not = driver_.why_not();
@@ -69,25 +67,14 @@ class CudaPlatformImpl final : public CudaPlatform {
   }
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
-  [[nodiscard]] Support supports(const Program&) const override;
+  [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
   [[nodiscard]] Trace run(Session&, const Order&) override;
 
  private:
-  [[nodiscard]] std::string why_no_place(const Place&) const;
-  [[nodiscard]] std::string why_no_region(const Region&) const;
-  [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
-  [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
-  [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
-  [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
-  [[nodiscard]] std::string why_no_peer(const Program&) const;
-  [[nodiscard]] std::string why_too_much_managed(const Program&) const;
-  [[nodiscard]] static std::set<u32> gpus_of(const Program&);
-  /// Pairs of GPUs between which the program's flows go.
-  [[nodiscard]] static std::set<std::pair<u32, u32>> peer_pairs(const Program&);
-  [[nodiscard]] bool can_access(u32 from, u32 to) const;
-  [[nodiscard]] bool native_atomics(u32 from, u32 to) const;
-  Device& device(u32 index) const;
+  Device& device(u32 index);
+  u64 free_bytes(u32 gpu);
+  std::string why_not_shared(const Region&, std::optional<u32> by);
   Device* any_device();
   Device* device_for(const Program&, u32 region);
   void set_peers(const Program&);
@@ -102,204 +89,19 @@ class CudaPlatformImpl final : public CudaPlatform {
 
   Driver driver_;
   DriverFacts facts_;
+  Offer offer_;
   std::string no_gate_;
-  mutable std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
+  std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
   std::unique_ptr<Gate> gate_;
+  Owner owner_;
+  std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string> not_shared_;  // why not, or "": found out when first asked for
   Buffers buffers_;  // after the devices: given back before them
   std::set<std::pair<u32, u32>> peers_on_;
 };
 
-// --- what it can run ----------------------------------------------------------------------------------------------
-
-std::string CudaPlatformImpl::why_no_place(const Place& place) const {
-  const auto here = [&](const char* what, std::size_t count) {
-    return place.index < count ? "" : to_string(place) + " is not here; this machine has " + std::to_string(count) + " " + what;
-  };
-  if (place.host != one_host) return to_string(place) + " is another host";
-  switch (place.kind) {
-    case PlaceKind::numa: return here("NUMA nodes", host_nodes().size());
-    case PlaceKind::gpu: return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;
-    default: return to_string(place) + ": memory at such a place cannot be measured here";
-  }
-}
-
-std::string CudaPlatformImpl::why_no_region(const Region& region) const {
-  if (auto why = why_no_place(region.at); !why.empty()) return why;
-  switch (region.kind) {
-    case MemKind::device:
-    case MemKind::pool:
-    case MemKind::vmm: {
-      const auto& gpu = facts_.gpus[region.at.index];
-      for (const char* symbol : symbols_of(region.kind))
-        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      if (region.kind == MemKind::pool && gpu.attribute("MEMORY_POOLS_SUPPORTED", 0) == 0)
-        return to_string(region.at) + " has no stream-ordered pools (MEMORY_POOLS_SUPPORTED is 0)";
-      if (region.kind == MemKind::vmm && gpu.attribute("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", 0) == 0)
-        return to_string(region.at) + " has no virtual memory management (VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED is 0)";
-      if (region.bytes > gpu.memory_bytes)
-        return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " + bytes_text(gpu.memory_bytes);
-      constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
-      if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
-        return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
-      return "";
-    }
-    case MemKind::managed:
-    case MemKind::system: return why_no_moving_pages(driver_, facts_.gpus, region);
-    case MemKind::pageable:
-    case MemKind::pinned: return "";
-    case MemKind::wc:
-    case MemKind::mapped: return facts_.present ? "" : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
-    case MemKind::hugepage: return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
-    case MemKind::registered:
-    case MemKind::registered_hugepage:
-      for (const char* symbol : symbols_of(region.kind))
-        if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      return region.kind == MemKind::registered ? "" : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
-    default: return std::string{to_string(region.kind)} + " memory cannot be measured here yet";
-  }
-}
-
-std::string CudaPlatformImpl::why_no_actor(const Program& program, const Actor& actor) const {
-  if (auto why = why_no_place(actor.place); !why.empty()) return why;
-  if (actor.cpu)
-    if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
-  for (const auto& step : actor.once) {
-    const auto* call = std::get_if<Call>(&step);
-    if (!std::holds_alternative<Prefetch>(step) && !(call && call->until)) return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
-  }
-  if (actor.process != 0) return "several processes cannot be run here yet";
-  if (exchanges_flags(actor)) return why_no_flags(program, actor);
-  if (makes_calls(actor)) return why_no_calls(program, actor);
-  for (const auto& step : actor.loop) {
-    if (auto why = why_no_managed_step(driver_, program, actor, step); !why.empty()) return why;
-    if (std::holds_alternative<Prefetch>(step)) continue;
-    if (const auto* call = std::get_if<Call>(&step)) {
-      if (auto why = why_no_phase(program, actor, *call); !why.empty()) return why;
-      continue;
-    }
-    if (const auto* kernel = std::get_if<Kernel>(&step)) {
-      if (auto why = why_no_kernel(program, actor, *kernel); !why.empty()) return why;
-      continue;
-    }
-    const auto* move = std::get_if<Move>(&step);
-    if (!move) return "a loop here is copies and kernels, or calls, or one word that is set and one that is waited for";
-    const bool by_gpu = by_copy_engine(move->engine) || move->engine == Engine::sm || move->engine == Engine::tma;
-    if (actor.kind == ActorKind::stream ? !by_gpu : move->engine != Engine::cpu)
-      return std::string{to_string(move->engine)} + " copies cannot be run here yet";
-    if (auto why = why_no_threads(program, actor, *move); !why.empty()) return why;
-    if (move->by)
-      if (auto why = why_no_place(*move->by); !why.empty()) return why;
-    if (auto why = why_no_call(driver_, program, *move); !why.empty()) return why;
-    const bool together = move->engine == Engine::batch || move->engine == Engine::graph;
-    if (together && (actor.loop.size() > 1 || move->by)) return "copies that are made together can only be the whole loop here";
-  }
-  return "";
-}
-
-std::string CudaPlatformImpl::why_no_calls(const Program& program, const Actor& actor) const {
-  if (actor.kind != ActorKind::cpu_thread) return "calls are made by CPU threads";
-  const auto& on = std::get<Call>(actor.loop.front()).on;
-  for (const auto& step : actor.loop) {
-    const auto* call = std::get_if<Call>(&step);
-    if (!call || call->on != on) return "a loop of calls is calls for one GPU only here";
-    if (auto why = why_no_call(driver_, *call); !why.empty()) return why;
-    if (auto why = why_no_place(*call->on); !why.empty()) return why;
-    for (const auto& touch : touches(step))
-      if (is_pageable(program.regions[touch.span.region].kind)) return "a call that copies pageable memory waits for the copy here: it is no call alone";
-  }
-  return "";
-}
-
-std::string CudaPlatformImpl::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
-  if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
-  if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
-  for (const auto& [span, writes] : touches(kernel)) {
-    const auto& region = program.regions[span.region];
-    if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
-      return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
-    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
-      return "a GPU's threads do not reach pageable memory by its CPU address here";
-    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place && !native_atomics(actor.place.index, region.at.index))
-      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) + ": the link between them does not carry them";
-  }
-  return "";
-}
-
-bool CudaPlatformImpl::native_atomics(u32 from, u32 to) const {
-  return std::any_of(facts_.peers.begin(), facts_.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.native_atomics; });
-}
-
-std::string CudaPlatformImpl::why_no_threads(const Program& program, const Actor& actor, const Move& move) const {
-  if (move.engine != Engine::sm && move.engine != Engine::tma) return "";
-  const auto& gpu = facts_.gpus[actor.place.index];
-  if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
-    return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
-  for (const u32 region : {move.from.region, move.to.region})
-    if (is_pageable(program.regions[region].kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
-  return "";
-}
-
-std::set<std::pair<u32, u32>> CudaPlatformImpl::peer_pairs(const Program& program) {
-  std::set<std::pair<u32, u32>> pairs;
-  for (const auto& flow : program.flows)
-    if (flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst) pairs.emplace(flow.src.index, flow.dst.index);
-  return pairs;
-}
-
-std::string CudaPlatformImpl::why_no_peer(const Program& program) const {
-  if (!program.peer) return "";
-  for (const char* symbol : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess"})
-    if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-  const auto pairs = peer_pairs(program);
-  for (const auto& peer : facts_.peers)
-    if ((pairs.contains({peer.from, peer.to}) || pairs.contains({peer.to, peer.from})) && !peer.access)
-      return "gpu:" + std::to_string(peer.from) + " cannot access the memory of gpu:" + std::to_string(peer.to);
-  return "";
-}
-
-std::string CudaPlatformImpl::why_too_much_managed(const Program& program) const {
-  if (managed_bytes(program) == 0) return "";
-  for (const u32 index : gpus_of(program)) {
-    std::size_t free = 0, total = 0;
-    device(index).use();
-    LINKSCOPE_CU(driver_, cuMemGetInfo, &free, &total);
-    if (auto why = why_no_managed(program, gpu(index), free); !why.empty()) return why;
-  }
-  return "";
-}
-
-Support CudaPlatformImpl::supports(const Program& program) const {
-  for (const auto& region : program.regions)
-    if (auto why = why_no_region(region); !why.empty()) return Support::no(why);
-  for (const auto& actor : program.actors)
-    if (auto why = why_no_actor(program, actor); !why.empty()) return Support::no(why);
-  if (program.held_by == HeldBy::wait)
-    if (auto why = driver_.why_no("cuStreamWaitValue32"); !why.empty()) return Support::no(why);
-  if (auto why = why_no_peer(program); !why.empty()) return Support::no(why);
-  if (program.cache == CacheState::dirty)
-    for (const auto& region : program.regions)
-      if (region.at.kind == PlaceKind::numa)
-        if (auto why = why_no_other_core(region.at.index); !why.empty()) return Support::no(why);
-  return {why_too_much_managed(program)};
-}
-
 // --- prepare ------------------------------------------------------------------------------------------------------
 
-std::set<u32> CudaPlatformImpl::gpus_of(const Program& program) {
-  std::set<u32> gpus;
-  for (const auto& region : program.regions)
-    if (region.at.kind == PlaceKind::gpu) gpus.insert(region.at.index);
-  for (const auto& actor : program.actors) {
-    if (actor.place.kind == PlaceKind::gpu) gpus.insert(actor.place.index);
-    for (const auto& step : actor.loop) {
-      if (const auto* move = std::get_if<Move>(&step); move && move->by) gpus.insert(move->by->index);
-      if (const auto* call = std::get_if<Call>(&step); call && call->on) gpus.insert(call->on->index);
-    }
-  }
-  return gpus;
-}
-
-Device& CudaPlatformImpl::device(u32 index) const {
+Device& CudaPlatformImpl::device(u32 index) {
   auto& device = devices_.at(index);
   if (!device) {
     const auto& facts = facts_.gpus[index];
@@ -313,6 +115,34 @@ Device& CudaPlatformImpl::device(u32 index) const {
     }
   }
   return *device;
+}
+
+u64 CudaPlatformImpl::free_bytes(u32 gpu) {
+  std::size_t free = 0, total = 0;
+  device(gpu).use();
+  LINKSCOPE_CU(driver_, cuMemGetInfo, &free, &total);
+  return free;
+}
+
+/// Whether memory can be shared is known when some was: what forbids it (namespaces of containers, sandboxes, modes of
+/// GPUs) has no other name.
+std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional<u32> by) {
+  const std::tuple what{region.kind, region.at, region.process, by};
+  if (const auto known = not_shared_.find(what); known != not_shared_.end()) return known->second;
+  std::string why;
+  try {
+    Device* const opens = region.at.kind == PlaceKind::gpu ? &device(region.at.index) : any_device();
+    Allocation tried{driver_, owner_, opens, region, u64{2} << 20};
+    tried.make();
+    if (by && region.process == 0) (void)tried.opened_there(device(*by));
+    else if (by) (void)tried.opened_by(device(*by));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::failed && error.kind() != ErrorKind::lost) throw;
+    owner_.check_alive();  // drivers say 'unknown error' of what they do not permit, too; the loss of a GPU shows again
+    const auto where = to_string(region.at), whose = region.process ? "of another process cannot be opened on " + where : "on " + where + " cannot be opened by another process";
+    why = std::string{to_string(region.kind)} + " memory " + whose + (by ? " by gpu:" + std::to_string(*by) : "") + ": " + error.what() + "; in a container, let the processes share IPC and PID namespaces (--ipc=host --pid=host)";
+  }
+  return not_shared_[what] = why;
 }
 
 /// The first GPU that lets this process in, or null: host memory alone needs none in particular.
@@ -349,16 +179,12 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   return any_device();
 }
 
-bool CudaPlatformImpl::can_access(u32 from, u32 to) const {
-  return std::any_of(facts_.peers.begin(), facts_.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
-}
-
 void CudaPlatformImpl::set_peers(const Program& program) {
   if (peer_pairs(program).empty()) return;  // nothing goes between GPUs: what is set costs nothing
   const auto gpus = gpus_of(program);
   for (const u32 from : gpus)
     for (const u32 to : gpus) {
-      if (from == to || peers_on_.contains({from, to}) == program.peer || !can_access(from, to)) continue;
+      if (from == to || peers_on_.contains({from, to}) == program.peer || !can_access(facts_, from, to)) continue;
       auto& target = device(to);
       device(from).use();
       if (program.peer) {
@@ -373,10 +199,11 @@ void CudaPlatformImpl::set_peers(const Program& program) {
 
 void CudaPlatformImpl::make_buffers(CudaSession& session) {
   std::map<std::tuple<Place, MemKind, u64, bool, Content>, u32> count;
+  buffers_.begin_program();
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
     if (pages_move(region.kind)) {
-      session.managed.push_back(make_managed(driver_, device_for(session.program, r), region, session.managed.size()));
+      session.managed.push_back(with_room(buffers_, [&] { return make_managed(driver_, owner_, device_for(session.program, r), region, session.managed.size()); }));
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
@@ -396,6 +223,11 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
     if (found != "hidden" && found != to_string(region.at))
       throw Error{ErrorKind::failed, "pages asked for on " + to_string(region.at) + " are on " + found};
   }
+  for (const auto& [region, gpu, there] : opens(session.program)) {
+    auto& memory = session.buffers[region]->memory();
+    if (there) session.opened_there[region] = memory.opened_there(device(gpu));
+    else session.opened[{region, &device(gpu)}] = memory.opened_by(device(gpu));
+  }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].content == Content::zero) session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
@@ -409,12 +241,14 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
     state.actor = &actor;
     if (actor.kind == ActorKind::stream) {
       state.device = &device(actor.place.index);
-      state.stream = &state.device->stream(1 + streams[actor.place.index]++);  // stream 0 is for untimed work
-      state.device->use();
-      state.enter = std::make_unique<Event>(driver_);
-      state.exit = std::make_unique<Event>(driver_);
       const int nearest = node_of_pci_device(state.device->facts().pci);
       state.node = actor.cpu ? actor.cpu->index : nearest < 0 ? 0 : static_cast<u32>(nearest);
+      if (!acts_elsewhere(actor)) {
+        state.stream = &state.device->stream(1 + streams[actor.place.index]++);  // stream 0 is for untimed work
+        state.device->use();
+        state.enter = std::make_unique<Event>(driver_);
+        state.exit = std::make_unique<Event>(driver_);
+      }
       for (const auto& step : actor.loop) {
         const auto* move = std::get_if<Move>(&step);
         if (!move || !move->by || state.helpers.contains(move->by->index)) continue;
@@ -496,7 +330,7 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   };
   const bool held = session.program.held_by != HeldBy::nothing;
   for (const auto& actor : session.program.actors) {
-    if (actor.clock == Clock::host) return host("its actors are CPU threads, or what they do is calls");
+    if (actor.clock == Clock::host) return host("the host's clock was asked for, or its actors are CPU threads or another process's");
     if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
@@ -539,7 +373,7 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
 
 std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const std::string&) {
   if (const auto support = supports(program); !support) throw Error{ErrorKind::usage, support.why_not};
-  auto session = std::make_unique<CudaSession>(driver_, program);
+  auto session = std::make_unique<CudaSession>(driver_, owner_, program);
   set_peers(session->program);
   if (managed_bytes(program) > 0)
     for (const u32 index : gpus_of(program)) session->gpus.emplace_back(index, &device(index));
@@ -600,6 +434,7 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
     if (order.verify || !session.sampled) session.start_afresh();
   } while (!take_samples(session, order, timing, trace));
   session.sampled = true;
+  owner_.check_alive();  // or what was measured is memory that nobody owns
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, verify(session));
   trace.notes = session.notes;

@@ -167,7 +167,12 @@ CUdeviceptr Device::result(std::size_t actor) {
 void Device::flush_l2(CUstream stream) {
   const u64 bytes = 2 * static_cast<u64>(facts_.attribute("L2_CACHE_SIZE", 0));
   if (bytes == 0) return;
-  if (!flush_buffer_) LINKSCOPE_CU(driver_, cuMemAlloc, &flush_buffer_, bytes);
+  if (!flush_buffer_) {
+    const CUresult status = driver_.cuMemAlloc(&flush_buffer_, bytes);
+    if (status == CUDA_ERROR_OUT_OF_MEMORY)
+      throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " left on the GPU at " + facts_.pci + " to flush its L2 with (cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY); end what else holds memory of this GPU, or ask for smaller sizes (--only)"};
+    driver_.check(status, "cuMemAlloc");
+  }
   LINKSCOPE_CU(driver_, cuMemsetD8Async, flush_buffer_, 0, bytes, stream);
 }
 

@@ -91,7 +91,12 @@ namespace linkscope {
   X(cuMemAddressFree, 10020)         \
   X(cuMemMap, 10020)                 \
   X(cuMemUnmap, 10020)               \
-  X(cuMemSetAccess, 10020)
+  X(cuMemSetAccess, 10020)           \
+  X(cuMemExportToShareableHandle, 10020) \
+  X(cuMemImportFromShareableHandle, 10020) \
+  X(cuIpcGetMemHandle, 4010)         \
+  X(cuIpcOpenMemHandle, 11000)       \
+  X(cuIpcCloseMemHandle, 4010)
 
 class Driver {
  public:

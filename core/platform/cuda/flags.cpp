@@ -1,8 +1,6 @@
 #include "platform/cuda/flags.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 
 #include "base/error.hpp"
 
@@ -20,7 +18,6 @@ u64* seen_by_cpu(const CudaSession& session, const Span& word) {
   return reinterpret_cast<u64*>(start + word.offset);
 }
 
-u64 seen_by_gpu(const CudaSession& session, const Span& word) { return session.buffers[word.region]->address() + word.offset; }
 
 [[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, u64 value) {
   const Wait& wait = wait_of(actor);
@@ -29,18 +26,27 @@ u64 seen_by_gpu(const CudaSession& session, const Span& word) { return session.b
                                       to_string(region.kind) + " to become " + std::to_string(value) + ": what the other side sets does not arrive"};
 }
 
-bool arrives(u64* word, u64 value, Seconds timeout) {
-  constexpr unsigned polls = 256;  // between two looks at the clock, which would make them rarer
-  const std::atomic_ref<u64> there{*word};
-  const auto start = std::chrono::steady_clock::now();
-  do {
-    for (unsigned i = 0; i < polls; ++i)
-      if (there.load(std::memory_order_acquire) >= value) return true;
-  } while (std::chrono::steady_clock::now() - start <= timeout);
-  return false;
+WordLoop words_of(const Actor& actor, u64 first, u32 iterations) {
+  const Set& set = set_of(actor);
+  const Wait& wait = wait_of(actor);
+  return {set.value + first * set.step, set.step, wait.value + first * wait.step, wait.step, iterations, waits_first(actor), wait.timeout.count()};
+}
+
+void tell_owner(const CudaSession& session, const ActorState& state, const WordLoop& loop) {
+  const Span &set = set_of(*state.actor).word, &wait = wait_of(*state.actor).word;
+  const bool by_gpu = state.actor->kind == ActorKind::stream;
+  session.owner.exchange({session.piece(set.region), set.offset, session.piece(wait.region), wait.offset, state.node, loop}, by_gpu ? state.device->facts().uuid : "");
 }
 
 }  // namespace
+
+bool acts_elsewhere(const Actor& actor) { return actor.process != 0 && exchanges_flags(actor); }
+
+bool waits_elsewhere(const Actor& actor) { return acts_elsewhere(actor) && waits_first(actor); }
+
+void exchange_elsewhere(const CudaSession& session, const ActorState& state, u32 iterations) {
+  if (iterations > 0) tell_owner(session, state, words_of(*state.actor, state.iteration, iterations));
+}
 
 bool exchanges_flags(const Actor& actor) {
   const auto flag = [](const Step& step) { return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step); };
@@ -53,6 +59,11 @@ std::string why_no_flags(const Program& program, const Actor& actor) {
     if (word->slices > 1) return "words that are set and waited for do not rotate here";
     if (region.content != Content::zero) return "words that are set and waited for begin at zero here";
     if (region.kind == MemKind::managed) continue;
+    const bool of_processes = region.kind == MemKind::ipc || region.kind == MemKind::posix_fd;
+    if (actor.process != 0 && (actor.kind == ActorKind::stream ? !of_processes : region.kind != MemKind::shm))
+      return "words of a second process are in shm memory here where a CPU thread sets them, and in ipc or posix_fd memory where a GPU's does";
+    if (actor.process != 0 && actor.kind == ActorKind::stream && region.process != 0 && region.at != actor.place)
+      return "a GPU of a second process sets words in its own memory here, or in that of the first";
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
       return "a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
     if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
@@ -67,23 +78,30 @@ void exchange_flags(const CudaSession& session, ActorState& state, u32 iteration
   const Wait& wait = wait_of(*state.actor);
   const u64 first = state.iteration;
   state.iteration += iterations;
+  state.there.reset();
   if (iterations == 0) return;
-  u64 set_value = set.value + first * set.step, wait_value = wait.value + first * wait.step;
-  if (!state.stream) {
-    u64 *to = seen_by_cpu(session, set.word), *from = seen_by_cpu(session, wait.word);
-    const std::atomic_ref<u64> target{*to};
-    for (u32 i = 0; i < iterations; ++i, set_value += set.step, wait_value += wait.step) {
-      if (!waits_first(*state.actor)) target.store(set_value, std::memory_order_release);
-      if (!arrives(from, wait_value, wait.timeout)) gave_up(session, *state.actor, wait_value);
-      if (waits_first(*state.actor)) target.store(set_value, std::memory_order_release);
-    }
+  const auto loop = words_of(*state.actor, first, iterations);
+  if (state.actor->process) {
+    if (!session.owner.exchanging()) tell_owner(session, state, loop);
+    const auto done = session.owner.exchanged();
+    state.there = Stamp{done.enter_s, done.exit_s};
+    if (done.in_vain) gave_up(session, *state.actor, *done.in_vain);
     return;
   }
-  u64 to = seen_by_gpu(session, set.word), from = seen_by_gpu(session, wait.word), set_step = set.step, wait_step = wait.step, count = iterations;
-  auto timeout_ns = static_cast<u64>(wait.timeout.count() * 1e9);
-  unsigned wait_before = waits_first(*state.actor);
-  void* arguments[] = {&to, &set_value, &set_step, &from, &wait_value, &wait_step, &count, &wait_before, &timeout_ns, &state.result};
-  state.device->launch(flag_code(*state.device), 1, 1, state.stream->get(), arguments);
+  if (!state.stream) {
+    if (const auto in_vain = exchange_words(seen_by_cpu(session, set.word), seen_by_cpu(session, wait.word), loop)) gave_up(session, *state.actor, *in_vain);
+    return;
+  }
+  const auto seen = [&](const Span& word) { return session.address(word.region, *state.device) + word.offset; };
+  queue_words(*state.device, state.stream->get(), seen(set.word), seen(wait.word), loop, state.result);
+}
+
+void queue_words(Device& device, CUstream stream, CUdeviceptr set, CUdeviceptr wait, const WordLoop& loop, CUdeviceptr gave_up) {
+  u64 set_value = loop.set_value, set_step = loop.set_step, wait_value = loop.wait_value, wait_step = loop.wait_step, count = loop.count;
+  auto timeout_ns = static_cast<u64>(loop.timeout_s * 1e9);
+  unsigned wait_before = loop.waits_first;
+  void* arguments[] = {&set, &set_value, &set_step, &wait, &wait_value, &wait_step, &count, &wait_before, &timeout_ns, &gave_up};
+  device.launch(flag_code(device), 1, 1, stream, arguments);
 }
 
 void check_waits(const CudaSession& session) {
@@ -106,7 +124,7 @@ void check_flags(const CudaSession& session, const ActorState& state, Verdict& v
     found = *seen_by_cpu(session, set.word);
   } else {
     buffer.device()->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, seen_by_gpu(session, set.word), sizeof found);
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, buffer.address() + set.word.offset, sizeof found);
   }
   verdict.checked_bytes += sizeof found;
   if (found == expected) return;

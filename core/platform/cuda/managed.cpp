@@ -22,6 +22,9 @@ std::byte* host_view(const Buffer& buffer) { return reinterpret_cast<std::byte*>
 
 bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 
+/// Whether all words of the pages are touched, and not the first byte of each.
+bool every_word(const Kernel& kernel) { return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear; }
+
 bool is_managed(const Program& program, const Step& step) {
   const auto all = touches(step);
   return std::any_of(all.begin(), all.end(), [&](const Touch& touch) { return pages_move(program.regions[touch.span.region].kind); });
@@ -63,15 +66,17 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
   }
   const auto* kernel = std::get_if<Kernel>(&step);
   if (!is_managed(program, step)) return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
-  const bool all_bytes = kernel && actor.kind == ActorKind::stream && (kernel->name == "read" || kernel->name == "write");
+  const bool on_gpu = actor.kind == ActorKind::stream;
+  const bool all_bytes = kernel && on_gpu && (kernel->name == "read" || kernel->name == "write");
+  if (kernel && on_gpu && every_word(*kernel)) return "a GPU reads or writes all words of managed memory, and touches pages in their first byte";
   return kernel && (touches_pages(*kernel) || all_bytes) ? "" : "managed memory is touched, read, written and prefetched here, and not copied";
 }
 
 // --- prepare ------------------------------------------------------------------------------------------------------
 
-std::unique_ptr<Buffer> make_managed(const Driver& driver, Device* device, const Region& region, u64 number) {
+std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 number) {
   constexpr u64 block = u64{2} << 20;  // what the driver moves at once
-  auto made = std::make_unique<Buffer>(driver, device, region, (region.bytes + block - 1) / block * block);
+  auto made = std::make_unique<Buffer>(driver, owner, device, region, (region.bytes + block - 1) / block * block);
   if (region.content == Content::pattern) made->fill_with_pattern(0x6D616E6167656421ull + number);
   return made;
 }
@@ -193,17 +198,27 @@ namespace {
 /// The part of `pages` that thread `part` of `parts` has.
 u64 bound(u64 pages, u32 part, u32 parts) { return pages * part / parts; }
 
-void touch_on_cpu(ActorState& state, std::byte* start, u64 bytes, bool write) {
+/// Writes 0, or gives what is there.
+template <class Word>
+u64 touched(std::byte* at, bool write) {
+  auto* word = reinterpret_cast<volatile Word*>(at);
+  if (!write) return *word;
+  *word = 0;
+  return 0;
+}
+
+/// Each thread has its part of the pages.
+void touch_on_cpu(ActorState& state, std::byte* start, u64 bytes, bool write, bool every_word) {
   const u64 page = page_bytes(), pages = (bytes + page - 1) / page;
   const u32 parts = state.crew ? state.crew->size() : 1;
   std::atomic<u64> sum{0};
   const auto part_of = [&](u32 part) {
     u64 mine = 0;
-    for (u64 i = bound(pages, part, parts); i < bound(pages, part + 1, parts); ++i) {
-      auto* at = reinterpret_cast<volatile unsigned char*>(start + i * page);
-      if (write) *at = 0;
-      else mine += *at;
-    }
+    const u64 begin = bound(pages, part, parts) * page, end = std::min(bound(pages, part + 1, parts) * page, bytes);
+    if (every_word)
+      for (u64 at = begin; at < end; at += sizeof(u64)) mine += touched<u64>(start + at, write);
+    else
+      for (u64 at = begin; at < end; at += page) mine += touched<unsigned char>(start + at, write);
     sum += mine;
   };
   if (state.crew) state.crew->run(part_of);
@@ -218,7 +233,7 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
   const Buffer& buffer = *session.buffers[span.region];
   const u64 offset = span.offset_at(state.iteration);
   if (!state.stream) {
-    if (kernel.name == "touch") return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel));
+    if (kernel.name == "touch") return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel), every_word(kernel));
     const auto* at = state.position ? static_cast<const std::byte*>(state.position) : host_view(buffer) + offset;
     for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
     state.position = at;
@@ -274,6 +289,21 @@ u64 check_pages(const CudaSession& session, const Span& span, bool written, Verd
   return sum;
 }
 
+/// The pattern, or 0 in all words where they were written. Gives what they add up to in the pattern.
+u64 check_words(const CudaSession& session, const Span& span, bool written, Verdict& verdict) {
+  const Buffer& buffer = *session.buffers[span.region];
+  const auto* words = reinterpret_cast<const u64*>(host_view(buffer) + span.offset);
+  u64 sum = 0, wrong = 0, first = 0;
+  for (u64 i = 0; i < span.bytes / sizeof(u64); ++i) {
+    const u64 pattern = linkscope_pattern_word(buffer.seed(), span.offset / sizeof(u64) + i);
+    sum += pattern;
+    if (words[i] != (written ? 0 : pattern) && wrong++ == 0) first = i;
+  }
+  verdict.checked_bytes += span.bytes;
+  add_wrong(verdict, wrong * sizeof(u64), session, span, span.offset + first * sizeof(u64), " or later");
+  return sum;
+}
+
 void check_chain(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
   const std::byte* start = host_view(*session.buffers[span.region]);
   const u64 expected = span.offset_at(state.iteration);
@@ -298,7 +328,7 @@ void check_managed(const CudaSession& session, const ActorState& state, const St
   const auto& kernel = std::get<Kernel>(step);
   const Span& span = kernel.traffic.front().span;
   if (kernel.name == "touch_chain") return check_chain(session, state, span, verdict);
-  const u64 sum = check_pages(session, span, writes(kernel), verdict);
+  const u64 sum = (every_word(kernel) ? check_words : check_pages)(session, span, writes(kernel), verdict);
   if (!writes(kernel) && result_of(session, state) != sum * state.iteration)
     add_wrong(verdict, span.bytes, session, span, span.offset, " or later, by the sum of all bytes read");
 }

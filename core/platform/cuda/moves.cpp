@@ -9,12 +9,16 @@ namespace {
 /// Where an iteration of a move takes its bytes from and brings them to.
 struct Ends {
   const Buffer &from, &to;
+  CUdeviceptr from_start, to_start;  // as the GPU that makes the move calls them
   u64 from_offset, to_offset;
 
-  Ends(const CudaSession& session, const Move& move, u64 iteration)
-      : from{*session.buffers[move.from.region]}, to{*session.buffers[move.to.region]}, from_offset{move.from.offset_at(iteration)}, to_offset{move.to.offset_at(iteration)} {}
+  Ends(const CudaSession& session, const Move& move, const Device& by, u64 iteration)
+      : from{*session.buffers[move.from.region]}, to{*session.buffers[move.to.region]}, from_start{session.address(move.from.region, by)}, to_start{session.address(move.to.region, by)},
+        from_offset{move.from.offset_at(iteration)}, to_offset{move.to.offset_at(iteration)} {}
   /// The address that names a byte for any call: of pinned host memory, its CPU address.
-  static CUdeviceptr address(const Buffer& buffer, u64 offset) { return (buffer.host() ? reinterpret_cast<CUdeviceptr>(buffer.host()) : buffer.address()) + offset; }
+  static CUdeviceptr any(const Buffer& buffer, CUdeviceptr start) { return buffer.host() ? reinterpret_cast<CUdeviceptr>(buffer.host()) : start; }
+  [[nodiscard]] CUdeviceptr any_from() const { return any(from, from_start) + from_offset; }
+  [[nodiscard]] CUdeviceptr any_to() const { return any(to, to_start) + to_offset; }
 };
 
 CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
@@ -24,8 +28,8 @@ CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
   copy.Height = in_plane;
   copy.Depth = rows.count / in_plane;
   copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;  // the driver knows whose an address is
-  copy.srcDevice = Ends::address(ends.from, ends.from_offset);
-  copy.dstDevice = Ends::address(ends.to, ends.to_offset);
+  copy.srcDevice = ends.any_from();
+  copy.dstDevice = ends.any_to();
   copy.srcPitch = rows.from.pitch;
   copy.dstPitch = rows.to.pitch;
   copy.srcHeight = rows.from.in_plane ? rows.from.plane_pitch / rows.from.pitch : in_plane;
@@ -37,13 +41,13 @@ CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
 void queue_piece(const Driver& driver, const Ends& ends, bool peer_call, u64 from_row, u64 to_row, u64 bytes, CUstream stream) {
   const u64 from = ends.from_offset + from_row, to = ends.to_offset + to_row;
   if (ends.from.host())
-    LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, ends.to.address() + to, ends.from.host() + from, bytes, stream);
+    LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, ends.to_start + to, ends.from.host() + from, bytes, stream);
   else if (ends.to.host())
-    LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, ends.to.host() + to, ends.from.address() + from, bytes, stream);
+    LINKSCOPE_CU(driver, cuMemcpyDtoHAsync, ends.to.host() + to, ends.from_start + from, bytes, stream);
   else if (!peer_call)
-    LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, ends.to.address() + to, ends.from.address() + from, bytes, stream);
+    LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, ends.to_start + to, ends.from_start + from, bytes, stream);
   else
-    LINKSCOPE_CU(driver, cuMemcpyPeerAsync, ends.to.address() + to, ends.to.device()->context(), ends.from.address() + from,
+    LINKSCOPE_CU(driver, cuMemcpyPeerAsync, ends.to_start + to, ends.to.device()->context(), ends.from_start + from,
                  ends.from.device()->context(), bytes, stream);
 }
 
@@ -66,7 +70,7 @@ void queue_pitched(const Driver& driver, const Ends& ends, const RowCopy& rows, 
 }
 
 void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstream stream) {
-  CUdeviceptr to = ends.to.address() + ends.to_offset, from = ends.from.address() + ends.from_offset;
+  CUdeviceptr to = ends.to_start + ends.to_offset, from = ends.from_start + ends.from_offset;
   u64 bytes = move.from.bytes;
   auto rows = in_rows(move);
   if (rows.count == 1) {
@@ -81,7 +85,7 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
 
 /// By a stream, whichever GPU's it is.
 void queue_on(const CudaSession& session, const Move& move, Device& device, CUstream stream, u64 iteration) {
-  const Ends ends{session, move, iteration};
+  const Ends ends{session, move, device, iteration};
   if (move.engine != Engine::ce) return queue_kernel_copy(device, move, ends, stream);
   const auto rows = in_rows(move);
   if (rows.count > 1 && !move.row_by_row) return queue_pitched(session.driver, ends, rows, stream);
@@ -163,10 +167,10 @@ namespace {
 
 /// Calls `copy` with the ends of each iteration, and of each row of it where rows are copied one by one.
 template <class Copy>
-void each_copy(const CudaSession& session, const Move& move, u64 first, u32 count, Copy copy) {
+void each_copy(const CudaSession& session, const ActorState& state, const Move& move, u32 count, Copy copy) {
   const auto rows = in_rows(move);
-  for (u64 iteration = first; iteration < first + count; ++iteration) {
-    const Ends ends{session, move, iteration};
+  for (u64 iteration = state.iteration; iteration < state.iteration + count; ++iteration) {
+    const Ends ends{session, move, *state.device, iteration};
     if (!move.row_by_row) {
       copy(ends, rows);
       continue;
@@ -188,7 +192,7 @@ void prepare_together(const CudaSession& session, ActorState& state, u32 count) 
   state.device->use();
   if (move->engine == Engine::graph) {
     std::vector<CUDA_MEMCPY3D> copies;
-    each_copy(session, *move, state.iteration, count, [&](const Ends& ends, const RowCopy& rows) { copies.push_back(described(ends, rows)); });
+    each_copy(session, state, *move, count, [&](const Ends& ends, const RowCopy& rows) { copies.push_back(described(ends, rows)); });
     auto& graph = state.graphs[count];
     if (!graph) graph = std::make_unique<CopyGraph>(session.driver);
     graph->set(copies, state.device->context());
@@ -197,9 +201,9 @@ void prepare_together(const CudaSession& session, ActorState& state, u32 count) 
     return;
   }
   state.pieces = {};
-  each_copy(session, *move, state.iteration, count, [&](const Ends& ends, const RowCopy& rows) {
-    state.pieces.to.push_back(Ends::address(ends.to, ends.to_offset));
-    state.pieces.from.push_back(Ends::address(ends.from, ends.from_offset));
+  each_copy(session, state, *move, count, [&](const Ends& ends, const RowCopy& rows) {
+    state.pieces.to.push_back(ends.any_to());
+    state.pieces.from.push_back(ends.any_from());
     state.pieces.bytes.push_back(rows.bytes);
   });
 }
@@ -221,8 +225,8 @@ void queue_together(const CudaSession& session, ActorState& state, const Move& m
 
 void queue_move(const CudaSession& session, ActorState& state, const Move& move) {
   if (!state.stream) {
-    const Ends ends{session, move, state.iteration};
-    std::memcpy(ends.to.host() + ends.to_offset, ends.from.host() + ends.from_offset, move.from.bytes);
+    const auto at = [&](const Span& span) { return session.buffers[span.region]->host() + span.offset_at(state.iteration); };
+    std::memcpy(at(move.to), at(move.from), move.from.bytes);
     return;
   }
   if (!move.by) return queue_on(session, move, *state.device, state.stream->get(), state.iteration);

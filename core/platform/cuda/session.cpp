@@ -98,6 +98,16 @@ void CudaSession::reset_destinations() const {
   side_by_side(work);
 }
 
+CUdeviceptr CudaSession::address(u32 region, const Device& by) const {
+  const auto own = opened.find({region, &by});
+  return own == opened.end() ? buffers[region]->address() : own->second->address();
+}
+
+u64 CudaSession::piece(u32 region) const {
+  const auto there = opened_there.find(region);
+  return (there == opened_there.end() ? buffers[region]->memory().piece() : there->second->get()).number;
+}
+
 void CudaSession::start_afresh() {
   reset_destinations();
   restore_managed(*this);
@@ -136,8 +146,10 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
         const u64 footprint = span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
-        if (on_host(buffer) && program.cache == CacheState::dirty) {
-          dirty_in_another_core(buffer.host() + span.offset, footprint, program.regions[span.region].at.index);
+        if (on_host(buffer) && once_only(program.cache)) {
+          std::byte* start = buffer.host() + span.offset;
+          if (program.cache == CacheState::written) write_again(start, footprint);
+          else dirty_in_another_core(start, footprint, program.regions[span.region].at.index);
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
           // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
@@ -162,10 +174,21 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
 
 namespace {
 
+/// Nobody works for so long. The thread looks at the clock all the while: one that sleeps must be woken, and its core too,
+/// which would be in the time of what comes next.
+void idle(Seconds gap) {
+  const double end = host_now() + std::min(gap, longest_idle).count();
+  while (gap > Seconds{0} && host_now() < end) {}
+}
+
 /// What happens before a sample, outside the timing.
 void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   bring_home(session);
-  for (std::size_t a = 0; a < session.actors.size(); ++a) prepare_together(session, session.actors[a], batch[a]);
+  for (std::size_t a = 0; a < session.actors.size(); ++a) {
+    prepare_together(session, session.actors[a], batch[a]);
+    if (const auto& caller = session.actors[a].caller) caller->ready(batch[a]);
+  }
+  if (std::any_of(batch.begin(), batch.end(), [](u32 count) { return count > 0; })) idle(session.program.idle);
 }
 
 void queue_loops(CudaSession& session, const std::vector<u32>& batch) {
@@ -271,8 +294,6 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  for (std::size_t a = 0; a < session.actors.size(); ++a)
-    if (const auto& caller = session.actors[a].caller) caller->ready(batch[a]);
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
@@ -282,12 +303,15 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       bind_thread_to_node(state.node);
       if (state.device) state.device->use();
       if (state.caller) state.caller->enter();
+      if (waits_elsewhere(*state.actor)) exchange_elsewhere(session, state, batch[a]);
       start.arrive_and_wait();
       started = true;
       const double enter = host_now();
+      const Seconds there = session.owner.spent();
       act(session, state, batch[a]);
       if (state.stream) state.stream->synchronize();
-      stamps[a] = {enter, host_now()};
+      if (state.there) stamps[a] = {std::max(enter, state.there->enter_s), state.there->exit_s};
+      else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
     } catch (...) {
       failures[a] = std::current_exception();
       if (!started) start.arrive_and_drop();  // or the others would wait for ever

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -92,11 +93,11 @@ class Caller;
 struct ActorState {
   const Actor* actor = nullptr;
   Device* device = nullptr;  // streams only
-  Stream* stream = nullptr;
+  Stream* stream = nullptr;  // null besides: another process acts
   std::unique_ptr<Event> enter, exit;
   u32 node = 0;  // NUMA node of its host thread
   u64 iteration = 0;
-  CUdeviceptr result = 0;            // what its kernels leave to be checked, in its GPU's memory; 0: nothing
+  CUdeviceptr result = 0;          // what its kernels leave to be checked, in its GPU's memory; 0: nothing
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
   u64 sum = 0;                     // what CPU threads read from managed pages, added up
   std::unique_ptr<Crew> crew;      // they, where they are several
@@ -104,15 +105,19 @@ struct ActorState {
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
   Pieces pieces;                   // of the batch that comes
   std::shared_ptr<Caller> caller;  // of a CPU thread whose loop is calls
+  std::optional<Stamp> there;      // by the thread of another process that acted for it, of the last batch
 };
 
 enum class Timing { gate, events, host };
 
 struct CudaSession final : Session {
-  CudaSession(const Driver& d, const Program& p) : driver{d}, program{p} {}
+  CudaSession(const Driver& d, Owner& o, const Program& p) : driver{d}, owner{o}, program{p} {}
   const Driver& driver;
+  Owner& owner;  // of memory that is shared; what its process does is asked for by one actor at a time
   Program program;
   std::vector<Buffer*> buffers;  // one a region; null: `called` has its memory
+  std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>> opened;  // by region and GPU, of those that a GPU opens for itself
+  std::map<u32, std::unique_ptr<OwnersPiece>> opened_there;  // by region, of this process's memory that the other one has opened
   std::vector<std::unique_ptr<Buffer>> managed;  // those of them that end with the session
   std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region, of those that calls allocate
   std::vector<std::pair<u32, Device*>> gpus;     // by number, where there is managed memory
@@ -126,6 +131,10 @@ struct CudaSession final : Session {
   /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
   /// written since.
   void start_afresh();
+  /// Where a region begins, as a GPU calls it.
+  [[nodiscard]] CUdeviceptr address(u32 region, const Device& by) const;
+  /// The piece that a region is to the other process.
+  [[nodiscard]] u64 piece(u32 region) const;
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 

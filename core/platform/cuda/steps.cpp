@@ -50,6 +50,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
     state.position = chase_on_cpu(from, steps);
     return;
   }
+  const CUdeviceptr start = session.address(span.region, *state.device) + offset;
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
     state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers);
@@ -57,20 +58,19 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   if (kernel.name == "exchange") {
     const auto at = [&](std::size_t side) {
       const Span& of = kernel.traffic[side].span;
-      return session.buffers[of.region]->address() + of.offset_at(state.iteration);
+      return session.address(of.region, *state.device) + of.offset_at(state.iteration);
     };
     launch(kernel.shape, at(1), at(0), at(3), at(2), span.bytes);
   } else if (by_lines(kernel)) {
     const Access& access = kernel.traffic.front();
-    const CUdeviceptr start = buffer.address() + offset;
     const u64 count = access_count(access);
     const u32 random = access.pattern == Access::Pattern::random;
     if (kernel.name == "read") launch(kernel.shape, start, count, access.stride, access.width, random, state.result);
     else launch(kernel.shape, start, count, access.stride, access.width, random, written_seed, offset);
-  } else if (kernel.name == "read") launch(kernel.shape, buffer.address() + offset, span.bytes, state.result);
-  else if (kernel.name == "write") launch(kernel.shape, buffer.address() + offset, span.bytes, written_seed, offset / 8);
-  else if (kernel.name == "add") launch(kernel.shape, buffer.address() + offset, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
-  else if (kernel.name == "add_chain") launch(kernel.shape, buffer.address() + offset, steps, system_wide(kernel));
+  } else if (kernel.name == "read") launch(kernel.shape, start, span.bytes, state.result);
+  else if (kernel.name == "write") launch(kernel.shape, start, span.bytes, written_seed, offset / 8);
+  else if (kernel.name == "add") launch(kernel.shape, start, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
+  else if (kernel.name == "add_chain") launch(kernel.shape, start, steps, system_wide(kernel));
   else launch(kernel.shape, state.result, steps);
 }
 
@@ -174,30 +174,21 @@ void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
-/// Compares what one slice of `to` holds, and that what lies between its rows and behind it still is poison.
-void check_slice(const CudaSession& session, const std::byte* at, const Rows& from_rows, u64 pattern_offset, const Span& to, u64 slice, const RowCopy& rows, u64 seed, Verdict& verdict) {
-  const u64 end = std::max(to.stride, to.extent());
-  for (u64 row = 0; row < rows.count; ++row) {
-    const u64 start = rows.to.offset_of(row), behind = start + rows.bytes, next = row + 1 < rows.count ? rows.to.offset_of(row + 1) : end;
-    const auto found = check_pattern(at + start, rows.bytes, seed, pattern_offset + from_rows.offset_of(row));
-    if (const u64 wrong = found.wrong_words * 8 + count_unpoisoned(at + behind, next - behind))
-      add_wrong(verdict, wrong, byte_of(session, to, to.offset_at(slice) + (found.wrong_words ? start + found.first_word * 8 : behind)));
-  }
-  verdict.checked_bytes += to.bytes;
+linkscope_row_layout layout_of(const Rows& rows, u64 count) {
+  if (rows.in_plane) return {rows.pitch, rows.in_plane, rows.plane_pitch};
+  return {rows.pitch, count, ~u64{0}};
 }
 
-/// Slices with gaps are small: the host looks at each of them.
+/// Compares what slices of `to` hold, and that what lies between their rows and behind them still is poison.
 void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[to.region];
-  const u64 step = std::max(to.stride, to.extent()), bytes = slices * step;
-  std::vector<std::byte> copy(buffer.host() ? 0 : bytes);
-  const std::byte* at = buffer.host() ? buffer.host() + to.offset : copy.data();
-  if (!buffer.host()) {
-    buffer.device()->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, copy.data(), buffer.address() + to.offset, bytes);
-  }
+  const u64 slice_bytes = std::max(to.stride, to.extent());
   const auto rows = in_rows(Move{from, to});
-  for (u64 i = 0; i < slices; ++i, at += to.stride) check_slice(session, at, rows.from, from.offset_at(i), to, i, rows, seed, verdict);
+  const linkscope_row_copy copy{slice_bytes, rows.bytes, rows.count, layout_of(rows.to, rows.count), layout_of(rows.from, rows.count),
+                                from.offset, from.stride, from.slices, seed, poison_word};
+  const auto found = compare_rows(session.driver, buffer, to.offset, slices * slice_bytes, copy);
+  verdict.checked_bytes += slices * to.bytes;
+  add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
 /// What `iterations` left in `to`: the pattern `seed` as it stands in `from`.
@@ -212,8 +203,6 @@ void check_written(const CudaSession& session, const Span& from, const Span& to,
 /// Accesses side by side leave none: every byte is written.
 bool leaves_gaps(const Kernel& kernel) { return kernel.traffic.front().stride > kernel.traffic.front().width; }
 
-constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(poison);
-
 u64 word_at(const CudaSession& session, const ActorState& state) {
   u64 word = 0;
   state.device->use();
@@ -221,27 +210,14 @@ u64 word_at(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
-/// Of lines that were written, and what lies between them: compared on a GPU that reaches the memory.
+/// Of lines that were written, and what lies between them.
 void check_lines(const CudaSession& session, const Access& access, u64 iterations, Verdict& verdict) {
   const Span& span = access.span;
-  const Buffer& buffer = *session.buffers[span.region];
-  auto& device = *buffer.device();
-  device.use();
-  CUdeviceptr result = device.scratch();
-  const auto& stream = device.stream(0);
   for (u64 slice = 0; slice < std::min<u64>(span.slices, iterations); ++slice) {
-    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result, 0, sizeof(u64), stream.get());
-    LINKSCOPE_CU(session.driver, cuMemsetD8Async, result + sizeof(u64), 0xFF, sizeof(u64), stream.get());
-    CUdeviceptr at = buffer.address() + span.offset_at(slice);
-    u64 words = span.bytes / 8, count = access_count(access), stride = access.stride, width = access.width, seed = written_seed, first = span.offset_at(slice),
-        untouched = poison_word;
-    void* arguments[] = {&at, &words, &count, &stride, &width, &seed, &first, &untouched, &result};
-    device.launch(device.function("access", "linkscope_check_lines"), 256, 256, stream.get(), arguments);
-    stream.synchronize();
-    u64 found[2] = {0, 0};
-    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, found, result, sizeof found);
+    const u64 offset = span.offset_at(slice);
+    const auto found = compare_lines(session.driver, *session.buffers[span.region], offset, access, written_seed);
     verdict.checked_bytes += span.bytes;
-    add_wrong(verdict, found[0] * 8, byte_of(session, span, first + found[1] * 8));
+    add_wrong(verdict, found.wrong_words * 8, byte_of(session, span, offset + found.first_word * 8));
   }
 }
 
@@ -282,7 +258,7 @@ void check_added(const CudaSession& session, const ActorState& state, const Kern
   CUdeviceptr sum = device.scratch();
   const auto& stream = device.stream(0);
   LINKSCOPE_CU(session.driver, cuMemsetD8Async, sum, 0, sizeof(u64), stream.get());
-  CUdeviceptr start = session.buffers[span.region]->address();
+  CUdeviceptr start = session.address(span.region, device);
   u64 bytes = session.program.regions[span.region].bytes;
   void* arguments[] = {&start, &bytes, &sum};
   device.launch(device.function("access", "linkscope_read"), 256, 256, stream.get(), arguments);

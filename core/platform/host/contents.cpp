@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "platform/host/parallel.hpp"
-#include "program/pattern.hpp"
 
 namespace linkscope {
 
@@ -20,15 +19,18 @@ void fill(std::byte* start, u64 bytes, std::byte with) {
   parallel_ranges(bytes, 64, [&](u64 begin, u64 end) { std::memset(start + begin, static_cast<int>(with), end - begin); });
 }
 
-Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset) {
+namespace {
+
+/// Counts the words that differ from expected(index).
+template <class Expected>
+Mismatch mismatch(const std::byte* start, u64 bytes, Expected expected) {
   const auto* words = reinterpret_cast<const u64*>(start);
-  const u64 first_index = pattern_offset / 8;
   std::mutex guard;
   Mismatch all;
   parallel_ranges(bytes, sizeof(u64), [&](u64 begin, u64 end) {
     Mismatch mine;
     for (u64 i = begin / 8; i < end / 8; ++i)
-      if (words[i] != linkscope_pattern_word(seed, first_index + i)) {
+      if (words[i] != expected(i)) {
         mine.first_word = std::min(mine.first_word, i);
         ++mine.wrong_words;
       }
@@ -39,8 +41,14 @@ Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_
   return all;
 }
 
-u64 count_unpoisoned(const std::byte* start, u64 bytes) {
-  return static_cast<u64>(std::count_if(start, start + bytes, [](std::byte b) { return b != poison; }));
+}  // namespace
+
+Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset) {
+  return mismatch(start, bytes, [seed, first = pattern_offset / 8](u64 i) { return linkscope_pattern_word(seed, first + i); });
+}
+
+Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy& copy) {
+  return mismatch(start, bytes, [&copy](u64 i) { return linkscope_row_word(copy, 8 * i); });
 }
 
 }  // namespace linkscope

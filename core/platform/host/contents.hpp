@@ -3,10 +3,12 @@
 #include <cstddef>
 
 #include "base/units.hpp"
+#include "program/row_order.hpp"
 
 namespace linkscope {
 
 inline constexpr std::byte poison{0xA5};
+inline constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(poison);
 
 struct Mismatch {
   u64 wrong_words = 0;
@@ -18,7 +20,7 @@ void fill(std::byte* start, u64 bytes, std::byte with);
 
 /// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset` on.
 [[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);
-/// Counts the bytes that are no poison.
-[[nodiscard]] u64 count_unpoisoned(const std::byte* start, u64 bytes);
+/// Compares slices with what copies of rows leave.
+[[nodiscard]] Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy&);
 
 }  // namespace linkscope

@@ -25,14 +25,14 @@ std::optional<int> other_cpu(u32 node, int here) {
   return found == cpus.rend() ? std::nullopt : std::optional{*found};
 }
 
+}  // namespace
+
 void write_again(std::byte* start, u64 bytes) {
   for (u64 at = 0; at < bytes; at += line) {
     auto* word = reinterpret_cast<volatile std::byte*>(start + at);
     *word = *word;
   }
 }
-
-}  // namespace
 
 std::string why_no_other_core(u32 node) {
   if (other_cpu(node, sched_getcpu())) return "";

@@ -53,6 +53,12 @@ NodePolicy::~NodePolicy() {
   if (set_) syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0);
 }
 
+void bind_to_node(void* start, u64 bytes, u32 node) {
+  if (!has_choice()) return;
+  const auto mask = mask_of(node);
+  syscall(SYS_mbind, start, bytes, MPOL_BIND, mask.data(), mask_bits, MPOL_MF_MOVE);
+}
+
 std::string why_no_pages(u32 node, u64 bytes, PageSize page, const std::filesystem::path& sys) {
   const auto line = [](const std::filesystem::path& file) {
     std::ifstream in{file};
@@ -87,14 +93,12 @@ HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{
   void* start = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | size, -1, 0);
   if (start == MAP_FAILED)
     throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory" + (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") + " on numa:" +
-                                       std::to_string(node) + ": " + std::strerror(errno) + (reserved ? "; others hold the reserved ones: reserve more" : "")};
+                                       std::to_string(node) + ": " + std::strerror(errno) + (reserved ? "; others hold the reserved ones: reserve more" : "; free memory there, or ask for smaller sizes (--only)")};
   data_ = mapping_ = static_cast<std::byte*>(start);
   if (page.transparent) data_ += (page.bytes - reinterpret_cast<u64>(start) % page.bytes) % page.bytes;
   // Plain pages: transparent huge pages come and go with the machine's luck; huge pages are a memory kind of their own.
   if (!reserved) madvise(data_, bytes, page.transparent ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  if (!has_choice()) return;
-  const auto mask = mask_of(node);
-  syscall(SYS_mbind, data_, reserved ? mapped_ : bytes, MPOL_BIND, mask.data(), mask_bits, MPOL_MF_MOVE);
+  bind_to_node(data_, reserved ? mapped_ : bytes, node);
 }
 
 void HostPages::back(bool by_one_thread) {

@@ -20,6 +20,9 @@ class NodePolicy {
   bool set_ = false;
 };
 
+/// Pages of the range that are not there yet will come from the node (dense number).
+void bind_to_node(void* start, u64 bytes, u32 node);
+
 /// Pages of one size; 0: those of the kernel. Transparent ones are the kernel's to give or not, others were reserved.
 struct PageSize {
   u64 bytes = 0;

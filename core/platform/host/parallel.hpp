@@ -8,11 +8,11 @@
 
 namespace linkscope {
 
-/// Calls work(begin, end) for parts of [0, bytes) on up to eight threads; parts begin at multiples of `grain`.
+/// Calls work(begin, end) for parts of [0, bytes) on up to sixteen threads; parts begin at multiples of `grain`.
 template <class Work>
 void parallel_ranges(u64 bytes, u64 grain, Work work) {
   constexpr u64 worth_a_thread = u64{4} << 20;
-  static const u64 most = std::clamp<u64>(std::thread::hardware_concurrency(), 1, 8);  // asking takes 10 us: it reads a file
+  static const u64 most = std::clamp<u64>(std::thread::hardware_concurrency(), 1, 16);  // asking takes 10 us: it reads a file
   const u64 parts = std::clamp<u64>(bytes / worth_a_thread, 1, most);
   const u64 grains = (bytes + grain - 1) / grain;
   const auto bound = [&](u64 part) { return std::min(bytes, grains * part / parts * grain); };

@@ -152,11 +152,14 @@ Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& ke
     stage.path.links = way.links;
   } else {
     const double word = access.width;
-    stage.setup = machine_.kernel->launch + way.latency;
+    const double there = way.latency;
+    stage.setup = machine_.kernel->launch + there;
     for (auto& use : way.uses) use.weight *= costs.link_bytes / word;
     stage.path = std::move(way);
     stage.path.latency = 0;
-    stage.path.cap = word * (!at_gpu ? costs.host_rate : access.pattern == Access::Pattern::same ? costs.same_rate : costs.gpu_rate);
+    const bool same = access.pattern == Access::Pattern::same;
+    // To one word in a host's memory an operation waits until the one before is back.
+    stage.path.cap = at_gpu ? word * (same ? costs.same_rate : costs.gpu_rate) : same ? word / (2 * there + costs.host) : word * costs.host_rate;
     // Words that are not in the cache are read and written back; one word is.
     if (access.pattern != Access::Pattern::same) stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
   }

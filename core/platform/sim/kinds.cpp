@@ -9,7 +9,9 @@ namespace linkscope::sim {
 namespace {
 
 bool is_huge(MemKind kind) { return kind == MemKind::hugepage || kind == MemKind::registered_hugepage; }
-bool of_gpus(MemKind kind) { return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm; }
+bool of_gpus(MemKind kind) {
+  return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm || kind == MemKind::ipc || kind == MemKind::posix_fd;
+}
 
 u64 parts(u64 bytes, u64 each) { return (bytes + each - 1) / each; }
 
@@ -39,6 +41,9 @@ Support Compiler::supports_phase(const Program& program, const Actor& actor, con
     return Support::no(error.what());
   }
   if (!machine_.memory) return Support::no("the model " + machine_.name + " does not say what allocating memory costs: its file has no [memory]");
+  if (is_shared(region.kind) && region.kind != MemKind::shm && !machine_.memory->sharing)
+    return Support::no("the model " + machine_.name + " does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
+  if (auto why = why_another_process(program, actor, call); !why.empty()) return Support::no(why);
   if (actor.clock != Clock::host) return Support::no("calls are timed by the host's clock");
   return {};
 }
@@ -88,6 +93,12 @@ Op Compiler::phase(const Program& program, const Call& call) const {
     }
   } else if (region.kind == MemKind::pool) {
     stage.setup = costs.pool + (phase == "grow" ? costs.device + blocks * costs.device_block : 0);
+  } else if (phase == "export") {
+    stage.setup = costs.sharing->make;
+  } else if (phase == "import") {
+    stage.setup = costs.sharing->import;
+  } else if (gpu && (phase == "open" || phase == "close")) {
+    stage.setup = costs.sharing->open + blocks * costs.map_block;
   } else if (gpu && (phase == "map" || phase == "unmap")) {
     stage.setup = costs.map + blocks * costs.map_block;
   } else if (gpu) {

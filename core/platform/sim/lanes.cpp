@@ -1,6 +1,7 @@
 #include "platform/sim/lanes.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -15,6 +16,14 @@ void add_use(Path& path, u32 resource, double weight = 1) {
     }
   path.uses.push_back({resource, weight});
 }
+
+// Pageable memory goes to a GPU in the command up to this size: such copies end after the call has returned (NVIDIA, CUDA
+// Driver API, "API synchronization behavior").
+constexpr u64 small_pageable = 64 << 10;
+// The bytes of one of the parts of a copy, which go side by side.
+constexpr double part = 4 << 10;
+// The part of the last-level cache from which on memcpy writes past the caches (glibc, x86_non_temporal_threshold).
+constexpr double streamed_part = 0.75;
 
 /// Whoever makes a move for an actor on another GPU.
 Actor helper_of(const Actor& actor, const Place& place) { return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}}; }
@@ -102,6 +111,7 @@ Lanes Compiler::compile(const Program& program) const {
           ops.back().elsewhere = true;
           ops.back().start += 2 * costs.stream_wait.value_or(0);  // there and back
         }
+        queue(step, ops.back());
         ops.back().id = all.tracks;
         all.tracks += std::max<u32>(1, static_cast<u32>(ops.back().moves.size()));
         for (auto& stage : ops.back().stages) {
@@ -116,20 +126,23 @@ Lanes Compiler::compile(const Program& program) const {
     add(actor.loop, lane.loop);
     lane.waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
     lane.held = program.held_by != HeldBy::nothing;
+    // A loop of words is one launch.
+    const bool by_calls = !lane.waits && std::none_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.flag.has_value(); });
     lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !(lane.waits && lane.held);
     if (lane.by_event) {
       lane.closing = costs.event;
       lane.after_kernel = program.held_by == HeldBy::kernel;
-      if (!lane.held && !lane.waits) lane.issue_every = costs.call;
+      lane.queues = !lane.held && by_calls;
     } else if (actor.kind == ActorKind::stream) {
       lane.closing = costs.sync + costs.host_stamp;
-      if (!lane.waits) lane.issue_every = costs.call;
+      lane.queues = by_calls;
     } else {
       lane.closing = costs.host_stamp;
     }
     // Calls overlap with the copy before only where nothing of another kind stands between them.
     if (lane.loop.size() > 1)
       for (auto& o : lane.loop) o.overlaps = false;
+    wake(program, actor, lane);
     for (const auto& o : lane.loop)
       for (const auto& stage : o.stages) {
         for (const u32 link : stage.path.links) lane.route += (lane.route.empty() ? "" : ", ") + machine_.links[link].name;
@@ -155,26 +168,28 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     op.ring = slots;
   };
   const auto pageable_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
-    const double rate = machine_.pageable_rate[direction];
+    const double rate = direction == to_device && op.bytes <= small_pageable ? machine_.small_pageable_rate : machine_.pageable_rate[direction];
     op.waits = true;
     op.call = machine_.pageable_call[direction];
     return Stage{Stage::By::thread, servers_.copying_thread(actor.process), memcpy_path(program, host, a, b, rate), machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
-    const double rate = machine_.numa[host].memcpy_near;
-    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, rate), machine_.costs.cpu_copy});
+    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, memcpy_rate(host, op.bytes)), machine_.costs.cpu_copy});
     auto& cap = op.stages[0].path.cap;
     cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
+    // Of copies in a row the first loads of each go on while the bytes of those before flow.
+    op.lead = std::max(0.0, first_load(program, host, from) - static_cast<double>(op.bytes) / cap);
   } else if (from == to) {
     op.stages.push_back(engine_stage(from, within_device, from, to));
     op.stages[0].by = Stage::By::compute;
     op.stages[0].path.cap = machine_.gpu(from).local_copy;
+    op.stages[0].setup += late(within_device, op.bytes);
   } else if (machine_.is_gpu(from) && machine_.is_gpu(to)) {
     if (program.peer) {
       op.stages.push_back(engine_stage(node(actor.place), between_devices, from, to));
       if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
-      else if (op.bytes <= machine_.copy.inline_bytes) op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
+      else if (op.bytes <= machine_.copy.in_command.bytes) op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
       through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));
@@ -183,7 +198,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       for (auto& stage : op.stages) {
         stage.by = Stage::By::relay;
         stage.setup = machine_.staged_peer_chunk;
-        stage.may_inline = false;
+        stage.in_command = {};
       }
     }
   } else if (machine_.is_gpu(to)) {
@@ -191,6 +206,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
+      if (machine_.small_pageable_setup) op.stages[1].in_command = {small_pageable, *machine_.small_pageable_setup, never};
+      op.tail = machine_.pageable_end;
       op.overlaps = true;  // the call returns when the last chunk has left the source
     } else {
       op.stages.push_back(engine_stage(to, to_device, from, to));
@@ -199,9 +216,12 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     if (is_pageable(target.kind)) {
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, from_device));
       op.stages.push_back(engine_stage(from, from_device, from, host));
+      op.stages[0].setup += late(from_device, op.chunk_bytes);
       op.stages.push_back(pageable_memcpy(from_device, host, to));
     } else {
       op.stages.push_back(engine_stage(from, from_device, from, to));
+      op.stages[0].setup += late(from_device, op.bytes);
+      op.tail = machine_.copy.arrive;
     }
   }
   if (by_copy_engine(move.engine)) in_pieces(move, op);
@@ -212,14 +232,21 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
 namespace {
 
 // What a block of 512 threads has in flight, of 16 B each: Machine::KernelCosts. Accesses side by side go as requests of
-// whole lines, others as one of a sector each.
+// whole lines, others as one of a sector each, or of what less crosses a link.
 constexpr double in_tile = 512 * 4, line = 128;
 
 double bytes_of_access(const Access& access) { return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access)); }
 
 bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
 
-double request_bytes(const Access& access) { return in_sectors(access) ? sector_bytes : line; }
+double request_bytes(const Access& access) { return in_sectors(access) ? access.unit : line; }
+
+/// How many times as many bytes the memory takes as move there: whole sectors.
+double taken_of_memory(const Access& access) {
+  if (access.stride < sector_bytes) return 1;
+  const auto whole = [&](u32 unit) { return (access.width + unit - 1) / unit * unit; };
+  return static_cast<double>(whole(sector_bytes)) / whole(access.unit);
+}
 
 /// How many times as many requests a tile is, at least one, than one of 16 B an access: a block makes them one by one.
 double requests_in_tile(const Access& access) {
@@ -245,6 +272,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
   Path way;
   if (machine_.is_gpu(at) && in_l2(program, at)) add_use(way, l2(at));
   else add_use(way, at, machine_.is_gpu(at) ? 1 / machine_.kernel->memory_share : 1);
+  way.uses[0].weight *= taken_of_memory(access);
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
   for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
@@ -400,7 +428,7 @@ bool Compiler::in_l2(const Program& program, Node gpu) const {
 /// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
-  if (program.cache == CacheState::cold || (program.cache == CacheState::hot ? node.llc : node.dirty) == 0) return false;
+  if (program.cache == CacheState::cold || (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0) return false;
   u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
@@ -410,7 +438,7 @@ bool Compiler::in_cache(const Program& program, Node numa) const {
 Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node to, double rate_near) const {
   Path path;
   if (from == thread && to == thread && in_cache(program, thread)) {
-    path.cap = program.cache == CacheState::hot ? machine_.numa[thread].llc : machine_.numa[thread].dirty;  // its memory has no part in it
+    path.cap = program.cache == CacheState::dirty ? machine_.numa[thread].dirty : machine_.numa[thread].llc;  // its memory has no part in it
     return path;
   }
   add_use(path, from);
@@ -425,12 +453,36 @@ Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node 
 }
 
 Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) const {
+  const auto engine = [&](Direction way) { return servers_.engine(gpu - machine_.first_gpu(), way); };
+  const bool of_host = direction == to_device || direction == from_device;
+  const u32 opposite = of_host && engine(to_device) != engine(from_device) ? engine(direction == to_device ? from_device : to_device) : nobody;
   return {.by = Stage::By::engine,
-          .server = servers_.engine(gpu - machine_.first_gpu(), direction),
+          .server = engine(direction),
           .path = path(from, to),
           .setup = machine_.copy.setup[direction],
-          .may_inline = direction == to_device,
+          .in_command = direction == to_device ? machine_.copy.in_command : Inline{},
+          .opposite = opposite,
           .gpu = gpu - machine_.first_gpu()};
+}
+
+/// How much later than the first the last of a copy's parts ends: of parts side by side the slowest, which is by so much
+/// slower for each doubling of their number.
+double Compiler::late(Direction direction, u64 bytes) const {
+  return machine_.copy.late[direction] * std::log2(1 + static_cast<double>(bytes) / part);
+}
+
+/// Of one thread, both sides on its node.
+double Compiler::memcpy_rate(Node host, u64 bytes) const {
+  const auto& numa = machine_.numa[host];
+  return static_cast<double>(bytes) < streamed_part * static_cast<double>(numa.llc_bytes) ? numa.memcpy_near : numa.streamed;
+}
+
+/// How long a thread waits for the first line that it loads, where no cache has it.
+double Compiler::first_load(const Program& program, Node host, Node from) const {
+  if (program.cache != CacheState::cold || machine_.numa[from].load == 0) return 0;
+  Path way;
+  if (from != host) add_links(way, from, host);
+  return machine_.numa[from].load + 2 * way.latency;
 }
 
 /// What the hand-over between the destination's stream and its copy adds: the bytes flow during a part of it.

@@ -60,7 +60,9 @@ struct Stage {
   double region_setup = 0;  // and s a region of pages, and a block, of which none was there
   double block_setup = 0;
   double present = 0;       // s instead, where nothing is missing
-  bool may_inline = false;  // small chunks go in the command itself
+  double wake_up = 0;       // s more of its first chunk: what it needs had been idle
+  Inline in_command{};      // small chunks go in the command itself
+  u32 opposite = nobody;    // the engine of the other direction, which delays this one's set-up
   u32 gpu = nobody;  // by its index: which must run the process's context for this; nobody: a CPU's work
   u32 counter = 0;  // index among all stages of the program, for bytes carried
 };
@@ -100,7 +102,10 @@ struct Op {
   double start = 0;       // s before the first chunk
   bool elsewhere = false;  // on a stream of another GPU, which the lane's waits for
   double lead = 0;        // s more before the first of a batch
+  double tail = 0;        // s more after the last
   u32 calls = 1;          // on the host, an iteration; 0: one for the whole batch
+  double queue = 0;       // s of the host for a call that queues it
+  double queue_copy = 0;  // and for each copy of a call for the whole batch
   bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
@@ -118,7 +123,7 @@ struct Lane {
   bool after_kernel = false;  // the gate that held its stream was a kernel
   bool held = true;           // its stream, until everything is queued
   bool waits = false;         // its calls return when their copies are done
-  double issue_every = 0;     // a stream that no gate holds: copy k starts no sooner than k + 1 calls after the first
+  bool queues = false;        // the host queues while the GPU works: nothing starts before its call has queued it
   double closing = 0;         // from the end of the last copy to its stamp
   std::string route;          // in words
 };
@@ -160,6 +165,9 @@ class Compiler {
   void in_pieces(const Move&, Op&) const;
   void together(const Move&, Op&) const;
   [[nodiscard]] double sectors(const Span&) const;
+  // What an operation costs the host that queues it, and what had been idle before it (queueing.cpp).
+  void queue(const Step&, Op&) const;
+  void wake(const Program&, const Actor&, Lane&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
@@ -189,6 +197,7 @@ class Compiler {
   [[nodiscard]] Op atomic(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op accessed(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] bool mapped(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] Op accessed_by_cpu(const Program&, const Actor&, const Kernel&) const;
   void add_kernel_side(const Program&, Node gpu, const Access&, Stage&) const;
   [[nodiscard]] double kernel_cap(Node gpu, const Shape&, double tile, double tile_bytes) const;
   [[nodiscard]] bool in_l2(const Program&, Node gpu) const;
@@ -203,6 +212,9 @@ class Compiler {
   void add_links(Path&, Node from, Node to) const;
   [[nodiscard]] Stage engine_stage(Node gpu, Direction, Node from, Node to) const;
   [[nodiscard]] double pull_setup(const Path&, u64 bytes) const;
+  [[nodiscard]] double late(Direction, u64 bytes) const;
+  [[nodiscard]] double memcpy_rate(Node host, u64 bytes) const;
+  [[nodiscard]] double first_load(const Program&, Node host, Node from) const;
 };
 
 }  // namespace linkscope::sim

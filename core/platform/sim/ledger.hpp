@@ -14,13 +14,18 @@ class Ledger {
   void take(const Place& at, u64 bytes, u64 capacity) {
     u64& used = in_use_[at];
     if (used + bytes > capacity)
-      throw Error{ErrorKind::memory, to_string(at) + " has " + bytes_text(capacity - used) + " of memory left, and " + bytes_text(bytes) + " were wanted"};
+      throw Error{ErrorKind::memory, to_string(at) + " has " + bytes_text(capacity - used) + " of memory left, and " + bytes_text(bytes) + " were wanted; ask for smaller sizes (--only), or for a machine with more"};
     used += bytes;
   }
   void give_back(const Place& at, u64 bytes) { in_use_[at] -= bytes; }
   [[nodiscard]] u64 in_use(const Place& at) const {
     const auto found = in_use_.find(at);
     return found == in_use_.end() ? 0 : found->second;
+  }
+  [[nodiscard]] u64 in_use() const {
+    u64 all = 0;
+    for (const auto& [at, bytes] : in_use_) all += bytes;
+    return all;
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -109,8 +110,9 @@ class Parser {
         add_node(text);
         const double near = table.rate("memcpy_gbps");
         const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
+        const double streamed = table.has("memcpy_stream_gbps") ? table.rate("memcpy_stream_gbps") : near;
         machine_.numa.push_back(
-            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, table.number("load_us", 0) * micro,
+            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, streamed, table.number("load_us", 0) * micro,
              static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
              table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0, static_cast<u64>(table.number("huge_2mib_pages", 0)),
              static_cast<u64>(table.number("huge_1gib_pages", 0))});
@@ -127,8 +129,15 @@ class Parser {
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
                                    static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
                                    table.rate("memory_gbps"), table.rate("local_copy_gbps"),
-                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0});
+                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table)});
         }
+  }
+
+  static WakeUp wake_up(const Table& table) {
+    if (!table.has("wake_us") && !table.has("wake_after_us")) return {};
+    const WakeUp read{table.number("wake_us") * micro, table.number("wake_after_us") * micro};
+    if (read.constant == 0) wrong(table.name + ".wake_after_us", "it is more than 0");
+    return read;
   }
 
   void passed(const char* kind) {
@@ -159,8 +168,8 @@ class Parser {
         const auto first = static_cast<u32>(machine_.links.size());
         const double kernels = table.number("kernel_efficiency", efficiency);
         const double kernels_back = table.number("kernel_back_efficiency", kernels);
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency});
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency, wake_up(table)});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency, wake_up(table)});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }
@@ -224,15 +233,17 @@ class Parser {
     const Table copy = file_["copy"];
     machine_.copy.setup = {copy.number("to_device_us") * micro, copy.number("from_device_us") * micro,
                            copy.number("peer_us") * micro, copy.number("local_us") * micro};
-    machine_.copy.inline_bytes = static_cast<u64>(copy.number("inline_kib") * kib);
-    machine_.copy.inline_setup = copy.number("inline_us") * micro;
-    machine_.copy.inline_rate = copy.rate("inline_gbps");
+    machine_.copy.in_command = {static_cast<u64>(copy.number("inline_kib") * kib), copy.number("inline_us") * micro, copy.rate("inline_gbps")};
     machine_.copy.channel = copy.number("channel_us") * micro;
     if (copy.has("small_peer_us")) machine_.copy.small_peer = copy.number("small_peer_us") * micro;
     if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
+    machine_.copy.both_ways = copy.number("both_ways_us", 0) * micro;
+    machine_.copy.arrive = copy.number("arrive_us", 0) * micro;
+    machine_.copy.late[from_device] = copy.number("from_device_late_us", 0) * micro;
+    machine_.copy.late[within_device] = copy.number("local_late_us", 0) * micro;
     if (file_.has("batch")) {
       const Table batch = file_["batch"];
-      machine_.batch = BatchCosts{batch.number("issue_us") * micro, batch.number("inline_issue_us") * micro, batch.number("copy_us") * micro};
+      machine_.batch = BatchCosts{batch.number("issue_us") * micro, batch.number("host_us") * micro};
     }
     if (file_.has("graph")) {
       const Table graph = file_["graph"];
@@ -259,6 +270,9 @@ class Parser {
     const auto call = [&](const char* key) { return pageable.has(key) ? pageable.number(key) * micro : machine_.costs.call; };
     machine_.pageable_call[to_device] = call("to_device_us");
     machine_.pageable_call[from_device] = call("from_device_us");
+    machine_.small_pageable_rate = pageable.has("small_gbps") ? pageable.rate("small_gbps") : machine_.pageable_rate[to_device];
+    if (pageable.has("small_us")) machine_.small_pageable_setup = pageable.number("small_us") * micro;
+    machine_.pageable_end = pageable.number("end_us", 0) * micro;
     machine_.pageable_by_caller = pageable.has("copied_by") && pageable.text("copied_by") == "caller";
     if (!two_gpus_on_a_host()) return;
     const Table staged = file_["staged_peer"];
@@ -290,6 +304,7 @@ class Parser {
                                     .to_device = to,
                                     .from_device = table.rate("from_device_gbps"),
                                     .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,
+                                    .cpu_reach = table.has("cpu_reach_gbps") ? table.rate("cpu_reach_gbps") : 0,
                                     .prefetch = table.number("prefetch_us") * micro,
                                     .piece_bytes = table.bytes("piece_kib"),
                                     .to_device_piece = table.number("to_device_piece_us") * micro,
@@ -300,7 +315,7 @@ class Parser {
     if (!file_.has("calls")) return;
     const Table table = file_["calls"];
     const auto us = [&](const char* key) { return table.number(key) * micro; };
-    machine_.calls = CallCosts{.launch = us("launch_us"),
+    machine_.calls = CallCosts{.launch = machine_.costs.launch,
                                .locked = us("locked_us"),
                                .argument = us("argument_kib_us") / kib,
                                .end = us("end_us"),
@@ -315,7 +330,7 @@ class Parser {
                                .upload_node = us("upload_node_us"),
                                .graph = us("graph_us"),
                                .graph_node = us("graph_node_us")};
-    if (machine_.calls->locked > machine_.calls->launch) wrong(table.name + ".locked_us", "it is a part of launch_us");
+    if (machine_.calls->locked > machine_.calls->launch) wrong(table.name + ".locked_us", "it is a part of launch_us of [costs]");
   }
 
   void atomics() {
@@ -349,6 +364,8 @@ class Parser {
                                   .map_block = time("map_block_us"),
                                   .wc_read = table.rate("wc_read_gbps"),
                                   .wc_write = table.rate("wc_write_gbps")};
+    if (table.has("export_us") || table.has("open_us") || table.has("import_us"))
+      machine_.memory->sharing = SharingCosts{.make = time("export_us"), .open = time("open_us"), .import = time("import_us")};
   }
 
   static Ring ring(const Table& table) {
@@ -413,6 +430,8 @@ class Parser {
 };
 
 }  // namespace
+
+double WakeUp::after(double idle) const { return most == 0 || idle == 0 ? 0 : most * (1 - std::exp(-idle / constant)); }
 
 std::optional<Node> Machine::find(const Place& place) const {
   for (Node i = 0; i < numa.size(); ++i)

@@ -14,11 +14,20 @@ namespace linkscope::sim {
 /// A node of the graph: NUMA nodes first, then GPUs, then what data only pass, NICs and switches, then disks.
 using Node = u32;
 
+/// What idles goes to sleep: the longer, the more of it. The first to come waits `most` after a long time, and 63 % of
+/// that after `constant`.
+struct WakeUp {
+  double most = 0, constant = 0;  // s
+
+  [[nodiscard]] double after(double idle) const;
+};
+
 struct NumaNode {
   Place place;
   u64 memory_bytes = 0;
   double dram = 0;                          // B/s, reads and writes together
   double memcpy_near = 0, memcpy_far = 0;   // B/s of one thread; far: where a side lies on another node
+  double streamed = 0;                      // B/s of one thread that writes past the caches
   double load = 0;                          // s of a load that meets no cache, from a core of the node; 0: not known
   u64 llc_bytes = 0;
   double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
@@ -36,6 +45,7 @@ struct GpuNode {
   double local_copy = 0;  // B/s of one copy within the GPU
   u64 l2_bytes = 0;
   double l2 = 0;          // B/s of threads from and to what the L2 holds; 0: not known
+  WakeUp wake_up{};
 };
 
 /// One direction of a link.
@@ -45,6 +55,7 @@ struct Link {
   double rate = 0;     // B/s, after its efficiency
   double latency = 0;  // s
   double kernel_share = 1;  // what a GPU's threads get of the rate
+  WakeUp wake_up{};
 };
 
 /// A capacity that several directed links have in common.
@@ -60,22 +71,31 @@ struct Route {
 
 enum Direction : u8 { to_device, from_device, between_devices, within_device };
 
+/// Copies whose bytes are in the command itself: up to how many, their set-up, and the most that they get.
+struct Inline {
+  u64 bytes = 0;
+  double setup = 0, rate = 0;
+};
+
 /// What copies cost besides their bytes and the latency of their way. A stream's work goes through channels: kernels,
 /// copies within the GPU and small copies to it (their bytes in the command itself) through the compute channel, the
 /// rest through a copy engine's. A stream that changes from one to the other pays for it (docs/alone.md).
 struct CopyCosts {
   std::array<double, 4> setup{};  // by Direction
-  u64 inline_bytes = 0;           // copies to the device up to here are small
-  double inline_setup = 0, inline_rate = 0;
+  Inline in_command{};            // copies to the device
   double channel = 0;
   std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, where that is another
-  std::optional<double> row;      // s of each row after the first, where one copy is of several
+  std::optional<double> row;      // s that a row takes at least, where one copy is of several
+  double both_ways = 0;           // s of set-up more while the GPU's engine of the other direction works
+  double arrive = 0;              // s from the last bytes to a host until they are known to be there
+  std::array<double, 4> late{};   // by Direction: s that a copy ends later for each doubling of its parts
 };
 
-/// Copies that one call queues together. Their set-ups go on while bytes of those before flow.
+/// Copies that one call queues together. The first is set up as any; the set-ups of the others go on while bytes of those
+/// before flow.
 struct BatchCosts {
-  double issue = 0, inline_issue = 0;  // s from one copy's set-up to the next; of small ones to a GPU
-  double copy = 0;                     // s a copy takes besides its bytes when it is set up
+  double issue = 0;  // s from one copy's set-up to the next
+  double host = 0;   // s of the call for each of its copies
 };
 
 /// Copies that are nodes of a graph, one after the other.
@@ -111,9 +131,16 @@ struct ManagedCosts {
   double gpu_region = 0, gpu_block = 0;          // s more for each region, or block, of which nothing was there before
   double cpu_fault = 0;                          // s a fault; threads fault at the same time
   double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
+  double cpu_reach = 0;                          // B/s of a CPU thread on a GPU's pages where they are; 0: it cannot
   double prefetch = 0;                           // s a call
   u64 piece_bytes = 0;                           // of a prefetch
   double to_device_piece = 0, from_device_piece = 0;  // s a piece, besides its bytes
+};
+
+/// What another process's memory of a GPU costs besides: s of making what others open it by, of a call that opens or closes
+/// it, of taking in a file descriptor.
+struct SharingCosts {
+  double make = 0, open = 0, import = 0;
 };
 
 /// What memory costs besides its rate. A page is of the kernel, or a huge one where memory has such; a block is what GPU
@@ -129,6 +156,7 @@ struct MemoryCosts {
   double pool = 0;                                  // s of memory that the pool keeps
   double map = 0, map_block = 0;                    // s of mapping or unmapping; s a block
   double wc_read = 0, wc_write = 0;                 // B/s of one CPU thread at write-combined memory
+  std::optional<SharingCosts> sharing{};            // not known: nobody's shared memory is timed
 };
 
 struct Costs {
@@ -209,6 +237,9 @@ struct Machine {
   Ring pageable;
   double pageable_rate[2] = {0, 0};  // B/s of the thread that copies, to_device and from_device
   double pageable_call[2] = {0, 0};  // s of the call, besides its chunks
+  double small_pageable_rate = 0;    // B/s of the thread, to a device, of copies that are small
+  std::optional<double> small_pageable_setup;  // s of their set-up; not known: as of any copy
+  double pageable_end = 0;           // s from the last bytes to a device until a thread that waits goes on
   bool pageable_by_caller = false;   // each caller's thread copies; otherwise one of the driver, for all
   Ring staged_peer;
   double staged_peer_chunk = 0;  // s a chunk and stage: hand-over between the two GPUs

@@ -159,38 +159,62 @@ Op moving(const Span& span, bool home, u64 chunk_bytes) {
 
 }  // namespace
 
-/// Whether the GPU accesses the pages where they are, as they were advised to stay there. A CPU cannot.
+/// Whether who touches the pages accesses them where they are, as was advised: a GPU those of the host and of its peers, a
+/// CPU those of a GPU on a machine that lets it.
 bool Compiler::mapped(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& region = program.regions[kernel.traffic.front().span.region];
-  if (!region.advice || actor.kind != ActorKind::stream || actor.place == region.at) return false;
-  if (region.at.kind == PlaceKind::gpu && !program.peer) return false;
+  if (!region.advice || actor.place == region.at) return false;
+  const bool on_gpu = region.at.kind == PlaceKind::gpu;
+  if (actor.kind == ActorKind::cpu_thread ? !on_gpu || machine_.managed->cpu_reach == 0 : on_gpu && !program.peer) return false;
   return region.advice->kind != Advice::Kind::read_mostly && (region.advice->kind == Advice::Kind::accessed_by) == (region.advice->place == actor.place);
+}
+
+/// A GPU's memory that CPU threads access where it is.
+Op Compiler::accessed_by_cpu(const Program& program, const Actor& actor, const Kernel& kernel) const {
+  const Access& access = kernel.traffic.front();
+  const Node at = node(program.regions[access.span.region].at), by = node(actor.place);
+  Op op;
+  op.bytes = op.chunk_bytes = moved_bytes(access);
+  Stage stage;
+  stage.by = Stage::By::thread;
+  stage.server = nobody;
+  if (access.dir == Access::Dir::read) add_links(stage.path, at, by);
+  else add_links(stage.path, by, at);
+  stage.path.uses.push_back({at, 1});
+  stage.path.cap = machine_.managed->cpu_reach * std::max(1u, kernel.shape.threads);
+  op.stages.push_back(std::move(stage));
+  return op;
 }
 
 Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& costs = *machine_.managed;
   const Span& span = kernel.traffic.front().span;
+  const bool on_cpu = actor.kind == ActorKind::cpu_thread;
+  const u32 threads = std::max(1u, kernel.shape.threads);
   if (mapped(program, actor, kernel)) {
-    Op op = accessed(program, actor, kernel);
+    Op op = on_cpu ? accessed_by_cpu(program, actor, kernel) : accessed(program, actor, kernel);
     // Without being told who will access them, the driver maps pages as they are first asked for: faults that move nothing.
     const auto count = [&](u64 unit) { return std::ceil(static_cast<double>(span.bytes) / static_cast<double>(unit)); };
-    if (program.regions[span.region].advice->kind == Advice::Kind::preferred)
-      op.start = count(costs.gpu_batch_bytes) * costs.gpu_batch + count(costs.page_bytes) * costs.gpu_page + count(managed_region) * costs.gpu_region +
-                 count(managed_block) * costs.gpu_block;
+    if (program.regions[span.region].advice->kind != Advice::Kind::preferred) return op;
+    op.start = on_cpu ? count(costs.cpu_fault_bytes * threads) * costs.cpu_fault
+                      : count(costs.gpu_batch_bytes) * costs.gpu_batch + count(costs.page_bytes) * costs.gpu_page + count(managed_region) * costs.gpu_region +
+                            count(managed_block) * costs.gpu_block;
     return op;
   }
   const Node home = node(program.regions[span.region].at), by = node(actor.place);
   const Node from = by == home ? *away(program, span.region) : home;
-  const bool on_cpu = actor.kind == ActorKind::cpu_thread;
   // The threads of a GPU fault in batches, those of a CPU each for itself and all at the same time.
   const bool dependent = kernel.dependent_steps > 0;
-  Op op = moving(span, by == home, on_cpu ? costs.cpu_fault_bytes * std::max(1u, kernel.shape.threads) : costs.gpu_batch_bytes);
-  if (on_cpu && dependent) op.migration->around = costs.cpu_fault_bytes;
+  Op op = moving(span, by == home, on_cpu ? costs.cpu_fault_bytes * threads : costs.gpu_batch_bytes);
+  // A single fault brings what lies around its page: of a GPU the whole region (Ganguly et al., ISCA 2019, section 3).
+  if (dependent) op.migration->around = on_cpu ? costs.cpu_fault_bytes : std::max(managed_region, costs.page_bytes);
   Stage stage;
   stage.path = migration_path(program, from, by);
   if (on_cpu) {
     stage.by = Stage::By::thread;
     stage.setup = costs.cpu_fault;
+    // Who touches all words of a page that came takes as long for them as for a copy within the node.
+    if (kernel.traffic.front().pattern == Access::Pattern::linear) stage.byte_setup = 1 / (machine_.numa[by].memcpy_near * threads);
     if (dependent) stage.present = machine_.numa[by].load;
     stage.path.cap = costs.from_device;
   } else {
@@ -213,17 +237,20 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   const Node from = to == home ? *away(program, prefetch.span.region) : home;
   const bool to_gpu = machine_.is_gpu(to);
   const auto direction = !to_gpu ? from_device : machine_.is_gpu(from) ? between_devices : to_device;
-  // No piece is of two ranges; discarding is one call more, and leaves nothing to bring.
+  // Each range takes as long as a prefetch of its own, and no piece is of two; discarding is one call more, and leaves
+  // nothing to bring.
   const u64 piece = (std::min(costs.piece_bytes, ranges_of(prefetch).front().bytes) + costs.page_bytes - 1) / costs.page_bytes * costs.page_bytes;
   Op op = moving(prefetch.span, to == home, piece);
   op.migration->contents = prefetch.discard == Prefetch::Discard::no;
-  op.start = costs.prefetch * (prefetch.discard == Prefetch::Discard::before ? 2 : 1);
+  op.start = costs.prefetch * (static_cast<double>(ranges_of(prefetch).size()) + (prefetch.discard == Prefetch::Discard::before ? 1 : 0));
   Stage stage;
   stage.by = Stage::By::relay;
   stage.gpu = (to_gpu ? to : from) - machine_.first_gpu();
   stage.server = servers_.engine(stage.gpu, direction);
   stage.path = migration_path(program, from, to);
-  stage.setup = to_gpu ? costs.to_device_piece : costs.from_device_piece;
+  // The host makes and maps page by page what it gets: less for a piece that is not whole.
+  if (to_gpu) stage.setup = costs.to_device_piece;
+  else stage.byte_setup = costs.from_device_piece / static_cast<double>(costs.piece_bytes);
   op.stages.push_back(std::move(stage));
   return op;
 }

@@ -1,4 +1,6 @@
 // Copies that are not of one piece, or not one by one: rows, and what one call or one graph queues together.
+#include <algorithm>
+
 #include "platform/sim/lanes.hpp"
 
 namespace linkscope::sim {
@@ -31,7 +33,7 @@ double Compiler::sectors(const Span& span) const {
   return static_cast<double>((row + sector_bytes - 1) / sector_bytes * sector_bytes) / static_cast<double>(row);
 }
 
-/// Rows: a chunk for each, or one copy whose engine goes from row to row.
+/// Rows: a chunk for each, or one copy whose engine goes from row to row while the bytes of those before flow.
 void Compiler::in_pieces(const Move& move, Op& op) const {
   const auto rows = in_rows(move);
   if (rows.count == 1) return;
@@ -40,11 +42,13 @@ void Compiler::in_pieces(const Move& move, Op& op) const {
     op.chunks = op.calls = static_cast<u32>(rows.count);
     return;
   }
-  op.stages[0].setup += static_cast<double>(rows.count - 1) * *machine_.copy.row;
-  op.stages[0].may_inline = false;  // commands carry one piece
+  auto& cap = op.stages[0].path.cap;
+  if (*machine_.copy.row > 0) cap = std::min(cap, static_cast<double>(rows.bytes) / *machine_.copy.row);
+  op.stages[0].in_command = {};  // commands carry one piece
 }
 
-/// All copies of a batch by one call or one launch: a graph's nodes wait for each other, a batch's copies do not.
+/// All copies of a batch by one call or one launch: a graph's nodes wait for each other, and so do a batch's copies within
+/// a GPU, which are its own work (H200: as long as by single calls); others of a batch do not.
 void Compiler::together(const Move& move, Op& op) const {
   op.calls = 0;
   op.overlaps = true;
@@ -52,19 +56,20 @@ void Compiler::together(const Move& move, Op& op) const {
   if (move.engine == Engine::graph) {
     op.lead = machine_.graph->launch;
     copy.setup += machine_.graph->node;
-    copy.may_inline = false;  // its command was made before the bytes were known
+    copy.in_command = {};  // its command was made before the bytes were known
     return;
   }
-  const bool small = copy.may_inline && op.chunk_bytes <= machine_.copy.inline_bytes;
+  if (copy.by == Stage::By::compute) return;
+  const bool small = op.chunk_bytes <= copy.in_command.bytes;
   Stage issue;
   issue.by = Stage::By::relay;
   issue.gpu = copy.gpu;
-  issue.setup = small ? machine_.batch->inline_issue : machine_.batch->issue;
-  op.lead = copy.path.latency;
+  issue.setup = machine_.batch->issue;
+  op.lead = copy.path.latency + (small ? copy.in_command.setup : copy.setup);
   copy.path.latency = 0;  // the bytes of one copy are under way while the next one's are
-  copy.setup = small ? 0 : machine_.batch->copy;
-  if (small) copy.path.cap = machine_.copy.inline_rate, copy.by = Stage::By::compute;
-  copy.may_inline = false;
+  copy.setup = 0;
+  if (small) copy.path.cap = copy.in_command.rate, copy.by = Stage::By::compute;
+  copy.in_command = {};
   op.stages.insert(op.stages.begin(), std::move(issue));
 }
 

@@ -54,7 +54,7 @@ Machine vary(Machine machine, u64 seed) {
   for (std::size_t i = 0; i < machine.links.size(); ++i) machine.links[i].rate *= factor(spread.rate, hash(links, i));
   const auto factors = draw(spread, hash(seed, "copies"));
   auto& copy = machine.copy;
-  copy.inline_setup *= factors.compute;
+  copy.in_command.setup *= factors.compute;
   copy.channel *= factors.channel;
   if (copy.small_peer) *copy.small_peer *= factors.engine;
   for (double* time : {&machine.pull.extra, &machine.pull.least}) *time *= factors.engine;
@@ -63,8 +63,10 @@ Machine vary(Machine machine, u64 seed) {
     const double speed = factor(spread.host, hash(host, i));
     machine.numa[i].memcpy_near *= speed;
     machine.numa[i].memcpy_far *= speed;
+    machine.numa[i].streamed *= speed;
   }
   for (auto& rate : machine.pageable_rate) rate *= factor(spread.host, hash(host, "driver"));
+  machine.small_pageable_rate *= factor(spread.host, hash(host, "driver"));
   return machine;
 }
 
@@ -107,6 +109,7 @@ class Sim final : public SimPlatform {
 
   Support supports(const Program& program) const override { return compiler_.supports(program); }
   u64 in_use(const Place& place) const override { return ledger_.in_use(place); }
+  u64 in_use() const override { return ledger_.in_use(); }
 
   std::unique_ptr<Session> prepare(const Program& program, const std::string& key) override {
     if (const auto support = supports(program); !support) throw Error{ErrorKind::usage, "sim: " + support.why_not};

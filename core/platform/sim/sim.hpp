@@ -10,6 +10,8 @@ namespace linkscope {
 struct SimPlatform : Platform {
   /// Bytes of a place's memory that open sessions have.
   [[nodiscard]] virtual u64 in_use(const Place&) const = 0;
+  /// Of all places.
+  [[nodiscard]] virtual u64 in_use() const = 0;
 };
 
 /// `machine` is the content of a machine file; `seed` and the keys given to prepare() decide all noise. Throws

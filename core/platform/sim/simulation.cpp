@@ -13,6 +13,11 @@ u64 chunk_size(const Op& op, u64 chunk) {
   return chunk % op.chunks == op.chunks - 1 ? op.bytes - op.chunk_bytes * (op.chunks - 1) : op.chunk_bytes;
 }
 
+/// What queueing it so many times takes the host, in s.
+double queueing(const Op& op, u32 iterations) {
+  return op.calls ? op.queue * op.calls * iterations : op.queue + op.queue_copy * op.chunks * iterations;
+}
+
 double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / tick) * tick : time; }
 
 }  // namespace
@@ -27,7 +32,7 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       carried_(lanes.stages),
       pages_{lanes, machine},
       words_{lanes} {
-  for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({count, {}});
+  for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({.free = count, .moves = false, .waiting = {}});
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
 
@@ -46,17 +51,22 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   double queued = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
     if (lanes_[lane].by_event && iterations[lane] > 0)
-      for (const auto& op : lanes_[lane].loop) queued += (op.calls ? static_cast<double>(op.calls) * iterations[lane] : 1) * machine_.costs.call;
+      for (const auto& op : lanes_[lane].loop) queued += queueing(op, iterations[lane]);
   now_ += machine_.costs.launch + queued;
   // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
-  const auto calls = [&](u32 lane) { return static_cast<double>(iterations[lane] * lanes_[lane].loop.size()); };
+  const auto pace = [&](u32 lane) { return factors[lane].host * factors[lane].slow; };
+  const auto all_queued = [&](u32 lane) {
+    double time = 0;
+    for (const auto& op : lanes_[lane].loop) time += iterations[lane] > 0 ? queueing(op, iterations[lane]) * pace(lane) : 0;
+    return time;
+  };
   double before = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane) {
     begin(lane, lanes_[lane].loop, iterations[lane], before);
     if (!lanes_[lane].by_event || lanes_[lane].held) continue;
-    const double call = machine_.costs.call * factors[lane].slow;
+    const double call = machine_.costs.call * pace(lane);
     if (lanes_[lane].waits) run_to_end();
-    before = lanes_[lane].waits ? 2 * call : before + (calls(lane) + 2) * call;
+    before = lanes_[lane].waits ? 2 * call : before + all_queued(lane) + 2 * call;
   }
   run_to_end();
 
@@ -65,7 +75,7 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
     stamps[lane] = {running.start, running.end + lanes_[lane].closing};
     if (!lanes_[lane].by_event) continue;
     if (!lanes_[lane].held) {
-      const double last_event = running.start + (calls(lane) + 1) * machine_.costs.call * factors[lane].slow;
+      const double last_event = running.start + all_queued(lane) + machine_.costs.call * pace(lane);
       stamps[lane].exit_s = std::max(stamps[lane].exit_s, last_event + lanes_[lane].closing);
     }
     const double tick = machine_.costs.event_tick;
@@ -102,7 +112,7 @@ void Simulation::begin(u32 lane, const std::vector<Op>& ops, u32 iterations, dou
   running.ops = &ops;
   running.op = running.iteration = 0;
   running.iterations = iterations;
-  running.issued = 0;
+  running.queued = 0;
   running.channel = lanes_[lane].after_kernel ? Channel::compute : Channel::none;
   running.start = running.end = now_ + after;
   running.busy = 0;
@@ -114,14 +124,17 @@ void Simulation::begin_op(u32 lane) {
   const auto& op = (*running.ops)[running.op];
   running.chunks = op.overlaps ? u64{op.chunks} * running.iterations : op.chunks;
   for (auto& runner : running.runners) runner = {};
-  ++running.issued;
-  const double issued = running.start + static_cast<double>(running.issued) * lanes_[lane].issue_every * running.factors.slow;
-  if (issued > now_) {
-    running.runners[0].step = Step::issue;
-    wake(lane * 2, issued);
-  } else {
-    feed(lane, 0);
-  }
+  feed(lane, 0);
+}
+
+/// When the host has queued the next chunk of a lane's op: no sooner than when the lane begins.
+double Simulation::next_queued(u32 lane) const {
+  const auto& running = running_[lane];
+  if (!lanes_[lane].queues) return running.start;
+  const auto& op = (*running.ops)[running.op];
+  const auto next = static_cast<double>(running.runners[0].done + 1);
+  const double of_op = op.calls == 0 ? op.queue + op.queue_copy * next : op.queue * (op.calls > 1 ? next : 1);
+  return running.start + (running.queued + of_op) * running.factors.host * running.factors.slow;
 }
 
 /// Gives an idle stage its next chunk, if there is one.
@@ -131,6 +144,10 @@ void Simulation::feed(u32 lane, u32 stage) {
   if (stage >= op.stages.size() || running.runners[stage].step != Step::idle) return;
   const u64 there = stage == 0 ? running.chunks : running.runners[0].done;
   if (running.runners[stage].done == there) return;
+  if (const double queued = stage == 0 ? next_queued(lane) : 0; queued > now_) {
+    running.runners[0].step = Step::issue;
+    return wake(lane * 2, queued);
+  }
   if (stage == 0 && op.ring != nobody) {
     running.runners[stage].step = Step::slot;
     if (!take(op.ring, lane * 2 + stage)) return;
@@ -179,6 +196,7 @@ void Simulation::start_setup(u32 runner) {
   if (op.flag && op.flag->waits) return wait_for_word(runner);
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
+  if (const auto& stage = op.stages[stage_of(runner)]; stage.opposite != nobody) servers_[stage.server].moves = !goes_inline(stage, self.bytes);
   wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
   if (op.migration && !op.migration->contents) self.bytes = 0;
 }
@@ -212,7 +230,7 @@ void Simulation::start_flow(u32 runner) {
   const u64 bytes = self.bytes;
   const double speed = stage.by == Stage::By::thread ? running.factors.host : running.factors.rate;
   self.step = Step::flow;
-  const double cap = goes_inline(stage, bytes) ? machine_.copy.inline_rate : never;
+  const double cap = goes_inline(stage, bytes) ? stage.in_command.rate : never;
   fluid_.start(now_, stage.path, static_cast<double>(bytes) * running.factors.slow / speed, cap, runner);
 }
 
@@ -228,6 +246,7 @@ void Simulation::chunk_done(u32 runner) {
   if (op.flag && !op.flag->waits) set_word(runner);
   ++self.done;
   self.step = Step::idle;
+  if (stage.opposite != nobody) servers_[stage.server].moves = false;
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
   else if (stage.server != nobody) release(stage.server);
 
@@ -255,8 +274,9 @@ void Simulation::op_done(u32 lane) {
     running.op = 0;
     running.iteration += overlapped ? running.iterations : 1;
   }
+  running.queued += queueing(op, overlapped ? running.iterations : 1);
   if (running.iteration < running.iterations) begin_op(lane);
-  else running.end = now_;
+  else running.end = now_ + op.tail * running.factors.engine * running.factors.slow;
 }
 
 bool Simulation::take(u32 server, u32 runner) {
@@ -301,8 +321,8 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
   double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:
-      if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + machine_.copy.inline_setup * factors.compute;
-      else time += to_channel(running, Channel::engine) + setup * factors.engine;
+      if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + stage.in_command.setup * factors.compute;
+      else time += to_channel(running, Channel::engine) + (setup + beside_opposite(stage)) * factors.engine;
       break;
     case Stage::By::threads: time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute; break;
     case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
@@ -312,8 +332,15 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
   if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;
+  if (running.runners[stage_index].done == 0 && running.iteration == 0) time += stage.wake_up;
   time *= factors.slow;
   return op.joins ? std::max(time, running.busy - now_) : time;
+}
+
+/// How much longer an engine's set-up takes as the other direction's is at work.
+double Simulation::beside_opposite(const Stage& stage) const {
+  const bool beside = stage.opposite != nobody && servers_[stage.opposite].moves;
+  return beside ? machine_.copy.both_ways : 0;
 }
 
 double Simulation::to_channel(Running& running, Channel channel) const {

@@ -40,7 +40,8 @@ class Simulation {
   struct Running {
     const std::vector<Op>* ops = nullptr;
     u32 op = 0, iteration = 0, iterations = 0;
-    u64 chunks = 0, issued = 0;
+    u64 chunks = 0;
+    double queued = 0;  // s that the host took to queue what came before the current op
     Channel channel = Channel::none;
     double start = 0, end = 0;
     double busy = 0;  // until when the work that it left lasts
@@ -53,6 +54,7 @@ class Simulation {
   };
   struct Server {
     u32 free = 0;
+    bool moves = false;          // an engine that sets up or moves what is not in a command
     std::vector<u32> waiting;  // runners, first come first served
   };
   /// A GPU that several processes work on (contexts.cpp).
@@ -87,6 +89,7 @@ class Simulation {
   void begin(u32 lane, const std::vector<Op>& ops, u32 iterations, double after = 0);
   void begin_op(u32 lane);
   void feed(u32 lane, u32 stage);
+  [[nodiscard]] double next_queued(u32 lane) const;
   void proceed(u32 runner);
   void start_setup(u32 runner);
   void start_flow(u32 runner);
@@ -104,10 +107,11 @@ class Simulation {
   void leave(Shared&, const Stage&);
   void wake(u32 runner, double at);
   [[nodiscard]] bool goes_inline(const Stage& stage, u64 bytes) const {
-    return stage.may_inline && bytes <= machine_.copy.inline_bytes;
+    return stage.in_command.bytes > 0 && bytes <= stage.in_command.bytes;
   }
   [[nodiscard]] double fresh_setup(const Running&, const Op&, const Stage&) const;
   [[nodiscard]] double setup_time(Running&, const Op&, u32 stage, u64 bytes) const;
+  [[nodiscard]] double beside_opposite(const Stage&) const;
   [[nodiscard]] double to_channel(Running&, Channel) const;
 };
 

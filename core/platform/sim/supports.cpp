@@ -48,9 +48,9 @@ Support Compiler::supports_processes(const Program& program) const {
       for (const auto& step : *steps)
         for (const auto& touch : touches(step)) {
           const auto& region = program.regions[touch.span.region];
-          if (region.process != actor.process)
+          if (region.process != actor.process && !is_shared(region.kind))
             return Support::no("region r" + std::to_string(touch.span.region) + " is of process " + std::to_string(region.process) + ", and process " +
-                               std::to_string(actor.process) + " uses it: no operation shares memory between processes yet");
+                               std::to_string(actor.process) + " uses it: " + to_string(region.kind) + " memory is not shared");
         }
   if (machine_.slices || std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) { return actor.process == 0; })) return {};
   const auto shared = compile(program).shared_gpus();
@@ -80,7 +80,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
   if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
     return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
-  if (program.cache == CacheState::hot && by_thread && machine_.numa[host_of(actor)].llc == 0)
+  if ((program.cache == CacheState::hot || program.cache == CacheState::written) && by_thread && machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
   if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies of what another core has written are: dirty_gbps");
@@ -133,7 +133,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       return Support::no("the model " + machine_.name + " does not say what atomic operations take: its file has no [atomic]");
     if (is_atomic(kernel)) continue;
     if (program.cache == CacheState::hot && kernel.dependent_steps > 0) return Support::no("the model has no caches for single loads yet");
-    if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || program.cache == CacheState::dirty))
+    if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || once_only(program.cache)))
       return Support::no("the model's GPUs keep no host memory in their L2");
     if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
       return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) + " is: l2_gbps");

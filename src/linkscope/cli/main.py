@@ -16,7 +16,7 @@ import linkscope
 from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError
 
 # Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
-VERBS = ("run", "list", "machine", "predict", "doctor", "selftest", "report", "compare", "export")
+VERBS = ("run", "list", "machine", "predict", "doctor", "selftest", "report", "compare", "model", "advise", "export")
 ALIASES = {"topo": "machine"}
 
 

@@ -65,6 +65,8 @@ def main(arguments: argparse.Namespace) -> int:
         ends += [(dst, src) for src, dst in ends]
     _refuse_disks(choice.model, ends)
     parts = [_points(arguments, src, dst, size) for src, dst in ends]
+    _refuse_unknown(choice.model, ends)
+    _refuse_unmeasured(choice.model, arguments.machine, [point for part in parts for point in part])
     found = steady_rates(choice.model, [point for part in parts for point in part])
     flows = [_summed(part, found) for part in parts]
     if arguments.json:
@@ -99,6 +101,35 @@ def _refuse_disks(model: "Model", ends: list[tuple[str, str]]) -> None:
             if place not in places(model).disks:
                 raise UserError(f"{src} -> {dst}: the machine {model.machine.name} has no {place}", NOT_HERE)
             raise UserError(f"{src} -> {dst}: no operation moves data from or to a disk yet", NOT_HERE)
+
+
+def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
+    from linkscope.machine.model import places
+
+    there = places(model)
+    for src, dst in ends:
+        for place in (src, dst):
+            if place not in (*there.numa, *there.gpus) and place.rpartition(":")[2].isdecimal():
+                raise UserError(f"{src} -> {dst}: the machine {model.machine.name} has no {place}", NOT_HERE)
+
+
+def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
+    """A fitted file knows nothing of paths, and of ways of copying, that were not measured."""
+    from linkscope.model.curves import Path
+    from linkscope.model.known import unmeasured
+    from linkscope.model.words import paths_text
+
+    content = model.to_json()
+    for point in points:
+        missing = unmeasured(content, point)
+        if not missing:
+            continue
+        if missing == "this path":
+            known = [Path(*path.split(" -> ")) for path in model.machine.measured if " -> " in path]
+            missing += f"; it has {paths_text(known)}"
+        ids = f"{point.benchmark}/{point.engine}/{point.src}.{point.src_memory}->{point.dst}.{point.dst_memory}/*"
+        cure = f"measure it (linkscope run --only '{ids}') and fit again (linkscope model)"
+        raise UserError(f"{point.src} -> {point.dst}: {name} was fitted without {missing}; {cure}", NOT_HERE)
 
 
 def _points(arguments: argparse.Namespace, src: str, dst: str, size: int) -> "list[PointId]":

@@ -5,6 +5,9 @@ linkscope report run.jsonl --summary                              what `run` pri
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
+linkscope report run.jsonl --break-even                           what memory costs, and when it has paid (Markdown)
+linkscope report run.jsonl --shared [--json]                      what paths share, from those measured at once
+linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (docs/trace.md)
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
@@ -38,7 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--comm-scope", action="store_true", help="print means and standard deviations (a run by --rule comm-scope)"
     )
+    what.add_argument(
+        "--break-even", action="store_true", help="print what memory costs and when it has paid, as Markdown"
+    )
+    what.add_argument("--shared", action="store_true", help="print what paths share (docs/interference.md)")
+    what.add_argument("--trace", metavar="FILE", help="print how long the transfers of a trace take, or -o FILE.svg")
     what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
+    parser.add_argument("--json", action="store_true", help="with --shared: print JSON, every pair too")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -46,12 +55,20 @@ def main(arguments: argparse.Namespace) -> int:
     if len(arguments.run) > 1:
         raise UserError(f"a report is of one run, and {len(arguments.run)} were given; make one of each")
     source = Path(arguments.run[0])
+    if arguments.json and not arguments.shared:
+        raise UserError("--json is of --shared; `linkscope export` has all numbers of a run")
+    if arguments.shared:
+        return _print_shared(source, as_json=arguments.json)
     if arguments.summary:
         return _print_summary(source)
     if arguments.nvbandwidth:
         return _print_tables(source)
     if arguments.comm_scope:
         return _print_means(source)
+    if arguments.break_even:
+        return _print_break_even(source)
+    if arguments.trace:
+        return _replay(source, arguments.trace, arguments.output)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
@@ -111,6 +128,62 @@ def _print_means(source: Path) -> int:
     if not table:
         raise UserError(f"{source} was not measured by Comm|Scope's rule; `run --rule comm-scope` does", NOT_HERE)
     print(("MODELLED\n\n" if run.header.modelled else "") + table)
+    return FINE
+
+
+def _print_break_even(source: Path) -> int:
+    from linkscope.report.markdown import break_even_to_markdown
+    from linkscope.runfile import read_run
+
+    text = break_even_to_markdown(read_run(source, rounds=False))
+    if not text:
+        needed = "it needs points of `allocation` and of h2d or d2h by ce, as `run --suite full` has them"
+        raise UserError(f"{source} does not tell what memory costs and how fast it is copied: {needed}", NOT_HERE)
+    print(text, end="")
+    return FINE
+
+
+def _print_shared(source: Path, *, as_json: bool) -> int:
+    import json
+
+    from linkscope.report.shared import shares, to_json
+    from linkscope.runfile import read_run
+
+    run = read_run(source, rounds=False)
+    found = shares(run.points)
+    if found is None:
+        needed = "it needs points of `concurrent` and of the same paths alone, as `run --suite standard` has them"
+        raise UserError(f"{source} does not tell what paths share: {needed}", NOT_HERE)
+    if as_json:
+        print(json.dumps({"modelled": run.modelled, **to_json(run.points)}))
+        return FINE
+    lines = ["MODELLED", ""] if run.modelled else []
+    told = [f"- {text}" for text in found.sentences] or ["Nothing is shared: no path was slowed by another."]
+    print("\n".join([*lines, f"{found.summary}.", *told]))
+    return FINE
+
+
+def _replay(source: Path, trace: str, output: str | None) -> int:
+    from linkscope.report.figures import standalone
+    from linkscope.report.markdown import replay_to_markdown
+    from linkscope.report.replay import bars_svg, replay
+    from linkscope.runfile import read_run
+    from linkscope.trace import read_trace
+
+    run = read_run(source, rounds=False)
+    bars, missing = replay(read_trace(trace), run.points)
+    if missing:
+        what = f"{len(missing)} of the transfers in {trace}, such as {missing[0]}"
+        raise UserError(f"{source} has no value of {what}: `run --trace {trace}` measures them", NOT_HERE)
+    if output is None:
+        print(replay_to_markdown(bars, run.modelled), end="")
+        return FINE
+    target = Path(output)
+    if target.suffix != ".svg":
+        raise UserError(f"-o {output}: the picture of a trace is an .svg file")
+    check_target(target, "-o", runs=[source, Path(trace)])
+    _write(target, standalone(bars_svg(bars, modelled=run.modelled)), "-o", source)
+    print(f"figure: {target}")
     return FINE
 
 

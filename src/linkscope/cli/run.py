@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linkscope.errors import FINE, STOPPED_EARLY, UserError
-from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
+from linkscope.units import format_bytes, parse_duration, parse_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
+    add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/trace.md)")
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
-    add("--budget", metavar="120s", help="start nothing that would take longer in all (on a model: of modelled time)")
+    add("--budget", metavar="120s", help="start nothing that would take longer in all (of a model: modelled time)")
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
@@ -64,23 +65,25 @@ def main(arguments: argparse.Namespace) -> int:
         return _resume(arguments, budget_s)
     plan, target = _plan(arguments, budget_s)
     if arguments.plan_only:
-        _print_plan(plan, target, arguments.json)
+        from linkscope.cli.plan_only import print_plan
+
+        print_plan(plan, target.facts, as_json=arguments.json)
         return FINE
-    from linkscope.run import measure
+    from linkscope.run import StopFlag, measure
 
     path = _output(arguments, target)
-    with _progress(target, plan) as progress:
-        outcome = measure(target, plan, path, force=arguments.force, progress=progress)
+    with StopFlag(last=True) as stop, _progress(target, plan) as progress:
+        outcome = measure(target, plan, path, force=arguments.force, progress=progress, stop=stop)
     return _finish(arguments, path, outcome)
 
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
-    fixed = ("machine", "suite", "only", "precision", "rounds", "rule", "seed", "plan_only", "output", "force")
+    fixed = ("machine", "suite", "only", "trace", "precision", "rounds", "rule", "seed", "plan_only", "output", "force")
     for name in fixed:
         if getattr(arguments, name):
             extra = name.replace("_", "-")
             raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
-    from linkscope.run import Outcome, go_on, plan_of
+    from linkscope.run import Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
     from linkscope.runfile import read_run
 
@@ -90,13 +93,15 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
         print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.end.wall_s))
     target = target_of(run)
-    with _progress(target, plan_of(run), run) as progress:
-        outcome = go_on(target, run, budget_s=budget_s, progress=progress)
+    with StopFlag(last=True) as stop, _progress(target, plan_of(run), run) as progress:
+        outcome = go_on(target, run, budget_s=budget_s, progress=progress, stop=stop)
     return _finish(arguments, run.path, outcome)
 
 
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
-    from linkscope.plan import RULES, make_plan
+    from msgspec import structs
+
+    from linkscope.plan import RULES, SUITES, budget_of_its_own, check_budget, make_plan
 
     precision = _precision(arguments.precision)
     rule = _rule(arguments.rule or "linkscope")
@@ -105,30 +110,36 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         raise UserError(f"--rounds {arguments.rounds}: {rule}'s rule is one round, in one process; leave it out")
     rounds = _whole("--rounds", arguments.rounds or ("1" if one_round else "6"), least=1, most=1000)
     seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
-    from linkscope.run import benchmark_table
+    from linkscope.run import benchmark_table, check_points
     from linkscope.run.target import choose
 
     target = choose(arguments.machine or "auto", seed)
+    suite = arguments.suite or "standard"
+    chosen = budget_s is not None
+    only = _only(arguments)
+    if not chosen and suite in SUITES and not (only or arguments.rounds or one_round):
+        budget_s = SUITES[suite].budget_s
     plan = make_plan(
-        target.facts, benchmark_table(), suite=arguments.suite or "standard", only=arguments.only or (),
+        target.facts, benchmark_table(), suite=suite, only=only,
         precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
     )  # fmt: skip
+    check_points(plan, target.facts)
+    if plan.classes and not chosen:
+        plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
+    check_budget(plan, target.facts)
     return plan, target
 
 
-def _print_plan(plan: "Plan", target: "Target", as_json: bool) -> None:
-    from linkscope.plan import estimated_seconds
-    from linkscope.runfile import PointId
+def _only(arguments: argparse.Namespace) -> list[str]:
+    """What --only says, or the points that measure a trace."""
+    if not arguments.trace:
+        return arguments.only or []
+    if arguments.only or arguments.suite:
+        extra = "--only" if arguments.only else "--suite"
+        raise UserError(f"--trace {arguments.trace} says all that is measured: leave out {extra}")
+    from linkscope.trace import point_ids, read_trace
 
-    costs = {id: plan.rounds * estimated_seconds(PointId.parse(id), target.facts, plan.rule) for id in plan.points}
-    if as_json:
-        points = [{"id": id, "expected_s": cost} for id, cost in costs.items()]
-        print(json.dumps({"machine": target.facts.name, "suite": plan.suite, "rounds": plan.rounds, "points": points}))
-        return
-    for id, cost in costs.items():
-        print(f"{format_seconds(cost):>10}  {id}")
-    total = format_seconds(sum(costs.values()))
-    print(f"{len(costs)} points in {plan.rounds} rounds, expected to take {total} of measuring")
+    return point_ids(read_trace(arguments.trace))
 
 
 @contextlib.contextmanager

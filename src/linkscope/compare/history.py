@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from linkscope.compare.verdict import LEVEL, MARGIN, rounds_of, verdict_of
+from linkscope.compare.verdict import LEVEL, MARGIN, verdict_of
+from linkscope.model.rounds import rounds_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, log_variance, ratio_interval, trend_chance
 

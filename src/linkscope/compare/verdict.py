@@ -5,18 +5,16 @@ one that lies wholly beyond it; all else is undecided. The intervals hold togeth
 lie outside theirs in 5 % of comparisons (Bonferroni).
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from linkscope.model.curves import MODE, Method, Path, measured_flows, method_of, path_of
+from linkscope.model.curves import Method, Path, method_of, path_of
+from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Point, Run
-from linkscope.stats import Interval, geometric_mean, log_variance, ratio_interval
+from linkscope.stats import Interval, geometric_mean, ratio_interval
 
 MARGIN = 0.02
 LEVEL = 0.95  # that all intervals hold together
-_ALIKE = 4  # so many points of a kind say how much points of that kind spread
 
 Verdict = Literal["broken", "slower", "mended", "faster", "same", "undecided"]
 WORSE: tuple[Verdict, ...] = ("broken", "slower")
@@ -71,7 +69,7 @@ def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
     both = [(point, theirs[point.id]) for point in before.points if point.id in theirs]
     timed = [pair for pair in both if all(map(rounds_of, pair))]
     level = 1 - (1 - LEVEL) / max(1, len(timed))
-    spread = _Spreads(timed)
+    spread = Spreads(point for pair in timed for point in pair)
     pairs = []
     for one, other in both:
         if rounds_of(one) and rounds_of(other):
@@ -99,42 +97,3 @@ def _judged(one: Point, other: Point, alike: float | None, level: float, margin:
     before, after = rounds_of(one), rounds_of(other)
     interval = ratio_interval(before, after, alike=alike, level=level)
     return Pair(one, other, verdict_of(interval, margin), geometric_mean(after) / geometric_mean(before), interval)
-
-
-def rounds_of(point: Point) -> Sequence[float]:
-    """Seconds, a value a round, that the point's own value comes from; nothing of a point taken over from another.
-
-    Of several flows at once: what all their bytes take at the sum of their rates.
-    """
-    flows = measured_flows(point)
-    if point.status not in ("ok", "missed_precision") or not flows:
-        return ()
-    if len(flows) == 1 or not all(flow.bytes for flow in flows):
-        return flows[0].round_medians_s
-    size = sum(flow.bytes for flow in flows)
-    by_round = zip(*(flow.round_medians_s for flow in flows), strict=True)
-    return [size / sum(flow.bytes / s for flow, s in zip(flows, seconds, strict=True)) for seconds in by_round]
-
-
-class _Spreads:
-    """How much points of a kind spread between rounds: the same method and size on all paths, else all its sizes."""
-
-    def __init__(self, pairs: Iterable[tuple[Point, Point]]) -> None:
-        self._by_size: dict[object, list[float]] = defaultdict(list)
-        self._by_method: dict[object, list[float]] = defaultdict(list)
-        for point in (point for pair in pairs for point in pair):
-            if len(rounds_of(point)) > 1:
-                found = log_variance(rounds_of(point))
-                self._by_size[_kind(point), point.bytes].append(found)
-                self._by_method[_kind(point)].append(found)
-
-    def of(self, point: Point) -> float | None:
-        """The mean variance of logarithms; None where too few are of its kind."""
-        for found in (self._by_size[_kind(point), point.bytes], self._by_method[_kind(point)]):
-            if len(found) >= _ALIKE:
-                return sum(found) / len(found)
-        return None
-
-
-def _kind(point: Point) -> tuple[Method, str]:
-    return method_of(point), point.params.get(MODE, "")

@@ -27,6 +27,9 @@ def load(name_or_path: str) -> Model:
                 NOT_HERE,
             )
         path = found[name_or_path]
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        cure = f"make one of it: `linkscope model {path} -o mine.toml`"
+        raise UserError(f"{path}: this is a run file, and a machine file is wanted; {cure}")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from linkscope.machine import model_paths as paths
-from linkscope.machine.model_types import Fault, Model, Peer, Quantity, Spread, host_of, order
+from linkscope.machine.model_types import Fault, Gpu, Link, Model, Peer, Quantity, Spread, host_of, order
 
 _FRACTION = ("efficiency", "overlap")
 _MAY_BE_ZERO = ("_us", "_ns")
@@ -255,6 +255,7 @@ def _check_peers(model: Model) -> None:
 _TOGETHER = (
     ("kernel", ("host_reach_mib", "host_page_kib", "host_walk_us")),
     ("costs", ("context_switch_us", "time_slice_us")),
+    ("memory", ("export_us", "open_us", "import_us")),
 )
 _COUNTS = (
     ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
@@ -271,15 +272,19 @@ def _check_tables(model: Model) -> None:
     if model.pull and model.pull.least_us.v > model.pull.extra_us.v:
         what = f"{model.pull.least_us.v:g} us cannot be left of extra_us, {model.pull.extra_us.v:g} us"
         raise Mistake("pull.least_us", what, "write what large copies pay of it, extra_us at most")
-    if model.calls and model.calls.locked_us.v > model.calls.launch_us.v:
-        what = f"{model.calls.locked_us.v:g} us cannot be a part of launch_us, {model.calls.launch_us.v:g} us"
+    launch = model.costs.launch_us.v
+    if model.calls and model.calls.locked_us.v > launch:
+        what = f"{model.calls.locked_us.v:g} us cannot be a part of launch_us of [costs], {launch:g} us"
         raise Mistake("calls.locked_us", what, "write how long a launch keeps other threads out, launch_us at most")
     for table, together in _TOGETHER:
-        given = [name for name in together if getattr(getattr(model, table), name, None) is not None]
-        if given and len(given) < len(together):
-            missing = next(name for name in together if name not in given)
-            cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
-            raise Mistake(f"{table}.{missing}", f"it is missing, and there is {given[0]}", cure)
+        _check_together(table, getattr(model, table), together)
+    sleepers: list[tuple[str, Gpu | Link]] = [(f"gpu[{index}]", gpu) for index, gpu in enumerate(model.gpu)]
+    sleepers += [(f"link[{index}]", link) for index, link in enumerate(model.link)]
+    for at, one in sleepers:
+        _check_together(at, one, ("wake_us", "wake_after_us"))
+        if one.wake_after_us and one.wake_after_us.v == 0:
+            cure = "write more than 0, or take both keys away"
+            raise Mistake(f"{at}.wake_after_us", "nothing falls asleep in no time", cure)
     for name, key in _COUNTS:
         count = getattr(getattr(model, name), key, None)
         if count and count.v != int(count.v):
@@ -287,6 +292,14 @@ def _check_tables(model: Model) -> None:
     if model.managed and model.managed.piece_kib.v % model.managed.page_kib.v:
         what = f"pieces of {model.managed.piece_kib.v:g} KiB are not whole pages of {model.managed.page_kib.v:g} KiB"
         raise Mistake("managed.piece_kib", what, "write a multiple of page_kib")
+
+
+def _check_together(at: str, table: Any, together: tuple[str, ...]) -> None:
+    given = [name for name in together if getattr(table, name, None) is not None]
+    if given and len(given) < len(together):
+        missing = next(name for name in together if name not in given)
+        cure = f"write {missing} = {_EXAMPLE}, or take {given[0]} away"
+        raise Mistake(f"{at}.{missing}", f"it is missing, and there is {given[0]}", cure)
 
 
 def _check_ways(model: Model) -> None:

@@ -36,9 +36,12 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Head(_Table, frozen=True):
+    """`measured`: the paths that a file from `linkscope model` rests on ("numa:0 -> gpu:1"); no others are known."""
+
     name: str
     title: str
     notes: str = ""
+    measured: list[str] = msgspec.field(default_factory=list)
 
 
 class Numa(_Table, frozen=True):
@@ -51,6 +54,7 @@ class Numa(_Table, frozen=True):
     dram_gbps: Quantity
     memcpy_gbps: Quantity
     memcpy_remote_gbps: Quantity | None = None
+    memcpy_stream_gbps: Quantity | None = None
     load_us: Quantity | None = None
     llc_gbps: Quantity | None = None
     dirty_gbps: Quantity | None = None
@@ -59,7 +63,7 @@ class Numa(_Table, frozen=True):
 
 
 class Gpu(_Table, frozen=True):
-    """GPUs that are alike; `at` names them by the NUMA node they are near to."""
+    """GPUs that are alike; `at` names them by the NUMA node they are near to; `wake_us` as of links."""
 
     title: str
     at: dict[str, list[str]]
@@ -70,6 +74,8 @@ class Gpu(_Table, frozen=True):
     memory_gbps: Quantity
     local_copy_gbps: Quantity
     l2_gbps: Quantity | None = None
+    wake_us: Quantity | None = None
+    wake_after_us: Quantity | None = None
 
     def places(self) -> list[str]:
         return [gpu for gpus in self.at.values() for gpu in gpus]
@@ -97,7 +103,8 @@ class Switch(_Table, frozen=True):
 class Link(_Table, frozen=True, kw_only=True):
     """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
     copies get of it, `kernel_efficiency` what a GPU's threads get, `kernel_back_efficiency` what they get of the other
-    direction; `both_ways_gbps` what both directions get together, where that is less than twice one."""
+    direction; `both_ways_gbps` what both directions get together, where that is less than twice one; `wake_us` what the
+    first bytes wait where it was idle for long, of which 63 % after `wake_after_us`."""
 
     name: str
     kind: str
@@ -110,6 +117,8 @@ class Link(_Table, frozen=True, kw_only=True):
     kernel_back_efficiency: Quantity | None = None
     latency_us: Quantity
     both_ways_gbps: Quantity | None = None
+    wake_us: Quantity | None = None
+    wake_after_us: Quantity | None = None
 
 
 class Share(_Table, frozen=True):
@@ -161,14 +170,17 @@ class Copy(_Table, frozen=True):
     channel_us: Quantity
     small_peer_us: Quantity | None = None
     row_us: Quantity | None = None
+    both_ways_us: Quantity | None = None
+    arrive_us: Quantity | None = None
+    from_device_late_us: Quantity | None = None
+    local_late_us: Quantity | None = None
 
 
 class Batch(_Table, frozen=True):
-    """Copies that one call queues together: set-up goes on while the bytes of those before flow."""
+    """Copies that one call queues together: the GPU sets one up while the bytes of those before flow."""
 
     issue_us: Quantity
-    inline_issue_us: Quantity
-    copy_us: Quantity
+    host_us: Quantity
 
 
 class Graph(_Table, frozen=True):
@@ -217,6 +229,7 @@ class Managed(_Table, frozen=True, kw_only=True):
     to_device_gbps: Quantity
     from_device_gbps: Quantity
     peer_gbps: Quantity | None = None
+    cpu_reach_gbps: Quantity | None = None
     prefetch_us: Quantity
     piece_kib: Quantity
     to_device_piece_us: Quantity
@@ -224,9 +237,9 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Calls(_Table, frozen=True):
-    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch that threads make in turns."""
+    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch (`costs.launch_us`) that
+    threads make in turns."""
 
-    launch_us: Quantity
     locked_us: Quantity
     argument_kib_us: Quantity
     end_us: Quantity
@@ -255,8 +268,10 @@ class Atomic(_Table, frozen=True):
 
 
 class Memory(_Table, frozen=True, kw_only=True):
-    """What memory costs besides its rate: the kernel's pages, pinned ones, a GPU's blocks; and what a CPU's thread gets
-    of write-combined memory."""
+    """What memory costs besides its rate: the kernel's pages, pinned ones, a GPU's blocks, those of another process.
+
+    And what a CPU's thread gets of write-combined memory.
+    """
 
     page_kib: Quantity
     block_kib: Quantity
@@ -278,6 +293,9 @@ class Memory(_Table, frozen=True, kw_only=True):
     map_block_us: Quantity
     wc_read_gbps: Quantity
     wc_write_gbps: Quantity
+    export_us: Quantity | None = None
+    open_us: Quantity | None = None
+    import_us: Quantity | None = None
 
 
 class Pageable(_Table, frozen=True):
@@ -289,6 +307,9 @@ class Pageable(_Table, frozen=True):
     from_device_gbps: Quantity
     to_device_us: Quantity | None = None
     from_device_us: Quantity | None = None
+    small_us: Quantity | None = None
+    small_gbps: Quantity | None = None
+    end_us: Quantity | None = None
     copied_by: CopiedBy = "driver"
 
 

@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from linkscope.model.curves import MODE, Curve, Estimate, Family, Method, Path, natural
+from linkscope.model.dips import Dip, total
 from linkscope.runfile import Point
 from linkscope.units import (
     format_bytes,
     format_fraction,
+    format_rate,
     format_rate_interval,
     format_seconds_interval,
     time_unit,
@@ -43,6 +45,13 @@ def point_text(point: Point) -> str:
     return f"{family} on {point.src} -> {point.dst}{size}" + (f" ({params})" if params else "")
 
 
+def dip_text(dip: Dip) -> str:
+    """'prefetch by prefetch, managed -> managed on numa:0 -> gpu:0 is 40 % slower at 2 MiB (…) than at 1 MiB (…)'."""
+    rates = [f"{format_bytes(point.bytes)} ({format_rate(total(point))})" for point in (dip.point, dip.top)]
+    lost = format_fraction(dip.lost)
+    return f"{method_text(dip.curve.method)} on {dip.curve.path} is {lost} slower at {rates[0]} than at {rates[1]}"
+
+
 def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
     """The parameters that have more than one value (or are absent from some) among the methods, with the values."""
     listed = list(methods)
@@ -52,16 +61,18 @@ def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
 
 
 def usual(of_family: Iterable[Curve]) -> list[tuple[str, str]]:
-    """The value that most points have, of every parameter but `bidirectional`, which is always told; of one that most
-    points do not name, none."""
+    """The value that most points have, of every parameter that all of them name; `bidirectional` is always told. Who
+    does not name one has its default, which not all ids tell, or no such thing: then each value is told."""
     points = [point for curve in of_family for point in curve.points]
-    counts = Counter(pair for point in points for pair in point.params.items())
     named = Counter(name for point in points for name in point.params)
-    best: dict[str, tuple[int, str]] = {}
-    for (name, value), count in counts.items():
-        if name not in (MODE, "bidirectional"):
-            best[name] = max(best.get(name, (len(points) - named[name], "")), (count, value))
-    return [(name, value) for name, (_, value) in sorted(best.items()) if value]
+    everywhere = sorted(name for name, count in named.items() if count == len(points))
+    return [(name, commonest(points, name)) for name in everywhere if name not in (MODE, "bidirectional")]
+
+
+def commonest(points: Iterable[Point], name: str) -> str:
+    """The value of a parameter that most of the points have which name it; '' where none does."""
+    counts = Counter(point.params[name] for point in points if name in point.params)
+    return max(((count, value) for value, count in counts.items()), default=(0, ""))[1]
 
 
 def latency_text(time: Estimate) -> str:

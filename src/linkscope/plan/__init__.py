@@ -2,16 +2,23 @@
 
 from linkscope.plan.answers import patterns, presets, sizes_text, source_named
 from linkscope.plan.cases import case_of, estimated_seconds, footprint, pages_move
+from linkscope.plan.classes import ClassCurve, PathClass, class_curves
+from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s
 from linkscope.plan.facts import MachineFacts
-from linkscope.plan.next import Work, in_order, next_work, rounds_wanted
+from linkscope.plan.next import in_order, next_work, rounds_wanted
 from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
 from linkscope.plan.rules import RULES, RuleName
+from linkscope.plan.shares import affordable, share_s
+from linkscope.plan.stages import Takeover, expected_ids, left_over, representatives, staged_work, takeovers
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark, Param
+from linkscope.plan.work import Work
 
 __all__ = [
-    "RULES", "SOURCES", "SUITES", "Benchmark", "Entry", "MachineFacts", "Param", "Plan", "RuleName", "Source", "Suite",
-    "Work", "case_of", "estimated_seconds", "footprint", "in_order", "make_plan", "next_work", "pages_move", "patterns",
-    "precision_target", "presets", "rounds_wanted", "sizes_text", "source_named",
+    "RULES", "SOURCES", "SUITES", "Benchmark", "ClassCurve", "Entry", "MachineFacts", "Param", "PathClass", "Plan",
+    "RuleName", "Source", "Suite", "Takeover", "Work", "affordable", "budget_of_its_own", "case_of", "check_budget",
+    "class_curves", "estimated_seconds", "expected_ids", "expected_s", "footprint", "in_order", "left_over",
+    "make_plan", "next_work", "pages_move", "patterns", "precision_target", "presets", "representatives",
+    "rounds_wanted", "share_s", "sizes_text", "source_named", "staged_work", "takeovers",
 ]  # fmt: skip

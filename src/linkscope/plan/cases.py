@@ -1,18 +1,23 @@
 """From a point to what the worker is asked, and what that may cost."""
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
-from linkscope.plan.facts import MachineFacts, all_gpus
+from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
 from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
 _CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
 _HOST_FOOTPRINT = 256 << 20  # CPU caches that are larger are flushed instead: the memory would take seconds to make
-_DIRTY_FOOTPRINT = 1 << 20  # what another core's own cache holds modified
+_DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
-_GUESSED_RATE = 5e9  # bytes a second
-_GUESSED_SETUP_S = 5e-3
+# What a point costs before anything is known, from results/h200x4-standard: half of all points lie within a factor 1.5.
+_SETUP_S = 5e-3
+_TOUCHED = {"numa": 8e9, "gpu": 50e9}  # bytes a second of memory made, filled and compared
+_BATCH_S, _LARGE_BATCH_S = 0.3e-3, 1.5e-3
+_COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes a second
 
 
 def pages_move(point: PointId) -> bool:
@@ -23,16 +28,17 @@ def pages_move(point: PointId) -> bool:
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
-    One slice where caches are to be hot, and of memory whose pages are moved once a sample; 1 MiB at most where another
-    core is to hold it modified; 0 for an operation without bytes.
+    One slice where caches are to be hot, and of memory whose pages are moved once a sample; 1 MiB at most where a core
+    is to hold it modified; 0 for an operation without bytes. Of several paths each has its part: making memory is what
+    such a point takes longest for.
     """
     size = point.bytes
     if size == 0 or point.param("cache") == "hot" or pages_move(point):
         return size
-    if point.param("cache") == "dirty":
+    if point.param("cache") in ("written", "dirty"):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
-    ends = [point.src, point.dst, *_others(point, machine)]
-    wanted = max([_wanted(machine, place) for place in ends])
+    ends = [*itertools.chain(*point.paths), *_others(point, machine)]
+    wanted = max([_wanted(machine, place) for place in ends]) // len(point.paths)
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
 
 
@@ -68,6 +74,24 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
 
 def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
     """Roughly what one round of a point costs before anything is known: memory made and touched, a few samples."""
-    touched = 0 if machine.modelled else 2 * footprint(point, machine) / _GUESSED_RATE + _GUESSED_SETUP_S
-    samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 6
-    return touched + RULES[rule].point_s + samples * 3 * max(50e-6, point.bytes / _GUESSED_RATE)
+    flows = len(point.paths) + point.bidirectional
+    of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
+    touched = _SETUP_S + of_flows
+    samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
+    batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
+    each = max(batch, flows * point.bytes / _rate(point))
+    idle = 0.0 if machine.modelled else samples * point.idle_gap_s
+    return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
+
+
+def _ends(point: PointId) -> Iterator[str]:
+    """Of every path both ends, or the one place that it is within."""
+    return itertools.chain.from_iterable(map(dict.fromkeys, point.paths))
+
+
+def _rate(point: PointId) -> float:
+    if point.engine == "cpu" or pages_move(point) or "pageable" in (point.src_memory, point.dst_memory):
+        return _COPIED_BY_CPU
+    if "numa" in (kind_of(point.src), kind_of(point.dst)):
+        return _FROM_HOST
+    return _STAGED if point.param("peer") == "off" else _WITHIN_GPUS

@@ -12,22 +12,22 @@ from linkscope.runfile import PointId
 def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -> list[PointId]:
     """In canonical order: by row, places, memories, parameters, size."""
     found: dict[PointId, None] = {}
-    for row in table:
-        for rule in suite.rules:
+    rows = list(table)
+    for row in rows:
+        for rule in suite.rules_for(row, rows):
             for point in _of_row(row, rule, machine):
                 found[point] = None
     return list(found)
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
+    pairs = [(src, dst) for src, dst in _pairs(row, machine) if not (rule.apart and src == dst)]
+    if rule.one_path:
+        pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
-        _pairs(row, machine), rule.of_memories(row), list(_assignments(row, rule))
+        pairs, rule.of_memories(row), list(_assignments(row, rule))
     ):
-        if (
-            _redundant(row, src, dst, dict(params))
-            or (rule.apart and src == dst)
-            or not _has_nodes(machine, src, params)
-        ):
+        if _redundant(row, src, dst, dict(params)) or not _has_nodes(machine, src, params):
             continue
         for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)

@@ -1,5 +1,6 @@
 """What a plan must know of a machine, whether it was probed or modelled."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -7,13 +8,23 @@ from dataclasses import dataclass, field
 class MachineFacts:
     """`places` as `numa:0` or `gpu:1` (with `host:N/` before it on models of several hosts), in canonical order.
 
-    `cache_bytes` is the largest cache of a place: the last level of a NUMA node's cores, the L2 of a GPU.
+    `cache_bytes` is the largest cache of a place: the last level of a NUMA node's cores, the L2 of a GPU. `kinds` tells
+    of paths what should make them alike, equal texts for equal ones; of those that it leaves out nothing is known.
     """
 
     name: str
     modelled: bool
     places: tuple[str, ...]
     cache_bytes: dict[str, int] = field(default_factory=dict)
+    kinds: Callable[[], Mapping[tuple[str, str], str]] = field(default=dict, compare=False)
+
+    def kind_of_path(self, src: str, dst: str) -> str:
+        """What makes a path alike to others, for people: what is hidden leaves only the kinds of its ends."""
+        known = self.kinds().get((src, dst))
+        if known:
+            return known
+        ends = ["all GPUs" if place.endswith("gpu:all") else kind_of(place) for place in (src, dst)]
+        return f"within {ends[0]}" if src == dst else " -> ".join(ends)
 
     def gpus_but(self, place: str) -> list[str]:
         """What `gpu:all` stands for where `place` is the other end: all GPUs of its host but itself."""

@@ -1,37 +1,39 @@
 """What to measure next, given what was measured: `while work := next_work(plan, points)` is the one loop back."""
 
+import math
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
 
+from linkscope.plan.interference import next_together
 from linkscope.plan.plan import LEAST_ROUNDS, Plan, precision_target
+from linkscope.plan.shares import rounds_in_share
+from linkscope.plan.stages import staged_work
+from linkscope.plan.work import Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, median, more_rounds
 
 EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
 
 
-@dataclass(frozen=True)
-class Work:
-    """Take the point `id` to `rounds` rounds."""
-
-    id: str
-    rounds: int
-
-
-def next_work(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+def next_work(plan: Plan, points: Mapping[str, Point], left_s: float = math.inf) -> list[Work]:
     """First every point's base rounds, or those after which it may be settled early; then more rounds for those that
-    missed their precision, cheap ones first."""
+    missed their precision, cheap ones first. Where paths form classes, the stages of stages.py in `left_s` seconds."""
+    if plan.classes:
+        return staged_work(plan, points, left_s)
     first = EARLY_ROUNDS if plan.early else plan.rounds
     fresh = [Work(id, first) for id in plan.points if id not in points]
     if fresh:
         return fresh
-    missed = [points[id] for id in plan.points if rounds_wanted(plan, points[id]) > len(_rounds(points[id]))]
+    if at_once := next_together(plan.together, points):
+        return [Work(id, first) for id in at_once]
+    missed = [point for point in points.values() if rounds_wanted(plan, point) > len(_rounds(point))]
     return [Work(point.id, rounds_wanted(plan, point)) for point in sorted(missed, key=lambda p: (_cost(p), p.id))]
 
 
 def rounds_wanted(plan: Plan, point: Point) -> int:
     """How many rounds the point should have in all, seeing what it has."""
+    if plan.classes:
+        return rounds_in_share(plan, point)
     have = len(_rounds(point))
     if point.status not in ("ok", "missed_precision") or "stopped" in point.guards:
         return have
@@ -68,8 +70,11 @@ def rounds_after(plan: Plan, have: int) -> int:
     return wanted if wanted <= most else have
 
 
-def in_order(plan: Plan, ids: Iterable[str], round_number: int) -> list[str]:
-    """A random order for one round. Points of one `peer` setting stay together: turning it on or off is slow."""
+def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[str] = ()) -> list[str]:
+    """A random order for one round. Points of one `peer` setting stay together: turning it on or off is slow.
+
+    `last`: points that come after the others of their setting.
+    """
     blocks: dict[str, list[str]] = {}
     for id in sorted(ids):
         blocks.setdefault(PointId.parse(id).param("peer"), []).append(id)
@@ -78,6 +83,7 @@ def in_order(plan: Plan, ids: Iterable[str], round_number: int) -> list[str]:
     chance.shuffle(names)
     for name in names:
         chance.shuffle(blocks[name])
+        blocks[name].sort(key=lambda id: id in last)
     return [id for name in names for id in blocks[name]]
 
 

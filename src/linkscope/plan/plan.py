@@ -8,14 +8,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
+from linkscope.plan.classes import PathClass, classes_of, only_the_representatives
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
+from linkscope.plan.interference import Together, together
 from linkscope.plan.rules import RuleName
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import PointId
 
 LARGE = 1 << 20
+MOST_OF_MEMBERS = 256 << 20  # what is larger is measured on one member of a class
 LEAST_ROUNDS = 6  # for an interval whatever the rounds say; who asks for fewer wants none
 _LARGEST = 1 << 60
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
@@ -26,6 +29,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `rule`: by whose rule a round is measured, linkscope's or that of another tool (rules.py). `early`: whether points
     whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
+    `classes`: paths that should be alike, of which not all are measured at all sizes (stages.py); none: all are.
+    `together`: paths to run at once, besides `points` (interference.py).
     """
 
     suite: str
@@ -39,6 +44,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rule: RuleName = "linkscope"
     early: bool = False
     more_rounds: bool = True
+    classes: list[PathClass] = []
+    together: list[Together] = []
 
 
 def make_plan(
@@ -60,7 +67,17 @@ def make_plan(
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
-    points = [str(point) for point in _selected(points_of(chosen, machine, table), only, chosen, machine, table)]
+    selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
+    order_seed = seed if order_seed is None else order_seed
+    asked: list[Together] = []
+    if chosen.together_at and not only and rule == "linkscope":
+        asked = together(selected, machine, table, chosen.together_at, order_seed)
+    classes: list[PathClass] = []
+    # Without a budget there is time for everything, and who names points wants these.
+    if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
+        classes = classes_of(selected, machine, order_seed)
+        selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
+    points = [str(point) for point in selected]
     if not points:
         why = "it has no place that a benchmark uses"
         if machine.places and not machine.of_kind("gpu"):
@@ -68,8 +85,8 @@ def make_plan(
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
-        order_seed=seed if order_seed is None else order_seed, points=points,
-        rule=rule, early=chosen.early and rounds >= LEAST_ROUNDS, more_rounds=chosen.more_rounds,
+        order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
+        early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=asked,
     )  # fmt: skip
 
 
@@ -149,11 +166,29 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
     for param in row.params:
         value = given.get(param.name, param.values[0])
-        if value not in param.values:
+        if param.paths and param.in_id(value):
+            problem = _not_paths(point)
+            if problem:
+                return problem
+        elif value not in param.values:
             return f"{param.name} is {' or '.join(param.values)}, not '{value}'"
         if param.name in given and not param.in_id(value):
             return f"ids do not say {param.name}={value}, which is the default: leave it out"
     return None
+
+
+def _not_paths(point: PointId) -> str | None:
+    """What is wrong with the paths of a point of several."""
+    try:
+        paths = point.paths
+    except ValueError as problem:
+        return str(problem)
+    for src, dst in paths:
+        kinds = {kind_of(src), kind_of(dst)}
+        if src == dst or kinds not in ({"gpu"}, {"gpu", "numa"}) or ":all" in src + dst:
+            return f"{src}->{dst} is no path that it copies on: name a GPU and a NUMA node, or two GPUs"
+    twice = next((f"{src}->{dst}" for src, dst in paths if paths.count((src, dst)) > 1), None)
+    return f"the path {twice} comes twice: name paths that differ" if twice else None
 
 
 def _check_places(pattern: str, machine: MachineFacts) -> None:

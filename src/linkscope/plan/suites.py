@@ -1,22 +1,16 @@
 """Which points a suite holds, as data. A suite is the union of its rules."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # every value that a parameter has, also of rows without it
+_BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` leaves alone: another quantity, or seconds of waiting
 
-_KERNELS = ("sm", "tma")  # stand apart: many points, and suites of their own
-_MANAGED = ("prefetch", "fault")  # as do these: they take managed memory
-_TOGETHER = ("batch", "graph")  # and these: whole batches by one call
-_IN_PARTS = ("pieces", "strided", "halo")  # operations whose sizes are of many parts
-# Kinds of memory that stand apart, too: what they are for, other kinds show as well.
-_MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm")
-_ALLOCATIONS = ("allocation",)  # and what memory costs besides its rate
-
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
 MOST_MANAGED = 256 * MIB  # managed memory stays small, whoever asks for how much
 
@@ -26,8 +20,8 @@ class Rule:
     """The sizes to take, and the values of some parameters; of the others the default, or with `everything` each other
     value, one parameter at a time.
 
-    A rule that names values takes nothing of a row without that parameter; one that names neither benchmarks nor
-    engines takes all that do not stand apart. Operations without bytes are taken once, whatever the sizes.
+    A rule that names values takes nothing of a row without that parameter. What a rule must name to take a row, the row
+    says (`taken`). Operations without bytes are taken once, whatever the sizes.
     `ends`: kind of place and memory of source and destination; as the destination's kind, `other` is another place of
     the source's kind.
     """
@@ -35,11 +29,12 @@ class Rule:
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # of both ends; none named: all that do not stand apart
+    memories: tuple[str, ...] = ()  # of both ends
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
     but: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
+    one_path: bool = False  # of those that should be alike
 
     @property
     def apart(self) -> bool:
@@ -53,7 +48,8 @@ class Rule:
 
     def also(self, param: Param) -> list[str]:
         """The values besides, that the rule takes while all other parameters are as `values` has them."""
-        return list(param.values[1:]) if self.everything and param.name not in (*self.params, *self.but) else []
+        left_alone = (*self.params, *self.but, *_BY_NAME)
+        return list(param.values[1:]) if self.everything and param.name not in left_alone else []
 
     def takes(self, row: Benchmark) -> bool:
         """Whether this row is meant."""
@@ -61,11 +57,12 @@ class Rule:
             src, dst = (kind for kind, _ in self.ends)
             if (row.src, row.dst) != (src, src if self.apart else dst):
                 return False
+        if row.taken == "by_memory" and not (self.ends or self.memories):
+            return False
         if self.benchmarks or self.engines:
             named = not self.benchmarks or row.name in self.benchmarks
             return named and (not self.engines or row.engine in self.engines)
-        apart = row.engine in (*_KERNELS, *_MANAGED, *_TOGETHER) or row.name in _IN_PARTS
-        return not apart and row.sized and not row.joint
+        return row.taken != "by_name"
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
         """The pairs of memory kinds of the row that are meant."""
@@ -73,7 +70,7 @@ class Rule:
             return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
         if self.memories:
             return [pair for pair in row.memories if set(pair) <= set(self.memories)]
-        return [pair for pair in row.memories if row.name in _ALLOCATIONS or not set(pair) & set(_MORE_KINDS)]
+        return row.memories
 
     def needs(self) -> set[str]:
         """The parameters that a row must have."""
@@ -84,15 +81,28 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `theirs`: what only the rule of that name needs (`--rule`). `early`, `more_rounds`: as in a plan.
+    `rest`: for benchmarks of which the rules take nothing, whatever the kinds of their places. `theirs`: what only the
+    rule of that name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: what a run has without
+    `--budget`; a suite that has one is measured by classes of paths. `together_at`: the size at which paths are run at
+    once, to find what they share; None: they are not.
     """
 
     name: str
     summary: str
     rules: tuple[Rule, ...]
     theirs: tuple[Rule, ...] = ()
+    rest: Rule | None = None
     early: bool = False
     more_rounds: bool = True
+    budget_s: float | None = None
+    together_at: int | None = None
+
+    def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
+        """The rules that may take points of this row, which is one of the table."""
+        named = [one for one in table if one.name == row.name]
+        if self.rest is None or any(rule.takes(one) for rule in self.rules for one in named):
+            return self.rules
+        return (replace(self.rest, benchmarks=(row.name,)),)
 
 
 def _rule(
@@ -122,6 +132,10 @@ def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
     return Rule(fitting, (benchmark,), (engine,), params=MappingProxyType(values), ends=both_ends)
 
 
+_KERNELS = ("sm", "tma")
+_MANAGED = ("prefetch", "fault")
+_TOGETHER = ("batch", "graph")
+_SINGLE, _HOST = ("single",), ("host",)
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
 _BOTH_WAYS = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 _STAGED = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
@@ -142,28 +156,101 @@ _IN_PARTS_TO_A_GPU = (
         for piece in _PIECES
     ),
     *(
+        of_preset(f"pieces/{engine}/{_TO_A_GPU}?piece={piece}&clock=host", (1000 * piece,))
+        for engine in ("ce", "batch", "graph", "sm")
+        for piece in _PIECES
+    ),
+    *(
         of_preset(f"strided/{engine}/{_TO_A_GPU}?{params}", (MIB,))
         for engine in ("ce", "sm")
-        for params in ("shape=*", "row=*", "gaps=*")
+        for params in ("shape=*", "row=*", "gaps=*", "clock=*")
     ),
+)
+_STRIDED_ELSEWHERE = tuple(
+    of_preset(f"strided/{engine}/{ends}?{params}", (MIB,))
+    for engine in ("ce", "sm")
+    for ends in ("gpu.device->numa.pinned", "gpu.device->other.device")
+    for params in ("shape=*", "row=*")
 )
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters of which two sizes tell enough
 _NVBANDWIDTH = 512 * MIB
-_OF_EACH_KIND = (4 * KIB, MIB, 64 * MIB)
-_BESIDE = (*_MORE_KINDS, "device", "pinned")  # with what the other end has
+_TOGETHER_AT = 16 * MIB  # rates have settled, and every path is measured by itself
+_OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # what memory costs is measured at these too
+# With what the other end has.
+_MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm", "ipc", "posix_fd", "shm")
+_BESIDE = (*_MORE_KINDS, "device", "pinned")
+
+_ACCESSES = ("read/sm/numa.pinned->gpu.device", "write/sm/gpu.device->numa.pinned")
+_PEER_ACCESSES = ("read/sm/gpu.device->other.device", "write/sm/gpu.device->other.device")
+_MIGRATIONS = (
+    "demand/fault/numa.managed->gpu.managed",
+    "demand/fault/gpu.managed->numa.managed",
+    "prefetch/prefetch/numa.managed->gpu.managed",
+    "prefetch/prefetch/gpu.managed->numa.managed",
+)
+_PEER_MIGRATIONS = ("demand/fault/gpu.managed->other.managed", "prefetch/prefetch/gpu.managed->other.managed")
 
 _STANDARD = (
     _rule(*_CURVE, initiator=EACH),
-    _rule(*_BOTH_WAYS, bidirectional=("true",)),
+    _rule(GIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED),
+    _rule(*_BOTH_WAYS, memories=_PINNED, bidirectional=("true",)),
+    _rule(16 * MIB, bidirectional=("true",)),
     _rule(*_STAGED, peer=("off",)),
     _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
     _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
     _rule(*_ALONE, mode=("single",), peer=("off",)),
     _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
     _rule(benchmarks=("latency",)),
+    *(of_preset(text, _SM_CURVE) for text in (*_ACCESSES, *_PEER_ACCESSES)),
+    *(of_preset(text, (4 * KIB, 64 * KIB, MIB, 16 * MIB, MOST_MANAGED)) for text in _MIGRATIONS),
+    *(of_preset(text, (64 * KIB, MIB, 16 * MIB)) for text in _PEER_MIGRATIONS),
+)
+
+
+def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
+    return _rule(4 * KIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, **params)
+
+
+# What operations have in many forms: all sizes, the values of parameters, kinds of memory, calls.
+_EVERYTHING = (
+    Rule(ALL_SIZES),
+    Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
+    Rule(_ALONE, everything=True, but=("cpu",)),
+    Rule(_ALONE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
+    _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
+    _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
+    Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
+    _rule(MIB, benchmarks=(*_ACCESS, *_COPIES), engines=_KERNELS, memories=("device",), cache=("hot",)),
+    _rule(benchmarks=("latency",), range=EACH, cache=EACH),
+    Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
+    Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
+    Rule((64 * MIB,), engines=_MANAGED, everything=True),
+    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
+    _rule(1000 * 4 * KIB, benchmarks=("pieces",), piece=(str(4 * KIB),), clock=EACH),
+    *_IN_PARTS_TO_A_GPU,
+    *_STRIDED_ELSEWHERE,
+    _rule(64 * KIB, benchmarks=("halo",), face=EACH, way=EACH),
+    _rule(64 * KIB, benchmarks=("halo",), way=EACH, clock=_HOST),
+    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=_SINGLE, clock=_HOST),
+    _rule(MIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, clock=_HOST),
+    _pause_before_copies(clock=_HOST, idle_gap_s=EACH),
+    _pause_before_copies(after=("wait",), idle_gap_s=("0.01",)),
+    _rule(benchmarks=("launch", "launch_to_end"), mode=_SINGLE, idle_gap_s=EACH),
+    Rule((), benchmarks=_CALLS, everything=True),
+    _rule(benchmarks=("ping_pong",)),
+    _rule(benchmarks=("ping_pong",), memories=("device", "ipc", "posix_fd"), word=EACH),
+    _rule(benchmarks=("ping_pong",), memories=("shm",)),
+    _rule(benchmarks=("graph",), what=EACH, nodes=EACH),
+    _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
+    _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH),
+    _rule(64 * KIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=("one",)),
+    _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+    _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
+    _rule(benchmarks=("allocation",), phase=EACH, size=("4KiB", "1MiB", "16MiB")),
+    _rule(benchmarks=("allocation",), phase=EACH, size=("16MiB",), pages=EACH),
 )
 
 SUITES: dict[str, Suite] = {
@@ -172,12 +259,16 @@ SUITES: dict[str, Suite] = {
         Suite(
             "quick",
             "three sizes of every path, one way and both ways, peer access on: a first look in seconds",
-            (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, bidirectional=("true",))),
+            (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
+            budget_s=16.0,
         ),
         Suite(
             "standard",
-            "a curve of every path by every method, batched and single: the map of a machine in minutes",
+            "curves of every path: copies, batched and single, accesses by threads, managed memory, latencies: a map "
+            "of a machine in two minutes",
             _STANDARD,
+            budget_s=110.0,
+            together_at=_TOGETHER_AT,
         ),
         Suite(
             "sm",
@@ -228,36 +319,16 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "full",
-            "every operation, by copy engine at all powers of two from 8 B to 1 GiB; every value of its parameters",
+            "every operation on every path; on one path of each kind by copy engine at all powers of two from 8 B to 1 "
+            "GiB, and with every value of its parameters",
             (
-                Rule(ALL_SIZES),
-                Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
+                Rule(_CURVE, benchmarks=_JOINT, engines=("ce",)),
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
-                Rule(_ALONE, everything=True, but=("cpu",)),
-                Rule(_ALONE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
-                _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
-                _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
-                Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
-                _rule(MIB, benchmarks=(*_ACCESS, *_COPIES), engines=_KERNELS, memories=("device",), cache=("hot",)),
-                _rule(benchmarks=("latency",), range=EACH, cache=EACH),
                 *_STANDARD,
-                Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
-                Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
-                Rule((64 * MIB,), engines=_MANAGED, everything=True),
-                _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
-                _rule(1000 * 4 * KIB, benchmarks=("pieces",), piece=(str(4 * KIB),)),
-                *_IN_PARTS_TO_A_GPU,
-                _rule(64 * KIB, benchmarks=("halo",), face=EACH, way=EACH),
-                Rule((), benchmarks=_CALLS, everything=True),
-                _rule(benchmarks=("ping_pong",)),
-                _rule(benchmarks=("ping_pong",), memories=("device",), word=EACH),
-                _rule(benchmarks=("graph",), what=EACH, nodes=EACH),
-                _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
-                _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=EACH),
-                _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
-                _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
-                _rule(benchmarks=_ALLOCATIONS, phase=EACH, size=("4KiB", "16MiB"), pages=EACH),
+                *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),
+            rest=Rule(_OF_EACH_KIND, everything=True, one_path=True),
+            together_at=_TOGETHER_AT,
         ),
     )
 }

@@ -6,12 +6,16 @@ import msgspec
 
 
 class Param(msgspec.Struct, frozen=True):
-    """A parameter and the values it may have; the first is its default, which not all ids tell."""
+    """A parameter and the values it may have; the first is its default, which not all ids tell.
+
+    `paths`: besides these it may be other paths, which the operation takes with its own.
+    """
 
     name: str
     values: list[str]
     help: str
     default_in_id: bool = True
+    paths: bool = False
 
     def in_id(self, value: str) -> bool:
         """Whether ids tell this value."""
@@ -19,7 +23,11 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True):
-    """One operation: from which kind of place and memory to which, and its parameters; `sized`: it has bytes."""
+    """One operation: from which kind of place and memory to which, and its parameters; `sized`: it has bytes.
+
+    `taken`: which rules of a suite take it: also those that name nothing, those that name its operation or engine, or
+    those that name its kinds of memory.
+    """
 
     name: str
     summary: str
@@ -31,6 +39,7 @@ class Benchmark(msgspec.Struct, frozen=True):
     memories: list[tuple[str, str]]
     params: list[Param]
     sized: bool = True
+    taken: Literal["unasked", "by_name", "by_memory"] = "by_name"
 
     @property
     def joint(self) -> bool:

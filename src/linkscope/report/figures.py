@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable
 
+from linkscope.model.words import paths_text
 from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import template_text
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
+from linkscope.report.shared import group_svg, shares, without_sets
 from linkscope.report.sweep import sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.runfile import Run
@@ -15,6 +17,8 @@ from linkscope.runfile import Run
 def figures(run: Run) -> dict[str, Callable[[], str]]:
     """Names, and what draws each."""
     found: dict[str, Callable[[], str]] = {}
+    shared = shares(run.points)
+    run = without_sets(run)
     links = wires(run)
     if links:
         found["machine"] = lambda: machine_svg(links, run.modelled)
@@ -22,6 +26,9 @@ def figures(run: Run) -> dict[str, Callable[[], str]]:
         found[_name(f"heat {heat.title}", found)] = lambda heat=heat: heat_svg(heat, run.modelled)  # type: ignore[misc]
     for chart in sweep_charts(sweep_rows(run), modelled=run.modelled):
         found[_name(f"blocks {chart.operation}", found)] = lambda chart=chart: chart.svg  # type: ignore[misc]
+    for group in shared.groups if shared else ():
+        paths = paths_text(group.paths)
+        found[_name(f"shared {paths}", found)] = lambda group=group: group_svg(group, run.modelled)  # type: ignore[misc]
     for panel in panels(run.points, modelled=run.modelled):
         for what, svg in (("rate", panel.rate_svg), ("time", panel.time_svg)):
             if svg:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from linkscope.model.curves import Curve, alike, rate_of, total_of
+from linkscope.model.curves import Curve, total_of
 from linkscope.runfile import Point
 
 LARGE = 1 << 20  # what a path can do is judged only where a size was measured that can reach it
@@ -29,15 +29,3 @@ def worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve"
 def with_best(batched: Sequence[Curve]) -> list[tuple[Curve, Point]]:
     """The curves that have a rate, each with its best point."""
     return [(curve, best) for curve in batched if (best := curve.best()) is not None and total_of(best) is not None]
-
-
-def total(point: Point) -> float:
-    """GB/s of all its flows, 0 without a total."""
-    found = total_of(point)
-    return found.value if found else 0.0
-
-
-def alike_points(one: Point, other: Point) -> bool:
-    """Whether the intervals of their rates overlap."""
-    first, second = rate_of(one), rate_of(other)
-    return first is not None and second is not None and alike(first, second, 0.0)

@@ -3,9 +3,11 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.model.curves import Curve, Family, curves, share_of, total_of
-from linkscope.model.words import count_text, method_text, point_text
-from linkscope.report.finding import LARGE, Finding, alike_points, total, with_best, worst
+from linkscope.model.curves import Curve, Family, curves, share_of
+from linkscope.model.dips import alike_points, dips, total
+from linkscope.model.odd import Odd, odd_paths
+from linkscope.model.words import count_text, dip_text, method_text, point_text
+from linkscope.report.finding import LARGE, Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
@@ -15,7 +17,6 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_s
 SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
 MINORITY = 1 / 3  # and no more of the class than this are
 FAR = 0.5  # of the limit
-DIP = 0.15  # a larger size so much slower than a smaller one
 BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
@@ -29,7 +30,27 @@ SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, in the order in which they matter."""
-    return [*_errors(run.end), *point_findings(run.points)]
+    return [*_errors(run.end), *_slower_than_their_kind(run), *point_findings(run.points)]
+
+
+def _slower_than_their_kind(run: Run) -> list[Finding]:
+    """Paths that should be like others by what the machine says of them, and are slower."""
+    kinds: dict[str, list[Odd]] = {}
+    for odd in odd_paths(run):
+        kinds.setdefault(odd.kind, []).append(odd)
+    found = []
+    for of_kind in kinds.values():
+        odd, *others = sorted(of_kind, key=lambda odd: -odd.low)
+        text = (
+            f"{odd.path.replace('->', ' -> ')} is slower than its kind ({odd.kind}; {odd.members} paths): "
+            f"{odd.ratio:.3f} times the time of the middle one ({odd.low:.3f} to {odd.high:.3f}) in "
+            f"{point_text(odd.point)}; shown by {count_text(odd.operations, 'operation')}"
+        )
+        if others:
+            ratios = f"{min(one.ratio for one in others):.3f} to {max(one.ratio for one in others):.3f} times"
+            text += f". So are {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
+        found.append(Finding("slower than its kind", text, tuple(one.point.id for one in (odd, *others))))
+    return found
 
 
 def point_findings(points: Iterable[Point]) -> list[Finding]:
@@ -95,19 +116,8 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
 def _dips(batched: Sequence[Curve]) -> list[Finding]:
     """A size at which a path is slower than at a smaller size; told once a family."""
     groups: dict[Family, list[tuple[float, str, str]]] = {}
-    for curve in batched:
-        top: Point | None = None
-        for point in (one for one in curve.measured if total_of(one) is not None):
-            if top is not None and total(point) < total(top) * (1 - DIP) and not alike_points(point, top):
-                lost = 1 - total(point) / total(top)
-                text = (
-                    f"{method_text(curve.method)} on {curve.path} is {format_fraction(lost)} slower at "
-                    f"{format_bytes(point.bytes)} ({format_rate(total(point))}) than at {format_bytes(top.bytes)} "
-                    f"({format_rate(total(top))})"
-                )
-                groups.setdefault(curve.method.family, []).append((-lost, text, point.id))
-            if top is None or total(point) > total(top):
-                top = point
+    for dip in dips(batched):
+        groups.setdefault(dip.curve.method.family, []).append((-dip.lost, dip_text(dip), dip.point.id))
     return [worst("dip", told) for told in groups.values()]
 
 

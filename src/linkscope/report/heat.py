@@ -10,7 +10,7 @@ from markupsafe import escape
 from linkscope.model.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
 from linkscope.model.words import params_text, usual, varying
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import SIGN, VOID, missed, void
+from linkscope.report.trust import SIGN, TAKEN, VOID, sign_of, void
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
@@ -29,12 +29,12 @@ class Cell:
     number: str
     below: str
     share: float | None  # None: no colour, as it is not to be compared with the others
-    missed: bool = False  # its precision
+    sign: str = ""  # of trust.py
 
     @property
     def text(self) -> str:
-        """The number, with the sign where it missed its precision."""
-        return (SIGN if self.missed else "") + self.number
+        """The number, with its sign where it missed its precision or was taken over."""
+        return self.sign + self.number
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class Heat:
     @property
     def notes(self) -> list[str]:
         """What the outline and a missing colour mean, where the map has them."""
-        found = [f"{SIGN} and an outline: missed precision"] if any(cell.missed for cell in self.cells.values()) else []
+        signs = {cell.sign for cell in self.cells.values()}
+        found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
+        found += [f"{TAKEN} and hatched: not measured, taken over from a path of its kind"] if TAKEN in signs else []
         bare = [cell for cell in self.cells.values() if cell.share is None]
         if any(cell.below.startswith("at ") for cell in bare):
             found.append("no colour: larger sizes have no total, as their flows did not run together")
@@ -129,9 +131,9 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
         below = format_fraction(share) if limited else format_bytes(best.bytes)
         number = f"{_total(best):.3g}" if _total(best) < 1000 else f"{_total(best):.0f}"
         if path in untold:
-            cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, missed(best))
+            cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, sign_of([best]))
         else:
-            cells[path] = Cell(number, below, None if void(best) else share or 0.0, missed(best))
+            cells[path] = Cell(number, below, None if void(best) else share or 0.0, sign_of([best]))
     return "best rate, GB/s", "100 % of the limit" if limited else "100 % of the best", cells
 
 
@@ -139,7 +141,9 @@ def _latencies(of_method: Sequence[Curve]) -> _Values:
     """Nanoseconds of an operation without bytes; coloured by the shortest over it."""
     times = {c.path: p for c in of_method for p in c.measured if not p.bytes and p.median_s}
     shares = _by_shortest(times)
-    cells = {path: Cell(f"{(p.median_s or 0.0) * 1e9:.4g}", "ns", shares[path], missed(p)) for path, p in times.items()}
+    cells = {
+        path: Cell(f"{(p.median_s or 0.0) * 1e9:.4g}", "ns", shares[path], sign_of([p])) for path, p in times.items()
+    }
     return "time", "100 %: the shortest", cells
 
 
@@ -157,7 +161,7 @@ def _times(of_method: Sequence[Curve]) -> _Values:
     cells = {}
     for path, point in times.items():
         number, unit = format_seconds(float(f"{point.median_s:.3g}")).split(" ")
-        cells[path] = Cell(number, unit, shares[path], missed(point))
+        cells[path] = Cell(number, unit, shares[path], sign_of([point]))
     return f"time of {format_bytes(size)} alone", "100 %: the shortest", cells
 
 
@@ -218,10 +222,17 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
     outline = f'<rect class="doubt" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
     return (
         f'<rect class="{fill}" {box}/>'
-        + (f'<g class="on{ink}">{outline}</g>' if cell.missed else "")
+        + (f'<g class="on{ink}">{outline}</g>' if cell.sign == SIGN else "")
+        + (f'<g class="on{ink}">{_hatch(x, y)}</g>' if cell.sign == TAKEN else "")
         + f'<text class="cell{ink}" x="{middle:g}" y="{y + 18}">{escape(cell.text)}</text>'
         f'<text class="below{ink}" x="{middle:g}" y="{y + 32}">{escape(cell.below)}</text>'
     )
+
+
+def _hatch(x: int, y: int) -> str:
+    """Thin lines across a cell."""
+    lines = "".join(f"M{x + at} {y + _CELL_H - 2}l{_CELL_H - 4} {4 - _CELL_H}" for at in range(4, _CELL_W - _CELL_H, 8))
+    return f'<path class="taken" d="{lines}"/>'
 
 
 def _scale(y: int, colour: str) -> str:

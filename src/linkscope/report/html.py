@@ -9,7 +9,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from linkscope.advise import worth_it
+from linkscope.advise.words import details, headline
 from linkscope.model.words import range_s, range_share, rate_text
+from linkscope.report.break_even import HEADING, NOTE, PHASES, break_evens
 from linkscope.report.finding import Finding
 from linkscope.report.findings import findings
 from linkscope.report.glossary import WORDS
@@ -20,9 +23,12 @@ from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, overview
 from linkscope.report.panels import DRAWN_AS_ONE, panels
 from linkscope.report.picture import machine_svg, wires
+from linkscope.report.shared import HEADING as SHARED_HEADING
+from linkscope.report.shared import NOTE as SHARED_NOTE
+from linkscope.report.shared import group_svg, shares, without_sets
 from linkscope.report.sweep import ENOUGH, sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
-from linkscope.report.trust import SIGN, SIGN_MEANS
+from linkscope.report.trust import SIGN, SIGN_MEANS, TAKEN, TAKEN_MEANS, taken
 from linkscope.runfile import Run, read_run
 from linkscope.units import format_bytes, format_fraction
 
@@ -36,6 +42,7 @@ def render(path: str | os.PathLike[str]) -> str:
 
 def page(run: Run) -> str:
     """The page of a run."""
+    everything, run = run, without_sets(run)
     environment = Environment(
         loader=PackageLoader("linkscope.report", "templates"),
         autoescape=True,
@@ -58,7 +65,7 @@ def page(run: Run) -> str:
         environment=list(_flat(run.header.environment)),
         machine=list(_flat(run.header.machine)),
         tiles=tiles(run),
-        doubts=doubts(run),
+        doubts=doubts(everything),
         file=_file_name(run),
         wires=wires(run),
         machine_svg=machine_svg(wires(run), run.modelled),
@@ -68,11 +75,21 @@ def page(run: Run) -> str:
         sweep_charts=sweep_charts(swept, modelled=run.modelled),
         enough=format_fraction(ENOUGH),
         joints=joints(run.points),
+        break_evens=break_evens(run.points),
+        break_even_heading=HEADING,
+        break_even_note=NOTE,
+        phases=list(PHASES),
         findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # those are doubts
-        sign_means=SIGN_MEANS,
+        advice=[(headline(one), details(one)) for one in worth_it(run.points)],
+        sign_means="; ".join([SIGN_MEANS] + [TAKEN_MEANS] * any(map(taken, run.points))),
+        taken_sign=TAKEN,
         sign=SIGN,
         words=WORDS,
-        problems=problems(run.points),
+        shares=shares(everything.points),
+        shared_heading=SHARED_HEADING,
+        shared_note=SHARED_NOTE,
+        group_svg=lambda group: group_svg(group, run.modelled),
+        problems=problems(everything.points),
         families=overview(run.points),
         panels=panels(run.points, modelled=run.modelled),
         alike=f"{ALIKE:.0%}",

@@ -3,14 +3,19 @@
 import re
 from collections.abc import Sequence
 
+from linkscope.advise import worth_it
+from linkscope.advise.words import headline
 from linkscope.model.words import range_share, rate_text
+from linkscope.report.break_even import NOTE, PHASES, SHORT_HEADING, break_evens
 from linkscope.report.findings import findings
 from linkscope.report.head import GRAVE, doubts, tiles
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
+from linkscope.report.replay import Bar, cells
+from linkscope.report.shared import HEADING, shares, without_sets
 from linkscope.report.sweep import sweep_rows
-from linkscope.report.trust import SIGN, SIGN_MEANS
+from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
@@ -19,6 +24,7 @@ _MOST_FINDINGS = 12
 
 def to_markdown(run: Run) -> str:
     """The whole text."""
+    shared, everything, run = _shared(run), run, without_sets(run)
     machine = run.header.machine
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
     lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
@@ -27,13 +33,47 @@ def to_markdown(run: Run) -> str:
     lines += [_safe(run_text(run)), ""]
     for tile in tiles(run):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
-    lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), "", "### What stands out", ""]
+    lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
+    lines += ["", "### What stands out", ""]
     found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # those are doubts
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
-    told = [f"- {_safe(doubt.text)}" for doubt in doubts(run)]
+    advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in worth_it(run.points)]
+    lines += ["", "### What to do otherwise, and what it gains", "", *advised] if advised else []
+    told = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
     lines += ["", "### What to distrust", "", *(told or ["Nothing: every point has its value."])]
     return "\n".join(lines) + "\n"
+
+
+def break_even_to_markdown(run: Run) -> str:
+    """What memory costs and when it has paid, as tables, and the points behind them; '' where a run does not tell."""
+    told = break_evens(run.points)
+    if told is None:
+        return ""
+    costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in told.costs]
+    lines = ["**MODELLED**", ""] if run.modelled else []
+    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | all of it [interval]", 0, costs)]
+    for table in told.tables:
+        than = " | ".join(f"cheaper than {name}" for name in table.than)
+        head = f"path | size | {table.end} | all of it [interval] | one transfer [interval] | {than}"
+        rows = [(row.paths, format_bytes(row.bytes), row.kind, row.cost, row.transfer, *row.than) for row in table.rows]
+        lines += ["", *_table(head, 0, rows)]
+    ids = dict.fromkeys(id for table in told.tables for row in table.rows for id in row.ids)
+    return "\n".join([*lines, "", "Points:", "", *(f"- `{id}`" for id in ids)]) + "\n"
+
+
+def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
+    """How long the transfers of a trace take, by kind of transfer."""
+    lines = ["**MODELLED**", ""] if modelled else []
+    rows = _table("part | transfers | count | bytes | time [interval] | share", 0, cells(bars))
+    return "\n".join([*lines, *rows]) + "\n"
+
+
+def _break_even(run: Run) -> list[str]:
+    """When memory has paid, in a few lines; nothing where a run does not tell."""
+    told = break_evens(run.points)
+    lines = [f"- {_safe(line)}" for line in told.lines] if told else []
+    return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
 
 
 def _rates(run: Run) -> list[str]:
@@ -54,7 +94,7 @@ def _rates(run: Run) -> list[str]:
         for told in (family.folded_text, f"limits: {family.limits}" if family.limits else "")
         if told
     ]
-    notes += [SIGN_MEANS] if any(SIGN in cell for row in rows for cell in row) else []
+    notes += signs_mean(" ".join(cell for row in rows for cell in row))
     listed = ["", *(f"- {_safe(note)}" for note in notes)] if notes else []
     return [*_table(head, 6, rows), *listed] or ["No point has a value."]
 
@@ -81,6 +121,14 @@ def _joint(run: Run) -> list[str]:
     ]
     table = _table(head, 0, rows)
     return ["", "### One place and all GPUs at once", "", *table] if table else []
+
+
+def _shared(run: Run) -> list[str]:
+    """What paths share; nothing where none were measured at once."""
+    found = shares(run.points)
+    if found is None:
+        return []
+    return ["", f"### {HEADING}", "", f"{found.summary}.", "", *(f"- {_safe(text)}" for text in found.sentences)]
 
 
 def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:

@@ -14,7 +14,7 @@ from linkscope.units import format_seconds
 
 STATUS_WORDS = {
     "ok": "ok",
-    "inherited": "inherited",
+    "inherited": "taken over from a path of their kind",
     "missed_precision": "missed precision",
     "unsupported": "not supported here",
     "failed": "failed",
@@ -64,7 +64,10 @@ def run_text(run: Run) -> str:
     plan = run.header.plan
     named = [f"suite {plan['suite']}"] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
-    named += [early + count_text(plan["rounds"], "round")] if "rounds" in plan else []
+    rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
+    if classes := plan.get("classes"):
+        rounds = f"{EARLY_ROUNDS} rounds and more, {count_text(len(classes), 'kind')} of paths"
+    named += [rounds] if rounds else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]

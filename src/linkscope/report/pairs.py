@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import Curve, Family, Path, alike, total_of
+from linkscope.model.dips import total
 from linkscope.model.words import count_text, method_text, paths_text
-from linkscope.report.finding import LARGE, Finding, total, with_best, worst
+from linkscope.report.finding import LARGE, Finding, with_best, worst
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.model.cliffs import breaks
 from linkscope.model.curves import (
     MODE,
     Curve,
@@ -22,9 +23,9 @@ from linkscope.model.curves import (
 )
 from linkscope.model.words import count_text, latency_text, params_text, rate_text, varying
 from linkscope.report.outcome import STATUS_WORDS
-from linkscope.report.svg import SERIES_COLOURS, Series, rate_chart, ring, swatch, time_chart
+from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import between_medians, missed, reason_text, signed, strays_text
+from linkscope.report.trust import between_medians, missed, reason_text, signed, strays_text, taken
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
@@ -123,7 +124,8 @@ def _panel(
         rate_svg=rate_chart(f"rate over size, {path}", rates, sorted(limits), modelled) if rates else "",
         time_svg=time_chart(f"time over size, {path}", times, modelled) if times else "",
         legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)]
-        + ([Legend(ring(), "ringed: missed precision")] if any(one.missed for one in (*rates, *times)) else []),
+        + ([Legend(ring(), "ringed: missed precision")] if any(one.missed for one in (*rates, *times)) else [])
+        + ([Legend(box(), "boxed: taken over from a path of its kind")] if any(one.taken for one in rates) else []),
         limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
         not_drawn=len(lines) - len(drawn),
         timed=" and ".join(sorted({p.timing for curve in of_path for p in curve.points if p.timing is not None})),
@@ -177,7 +179,8 @@ def _series(
             points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
             if points:
                 odd = frozenset(point.bytes for point in curve.measured if missed(point))
-                found.append(Series(colour, not curve.batched, points, odd))
+                theirs = frozenset(point.bytes for point in curve.measured if taken(point))
+                found.append(Series(colour, not curve.batched, points, odd, theirs, frozenset(breaks(curve.measured))))
     return found
 
 

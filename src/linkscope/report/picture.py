@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from linkscope.model.curves import measured_flows, natural, path_of
 from linkscope.model.words import range_share
-from linkscope.report.trust import SIGN, missed
+from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
@@ -32,7 +32,7 @@ class Wire:
     there: float | None
     back: float | None
     limit_back: float | None = None  # of the other direction, where that has another one
-    missed: tuple[bool, bool] = (False, False)  # whether the best there and back missed their precision
+    signs: tuple[str, str] = ("", "")  # of the best there and back (trust.py)
 
     def shares(self) -> list[float]:
         """What each direction that was measured reached of its own limit."""
@@ -57,9 +57,9 @@ class Wire:
         return f"{reached} of {self.limit_text()}" if self.limit else reached
 
     def reached(self) -> list[str]:
-        """The best there and back; the sign before one that missed its precision."""
-        ends = zip((self.there, self.back), self.missed, strict=True)
-        return ["-" if one is None else (SIGN if odd else "") + f"{one:.3g}" for one, odd in ends]
+        """The best there and back, each with its sign."""
+        ends = zip((self.there, self.back), self.signs, strict=True)
+        return ["-" if one is None else sign + f"{one:.3g}" for one, sign in ends]
 
 
 def wires(run: Run) -> list[Wire]:
@@ -130,7 +130,7 @@ def _wire(one: str, other: str, kind: str, best: dict[tuple[str, str], Point]) -
     limit, limit_back = (point.limit_gbps if point else None for point in (there, back))
     return Wire(
         one, other, kind, limit or limit_back, there.gbps if there else None, back.gbps if back else None,
-        limit_back or limit, (bool(there and missed(there)), bool(back and missed(back))),
+        limit_back or limit, (sign_of([there] if there else []), sign_of([back] if back else [])),
     )  # fmt: skip
 
 

@@ -96,8 +96,9 @@ class SoFar:
             self._known(id)
 
     def add(self, record: Round | Point) -> None:
-        """Costs nothing."""
-        self._fresh.append(record)
+        """Costs nothing. What paths get beside others of their own choice is no path's best."""
+        if "with=" not in record.id:
+            self._fresh.append(record)
 
     def rows(self, *, merged: bool = False) -> list[Row]:
         """Of everything that has a value, sorted by family. `merged`: one for each family and direction."""

@@ -7,17 +7,21 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.advise import worth_it
+from linkscope.advise.words import headline
 from linkscope.model.words import count_text, range_share
+from linkscope.report.break_even import SHORT_HEADING, break_evens
 from linkscope.report.findings import findings
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
-from linkscope.report.trust import SIGN, SIGN_MEANS
+from linkscope.report.shared import HEADING, shares, without_sets
+from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
 _NARROW, _WIDE = 60, 140
-_MOST_FINDINGS, _MOST_IDS = 8, 2
+_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS = 8, 5, 2
 _BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
 _HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
 _SHARE = 4
@@ -53,9 +57,13 @@ def _lines(run: Run, width: int) -> Iterable[_Line]:
     for warning in run.warnings:
         yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
     yield _Line("")
-    yield from _rates(overview(run.points), width)
-    yield from _joint(run, width)
-    yield from _standing_out(run, width)
+    of_one_path = without_sets(run)
+    yield from _rates(overview(of_one_path.points), width)
+    yield from _joint(of_one_path, width)
+    yield from _shared(run, width)
+    yield from _break_even(run, width)
+    yield from _standing_out(of_one_path, width)
+    yield from _advice(of_one_path, width)
     yield from _wrong(run, width)
 
 
@@ -73,8 +81,8 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
         f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
         "and from the lowest to the highest end of their intervals. Both ways: the total; the share is one way's."
     )
-    if any(SIGN in cell for table in tables for cells in table for cell in cells):
-        note += f" {SIGN_MEANS}."
+    numbers = " ".join(cell for table in tables for cells in table for cell in cells)
+    note += "".join(f" {means}." for means in signs_mean(numbers))
     yield from _wrapped(note, width)
     yield _Line(_joined(_HEADS, widths, shown), _HEAD)
     for family, table in zip(families, tables, strict=True):
@@ -126,6 +134,27 @@ def _joint(run: Run, width: int) -> Iterable[_Line]:
             yield from _wrapped(_plain(text), width)
 
 
+def _shared(run: Run, width: int) -> Iterable[_Line]:
+    found = shares(run.points)
+    if found is None:
+        return
+    yield _Line("")
+    yield _Line(HEADING, _HEAD)
+    yield from _wrapped(f"{found.summary}.", width)
+    for text in found.sentences:
+        yield from _wrapped(f"- {_plain(text)}", width)
+
+
+def _break_even(run: Run, width: int) -> Iterable[_Line]:
+    found = break_evens(run.points)
+    if found is None or not found.lines:
+        return
+    yield _Line("")
+    yield from _headed(SHORT_HEADING, width)
+    for line in found.lines:
+        yield from _wrapped(f"- {_plain(line)}", width)
+
+
 def _standing_out(run: Run, width: int) -> Iterable[_Line]:
     found = findings(run)
     if not found:
@@ -136,6 +165,16 @@ def _standing_out(run: Run, width: int) -> Iterable[_Line]:
         yield from _wrapped(f"- {_plain(finding.text)}", width)
     if len(found) > _MOST_FINDINGS:
         yield _Line(f"- and {count_text(len(found) - _MOST_FINDINGS, 'thing')} more: see the report")
+
+
+def _advice(run: Run, width: int) -> Iterable[_Line]:
+    found = worth_it(run.points)
+    if not found:
+        return
+    yield _Line("")
+    yield from _headed("What to do otherwise, and what it gains (how: linkscope advise)", width)
+    for one in found[:_MOST_ADVICE]:
+        yield from _wrapped(f"- {_plain(headline(one))}", width)
 
 
 def _wrong(run: Run, width: int) -> Iterable[_Line]:

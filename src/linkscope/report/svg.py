@@ -37,6 +37,8 @@ class Series:
     alone: bool
     points: Sequence[tuple[float, Estimate]]
     missed: frozenset[float] = frozenset()  # the places of those that missed their precision: they are ringed
+    taken: frozenset[float] = frozenset()  # of those that were not measured, but taken over from another path
+    breaks: frozenset[float] = frozenset()  # of those at which no line joins them to the one before
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
@@ -78,6 +80,14 @@ def ring() -> str:
     return (
         '<svg class="swatch" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
         '<path class="ring" d="M14 7m-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0"/></svg>'
+    )
+
+
+def box() -> str:
+    """The mark of what was taken over, for a legend."""
+    return (
+        '<svg class="swatch" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
+        '<path class="taken" d="M14 7m-5 -5h10v10h-10z"/></svg>'
     )
 
 
@@ -143,9 +153,16 @@ def _limit_line(limit: float, y: Axis) -> str:
 
 def _drawn(series: Series, x: Axis, y: Axis) -> str:
     places = [(x.at(size), y.at(estimate.value)) for size, estimate in series.points]
-    line = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in places)
+    at = [place for place, _ in series.points]
+    line = "".join(
+        f"{'M' if not number or place in series.breaks else 'L'}{px:.1f} {py:.1f}"
+        for number, (place, (px, py)) in enumerate(zip(at, places, strict=True))
+    )
     marker = _MARKERS[series.colour % SERIES_COLOURS]
-    marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in places)
+    ours = [where for place, where in zip(at, places, strict=True) if place not in series.taken]
+    marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in ours)
+    theirs = [where for place, where in zip(at, places, strict=True) if place in series.taken]
+    boxes = "".join(f"M{px:.1f} {py:.1f}m-5 -5h10v10h-10z" for px, py in theirs)
     bars = "".join(_bar(x.at(size), estimate, y) for size, estimate in series.points)
     drawn_bars = f'<path class="bar" d="{bars}"/>' if bars else ""
     rings = "".join(
@@ -154,6 +171,7 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
         if place in series.missed
     )
     drawn_bars += f'<path class="ring" d="{rings}"/>' if rings else ""
+    drawn_bars += f'<path class="taken" d="{boxes}"/>' if boxes else ""
     style = f"s{series.colour % SERIES_COLOURS}" + (" alone" if series.alone else "")
     return f'<g class="{style}"><path class="line" d="{line}"/>{drawn_bars}<path class="mark" d="{marks}"/></g>'
 

@@ -16,7 +16,7 @@ from linkscope.model.curves import (
     measured_flows,
     total_of,
 )
-from linkscope.model.words import params_text, paths_text, rate_text, usual, varying
+from linkscope.model.words import commonest, params_text, paths_text, rate_text, varying
 from linkscope.report.trust import signed
 from linkscope.runfile import Point, Run
 from linkscope.units import format_fraction
@@ -109,7 +109,7 @@ def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
     kept: list[Curve] = []
     for _, group in itertools.groupby(made, key=lambda curve: curve.method.family):
         of_family = list(group)
-        common = dict(usual(of_family)).get(BLOCKS)
+        common = commonest((point for curve in of_family for point in curve.points), BLOCKS)
         kept += [
             curve
             for curve in of_family

@@ -10,6 +10,8 @@ from linkscope.units import format_fraction
 
 SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
 SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
+TAKEN = "^"  # stands before a number that another path of its kind gave
+TAKEN_MEANS = f"{TAKEN} before a number: not measured, but taken over from a path of its kind"
 VOID = 0.5  # half an interval, of the value: such a value is nobody's best
 _STRAY = 2.0  # samples of so many times the value,
 _FEW = 0.25  # and no more of them than this, move a standard deviation but no median
@@ -20,9 +22,27 @@ def missed(point: Point) -> bool:
     return point.status == "missed_precision" and point.median_s is not None
 
 
+def taken(point: Point) -> bool:
+    """Whether its value is that of another point."""
+    return point.status == "inherited" and point.median_s is not None
+
+
+def sign_of(points: Iterable[Point]) -> str:
+    """What stands before a number of these points: one that missed its precision, or none that was measured."""
+    listed = list(points)
+    if any(map(missed, listed)):
+        return SIGN
+    return TAKEN if listed and all(map(taken, listed)) else ""
+
+
+def signs_mean(text: str) -> list[str]:
+    """What the signs in a text mean."""
+    return [means for sign, means in ((SIGN, SIGN_MEANS), (TAKEN, TAKEN_MEANS)) if sign in text]
+
+
 def signed(text: str, points: Iterable[Point]) -> str:
-    """The text of a number with the sign before it where any of its points missed its precision."""
-    return SIGN + text if text and any(map(missed, points)) else text
+    """The text of a number with its sign before it."""
+    return sign_of(points) + text if text else text
 
 
 def apart(point: Point) -> bool:

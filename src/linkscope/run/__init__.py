@@ -1,8 +1,11 @@
 """A plan in, points out: workers, rounds, resume, watchdog."""
 
-from linkscope.run.session import benchmark_table, go_on, measure, plan_of
+from linkscope.run.interrupt import StopFlag
+from linkscope.run.session import benchmark_table, check_points, go_on, measure, plan_of
 from linkscope.run.supervisor import Outcome
 from linkscope.run.target import Target
 from linkscope.run.worker import worker_command
 
-__all__ = ["Outcome", "Target", "benchmark_table", "go_on", "measure", "plan_of", "worker_command"]
+__all__ = [
+    "Outcome", "StopFlag", "Target", "benchmark_table", "check_points", "go_on", "measure", "plan_of", "worker_command",
+]  # fmt: skip

@@ -24,6 +24,7 @@ from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round
 
 WORTH_IT = 400  # points of a round; for fewer the processes' start takes longer than what they save
+_MOST = 16  # processes: each has 40 MiB besides what it shares with its parent, and its worker as many
 _CHUNK = 32
 _PR_SET_PDEATHSIG = 1
 
@@ -41,6 +42,7 @@ class _Asked(msgspec.Struct, array_like=True, gc=False):
     id: str
     round: int
     first: Round | None
+    spread: float
 
 
 class _Told(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
@@ -65,7 +67,7 @@ _TOLD = msgspec.msgpack.Decoder(list[Round | _Told])
 
 
 class Ahead:
-    """As many processes as there are CPUs, each with a worker of its own. `sampler`: the rule's.
+    """As many processes as there are CPUs for this one, to 16, each with a worker of its own. `sampler`: the rule's.
 
     Forked: what is spawned runs the main script again, whatever that is. A run on a model has no other threads.
     """
@@ -75,8 +77,9 @@ class Ahead:
         facts: MachineFacts,
     ) -> None:  # fmt: skip
         self._pool = ProcessPoolExecutor(
-            os.cpu_count(), get_context("fork"), _open, (tuple(command), open_request, sampler, plan, facts)
-        )
+            min(len(os.sched_getaffinity(0)), _MOST), get_context("fork"), _open,
+            (tuple(command), open_request, sampler, plan, facts),
+        )  # fmt: skip
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
         """What measuring each gave, in their order. Raises CannotStart once one of the processes is gone."""
@@ -96,7 +99,7 @@ class Ahead:
 def _packed(tasks: Sequence[Task]) -> Iterator[bytes]:
     for start in range(0, len(tasks), _CHUNK):
         chunk = tasks[start : start + _CHUNK]
-        yield _ENCODER.encode([_Asked(str(task.point), task.round, task.first) for task in chunk])
+        yield _ENCODER.encode([_Asked(str(task.point), task.round, task.first, task.spread) for task in chunk])
 
 
 def _lean(found: Round, task: Task) -> Round:
@@ -131,7 +134,10 @@ def _open(
 
 def _answered(chunk: bytes) -> bytes:
     return _ENCODER.encode(
-        [_measured(Task(PointId.parse(asked.id), asked.round, asked.first)) for asked in _ASKED.decode(chunk)]
+        [
+            _measured(Task(PointId.parse(asked.id), asked.round, asked.first, asked.spread))
+            for asked in _ASKED.decode(chunk)
+        ]
     )
 
 

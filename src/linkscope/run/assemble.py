@@ -5,11 +5,21 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from linkscope.plan import RULES, Plan, footprint, precision_target
+from linkscope.plan import RULES, Plan, Takeover, footprint, precision_target, rounds_wanted, share_s
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
-from linkscope.stats import bimodal, early_interval, median, median_interval, trend, variance_split
+from linkscope.stats import (
+    EARLY_ROUNDS,
+    bimodal,
+    early_interval,
+    median,
+    median_interval,
+    rounds_interval,
+    trend,
+    variance_split,
+)
+from linkscope.units import format_seconds
 
 Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
 LIMIT_MARGIN = 0.01
@@ -37,7 +47,7 @@ class Assembler:
             return point
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
-        _give_intervals(point, early=self._plan.early)
+        _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes))
         if RULES[self._plan.rule].mean:
             _give_means(point)
         point.spread = _spread(point.flows[0], point.precision_target)
@@ -61,6 +71,20 @@ class Assembler:
         point.status, point.reason = status, reason
         return point
 
+    def inherited(self, takeover: Takeover, source: Point) -> Point:
+        """A point that was not measured, with the value of one that was, of a path of the same kind."""
+        point = self.empty(takeover.id)
+        ours, theirs = PointId.parse(takeover.id), PointId.parse(source.id)
+        places = {theirs.src: ours.src, theirs.dst: ours.dst}
+        point.flows = [_taken_over(flow, places, takeover) for flow in source.flows]
+        main = point.flows[0]
+        point.status, point.inherited_from, point.reason = "inherited", source.id, _why(takeover, theirs)
+        point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
+        point.total_gbps, point.ci_level = source.total_gbps, source.ci_level
+        point.precision_target = source.precision_target
+        point.guards = {"alike": [float(f"{takeover.low:.5g}"), float(f"{takeover.high:.5g}")]}
+        return point
+
     def empty(self, id: str) -> Point:
         """The record of an id before anything was measured."""
         what = PointId.parse(id)
@@ -78,10 +102,9 @@ class Assembler:
         """Sets status and reason from the intervals of the measured flows."""
         point.status, point.reason = "ok", None
         if not all(flow.median_s is not None and flow.median_s > 0 for flow in point.flows):
-            point.status, point.reason = (
-                "failed",
-                "it is too short for the clock: no time was left over the empty batch",
-            )
+            # A call may cost next to nothing; what moves bytes takes its time.
+            point.status = "failed" if point.bytes else "unsupported"
+            point.reason = "it is too short for the clock: no time was left over the empty batch"
             _drop_values(point)
             return
         widths = [_half_width(flow) for flow in point.flows if flow.role == "measured"]
@@ -89,10 +112,15 @@ class Assembler:
         if len(known) < len(widths):
             point.status = "missed_precision"
             point.reason = f"{rounds} of {self._plan.rounds} rounds: fewer than six give no interval"
+            if any(seconds <= 0 for flow in point.flows for seconds in flow.round_medians_s):
+                point.reason = (
+                    "noise was as large as what is measured: in a round no time was left over the empty batch"
+                )
         elif max(known) > point.precision_target:
             point.status = "missed_precision"
             point.reason = (
                 f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
+                f"{self._of_share(point, rounds)}"
             )
         together_s = point.guards.get("together_s")
         if together_s:  # by the rule of another tool: all bytes over the time until the last flow ends
@@ -106,9 +134,18 @@ class Assembler:
                 "over the time until the last had ended"
             )
         if stopped and (point.status == "missed_precision" or rounds < self._plan.rounds):
+            point.guards["stopped"] = stopped
+            if point.status == "ok" and self._plan.early and rounds == EARLY_ROUNDS:
+                return  # which it could have been with these alone
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
-            point.guards["stopped"] = stopped
+
+    def _of_share(self, point: Point, rounds: int) -> str:
+        """Why it has no more rounds, where it has none: dear points that scatter would eat the others' time."""
+        if not self._plan.classes or rounds_wanted(self._plan, point) > rounds:
+            return ""
+        share = format_seconds(share_s(self._plan))
+        return f"; more would not make it so within its share of the budget, {share}"
 
     def _look_for_a_trend(self, point: Point) -> None:
         """Samples that rise or fall within their rounds are of what was not warm, or did not stay as it was."""
@@ -125,7 +162,7 @@ class Assembler:
                 return
 
     def _check_limit(self, point: Point) -> None:
-        """A rate above what the hardware allows is a wrong measurement, whatever its spread."""
+        """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement."""
         what = PointId.parse(point.id)
         for flow in point.flows:
             limit = self._limit(
@@ -133,15 +170,20 @@ class Assembler:
                     what, src=flow.src, dst=flow.dst, src_memory=flow.src_memory, dst_memory=flow.dst_memory
                 )
             )
-            if limit is not None and flow.gbps is not None and flow.gbps > limit[0] * (1 + LIMIT_MARGIN):
-                point.guards["above_limit"] = flow.gbps
-                point.status = "failed"
-                point.reason = (
-                    f"faster than the hardware allows: {flow.gbps:.4g} GB/s from {flow.src} to {flow.dst}, where the "
-                    f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
-                )
-        if point.status == "failed":
-            _drop_values(point)
+            if limit is None or flow.gbps is None or flow.gbps <= limit[0] * (1 + LIMIT_MARGIN):
+                continue
+            point.guards["above_limit"] = flow.gbps
+            slowest_s = flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
+            surely = flow.bytes / slowest_s / 1e9 > limit[0] * (1 + LIMIT_MARGIN)
+            point.status = "failed" if surely else "missed_precision"
+            how = "faster than" if surely else "within its spread faster than"
+            point.reason = (
+                f"{how} the hardware allows: {flow.gbps:.4g} GB/s from {flow.src} to {flow.dst}, where the "
+                f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
+            )
+            if surely:
+                _drop_values(point)
+                return
 
 
 def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
@@ -171,11 +213,13 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     )  # fmt: skip
 
 
-def _give_intervals(point: Point, *, early: bool) -> None:
+def _give_intervals(point: Point, *, early: bool, shared: bool) -> None:
+    """`shared`: of a budget, in which a point may have to do with few rounds, and with an interval as wide as asked."""
     for flow in point.flows:
-        interval = median_interval(flow.round_medians_s)
+        medians, precision = flow.round_medians_s, point.precision_target
+        interval = rounds_interval(medians, precision) if shared else median_interval(medians)
         if early and interval is None:
-            interval = early_interval(flow.round_medians_s, point.precision_target)
+            interval = early_interval(medians, precision)
         flow.ci95_s = (interval.low, interval.high) if interval else None
         if flow is point.flows[0]:
             point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None
@@ -232,6 +276,22 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
             for round in apart
         ]
     return guards
+
+
+def _taken_over(flow: Flow, places: dict[str, str], takeover: Takeover) -> Flow:
+    """The flow between our places; its interval is widened by what the paths may differ by."""
+    ends = flow.ci95_s
+    return Flow(
+        src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
+        dst_memory=flow.dst_memory, bytes=flow.bytes, role=flow.role, round_medians_s=[], samples_s=[],
+        median_s=flow.median_s, ci95_s=(ends[0] * takeover.low, ends[1] * takeover.high) if ends else None,
+        gbps=flow.gbps,
+    )  # fmt: skip
+
+
+def _why(takeover: Takeover, source: PointId) -> str:
+    told = "was found alike where it was checked" if takeover.shown else "did not differ where it was checked"
+    return f"not measured: this is the value of {source.src} -> {source.dst}, a path of its kind, to which it {told}"
 
 
 def _half_width(flow: Flow) -> float | None:

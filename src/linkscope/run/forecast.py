@@ -14,7 +14,7 @@ from linkscope.run.budget import Budget
 from linkscope.run.progress import WorkLeft
 from linkscope.run.states import State
 from linkscope.runfile import Point, Round
-from linkscope.stats import median
+from linkscope.stats import EARLY_ROUNDS, median
 
 _FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
 _FEW_ROUNDS = 20  # before so many, starting the worker is most of the time
@@ -51,6 +51,7 @@ class Forecast:
         self._states = states
         self._budget = budget
         self._modelled = modelled  # then a round of one point costs as much as of any other: time is virtual
+        self._base = EARLY_ROUNDS if plan.classes else plan.rounds
         self._extra = rounds_after(plan, plan.rounds) - plan.rounds
         self._seen = {id: _Seen() for id in states}
         self._told = 0.0
@@ -76,13 +77,15 @@ class Forecast:
         return (time.monotonic() - self._started) * left / done
 
     def _stage(self, number: int) -> str:
+        if self._plan.classes:  # rounds begin anew for every stage of the plan
+            return f"round {number + 1}"
         base = self._plan.rounds
         return f"round {number + 1} of {base}" if number < base else f"extra round {number + 1 - base}"
 
     def _look(self) -> None:
         """Takes up the rounds that are new."""
         for id, state in self._states.items():
-            seen = self._seen[id]
+            seen = self._seen.setdefault(id, _Seen())
             if len(state.rounds) > seen.rounds:
                 for record in state.rounds[seen.rounds :]:
                     _take_up(seen, record)
@@ -105,7 +108,7 @@ class Forecast:
                 rounds = max(0, wanted[id] - seen.rounds)
             else:
                 extra = self._extra * (others if seen.will_miss is None else seen.will_miss)
-                rounds = max(0, self._plan.rounds - seen.rounds) + extra
+                rounds = max(0, self._base - seen.rounds) + extra
             if rounds > 0:
                 found.points += 1
                 found.rounds += rounds

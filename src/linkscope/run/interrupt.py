@@ -9,10 +9,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Call it to look."""
+    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Call it to look.
 
-    def __init__(self) -> None:
+    `last`: a process that was asked to stop only says so afterwards, and is deaf to whoever asks again.
+    """
+
+    def __init__(self, last: bool = False) -> None:
         self._asked = False
+        self._last = last
         self._before: dict[int, Any] = {}
 
     def __call__(self) -> bool:
@@ -34,4 +38,4 @@ class StopFlag:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if self._last and self._asked else handler)

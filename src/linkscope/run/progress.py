@@ -207,7 +207,8 @@ def _percent(share: float) -> str:
     return f"{int(100 * share + 1e-9):3d}%"
 
 
-def progress_for(found: Found, stream: TextIO = sys.stderr) -> Progress:
-    """The kind that fits the stream."""
+def progress_for(found: Found, stream: TextIO | None = None) -> Progress:
+    """The kind that fits the stream: standard error, if nothing else is said."""
+    stream = stream or sys.stderr
     plain = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return Terminal(found, stream) if stream.isatty() and not plain else Lines(found, stream)

@@ -5,6 +5,7 @@ alone is T(1) - T(0).
 """
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +32,20 @@ SMALL_JOINT_BATCH_S = 200e-6
 JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
+MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 LEAST_TICKS = 200
+MUCH_MORE = 4  # times as many operations as were tried
 MOST_COUNT = 256
+MOST_TOGETHER = 1024  # of one call that makes all copies: each costs so little
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
-MOST_SAMPLES = 7
+MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
+# Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
+MANY_SAMPLES, LITTLE_WALL_S = 31, 10e-3
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
-LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less
+LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less; so are idle gaps
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE = 1.05
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
@@ -55,11 +61,15 @@ class WrongData(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure: a point, the number of its round, and its first round, whose batch is used again."""
+    """What to measure: a point, the number of its round, and its first round, whose batch is used again.
+
+    `spread`: by what its rounds so far differ, as a fraction; 0: not known.
+    """
 
     point: PointId
     round: int
     first: Round | None = None
+    spread: float = 0.0
 
 
 class Sampler:
@@ -84,8 +94,10 @@ class Sampler:
 
     def _opening(self, task: Task) -> RunRequest | None:
         """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
-        if task.first is None or pages_move(task.point) or task.point.param("cache") == "dirty":
+        if task.first is None or pages_move(task.point) or task.point.param("cache") in ("written", "dirty"):
             return None
+        if max(task.first.batch) == 1 and task.point.param("mode") != "single":
+            return None  # whether two fit into a sample is known when it is prepared
         actors, flows = len(task.first.batch), task.first.flows
         facts = [
             FlowFacts(at * actors // len(flows), of.src, of.dst, of.src_memory, of.dst_memory, of.bytes, of.role)
@@ -109,8 +121,15 @@ class PointRound:
         self._once_s = prepared.once_s
         self._most = prepared.most_iterations
         self._single = task.point.param("mode") == "single" or self._most == 1
-        self._each = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
+        self._before = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
+        self._steady_before = task.first is not None and all(
+            len(flow.samples_s) > 2 and steady(flow.samples_s, precision_target(plan, task.point.bytes))
+            for flow in task.first.flows
+        )
+        self._each = self._before  # what is known by now
         self._busy_s = 0.0
+        self._since = time.monotonic()
+        self._most_count = MOST_TOGETHER if task.point.engine == "batch" else MOST_COUNT
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
         self._bent = ""  # how the cost of an operation changes with the batch, where it does
@@ -196,15 +215,47 @@ class PointRound:
         if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
             # Engines and links repeat a copy that large to a thousandth: one a round, two while nothing is known.
             return 0 if self._task.first else 1 - taken
+        if self._task.first and (self._steady_before or self._task.point.bytes >= HUGE_BYTES) and not self._by_host():
+            # Nor does what repeats need many samples in a process that does as the first did.
+            if taken == 0:
+                return 1
+            if taken == 1 and self._as_before(samples):
+                return 0
         if taken == 0:
+            if self._task.point.idle_gap_s >= LONG_S:
+                return 2
             if self._single or longest * max(counts) * 3 < LONG_S:
                 return 6 if self._single else 3
             return 1 if longest >= VERY_LONG_S else 2
-        if longest >= VERY_LONG_S or taken + 1 >= MOST_SAMPLES or self._busy_s >= MOST_BUSY_S:
+        little = self._took_little()
+        most = MANY_SAMPLES if little else MOST_SAMPLES
+        if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
             return 0
         resolution = self._tick / min(counts)
-        steady_all = all(steady(of, precision_target(self._plan, self._task.point.bytes), resolution) for of in samples)
-        return 0 if steady_all else min(2, MOST_SAMPLES - 1 - taken)
+        # A median known to half of what rounds differ by is steady enough: the rest of a round's error is theirs.
+        enough = max(precision_target(self._plan, self._task.point.bytes), 2 * self._task.spread)
+        if all(steady(of, enough, resolution) for of in samples):
+            return 0
+        reach = OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken)
+        if taken > 1 and not little and not all(steady(of, reach * enough, reach * resolution) for of in samples):
+            return 0  # as many as there may be would not make it steady: another round tells more for that time
+        return min(2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+
+    def _as_before(self, samples: list[list[float]]) -> bool:
+        """Whether every actor took as long as in the first round, by half the precision that is asked for."""
+        near = precision_target(self._plan, self._task.point.bytes) / 2
+        return all(abs(of[-1] - was) <= near * was for of, was in zip(samples, self._before, strict=True))
+
+    def _too_long(self) -> bool:
+        """Whether this has taken more of the machine's time than a point-round should. A model's time is not that."""
+        return not self._modelled() and time.monotonic() - self._since >= MOST_WALL_S
+
+    def _took_little(self) -> bool:
+        """Whether more samples cost next to nothing. On a model all samples cost the same."""
+        return not self._modelled() and time.monotonic() - self._since < LITTLE_WALL_S
+
+    def _modelled(self) -> bool:
+        return self._last is not None and self._last.timing == "virtual"
 
     def _by_host(self) -> bool:
         before = self._last or self._task.first  # a later round has run nothing before its first samples
@@ -220,6 +271,7 @@ class PointRound:
             self._each = [self._once_s] * self._actors
         else:
             self._each = self._median_ends(self._run(1, [one], verify=False), 0)
+        few = 1
         if max(self._each) < LONG_S and not even:
             few = 4 if max(self._each) < LONG_S / 10 else 1
             few = min(few, max(self._most // 2, 1)) if self._most else few
@@ -227,11 +279,17 @@ class PointRound:
         if self._task.point.bytes == 0:
             # As many for all: they may wait for each other.
             most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
-            steps = math.ceil(CHASE_S / max(*self._each, self._tick))
-            return [min(max(steps, MOST_COUNT), most)] * self._actors
+            longest = max(*self._each, self._tick)
+            steps = max(math.ceil(CHASE_S / longest), min(MOST_COUNT, math.ceil(LONG_S / longest)))
+            return [min(steps, most)] * self._actors
         if self._actors > 1:
             return self._straightened(self._ending_together())
-        return self._straightened(balanced(self._each, self._least_s()))
+        batch = balanced(self._each, self._least_s(), self._most_count)
+        if self._by_host() and batch[0] > MUCH_MORE * few:
+            # Calls that return before their work is done look cheap until the queue is full.
+            self._measure_each(batch, 1)
+            batch = balanced(self._each, self._least_s(), self._most_count)
+        return self._straightened(batch)
 
     def _ending_together(self) -> list[int]:
         """The batch with which all flows end at nearly the same time; equal counts where those do.
@@ -243,7 +301,7 @@ class PointRound:
         even = (
             self._task.point.bytes >= EVEN_BYTES
         )  # what differs little would need long batches to end closer together
-        batch = equal = [min(math.ceil(least / max(self._each)), MOST_COUNT // self._actors)] * self._actors
+        batch = equal = [min(math.ceil(least / max(self._each)), self._most_count // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:
@@ -262,7 +320,7 @@ class PointRound:
             # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
             each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
-            batch = balanced(each, least)
+            batch = balanced(each, least, self._most_count)
         best = max(tried, key=lambda counts: tried[counts])
         return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
@@ -275,7 +333,7 @@ class PointRound:
         """Doubles the batch until its slope is that of its double; tells where it never is."""
         if self._task.point.bytes >= EVEN_BYTES:
             return batch
-        while 4 * sum(batch) <= 2 * MOST_COUNT and 7 * max(self._ends(batch)) <= STRAIGHT_S:
+        while 4 * sum(batch) <= 2 * self._most_count and 7 * max(self._ends(batch)) <= STRAIGHT_S:
             batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
             timing = self._last.timing if self._last else ""
             trace = self._run(3, batches, verify=False)
@@ -343,13 +401,13 @@ class PointRound:
         return trace
 
 
-def balanced(each_s: list[float], least_s: float) -> list[int]:
+def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT) -> list[int]:
     """Counts an actor, from the seconds that one operation of each takes, so that all end together.
 
-    Every batch takes `least_s` or longer, as far as MOST_COUNT goes; where whole operations do not fit together, longer
-    batches are tried as long as they stay short.
+    Every batch takes `least_s` or longer, as far as `most_in_all` goes; where whole operations do not fit together,
+    longer batches are tried as long as they stay short.
     """
-    best, smallest, most, slowest = [1] * len(each_s), math.inf, MOST_COUNT // len(each_s), max(each_s)
+    best, smallest, most, slowest = [1] * len(each_s), math.inf, most_in_all // len(each_s), max(each_s)
     for stretch in range(1, 9):
         span = math.ceil(least_s / slowest) * slowest * stretch
         if stretch > 1 and span > STRETCH_S:

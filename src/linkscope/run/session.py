@@ -10,7 +10,7 @@ import msgspec
 
 import linkscope
 from linkscope.errors import UserError
-from linkscope.plan import Benchmark, Plan
+from linkscope.plan import Benchmark, MachineFacts, Plan, case_of
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
@@ -26,6 +26,24 @@ def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
         return worker.benchmarks()
 
 
+def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
+    """Raises UserError for a point that was asked for by its whole id and that no machine can have.
+
+    Points of suites are what operations can have; sizes and parameters that do not go together are somebody's own.
+    """
+    asked = [id for id in plan.points if id in plan.only]
+    if not asked:
+        return
+    with _one_question(command) as worker:
+        for id in asked:
+            try:
+                worker.check(case_of(PointId.parse(id), facts))
+            except RequestFailed as problem:
+                if problem.kind != "usage":
+                    raise
+                raise UserError(f"--only {id}: {problem}") from None
+
+
 def measure(
     target: Target,
     plan: Plan,
@@ -34,8 +52,9 @@ def measure(
     force: bool = False,
     command: Sequence[str] | None = None,
     progress: Progress | None = None,
+    stop: StopFlag | None = None,
 ) -> Outcome:
-    """Carries out a plan into a new run file."""
+    """Carries out a plan into a new run file. `stop`: the caller's, entered; without it the call has its own."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,
@@ -45,7 +64,7 @@ def measure(
         started=_now(),
     )
     with RunWriter.create(path, header, force=force) as writer:
-        return _supervised(target, plan, writer, command, progress, None)
+        return _supervised(target, plan, writer, command, progress, None, stop)
 
 
 def go_on(
@@ -55,14 +74,15 @@ def go_on(
     budget_s: float | None = None,
     command: Sequence[str] | None = None,
     progress: Progress | None = None,
+    stop: StopFlag | None = None,
 ) -> Outcome:
-    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's."""
+    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's; `stop` as above."""
     plan = plan_of(run)
     if budget_s is not None:
         plan = msgspec.structs.replace(plan, budget_s=budget_s)
     resume = Resume(started=_now(), tool=_tool(target, command), points_done=len(run.points))
     with RunWriter.go_on(run, resume) as writer:
-        return _supervised(target, plan, writer, command, progress, run)
+        return _supervised(target, plan, writer, command, progress, run, stop)
 
 
 def plan_of(run: Run) -> Plan:
@@ -83,9 +103,10 @@ def _supervised(
     command: Sequence[str] | None,
     progress: Progress | None,
     earlier: Run | None,
+    stop: StopFlag | None,
 ) -> Outcome:
     gpus = target.pci_of_gpus
-    with StopFlag() as stop_asked:
+    with contextlib.nullcontext(stop) if stop else StopFlag() as stop_asked:
         return Supervisor(
             target, plan, writer, command=command or worker_command(), progress=progress or Silent(),
             monitor=monitor_for(gpus), tally=NoTally() if target.modelled else Tally(gpus),

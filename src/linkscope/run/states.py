@@ -1,10 +1,12 @@
 """What is known of every point while a run is under way."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from linkscope.plan import MachineFacts, Plan, estimated_seconds
 from linkscope.runfile import Point, PointId, Round, Run
+from linkscope.stats import EARLY_ROUNDS, deviation, median
 
 INTERRUPTED = "the run was stopped"
 
@@ -29,6 +31,13 @@ class State:
         return self.rounds[0] if self.rounds else None
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of the rounds' medians, as a fraction of their median; 0 before there are three."""
+        medians = [median(of.flows[0].samples_s) for of in self.rounds]
+        centre = median(medians) if len(medians) >= EARLY_ROUNDS else 0.0
+        return deviation(medians) / centre if centre > 0 else 0.0
+
+    @property
     def expected_s(self) -> float:
         """What another round costs."""
         return self.estimate_s if self.cost_s is None else self.cost_s
@@ -36,20 +45,25 @@ class State:
     @property
     def places(self) -> set[str]:
         """The places that its flows touch."""
-        return {self.what.src, self.what.dst}
+        return set(itertools.chain(*self.what.paths))
 
 
 def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[str, State]:
     """The state of every point of a plan, with the rounds that an earlier session of the run took."""
-    states = {}
-    for id in plan.points:
-        what = PointId.parse(id)
-        states[id] = State(what, estimated_seconds(what, machine, plan.rule))
+    states = {id: state_of(id, plan, machine) for id in plan.points}
     for id, rounds in (earlier.rounds if earlier else {}).items():
+        if (plan.classes or plan.together) and id not in states:  # a size added where a curve bends, or paths at once
+            states[id] = state_of(id, plan, machine)
         if id in states:
             states[id].rounds = list(rounds)
             states[id].cost_s = rounds[-1].device_s
     return states
+
+
+def state_of(id: str, plan: Plan, machine: MachineFacts) -> State:
+    """A point of which nothing is known yet."""
+    what = PointId.parse(id)
+    return State(what, estimated_seconds(what, machine, plan.rule))
 
 
 def finished(points: Iterable[Point]) -> dict[str, Point]:

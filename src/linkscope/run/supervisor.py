@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
-from linkscope.plan import Plan, RuleName, Work, in_order, next_work, rounds_wanted
+from linkscope.plan import (
+    Plan,
+    RuleName,
+    Takeover,
+    Work,
+    in_order,
+    left_over,
+    next_work,
+    representatives,
+    rounds_wanted,
+    takeovers,
+)
 from linkscope.run.ahead import WORTH_IT, Ahead, Failure
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
@@ -18,12 +29,13 @@ from linkscope.run.forecast import Forecast
 from linkscope.run.monitor import Monitor, NoTally, Tally
 from linkscope.run.nvbandwidth import NvbandwidthSampler
 from linkscope.run.progress import Progress
-from linkscope.run.sampler import Sampler, Task, Unsupported, WrongData
-from linkscope.run.states import INTERRUPTED, State, finished, states_of
+from linkscope.run.sampler import NEARLY_TOGETHER, Sampler, Task, Unsupported, WrongData
+from linkscope.run.states import INTERRUPTED, State, finished, state_of, states_of
 from linkscope.run.target import Target
 from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import End, Point, Round, Run, RunWriter
+from linkscope.stats import EARLY_ROUNDS
 
 _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "linkscope": Sampler,
@@ -81,6 +93,9 @@ class Supervisor:
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
+        # With classes the first rounds are of few points only, and the costliest of three.
+        self._first_share = 0.5 if plan.classes else 1 / plan.rounds
+        self._like = representatives(plan) if plan.classes else {}
         self._lost: set[str] = set()
         self._waiting: list[str] = []  # points whose first round did not fit into the share of first rounds
         self._admitted: set[str] = set()  # of those: the ones that were given time after all
@@ -90,8 +105,13 @@ class Supervisor:
         started = time.monotonic()
         complete = True
         try:
-            while work := next_work(self._plan, self._points):
+            while work := next_work(self._plan, self._points, self._budget.left()):
                 self._take_up(work)
+            for takeover in takeovers(self._plan, self._points):
+                self._inherit(takeover)
+            for id, reason in left_over(self._plan, self._points).items():
+                status = "unsupported" if reason else "skipped"
+                self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))
         except Interrupted:
             complete = False
             self._save_unfinished()
@@ -113,14 +133,28 @@ class Supervisor:
         wanted = {item.id: item.rounds for item in work}
         for id in wanted:
             self._points.pop(id, None)
+            if id not in self._states:  # a size that is added where a curve bends
+                self._states[id] = state_of(id, self._plan, self._target.facts)
         self._waiting = []
         self._in_rounds(list(wanted), wanted)
         while group := self._that_fit():
             self._in_rounds(group, wanted)
         for id in self._waiting:
             self._states[id].stopped = self._budget.reason()
+        if self._plan.classes:
+            self._take_over([id for id in wanted if id not in self._points and not self._states[id].rounds])
         for id in wanted:
             self._conclude(id)
+
+    def _take_over(self, ids: list[str]) -> None:
+        """What the budget left no time for after all has the value of another path of its kind, if one was measured."""
+        known = {takeover.id: takeover for takeover in takeovers(self._plan, self._points)} if ids else {}
+        for id in ids:
+            if id in known:
+                self._inherit(known[id])
+
+    def _inherit(self, takeover: Takeover) -> None:
+        self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
 
     def _in_rounds(self, ids: list[str], wanted: dict[str, int]) -> None:
         for number in range(max(wanted[id] for id in ids)):
@@ -132,7 +166,7 @@ class Supervisor:
         """Points that wait for their first round and, as far as costs are known, have time for all of them now."""
         left, group = self._budget.left(), []
         for id in list(self._waiting):
-            cost = self._states[id].expected_s * self._plan.rounds
+            cost = self._states[id].expected_s * (EARLY_ROUNDS if self._plan.classes else self._plan.rounds)
             if cost <= left:
                 left -= cost
                 group.append(id)
@@ -141,11 +175,11 @@ class Supervisor:
         return group
 
     def _one_round(self, number: int, due: list[str], wanted: dict[str, int]) -> None:
-        if not self._target.modelled:
-            self._drop_worker()
+        self._begin_anew(number)
         cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
         again = []
-        order = due if cheap_first else in_order(self._plan, due, number)
+        # First rounds of what has a representative come behind it: its batch is theirs.
+        order = due if cheap_first else in_order(self._plan, due, number, self._like if number == 0 else ())
         self._coming = self._by_several(order, number)
         for id in order:
             record = self._take(id, number)
@@ -159,6 +193,16 @@ class Supervisor:
             self._take(id, number)
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
 
+    def _begin_anew(self, number: int) -> None:
+        """On hardware each round has a fresh process; where time is short every other one only a fresh platform, which
+        medians differ by as much (docs/planner.md)."""
+        if self._target.modelled:
+            return
+        if self._plan.classes and number % 2:
+            self._workers.renew()
+        else:
+            self._drop_worker()
+
     def _by_several(self, order: list[str], number: int) -> Iterator[Round | Failure] | None:
         """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""
         states = [self._states[id] for id in order if id not in self._points and not self._states[id].stopped]
@@ -167,7 +211,7 @@ class Supervisor:
         if self._ahead is None:
             sampler = _SAMPLERS[self._plan.rule]
             self._ahead = Ahead(self._command, self._target.open_request, sampler, self._plan, self._target.facts)
-        return self._ahead.results([Task(state.what, number, state.first) for state in states])
+        return self._ahead.results([Task(state.what, number, state.first, state.spread) for state in states])
 
     def _take(self, id: str, number: int) -> Round | None:
         """One point in one round, if it may still be measured."""
@@ -180,7 +224,7 @@ class Supervisor:
             state.stopped = f"{', '.join(sorted(lost))} was lost: a worker that used it could not be killed"
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
-        elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, 1 / self._plan.rounds)):
+        elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._first_share)):
             # First rounds get their share of the budget: few points with an interval are worth more than many without.
             # What the others leave over is looked at when they are done.
             self._waiting.append(id)
@@ -220,7 +264,7 @@ class Supervisor:
         sampler = _SAMPLERS[self._plan.rule](self._workers.get(), self._plan, self._target.facts)
         since = time.monotonic()
         try:
-            record = sampler.measure(Task(state.what, number, state.first))
+            record = self._sampled(sampler, state, number)
         except WorkerGone as gone:
             self._workers.forget()
             if gone.abandoned:
@@ -234,6 +278,16 @@ class Supervisor:
             record.device_s = round(time.monotonic() - since, 6)
             record.guards.update(self._monitor.guards(sorted(state.places), since))
         return record
+
+    def _sampled(self, sampler: Sampler, state: State, number: int) -> Round:
+        """With the batch of its first round, or else that of a path of its kind, if its flows end together then."""
+        alike = None if state.rounds else self._states.get(self._like.get(str(state.what), ""))
+        if alike is None or alike.first is None:
+            return sampler.measure(Task(state.what, number, state.first, state.spread))
+        record = sampler.measure(Task(state.what, number, alike.first))
+        if record.guards.get("joint_overlap", 1.0) >= NEARLY_TOGETHER:
+            return record
+        return sampler.measure(Task(state.what, number))
 
     def _drop_worker(self) -> None:
         """A worker that cannot be ended may still use any GPU: none of them can be measured beside it."""

@@ -66,6 +66,7 @@ def target_of(run: Run) -> Target:
 
 def modelled(model: "Model", seed: int) -> Target:
     """A model as a target; its noise depends on the seed."""
+    from linkscope.machine.alike import kinds_modelled
     from linkscope.machine.model import places
     from linkscope.machine.model_paths import limit_through_host, limits
 
@@ -82,13 +83,15 @@ def modelled(model: "Model", seed: int) -> Target:
             found = through_host(point.src, point.dst)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
-    facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
+    kinds = functools.cache(lambda: kinds_modelled(model))
+    facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes), kinds)
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
     return Target(facts, {"platform": "sim", "machine": content, "seed": seed}, limit, machine)
 
 
 def this_machine() -> Target:
     """The machine at hand."""
+    from linkscope.machine.alike import kinds_probed
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.probe import probe
@@ -107,7 +110,8 @@ def this_machine() -> Target:
         )  # fmt: skip
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
-    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes))
+    kinds = functools.cache(lambda: kinds_probed(machine))
+    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds)
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
 
 
@@ -115,7 +119,7 @@ def _has_no_limit(point: PointId) -> bool:
     """Of an operation without bytes, of additions (limits count bytes, not operations), of flows between one place and
     all GPUs (each of them has its own), of what a cache holds within one memory, and of pages that come without what
     they held."""
-    if point.src == point.dst and point.param("cache") in ("hot", "dirty"):
+    if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty"):
         return True
     discarded = point.param("discard") not in ("", "no")
     ends = (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])

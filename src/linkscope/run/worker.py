@@ -24,7 +24,7 @@ from linkscope.run.answers import Prepared, Trace
 
 Answer = TypeVar("Answer")
 
-KILL_WAIT_S = 5.0
+KILL_WAIT_S = 15.0  # the kernel gives back its memory first; on a busy machine that took more than 5 s
 OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
 _LOOK_EVERY_S = 0.2  # how long Ctrl-C may go unnoticed while a request is under way
@@ -144,6 +144,10 @@ class Worker:
         """The table of all benchmarks."""
         line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)
         return self._typed(line, _Table).benchmarks
+
+    def check(self, case: dict[str, Any]) -> None:
+        """Raises RequestFailed, of kind usage, where the operation cannot have what the case asks for."""
+        self._ask({"op": "check", "case": case}, REQUEST_LIMIT_S)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         """Opens a platform; `request` is what docs/worker.md says, without `op`. Returns the answer."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
+_SAFE_IN_PARAMS = _SAFE + ">,"  # `with=numa:0->gpu:1,numa:0->gpu:2`
 _KEPT = 65536  # more than the points of a run, which are asked for again and again
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
@@ -48,6 +49,16 @@ class PointId:
         """Whether the opposite transfer runs at the same time."""
         return self.param("bidirectional") == "true"
 
+    @property
+    def idle_gap_s(self) -> float:
+        """How long nobody works before each operation, in seconds."""
+        return float(self.param("idle_gap_s", "0"))
+
+    @property
+    def paths(self) -> tuple[tuple[str, str], ...]:
+        """Source and destination of every path that it names: its own, then those of `with`."""
+        return ((self.src, self.dst), *parse_paths(self.param("with")))
+
     @staticmethod
     @functools.lru_cache(maxsize=_KEPT)
     def parse(text: str) -> "PointId":
@@ -62,15 +73,29 @@ class PointId:
         )  # fmt: skip
 
 
+def parse_paths(text: str) -> list[tuple[str, str]]:
+    """'numa:0->gpu:1,gpu:2->numa:0' as sources and destinations; none of ''.
+
+    Raises ValueError with what is wrong where a part is no path.
+    """
+    found = []
+    for path in text.split(",") if text else ():
+        src, arrow, dst = path.partition("->")
+        if not (src and arrow and dst):
+            raise ValueError(f"'{path}' is not a path; write numa:0->gpu:1, and a comma between paths")
+        found.append((src, dst))
+    return found
+
+
 def _written(point: PointId) -> str:
     ends = f"{_quoted(point.src)}.{point.src_memory}->{_quoted(point.dst)}.{point.dst_memory}"
-    params = "&".join([f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(point.params)])
+    params = "&".join([f"{_quoted(name)}={_quoted(value, _SAFE_IN_PARAMS)}" for name, value in sorted(point.params)])
     return f"{point.benchmark}/{point.engine}/{ends}/{point.bytes}" + (f"?{params}" if params else "")
 
 
 @functools.lru_cache(maxsize=1024)
-def _quoted(text: str) -> str:
-    return quote(text, _SAFE)
+def _quoted(text: str, safe: str = _SAFE) -> str:
+    return quote(text, safe)
 
 
 def _parse_params(text: str, params: str | None) -> tuple[tuple[str, str], ...]:

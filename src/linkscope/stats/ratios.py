@@ -49,6 +49,17 @@ def ratio_interval(
     return Interval(math.exp(centre - reach), math.exp(centre + reach), level)
 
 
+def student_interval(samples: Sequence[float], level: float = 0.95) -> Interval | None:
+    """Of few samples whose logarithms are taken as normal, by Student's t; None for fewer than two, and where one is
+    not positive: a slope that the noise of a busy machine turned round has no logarithm."""
+    if len(samples) < 2 or min(samples) <= 0:
+        return None
+    centre = math.log(geometric_mean(samples))
+    error = math.sqrt(log_variance(samples) / len(samples))
+    reach = student_quantile((1 - level) / 2, len(samples) - 1) * error
+    return Interval(math.exp(centre - reach), math.exp(centre + reach), level)
+
+
 @functools.lru_cache(maxsize=1024)
 def student_quantile(tail: float, freedom: int) -> float:
     """What Student's t exceeds with probability `tail` (0 to 0.5), by bisection."""

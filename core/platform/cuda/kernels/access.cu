@@ -6,6 +6,12 @@
 
 typedef unsigned long long u64;
 
+// One atomic addition a warp. All its threads get here together.
+static __device__ __forceinline__ void add_up(u64 mine, u64* sum) {
+  for (unsigned lanes = 16; lanes; lanes /= 2) mine += __shfl_xor_sync(~0u, mine, lanes);
+  if (threadIdx.x % 32 == 0 && mine) atomicAdd(sum, mine);
+}
+
 // Spans are multiples of 8 bytes; 16 bytes an access and four in flight a thread, neighbours side by side.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_read(const char* from, u64 bytes, u64* sum) {
   constexpr unsigned in_flight = 4;
@@ -33,8 +39,7 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_read(const char* fr
     }
   }
   if (bytes % 16 && blockIdx.x == 0 && threadIdx.x == 0) mine += *reinterpret_cast<const u64*>(from + bytes - 8);
-  for (unsigned lanes = 16; lanes; lanes /= 2) mine += __shfl_xor_sync(~0u, mine, lanes);
-  if (threadIdx.x % 32 == 0 && mine) atomicAdd(sum, mine);
+  add_up(mine, sum);
 }
 
 // Writes the pattern of `seed` as it stands from word `first_index` on.
@@ -53,7 +58,7 @@ extern "C" __global__ void linkscope_sum_pattern(u64 words, u64 seed, u64 first_
   const u64 step = u64{gridDim.x} * blockDim.x;
   u64 mine = 0;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) mine += linkscope_pattern_word(seed, first_index + i);
-  if (mine) atomicAdd(sum, mine * times);
+  add_up(mine * times, sum);
 }
 
 // --- accesses of any width, side by side, strided or at random -----------------------------------------------------
@@ -128,8 +133,7 @@ static __device__ __forceinline__ void read_lines(const char* from, const Lines&
       for (u64 i = at; i < lines.count; i += blockDim.x) mine += sum_one(load(i));
     }
   }
-  for (unsigned lanes = 16; lanes; lanes /= 2) mine += __shfl_xor_sync(~0u, mine, lanes);
-  if (threadIdx.x % 32 == 0 && mine) atomicAdd(sum, mine);
+  add_up(mine, sum);
 }
 
 // The pattern as it stands from byte `first` on.
@@ -172,7 +176,7 @@ extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width,
       const u64 byte = first + i * stride + at, word = linkscope_pattern_word(seed, byte / 8);
       mine += width == 4 ? (byte % 8 ? word >> 32 : word & 0xFFFFFFFFull) : word;
     }
-  if (mine) atomicAdd(sum, mine * times);
+  add_up(mine * times, sum);
 }
 
 // Compares what writing the lines left, and that it left the rest: result[0] counts wrong words, result[1] is the first.

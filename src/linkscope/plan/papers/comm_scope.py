@@ -4,7 +4,9 @@
 from linkscope.plan.papers.entry import Source, powers, row
 
 _ONE = "mode=single&after=wait"  # one copy at a time, in a stream that did nothing else
-_HOST = f"{_ONE}&cache=cold,hot"  # with the CPU's caches flushed, and not (its figure 2)
+# With the CPU's caches flushed, and not (its figure 2): it writes the buffer before each copy, but not both ways.
+_HOST = f"{_ONE}&cache=cold,written"
+_HOST_BOTH = f"{_ONE}&cache=cold,hot"
 _BOTH = "&bidirectional=true"
 _UNBOUND = "pages lie where the thread runs: the points of all nodes hold what it can give"
 _GRID = "blocks=256&threads=256&width=4"  # of its kernels
@@ -16,62 +18,202 @@ COMM_SCOPE = Source(
     powers(8, 30),
     (
         # Table 1
-        row("CS-1 CS-14", "cudaMemcpyAsync, pageable, NUMA-bound: host to GPU", f"h2d/ce/numa.pageable->gpu.device?{_HOST}"),
+        row(
+            "CS-1 CS-14",
+            "cudaMemcpyAsync, pageable, NUMA-bound: host to GPU",
+            f"h2d/ce/numa.pageable->gpu.device?{_HOST}",
+        ),
         row("CS-1", "cudaMemcpyAsync, pageable, NUMA-bound: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_HOST}"),
-        row("CS-1", "cudaMemcpyAsync, pageable, NUMA-bound: both ways", f"h2d/ce/numa.pageable->gpu.device?{_HOST}{_BOTH}"),
-        row("CS-2", "cudaMemcpyAsync, pageable: host to GPU", f"h2d/ce/numa.pageable->gpu.device?{_HOST}", note=_UNBOUND),
-        row("CS-2", "cudaMemcpyAsync, pageable: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_HOST}", note=_UNBOUND),
-        row("CS-2", "cudaMemcpyAsync, pageable: both ways", f"h2d/ce/numa.pageable->gpu.device?{_HOST}{_BOTH}", note=_UNBOUND),
+        row(
+            "CS-1",
+            "cudaMemcpyAsync, pageable, NUMA-bound: both ways",
+            f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
+        ),
+        row(
+            "CS-2", "cudaMemcpyAsync, pageable: host to GPU", f"h2d/ce/numa.pageable->gpu.device?{_HOST}", note=_UNBOUND
+        ),
+        row(
+            "CS-2", "cudaMemcpyAsync, pageable: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_HOST}", note=_UNBOUND
+        ),
+        row(
+            "CS-2",
+            "cudaMemcpyAsync, pageable: both ways",
+            f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
+            note=_UNBOUND,
+        ),
         row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}"),
         row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}"),
-        row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: both ways", f"h2d/ce/numa.registered->gpu.device?{_HOST}{_BOTH}"),
-        row("CS-4", "cudaMemcpyAsync, pinned: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}", note=_UNBOUND),
-        row("CS-4", "cudaMemcpyAsync, pinned: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}", note=_UNBOUND),
-        row("CS-4", "cudaMemcpyAsync, pinned: both ways", f"h2d/ce/numa.registered->gpu.device?{_HOST}{_BOTH}", note=_UNBOUND),
-        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU reads", f"read/sm/numa.registered->gpu.device?{_GRID}"),
-        row("CS-5 CS-14", "zero-copy, mapped host memory: the GPU writes", f"write/sm/gpu.device->numa.registered?{_GRID}"),
-        row("CS-6", "zero-copy, GPU to GPU", f"read/sm/gpu.device->other.device?{_GRID}", f"write/sm/gpu.device->other.device?{_GRID}"),
-        row("CS-6", "zero-copy, GPU to GPU: both ways", f"read/sm/gpu.device->other.device?{_GRID}{_BOTH}", f"write/sm/gpu.device->other.device?{_GRID}{_BOTH}"),
+        row(
+            "CS-3",
+            "cudaMemcpyAsync, pinned, NUMA-bound: both ways",
+            f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
+        ),
+        row(
+            "CS-4", "cudaMemcpyAsync, pinned: host to GPU", f"h2d/ce/numa.registered->gpu.device?{_HOST}", note=_UNBOUND
+        ),
+        row(
+            "CS-4", "cudaMemcpyAsync, pinned: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}", note=_UNBOUND
+        ),
+        row(
+            "CS-4",
+            "cudaMemcpyAsync, pinned: both ways",
+            f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
+            note=_UNBOUND,
+        ),
+        row(
+            "CS-5 CS-14", "zero-copy, mapped host memory: the GPU reads", f"read/sm/numa.registered->gpu.device?{_GRID}"
+        ),
+        row(
+            "CS-5 CS-14",
+            "zero-copy, mapped host memory: the GPU writes",
+            f"write/sm/gpu.device->numa.registered?{_GRID}",
+        ),
+        row(
+            "CS-6",
+            "zero-copy, GPU to GPU",
+            f"read/sm/gpu.device->other.device?{_GRID}",
+            f"write/sm/gpu.device->other.device?{_GRID}",
+        ),
+        row(
+            "CS-6",
+            "zero-copy, GPU to GPU: both ways",
+            f"read/sm/gpu.device->other.device?{_GRID}{_BOTH}",
+            f"write/sm/gpu.device->other.device?{_GRID}{_BOTH}",
+        ),
         row("CS-7", "cudaMemcpyAsync, GPU to GPU, peer access on", f"d2d/ce/gpu.device->gpu.device?{_ONE}"),
-        row("CS-7", "cudaMemcpyAsync, GPU to GPU, peer access on: both ways", f"d2d/ce/gpu.device->gpu.device?{_ONE}{_BOTH}"),
+        row(
+            "CS-7",
+            "cudaMemcpyAsync, GPU to GPU, peer access on: both ways",
+            f"d2d/ce/gpu.device->gpu.device?{_ONE}{_BOTH}",
+        ),
         row("CS-8", "cudaMemcpyAsync, GPU to GPU, peer access off", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off"),
-        row("CS-8", "cudaMemcpyAsync, GPU to GPU, peer access off: both ways", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_BOTH}"),
+        row(
+            "CS-8",
+            "cudaMemcpyAsync, GPU to GPU, peer access off: both ways",
+            f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_BOTH}",
+        ),
         row("CS-9 CS-14", "unified memory on demand: host to GPU", "demand/fault/numa.managed->gpu.managed"),
         row("CS-9", "unified memory on demand: GPU to host", "demand/fault/gpu.managed->numa.managed"),
-        row("CS-9", "unified memory on demand: host and GPU, both ways", f"demand/fault/gpu.managed->numa.managed?{_BOTH[1:]}"),
+        row(
+            "CS-9",
+            "unified memory on demand: host and GPU, both ways",
+            f"demand/fault/gpu.managed->numa.managed?{_BOTH[1:]}",
+        ),
         row("CS-9", "unified memory on demand: GPU to GPU", "demand/fault/gpu.managed->gpu.managed"),
         row("CS-10", "unified memory, prefetched: host to GPU", "prefetch/prefetch/numa.managed->gpu.managed"),
         row("CS-10", "unified memory, prefetched: GPU to host", "prefetch/prefetch/gpu.managed->numa.managed"),
-        row("CS-10", "unified memory, prefetched: host and GPU, both ways", f"prefetch/prefetch/numa.managed->gpu.managed?{_BOTH[1:]}"),
+        row(
+            "CS-10",
+            "unified memory, prefetched: host and GPU, both ways",
+            f"prefetch/prefetch/numa.managed->gpu.managed?{_BOTH[1:]}",
+        ),
         row("CS-10", "unified memory, prefetched: GPU to GPU", "prefetch/prefetch/gpu.managed->gpu.managed"),
-        row("CS-10", "unified memory, prefetched: GPU to GPU, both ways", f"prefetch/prefetch/gpu.managed->gpu.managed?{_BOTH[1:]}"),
+        row(
+            "CS-10",
+            "unified memory, prefetched: GPU to GPU, both ways",
+            f"prefetch/prefetch/gpu.managed->gpu.managed?{_BOTH[1:]}",
+        ),
         # The text
-        row("CS-9", "3.4: unified memory on demand: GPU to GPU, both ways", f"demand/fault/gpu.managed->gpu.managed?{_BOTH[1:]}", note="not ticked in table 1"),
-        row("CS-12", "4.1: memcpy, pageable to pinned, on the host", "h2h/cpu/numa.pageable->numa.pinned?mode=single&cache=cold,hot"),
-        row("CS-13 CS-14", "4.5: unified memory on demand, GPU to host, by several threads", "demand/fault/gpu.managed->numa.managed?threads=*"),
+        row(
+            "CS-9",
+            "3.4: unified memory on demand: GPU to GPU, both ways",
+            f"demand/fault/gpu.managed->gpu.managed?{_BOTH[1:]}",
+            note="not ticked in table 1",
+        ),
+        row(
+            "CS-12",
+            "4.1: memcpy, pageable to pinned, on the host",
+            "h2h/cpu/numa.pageable->numa.pinned?mode=single&cache=cold,hot",
+        ),
+        row(
+            "CS-13 CS-14",
+            "4.5: unified memory on demand, GPU to host, by several threads",
+            "demand/fault/gpu.managed->numa.managed?threads=*",
+        ),
         # How it is measured
-        row("CS-11", "27 microbenchmarks, by its text; table 1 has 29 ticked cells", instead="the first 29 rows: each of the 27 is one of them"),
-        row("CS-15", "threads and memory bound by libnuma; every pair of NUMA node and GPU, and of GPUs", instead="each row above has a point for each pair; `run --only` selects"),
+        row(
+            "CS-11",
+            "27 microbenchmarks, by its text; table 1 has 29 ticked cells",
+            instead="the first 29 rows: each of the 27 is one of them",
+        ),
+        row(
+            "CS-15",
+            "threads and memory bound by libnuma; every pair of NUMA node and GPU, and of GPUs",
+            instead="each row above has a point for each pair; `run --only` selects",
+        ),
         row("CS-16", "CPU caches flushed or not", instead="parameter `cache` of the copies from and to host memory"),
         row("CS-17", "governor and turbo of the CPU", instead="`linkscope doctor`; every run file has them"),
-        row("CS-18", "no leaks; all pages backed before they are timed", instead="each round is a process of its own, and makes and touches its memory before it times"),
-        row("CS-19 CS-20 CS-21 CS-22", "events or the host's clock; both ways; 1 s, five repetitions; mean and standard deviation", instead="`run --rule comm-scope`, docs/comm-scope.md"),
-        row("CS-23", "bandwidth against size with error bars; filter by name; a file for machines", instead="`linkscope report`, `run --only`, docs/run-file.md"),
+        row(
+            "CS-18",
+            "no leaks; all pages backed before they are timed",
+            instead="each round is a process of its own, and makes and touches its memory before it times",
+        ),
+        row(
+            "CS-19 CS-20 CS-21 CS-22",
+            "events or the host's clock; both ways; 1 s, five repetitions; mean and standard deviation",
+            instead="`run --rule comm-scope`, docs/comm-scope.md",
+        ),
+        row(
+            "CS-23",
+            "bandwidth against size with error bars; filter by name; a file for machines",
+            instead="`linkscope report`, `run --only`, docs/run-file.md",
+        ),
         # Its systems
         row("CS-24", "AC922", instead="machines/ac922.toml"),
         row("CS-25", "S822LC 8335-GTB", instead="machines/s822lc.toml"),
         row("CS-26", "SuperMicro 4029GP-TVRT", instead="machines/4029gp.toml"),
-        row("CS-27", "figure 1: traces of communication in training"),
+        row(
+            "CS-27",
+            "figure 1: traces of communication in training",
+            instead="`run --trace FILE`, `report --trace FILE`, docs/trace.md; a synthetic one in examples/",
+        ),
         # Its findings
-        row("CS-28 CS-29 CS-30 CS-31 CS-32 CS-33 CS-34 CS-35 CS-36 CS-37 CS-38", "what it found on its systems", instead="tests/python/test_paper_comm_scope.py and tests/core/test_managed_papers.cpp, on the modelled machines"),
-        row("CS-39", "advice from what was measured"),
+        row(
+            "CS-28 CS-29 CS-30 CS-31 CS-32 CS-33 CS-34 CS-35 CS-36 CS-37 CS-38",
+            "what it found on its systems",
+            instead="tests/python/test_paper_comm_scope.py and tests/core/test_managed_papers.cpp, on the modelled machines; docs/findings.md, on H200",
+        ),
+        row(
+            "CS-39",
+            "advice from what was measured",
+            instead="`linkscope advise` (docs/advise.md): what each habit costs, the ways of one transfer, irregular sizes; `linkscope report`: when pinning has paid, slow pairs",
+        ),
     ),
     beyond=(
-        row("CS-3", "3.1: pinning by cudaHostRegister: what it costs by size", "allocation/cpu/numa.registered->gpu.device?phase=*&size=*", note="it is not among what they time"),
-        row("CS-5", "zero-copy, host memory that is allocated mapped", f"read/sm/numa.mapped->gpu.device?{_GRID}", f"write/sm/gpu.device->numa.mapped?{_GRID}", note="they register it"),
-        row("CS-40", "zero-copy by access pattern", "read/sm/numa.registered->gpu.device?stride=*", "read/sm/numa.registered->gpu.device?order=*", "read/sm/numa.registered->gpu.device?width=*"),
-        row("CS-40", "unified memory with hints of the driver", "demand/fault/numa.managed->gpu.managed?advice=*"),
-        row("CS-40", "atomic operations, system and GPU scope", "atomic/sm/gpu.device->numa.pinned?scope=*&words=*", "atomic/sm/gpu.device->gpu.device?scope=*&words=*", "atomic_latency/sm/gpu.device->numa.pinned?scope=*", "atomic_latency/sm/gpu.device->gpu.device?scope=*"),
+        row(
+            "CS-3",
+            "3.1: pinning by cudaHostRegister: what it costs by size",
+            "allocation/cpu/numa.registered->gpu.device?phase=*&size=*",
+            note="it is not among what they time",
+        ),
+        row(
+            "CS-5",
+            "zero-copy, host memory that is allocated mapped",
+            f"read/sm/numa.mapped->gpu.device?{_GRID}",
+            f"write/sm/gpu.device->numa.mapped?{_GRID}",
+            note="they register it",
+        ),
+        row(
+            "CS-40",
+            "zero-copy by access pattern",
+            "read/sm/numa.registered->gpu.device?stride=*",
+            "read/sm/numa.registered->gpu.device?order=*",
+            "read/sm/numa.registered->gpu.device?width=*",
+        ),
+        row(
+            "CS-40",
+            "unified memory with hints of the driver",
+            "demand/fault/numa.managed->gpu.managed?advice=*",
+            "demand/fault/gpu.managed->numa.managed?advice=*",
+        ),
+        row(
+            "CS-40",
+            "atomic operations, system and GPU scope",
+            "atomic/sm/gpu.device->numa.pinned?scope=*&words=*",
+            "atomic/sm/gpu.device->gpu.device?scope=*&words=*",
+            "atomic_latency/sm/gpu.device->numa.pinned?scope=*",
+            "atomic_latency/sm/gpu.device->gpu.device?scope=*",
+        ),
         row("CS-40", "several at once", instead="`linkscope predict --with`; `host_to_all` and its like"),
     ),
 )

@@ -1,6 +1,5 @@
 """Jorda et al.: auto-tuning of data communication."""
 
-# ruff: noqa: E501 (a row is a line)
 from linkscope.plan.papers.entry import Source, powers, row
 
 JORDA = Source(
@@ -19,7 +18,11 @@ JORDA = Source(
         row("JO-5", "disk and GPU"),
         row("JO-6", "staged: whole, and double-buffered"),
         row("JO-7", "percent of the best bandwidth at each size", instead="`linkscope report`: of limit"),
-        row("JO-8", "its systems A, B and C", instead="machines/jorda-a.toml, machines/jorda-b.toml and machines/jorda-c.toml"),
+        row(
+            "JO-8",
+            "its systems A, B and C",
+            instead="machines/jorda-a.toml, machines/jorda-b.toml and machines/jorda-c.toml",
+        ),
         row("JO-9 JO-10", "what it found of CPU and GPU, and GPU to GPU", instead="tests/python/test_paper_jorda.py"),
         row("JO-11 JO-12 JO-13 JO-14 JO-15 JO-16", "what it found of MPI, disks, double buffers and the network"),
         row("JO-17", "a tuner: path, buffer size, GPU"),

@@ -1,6 +1,5 @@
 """nvbandwidth 0.8: its 35 tests, at its 512 MiB. Which number of a point its tables show: report/nvbandwidth.py."""
 
-# ruff: noqa: E501 (a row is a line)
 from linkscope.plan.papers.entry import Source, row
 
 _BOTH = "bidirectional=true"
@@ -20,10 +19,21 @@ NVBANDWIDTH = Source(
         row("4", "device_to_host_bidirectional_memcpy_ce", f"h2d/ce/numa.pinned->gpu.device?{_BOTH}", note=_ALL_BOTH),
         row("5", "device_to_device_memcpy_read_ce", "d2d/ce/gpu.device->gpu.device?initiator=dst"),
         row("6", "device_to_device_memcpy_write_ce", "d2d/ce/gpu.device->gpu.device?initiator=src"),
-        row("7", "device_to_device_bidirectional_memcpy_read_ce", f"d2d/ce/gpu.device->gpu.device?initiator=dst&{_BOTH}"),
-        row("8", "device_to_device_bidirectional_memcpy_write_ce", f"d2d/ce/gpu.device->gpu.device?initiator=src&{_BOTH}"),
+        row(
+            "7", "device_to_device_bidirectional_memcpy_read_ce", f"d2d/ce/gpu.device->gpu.device?initiator=dst&{_BOTH}"
+        ),
+        row(
+            "8",
+            "device_to_device_bidirectional_memcpy_write_ce",
+            f"d2d/ce/gpu.device->gpu.device?initiator=src&{_BOTH}",
+        ),
         row("9", "all_to_host_memcpy_ce", "all_to_host/ce/gpu.device->numa.pinned"),
-        row("10", "all_to_host_bidirectional_memcpy_ce", f"host_to_all/ce/numa.pinned->gpu.device?{_BOTH}", note=_ALL_BOTH),
+        row(
+            "10",
+            "all_to_host_bidirectional_memcpy_ce",
+            f"host_to_all/ce/numa.pinned->gpu.device?{_BOTH}",
+            note=_ALL_BOTH,
+        ),
         row("11", "host_to_all_memcpy_ce", "host_to_all/ce/numa.pinned->gpu.device"),
         row("12", "host_to_all_bidirectional_memcpy_ce", f"host_to_all/ce/numa.pinned->gpu.device?{_BOTH}"),
         row("13", "all_to_one_write_ce", "all_to_one/ce/gpu.device->gpu.device?initiator=src"),
@@ -33,13 +43,31 @@ NVBANDWIDTH = Source(
         row("17", "host_to_device_memcpy_sm", "h2d/sm/numa.pinned->gpu.device"),
         row("18", "device_to_host_memcpy_sm", "d2h/sm/gpu.device->numa.pinned"),
         row("19", "host_to_device_bidirectional_memcpy_sm", "exchange/sm/numa.pinned->gpu.device?threads=1024"),
-        row("20", "device_to_host_bidirectional_memcpy_sm", "exchange/sm/numa.pinned->gpu.device?threads=1024", note=_ALL_BOTH),
+        row(
+            "20",
+            "device_to_host_bidirectional_memcpy_sm",
+            "exchange/sm/numa.pinned->gpu.device?threads=1024",
+            note=_ALL_BOTH,
+        ),
         row("21", "device_to_device_memcpy_read_sm", "d2d/sm/gpu.device->gpu.device?initiator=dst"),
         row("22", "device_to_device_memcpy_write_sm", "d2d/sm/gpu.device->gpu.device?initiator=src"),
-        row("23", "device_to_device_bidirectional_memcpy_read_sm", f"d2d/sm/gpu.device->gpu.device?initiator=dst&{_BOTH}"),
-        row("24", "device_to_device_bidirectional_memcpy_write_sm", f"d2d/sm/gpu.device->gpu.device?initiator=src&{_BOTH}"),
+        row(
+            "23",
+            "device_to_device_bidirectional_memcpy_read_sm",
+            f"d2d/sm/gpu.device->gpu.device?initiator=dst&{_BOTH}",
+        ),
+        row(
+            "24",
+            "device_to_device_bidirectional_memcpy_write_sm",
+            f"d2d/sm/gpu.device->gpu.device?initiator=src&{_BOTH}",
+        ),
         row("25", "all_to_host_memcpy_sm", "all_to_host/sm/gpu.device->numa.pinned"),
-        row("26", "all_to_host_bidirectional_memcpy_sm", "exchange_all/sm/numa.pinned->gpu.device?threads=1024", note=_ALL_BOTH),
+        row(
+            "26",
+            "all_to_host_bidirectional_memcpy_sm",
+            "exchange_all/sm/numa.pinned->gpu.device?threads=1024",
+            note=_ALL_BOTH,
+        ),
         row("27", "host_to_all_memcpy_sm", "host_to_all/sm/numa.pinned->gpu.device"),
         row("28", "host_to_all_bidirectional_memcpy_sm", "exchange_all/sm/numa.pinned->gpu.device?threads=1024"),
         row("29", "all_to_one_write_sm", "all_to_one/sm/gpu.device->gpu.device?initiator=src"),
@@ -47,7 +75,12 @@ NVBANDWIDTH = Source(
         row("31", "one_to_all_write_sm", "one_to_all/sm/gpu.device->gpu.device?initiator=src"),
         row("32", "one_to_all_read_sm", "all_to_one/sm/gpu.device->gpu.device?initiator=src", note=_NAMES_BACK),
         row("33", "host_device_latency_sm", "latency/sm/numa.pinned->gpu.device"),
-        row("34", "device_to_device_latency_sm", "latency/sm/gpu.device->other.device?cache=cold,hot", note="its chain stays in an L2, as with cache=hot"),
+        row(
+            "34",
+            "device_to_device_latency_sm",
+            "latency/sm/gpu.device->other.device?cache=cold,hot",
+            note="its chain stays in an L2, as with cache=hot",
+        ),
         row("35", "device_local_copy", "local/ce/gpu.device->gpu.device"),
     ),
 )

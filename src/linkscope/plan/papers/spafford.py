@@ -1,6 +1,5 @@
 """Spafford, Meredith, Vetter: NUMA and multi-GPU contention on Keeneland."""
 
-# ruff: noqa: E501 (a row is a line)
 from linkscope.plan.papers.entry import Source, powers, row
 
 SPAFFORD = Source(
@@ -11,13 +10,22 @@ SPAFFORD = Source(
     (
         row("SP-1", "host to GPU, short and long path", "h2d/ce/numa.pinned->gpu.device"),
         row("SP-1", "GPU to host, short and long path", "d2h/ce/gpu.device->numa.pinned"),
-        row("SP-2", "penalty of the long path", instead="`linkscope report`: far against near; tests/python/test_paper_spafford.py"),
+        row(
+            "SP-2",
+            "penalty of the long path",
+            instead="`linkscope report`: far against near; tests/python/test_paper_spafford.py",
+        ),
         row("SP-3 SP-4", "latency of MPI between two nodes, right and wrong NUMA node"),
         row("SP-5 SP-6", "SHOC level 1, right and wrong NUMA node"),
         row("SP-7", "HPL by pinning scheme"),
         row("SP-8 SP-9 SP-11", "GPU transfers and MPI, one after the other and at once"),
         row("SP-10", "several tasks a GPU", instead="`linkscope predict --with`; tests/python/test_paper_spafford.py"),
-        row("SP-12", "all GPUs at once", "host_to_all/ce/numa.pinned->gpu.device", "all_to_host/ce/gpu.device->numa.pinned"),
+        row(
+            "SP-12",
+            "all GPUs at once",
+            "host_to_all/ce/numa.pinned->gpu.device",
+            "all_to_host/ce/gpu.device->numa.pinned",
+        ),
         row("SP-13", "applications on the right and the wrong node"),
         row("SP-14", "Keeneland SL390 and DL160", instead="machines/sl390.toml and machines/dl160.toml"),
     ),

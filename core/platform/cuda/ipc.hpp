@@ -1,0 +1,26 @@
+// Memory of a GPU that another process shares by an IPC handle, as one GPU of this process reaches it.
+#pragma once
+#include "platform/cuda/device.hpp"
+
+namespace linkscope {
+
+/// Owns what a GPU's context opened. The driver maps the memory for the GPU whose context is current and for no other: on
+/// H200, copies by another one went through the host, and its kernels faulted.
+class IpcOpened {
+ public:
+  /// `by` is the GPU that has the memory, or a peer of it. It may open a handle once.
+  IpcOpened(const Driver&, const Device& by, const CUipcMemHandle&);
+  ~IpcOpened();  // without complaint
+  IpcOpened(const IpcOpened&) = delete;
+  IpcOpened& operator=(const IpcOpened&) = delete;
+
+  [[nodiscard]] CUdeviceptr address() const { return address_; }
+  void close();
+
+ private:
+  const Driver& driver_;
+  const Device& by_;
+  CUdeviceptr address_ = 0;
+};
+
+}  // namespace linkscope

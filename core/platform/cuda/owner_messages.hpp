@@ -1,0 +1,42 @@
+// What goes between a process that owns memory and the one that asks it to: one request, one answer, of fixed size.
+#pragma once
+#include <cuda.h>
+
+#include "base/units.hpp"
+#include "platform/host/words.hpp"
+
+namespace linkscope {
+
+enum class OwnerOp : u32 { allocate, share, touch, look, free, exchange, open };
+
+/// Words that a thread of the owner sets and waits for: a CPU thread, or where the request names a GPU one of that.
+struct OwnerExchange {
+  u64 set_piece = 0, set_offset = 0, wait_piece = 0, wait_offset = 0;
+  u32 node = 0;  // NUMA node of a CPU thread (dense number)
+  WordLoop loop{};
+};
+
+struct OwnerRequest {
+  OwnerOp op = OwnerOp::allocate;
+  u32 kind = 0;   // allocate, open: as MemKind
+  u32 node = 0;   // allocate, host memory: its NUMA node (dense number)
+  u64 bytes = 0;  // allocate, open
+  u64 piece = 0;  // share, touch, look, free
+  u64 offset = 0;  // look
+  char gpu[64] = {};  // UUID of the GPU whose memory it is (allocate), that opens it (open), whose thread it is (exchange); or ""
+  CUipcMemHandle handle{};  // open, ipc; of posix_fd the descriptor comes beside
+  OwnerExchange exchange{};
+};
+
+struct OwnerAnswer {
+  u32 failed = 0;  // 0, or 1 and as ErrorKind; then `message` says how
+  u64 piece = 0, bytes = 0;  // allocate, open
+  u64 word = 0;              // look; exchange: what was waited for in vain
+  u32 in_vain = 0;           // exchange
+  double enter_s = 0;        // when they began, by the host's clock
+  double seconds = 0;        // that the calls themselves took
+  CUipcMemHandle handle{};   // share
+  char message[256] = {};
+};
+
+}  // namespace linkscope

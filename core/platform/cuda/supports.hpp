@@ -1,0 +1,56 @@
+// What this machine can run of a program, and why not what it cannot.
+#pragma once
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "platform/cuda/cuda_platform.hpp"
+
+namespace linkscope {
+
+class Offer {
+ public:
+  /// Tries whether such memory can be shared with another process: by the GPU that has it, or opened by a GPU besides.
+  using WhyNotShared = std::function<std::string(const Region&, std::optional<u32> by)>;
+  /// All outlive it. `free_bytes` opens a GPU and says how much of its memory is free.
+  Offer(const Driver& driver, const DriverFacts& facts, std::function<u64(u32)> free_bytes, WhyNotShared why_not_shared)
+      : driver_{driver}, facts_{facts}, free_bytes_{std::move(free_bytes)}, why_not_shared_{std::move(why_not_shared)} {}
+  [[nodiscard]] Support supports(const Program&) const;
+
+ private:
+  [[nodiscard]] std::string why_no_place(const Place&) const;
+  [[nodiscard]] std::string why_no_region(const Region&) const;
+  [[nodiscard]] std::string why_no_gpu_memory(const Region&) const;
+  [[nodiscard]] std::string why_no_other_process(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_actor(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_calls(const Program&, const Actor&) const;
+  [[nodiscard]] std::string why_no_kernel(const Program&, const Actor&, const Kernel&) const;
+  [[nodiscard]] std::string why_no_threads(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] std::string why_no_peer(const Program&) const;
+  [[nodiscard]] std::string why_not_opened(const Program&) const;
+  [[nodiscard]] std::string why_too_much_managed(const Program&) const;
+
+  const Driver& driver_;
+  const DriverFacts& facts_;
+  std::function<u64(u32)> free_bytes_;
+  WhyNotShared why_not_shared_;
+};
+
+/// The GPUs, by number, that a program names.
+[[nodiscard]] std::set<u32> gpus_of(const Program&);
+/// Pairs of GPUs between which its flows go.
+[[nodiscard]] std::set<std::pair<u32, u32>> peer_pairs(const Program&);
+/// GPUs that open a region for themselves besides the GPU that has it: other GPUs of this process what lies behind an IPC
+/// handle of the other one, and GPUs of that what this one shares.
+struct Opens {
+  u32 region = 0, gpu = 0;
+  bool there = false;  // in the other process
+  auto operator<=>(const Opens&) const = default;
+};
+[[nodiscard]] std::set<Opens> opens(const Program&);
+/// Whether one GPU may have direct access to the memory of another.
+[[nodiscard]] bool can_access(const DriverFacts&, u32 from, u32 to);
+
+}  // namespace linkscope

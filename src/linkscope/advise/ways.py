@@ -1,0 +1,83 @@
+"""The ways of moving so many bytes from one place to another that a run knows, the fastest first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from linkscope.model.curves import Curve, Estimate, curves, time_of
+from linkscope.runfile import Point
+from linkscope.stats import jumps
+
+_MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "read", "write", "demand", "prefetch")
+_APART = (
+    "stride",
+    "order",
+    "width",
+    "cache",
+    "discard",
+    "ranges",
+    "advice",
+)  # what data must be like for it, or is odd
+_FAR = 16  # sizes so many times apart tell nothing of what is between
+
+
+@dataclass(frozen=True)
+class Way:
+    """One method: seconds for the bytes asked for, and the points that say so (two: read between them)."""
+
+    curve: Curve
+    time: Estimate
+    points: tuple[Point, ...]
+
+
+def ways(points: Iterable[Point], src: str, dst: str, size: int, *, memory: str = "", alone: bool = False) -> list[Way]:
+    """One way, the fastest first; with `memory` of the host only, those that start or end in such; `alone`: one
+    transfer with nothing before it, where that was measured."""
+    found = []
+    for curve in curves(point for point in points if _asked(point, src, dst, memory)):
+        if curve.mode == ("batched" if alone else "single"):
+            continue
+        of = at(curve.measured, size)
+        if of:
+            found.append(Way(curve, *of))
+    return sorted(found, key=lambda way: way.time.value)
+
+
+def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...]] | None:
+    """Seconds at a size: as measured, else by the latency and the rate that join its neighbours; None beyond them, far
+    from them, and where the curve breaks between them."""
+    exact = next((point for point in measured if point.bytes == size), None)
+    if exact is not None:
+        time = time_of(exact)
+        return None if time is None else (time, (exact,))
+    below = max((point for point in measured if 0 < point.bytes < size), key=lambda point: point.bytes, default=None)
+    above = min((point for point in measured if point.bytes > size), key=lambda point: point.bytes, default=None)
+    if below is None or above is None or above.bytes > _FAR * below.bytes:
+        return None
+    low, high = time_of(below), time_of(above)
+    if (
+        low is None
+        or high is None
+        or jumps(below.bytes, low.value, above.bytes, high.value, _doubt(low) + _doubt(high))
+    ):
+        return None
+    part = (size - below.bytes) / (above.bytes - below.bytes)
+
+    def between(one: float | None, other: float | None) -> float | None:
+        return None if one is None or other is None else one + part * (other - one)
+
+    value = low.value + part * (high.value - low.value)
+    return Estimate(value, between(low.low, high.low), between(low.high, high.high)), (below, above)
+
+
+def _asked(point: Point, src: str, dst: str, memory: str) -> bool:
+    if point.benchmark not in _MOVES or (point.src, point.dst) != (src, dst) or point.bidirectional:
+        return False
+    if any(name in point.params for name in _APART) or point.params.get("blocks", "").isdecimal():
+        return False
+    host = [kind for place, kind in ((src, point.src_memory), (dst, point.dst_memory)) if "numa:" in place]
+    return not memory or memory in host
+
+
+def _doubt(time: Estimate) -> float:
+    """Half of its interval as a fraction."""
+    return 0.0 if time.low is None or time.high is None else (time.high - time.low) / 2 / time.value

@@ -1,0 +1,211 @@
+"""Say what to do otherwise on a machine, and what it gains, from what a run measured there.
+
+linkscope advise run.jsonl                                                  every habit that costs, and its cure
+linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB           the ways of one transfer, the fastest first
+linkscope advise run.jsonl --src numa:0 --dst gpu:0 --bytes 48MiB --memory pageable --alone
+linkscope advise run.jsonl --json
+
+Every gain is a ratio of times that this run has, with the interval of that ratio; all of them hold together in 95 % of
+runs. Suite `full` has most habits both ways, `standard` those of plain copies.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import FINE, NOT_HERE, UserError
+from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
+
+if TYPE_CHECKING:
+    from linkscope.advise import Advice, Gain, Way
+    from linkscope.advise.habits import Habit
+    from linkscope.model.curves import Curve
+    from linkscope.model.dips import Dip
+    from linkscope.runfile import Run
+
+SUMMARY = "say what to do otherwise, and what it gains, from what a run measured"
+_WIDTH = 100
+_MOST_WAYS, _MOST_DIPS = 12, 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `advise`."""
+    add = parser.add_argument
+    add("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
+    add("--src", metavar="PLACE", help="one transfer: from numa:0, gpu:1")
+    add("--dst", metavar="PLACE", help="and to")
+    add("--bytes", metavar="SIZE", help="of it, like 48MiB")
+    add("--memory", metavar="KIND", default="", help="only from or to this kind of host memory, like pageable")
+    add("--alone", action="store_true", help="one copy that is waited for, instead of one among many")
+    add("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope advise`."""
+    from linkscope.runfile import read_run
+
+    asked = [arguments.src, arguments.dst, arguments.bytes]
+    if any(asked) and not all(asked):
+        raise UserError("--src, --dst and --bytes ask for one transfer together; give all three, or none")
+    if not any(asked) and (arguments.memory or arguments.alone):
+        raise UserError("--memory and --alone are of one transfer; say which with --src, --dst and --bytes")
+    size = parse_bytes(arguments.bytes) if arguments.bytes else None
+    if arguments.bytes and not size:
+        raise UserError(f"--bytes {arguments.bytes}: a size is a number of bytes, like 48MiB")
+    run = read_run(arguments.run, rounds=False)
+    for warning in run.warnings:
+        print(f"linkscope: warning: {warning}", file=sys.stderr)
+    if not any(point.median_s is not None for point in run.points):
+        raise UserError(f"{run.path} has no point with a value, so there is nothing to advise; measure again")
+    return _one_transfer(arguments, run, size) if size else _everything(arguments, run)
+
+
+def _everything(arguments: argparse.Namespace, run: "Run") -> int:
+    from linkscope.advise import advice, untried
+    from linkscope.advise.words import ratio_text
+    from linkscope.model.curves import curves
+    from linkscope.model.dips import dips
+
+    found = advice(run.points)
+    irregular = sorted(dips(filter(_usual, curves(run.points))), key=lambda dip: -dip.lost)
+    if arguments.json:
+        print(json.dumps({**_of(run), "advice": [_advice_json(one) for one in found],
+                          "irregular": [_dip_json(dip) for dip in irregular],
+                          "not_measured": [habit.name for habit in untried(found)]}))  # fmt: skip
+        return FINE
+    print(_head(run))
+    _print_advice([one for one in found if one.gains])
+    none = [one for one in found if not one.gains]
+    if none:
+        print("\nNothing to gain, as far as this run shows:")
+        for one in none:
+            print(f"  {one.habit.title}: at best {ratio_text(max(one.compared, key=lambda gain: gain.interval.low))}")
+    _print_dips(irregular)
+    _print_untried(untried(found))
+    return FINE
+
+
+def _usual(curve: "Curve") -> bool:
+    """Neither hot caches, whose end is a dip, nor few blocks, which are slow on purpose."""
+    params = dict(curve.method.params)
+    return curve.batched and "cache" not in params and not params.get("blocks", "").isdecimal()
+
+
+def _head(run: "Run") -> str:
+    mark = "MODELLED " if run.modelled else ""
+    return f"{mark}{run.header.machine.get('name', '')}, measured {run.header.started} ({run.path})"
+
+
+def _print_advice(found: "Sequence[Advice]") -> None:
+    from linkscope.advise.words import details, headline
+
+    if not found:
+        print("\nNo habit that this run has both ways costs 5 % or more.")
+    for number, one in enumerate(found, 1):
+        print(f"\n{number}. {headline(one)}")
+        for line in details(one):
+            print(textwrap.fill(line, _WIDTH, initial_indent="   ", subsequent_indent="     "))
+
+
+def _print_dips(found: "Sequence[Dip]") -> None:
+    from linkscope.model.words import dip_text
+
+    if not found:
+        return
+    print("\nIrregular (a driver that changes its way, a cache, or something set up wrongly):")
+    for dip in found[:_MOST_DIPS]:
+        print(textwrap.fill(dip_text(dip), _WIDTH, initial_indent="   ", subsequent_indent="     "))
+    if len(found) > _MOST_DIPS:
+        print(f"   and {len(found) - _MOST_DIPS} more; --json has all")
+
+
+def _print_untried(habits: "Sequence[Habit]") -> None:
+    if habits:
+        print("\nNot measured both ways in this run (suite full has them, where the machine has what they need):")
+        print(textwrap.fill("; ".join(habit.title for habit in habits), _WIDTH, initial_indent="   ",
+                            subsequent_indent="   "))  # fmt: skip
+
+
+def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
+    from linkscope.advise import ways
+    from linkscope.model.curves import Path
+    from linkscope.model.words import paths_text
+
+    found = ways(run.points, arguments.src, arguments.dst, size, memory=arguments.memory, alone=arguments.alone)
+    if not found:
+        there = sorted({Path(point.src, point.dst) for point in run.points if point.median_s and point.bytes})
+        memory = f" with {arguments.memory} memory" if arguments.memory else ""
+        raise UserError(
+            f"{run.path} does not say what {format_bytes(size)} take from {arguments.src} to {arguments.dst}{memory}; "
+            f"it has {paths_text(there)}; measure it: "
+            f"linkscope run --suite full --only '*/{arguments.src}.*->{arguments.dst}.*'",
+            NOT_HERE,
+        )
+    if arguments.json:
+        print(json.dumps({**_of(run), "src": arguments.src, "dst": arguments.dst, "bytes": size,
+                          "ways": [_way_json(way, size) for way in found]}))  # fmt: skip
+        return FINE
+    print(_head(run))
+    alone = "one copy that is waited for" if arguments.alone else "one of many, one behind the other"
+    print(f"{arguments.src} -> {arguments.dst}, {format_bytes(size)}, {alone}; the fastest first:")
+    rows = [(_way_text(way), *_way_values(way, size), f"{way.time.value / found[0].time.value:.3g}") for way in found]
+    widths = [max(len(row[column]) for row in rows[:_MOST_WAYS]) for column in range(4)]
+    for row in rows[:_MOST_WAYS]:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print("  " + "  ".join(cells))
+    if len(rows) > _MOST_WAYS:
+        print(f"  and {len(rows) - _MOST_WAYS} slower ones; --json has all")
+    if any(len(way.points) > 1 for way in found[:_MOST_WAYS]):
+        print("  ~ read between the two sizes measured next to it")
+    return FINE
+
+
+def _way_text(way: "Way") -> str:
+    from linkscope.model.words import method_text
+
+    between = "~" if len(way.points) > 1 else ""
+    return method_text(way.curve.method.without(("bidirectional",))) + between
+
+
+def _way_values(way: "Way", size: int) -> tuple[str, str]:
+    return (
+        format_seconds_interval(way.time.value, way.time.low, way.time.high),
+        format_rate(size / way.time.value / 1e9),
+    )
+
+
+def _of(run: "Run") -> dict[str, Any]:
+    return {"run": str(run.path), "machine": run.header.machine.get("name"), "modelled": run.modelled}
+
+
+def _advice_json(one: "Advice") -> dict[str, Any]:
+    return {
+        "habit": one.habit.name, "title": one.habit.title, "how": one.habit.how,
+        "paid_after": one.paid_after.first if one.paid_after else None,
+        "gains": [_gain_json(gain) for gain in sorted(one.compared, key=lambda gain: -gain.interval.low)],
+    }  # fmt: skip
+
+
+def _gain_json(gain: "Gain") -> dict[str, Any]:
+    return {
+        "now": gain.now.id, "then": gain.then.id, "instead": gain.instead, "src": gain.now.src, "dst": gain.now.dst,
+        "bytes": gain.now.bytes, "ratio": gain.ratio, "interval": [gain.interval.low, gain.interval.high],
+        "worth": gain.worth,
+    }  # fmt: skip
+
+
+def _dip_json(dip: "Dip") -> dict[str, Any]:
+    return {"id": dip.point.id, "than": dip.top.id, "lost": dip.lost}
+
+
+def _way_json(way: "Way", size: int) -> dict[str, Any]:
+    family = way.curve.method.family
+    interval = None if way.time.low is None or way.time.high is None else [way.time.low, way.time.high]
+    return {
+        "benchmark": family.benchmark, "engine": family.engine, "src_memory": family.src_memory,
+        "dst_memory": family.dst_memory, "params": dict(way.curve.method.params), "seconds": way.time.value,
+        "ci95_s": interval, "gbps": size / way.time.value / 1e9, "points": [point.id for point in way.points],
+    }  # fmt: skip

@@ -1,0 +1,198 @@
+"""Fit a model of the machine to what a run measured: a machine file that predicts, and that `run` can measure.
+
+linkscope model run.jsonl                        what it says: shared capacities, latency and rate of every method
+linkscope model run.jsonl -o mine.toml           then: linkscope predict --machine mine.toml --src … --dst …
+linkscope model run.jsonl --check                fits half of the points and says how far it is from the other half
+linkscope model monday.jsonl tuesday.jsonl -o mine.toml      several runs of one machine
+
+The file holds causes (rates and latencies of links, what setting a copy up costs, what flows share), each with what it
+was fitted to; what the run does not tell is `assumed`, and says so. docs/model.md tells how. Exit code 1 where --check
+finds a median error over 3 %, or over 10 % on joint transfers.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+
+if TYPE_CHECKING:
+    from linkscope.model.check import Check, Errors, Held
+    from linkscope.model.observed import Observation
+    from linkscope.model.skeleton import Content
+    from linkscope.runfile import Run
+
+SUMMARY = "fit a model of the machine to what a run measured, and check it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `model`."""
+    parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="a run file, or several of one machine")
+    parser.add_argument("-o", "--output", metavar="FILE.toml", help="write the machine file")
+    parser.add_argument("--check", action="store_true", help="hold half of the points out and predict them")
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="of which half --check holds out (default 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """`linkscope model`."""
+    target = _target(arguments)
+
+    from linkscope.model.build import build, refuse_too_little
+    from linkscope.model.check import check
+    from linkscope.model.observed import observed
+    from linkscope.run.simulate import simulation
+    from linkscope.runfile import read_run
+
+    runs = [read_run(path, rounds=False) for path in arguments.runs]
+    for run in runs:
+        for warning in run.warnings:
+            print(f"linkscope: warning: {warning}", file=sys.stderr)
+    _refuse_different(runs)
+    points = [point for run in runs for point in run.points]
+    name, header = ", ".join(run.path.name for run in runs), runs[0].header
+    observations = observed(points)
+    refuse_too_little(points, observations, name)
+    with simulation() as simulated:
+        if arguments.check:
+            checked = check(header, points, simulated, name, arguments.seed, _tell)
+            if target:
+                _write(target, checked.content)
+            print(json.dumps(_check_json(checked))) if arguments.json else _print_check(checked, runs)
+            return SOMETHING_FAILED if checked.too_far() else FINE
+        content = build(header, points, observations, simulated, name, _tell)
+    if target:
+        _write(target, content)
+    if arguments.json:
+        print(json.dumps(_model_json(runs, content, observations)))
+    else:
+        _print_model(runs, content, observations, target)
+    return FINE
+
+
+def _tell(step: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\rlinkscope: fitting {step} …\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _target(arguments: argparse.Namespace) -> Path | None:
+    if not arguments.output:
+        return None
+    from linkscope.cli.report import check_target
+
+    target = Path(arguments.output)
+    if target.suffix != ".toml":
+        raise UserError(f"-o {target}: a machine file ends in .toml")
+    check_target(target, "-o", runs=[Path(run) for run in arguments.runs])
+    return target
+
+
+def _refuse_different(runs: "list[Run]") -> None:
+    from linkscope.model.skeleton import identity
+
+    first = identity(runs[0].header)
+    for run in runs[1:]:
+        if identity(run.header) != first:
+            raise UserError(
+                f"{runs[0].path} and {run.path} are runs of different machines: a model is of one; fit each by itself"
+            )
+
+
+def _write(target: Path, content: "Content") -> None:
+    """What is written can be read again, or it is not written."""
+    from linkscope.machine.model import parse
+    from linkscope.model.toml import machine_toml
+
+    text = machine_toml(content)
+    parse(text, str(target))
+    target.write_text(text, encoding="utf-8")
+
+
+def _heading(runs: "list[Run]") -> str:
+    what = "a MODELLED run" if runs[0].modelled else "measurements"
+    return f"model of {runs[0].header.machine.get('name', 'a machine')}, fitted to {what}: " + ", ".join(
+        str(run.path) for run in runs
+    )
+
+
+def _print_model(runs: "list[Run]", content: "Content", observations: "list[Observation]", target: Path | None) -> None:
+    from linkscope.model.tell import methods_text, shared_text, undetermined_text
+
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    print(_heading(runs))
+    print("\nWhat flows share:")
+    for line in shared_text(content) or ["nothing was seen: no flows at once got less than their links allow"]:
+        print(f"  {line}")
+    print("\nWhat one transfer costs (of the median path; latency, rate, the size that gets half of the rate):")
+    for line in methods_text(observations):
+        print(f"  {line}")
+    assumed = undetermined_text(content)
+    if assumed:
+        print(f"\nNot determined by the run, and assumed: {assumed}")
+    print(f"\nmachine file: {target}" if target else "\nWrite it with -o FILE.toml; `--check` says how good it is.")
+
+
+def _print_check(checked: "Check", runs: "list[Run]") -> None:
+    from linkscope.model.check import MOST, MOST_JOINT, summary
+
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    print(_heading(runs))
+    print(f"fitted to {checked.fitted_to} times, and {len(checked.held)} others predicted\n")
+    print(f"{'error: median, 90 %, worst':<74} {'machine file':>22} {'curves':>22}")
+    rows: list[tuple[str, list[Held]]] = [("all", list(checked.held)), ("joint transfers", checked.joint)]
+    for name, held in (*rows, *checked.by_family().items()):
+        ways = [summary(held, lambda one: one.by_file), summary(held, lambda one: one.by_curve)]
+        print(f"{f'{name} ({len(held)})':<74} {_errors_text(ways[0]):>22} {_errors_text(ways[1]):>22}")
+    worst = summary(list(checked.held), lambda one: one.by_file)
+    if worst.worst is not None:
+        print(f"\nfurthest off: {worst.worst_id}, {100 * worst.worst:.3g} %")
+    if worst.untold:
+        print(f"{worst.untold} are on what the machine file does not have")
+    for line in checked.too_far():
+        print(f"TOO FAR: {line}")
+    if not checked.too_far():
+        print(f"within bounds: median {100 * MOST:.0f} %, on joint transfers {100 * MOST_JOINT:.0f} %")
+
+
+def _errors_text(errors: "Errors") -> str:
+    if errors.median is None or errors.ninety is None or errors.worst is None:
+        return "-"
+    return " ".join(f"{100 * value:.1f} %".rjust(7) for value in (errors.median, errors.ninety, errors.worst))
+
+
+def _check_json(checked: "Check") -> dict[str, Any]:
+    from linkscope.model.check import MOST, MOST_JOINT, summary
+
+    def told(held: "list[Held]") -> dict[str, Any]:
+        ways = {"machine_file": lambda one: one.by_file, "curves": lambda one: one.by_curve}
+        answer: dict[str, Any] = {"points": len(held)}
+        for name, way in ways.items():
+            errors = summary(held, way)
+            answer[name] = {
+                "median": errors.median, "p90": errors.ninety, "worst": errors.worst, "worst_id": errors.worst_id,
+                "untold": errors.untold,
+            }  # fmt: skip
+        return answer
+
+    return {
+        "fitted_to": checked.fitted_to,
+        "all": told(list(checked.held)),
+        "joint": told(checked.joint),
+        "families": {name: told(held) for name, held in checked.by_family().items()},
+        "bounds": {"all": MOST, "joint": MOST_JOINT},
+        "too_far": checked.too_far(),
+    }
+
+
+def _model_json(runs: "list[Run]", content: "Content", observations: "list[Observation]") -> dict[str, Any]:
+    from linkscope.model.tell import curves_json
+
+    return {
+        "runs": [{"path": str(run.path), "modelled": run.modelled} for run in runs],
+        "machine": content,
+        "curves": curves_json(observations),
+    }

@@ -1,0 +1,110 @@
+"""What `run --plan-only` prints: what would be measured, in which role, and its expected cost."""
+
+import json
+from typing import TYPE_CHECKING
+
+from linkscope.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from linkscope.plan import ClassCurve, MachineFacts, Plan
+
+_ROLES = {
+    "representative": "one path of each kind at all sizes, more of them where its curve bends",
+    "audit": "another path of its kind at random, at all sizes",
+    "check": "the others at three sizes: who differs has a curve of its own",
+    "at once": "paths at once, to find what they share; more where something is shared, or there is time",
+    "perhaps": "taken over from a path of its kind, or measured where there is time",
+}
+
+
+def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
+    """The points with their costs; where paths form classes, these first, and what each point is there for."""
+    from linkscope.plan import class_curves, expected_s
+
+    costs = expected_s(plan, machine)
+    curves = class_curves(plan.points, plan.classes, plan.order_seed) if plan.classes else []
+    roles = _roles(curves) | {one.id: "at once" for one in plan.together if one.first}
+    if as_json:
+        points = [{"id": id, "expected_s": cost, **_role(roles, id)} for id, cost in costs.items()]
+        told = {"machine": machine.name, "suite": plan.suite, "rounds": plan.rounds, "budget_s": plan.budget_s}
+        classes = [_class(of.kind, of.paths, [c for c in curves if c.kind == of.kind], costs) for of in plan.classes]
+        together = [{"id": one.id, "why": one.why, "first": one.first} for one in plan.together]
+        more = ({"classes": classes} if classes else {}) | ({"together": together} if together else {})
+        print(json.dumps({**told, **more, "points": points}))
+        return
+    for of in plan.classes:
+        print(f"{of.kind}: {len(of.paths)} path{'s' * (len(of.paths) != 1)}, represented by {of.paths[0]}")
+        for curve in (one for one in curves if one.kind == of.kind):
+            print(f"    {_curve_text(curve, costs)}")
+    for line in _at_once(plan):
+        print(line)
+    for id, cost in costs.items():
+        print(f"{format_seconds(cost):>10}  {roles[id] + ': ' if id in roles else ''}{id}")
+    for line in _sums(plan, costs, roles):
+        print(line)
+
+
+def _at_once(plan: "Plan") -> list[str]:
+    """How many points of several paths there are of each kind."""
+    counts: dict[str, list[int]] = {}
+    for one in plan.together:
+        counts.setdefault(one.why, [0, 0])[not one.first] += 1
+    found = ["paths at once, to find what they share:"] if counts else []
+    for why, (first, later) in counts.items():
+        more = f", {later} more where one of them is slowed, or there is time" if later else ""
+        found.append(f"    {why}: {first}{more}")
+    return found
+
+
+def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[str]:
+    if not plan.classes:
+        total = format_seconds(sum(costs.values()))
+        return [f"{len(costs)} points in {plan.rounds} rounds, expected to take {total} of measuring"]
+    lines = [f"{len(costs)} points; seconds are those of three rounds, more are taken where rounds disagree"]
+    for role, means in _ROLES.items():
+        of_role = [cost for id, cost in costs.items() if roles[id] == role]
+        lines.append(f"{role:>16}: {len(of_role)} points, {format_seconds(sum(of_role))}: {means}")
+    budget = format_seconds(plan.budget_s or 0.0)
+    return [*lines, f"the run ends when all is measured, or after {budget}"]
+
+
+def _roles(curves: "list[ClassCurve]") -> dict[str, str]:
+    found = {}
+    for curve in curves:
+        for number, member in enumerate(curve.members):
+            for size, id in curve.ids[member].items():
+                whole = ("representative", "audit")[number] if number < 2 else "perhaps"
+                found[id] = "check" if whole == "perhaps" and size in curve.checks else whole
+    return found
+
+
+def _role(roles: dict[str, str], id: str) -> dict[str, str]:
+    return {"role": roles[id]} if id in roles else {}
+
+
+def _class(kind: str, paths: list[str], curves: "list[ClassCurve]", costs: dict[str, float]) -> dict[str, object]:
+    told = [
+        {
+            "operation": curve.name, "representative": curve.representative, "audit": curve.audit,
+            "sizes": curve.sizes, "checks": curve.checks, "expected_s": _expected(curve, costs),
+        }
+        for curve in curves
+    ]  # fmt: skip
+    return {"kind": kind, "paths": paths, "representative": paths[0], "curves": told}
+
+
+def _curve_text(curve: "ClassCurve", costs: dict[str, float]) -> str:
+    sizes = [format_bytes(size) for size in curve.checks]
+    parts = [curve.name, f"{len(curve.members)} path{'s' * (len(curve.members) != 1)}"]
+    if curve.audit:
+        parts.append(f"audit {curve.audit}")
+    if len(curve.members) > 2 and curve.sizes != [0]:
+        parts.append(f"checked at {', '.join(sizes)}")
+    return f"{'; '.join(parts)}: {format_seconds(_expected(curve, costs))}"
+
+
+def _expected(curve: "ClassCurve", costs: dict[str, float]) -> float:
+    """Seconds of what is measured in any case."""
+    full = [id for member in curve.members[:2] for id in curve.ids[member].values()]
+    checked = [id for m in curve.members[2:] for size, id in curve.ids[m].items() if size in curve.checks]
+    return sum(costs[id] for id in (*full, *checked))

@@ -1,0 +1,44 @@
+"""What a fitted machine file does not know: paths and ways of copying of which its run has no time.
+
+A machine file has a value for all that it needs, so what nobody measured would be told from defaults.
+"""
+
+from collections.abc import Sequence
+
+from linkscope.model.skeleton import Content
+from linkscope.runfile import PointId
+
+_THREADS = ("copies by threads", "kernel", ("read_tile_us", "write_tile_us", "launch_us"))
+
+
+def unmeasured(content: Content, point: PointId) -> str:
+    """What of a copy the file was fitted without: 'this path', 'pageable copies to a GPU'. Empty: nothing, or the file
+    was not fitted."""
+    measured = content["machine"].get("measured")
+    if not measured:
+        return ""
+    if f"{point.src} -> {point.dst}" not in measured:
+        return "this path"
+    what, table, keys = _rests_on(point)
+    rows = content.get(table, [])
+    known = [row.get(key, {}) for row in (rows if isinstance(rows, list) else [rows]) for key in keys]
+    return "" if not keys or any(one.get("from") == "fitted" for one in known) else what
+
+
+def _rests_on(point: PointId) -> tuple[str, str, Sequence[str]]:
+    """What such a copy is, and the table and keys that it takes its time from: one is fitted where it was measured."""
+    if point.engine in ("sm", "tma"):
+        return _THREADS
+    if point.engine == "cpu":
+        return "copies by CPU threads", "numa", ("memcpy_gbps", "memcpy_remote_gbps")
+    if point.benchmark == "local":
+        return "copies within a GPU", "copy", ("local_us",)
+    if point.benchmark == "d2d" and point.param("peer") == "off":
+        return "copies without peer access", "staged_peer", ("chunk_us", "chunk_kib")
+    if point.benchmark == "d2d":
+        return "copies with peer access", "copy", ("peer_us",)
+    if "pageable" in (point.src_memory, point.dst_memory):
+        to = point.benchmark == "h2d"
+        way = "to_device" if to else "from_device"
+        return f"pageable copies {'to' if to else 'from'} a GPU", "pageable", (f"{way}_gbps", f"{way}_us")
+    return "", "", ()

@@ -1,0 +1,46 @@
+"""What a plan is expected to cost before anything is measured, and which budget it needs."""
+
+from linkscope.errors import UserError
+from linkscope.plan.cases import estimated_seconds
+from linkscope.plan.facts import MachineFacts
+from linkscope.plan.plan import Plan
+from linkscope.plan.stages import expected_ids
+from linkscope.runfile import PointId
+from linkscope.stats import EARLY_ROUNDS
+from linkscope.units import format_seconds
+
+FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
+ENOUGH = 1.4  # of what is measured in any case: the rest is for more rounds and more points
+_LEAST = 0.4  # of the same: estimates are rough, and half of a map is something
+
+
+def expected_s(plan: Plan, machine: MachineFacts) -> dict[str, float]:
+    """Seconds of each point of the plan, in the rounds that it has in any case."""
+    rounds = (EARLY_ROUNDS if plan.early else plan.rounds) + (FIRST - 1 if plan.rule == "linkscope" else 0)
+    ids = (*plan.points, *(one.id for one in plan.together if one.first))
+    return {id: rounds * estimated_seconds(PointId.parse(id), machine, plan.rule) for id in ids}
+
+
+def budget_of_its_own(plan: Plan, machine: MachineFacts) -> float:
+    """Seconds for a plan whose budget nobody chose: that of its suite, more where the machine needs it."""
+    return max(plan.budget_s or 0.0, ENOUGH * _sure_s(plan, machine))
+
+
+def check_budget(plan: Plan, machine: MachineFacts) -> None:
+    """Raises UserError where the budget is too small for anything useful, with what it would need."""
+    if plan.budget_s is None:
+        return
+    costs = expected_s(plan, machine)
+    needed = _sure_s(plan, machine) if plan.classes else min(costs.values())
+    if plan.budget_s >= _LEAST * needed:
+        return
+    what = "measuring one path of each kind, and checking the others," if plan.classes else "the cheapest point"
+    raise UserError(
+        f"--budget {format_seconds(plan.budget_s)} is too small for anything useful: {what} takes about "
+        f"{format_seconds(float(f'{needed:.2g}'))} on {machine.name}: give it that, or name fewer points with --only"
+    )
+
+
+def _sure_s(plan: Plan, machine: MachineFacts) -> float:
+    costs = expected_s(plan, machine)
+    return sum(costs[id] for id in expected_ids(plan)[0]) if plan.classes else 0.0

@@ -1,0 +1,99 @@
+"""At which sizes a curve is worth another point (methods.md 3.7, step 3; SKaMPI's refinement, 1999, is prior art).
+
+A copy's time is a line over its bytes as long as nothing changes. Where a point lies off the line through its
+neighbours, the curve bends or breaks, and the intervals at both sides of it are halved, down to half a power of two.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from linkscope.stats import jumps
+
+TOLERANCE = 0.03
+SETTLED = 0.02  # what a rate gains by a doubling where it goes on rising
+LARGEST = 1 << 30
+WIDEST = 8  # times: a step and its way back may hide in an interval that is wider
+GRID = tuple(sorted([1 << power for power in range(3, 31)] + [3 << power for power in range(3, 29)]))
+LEAST_CURVE = 8  # sizes; fewer are samples of a curve, and stay as they are
+
+
+class Timed(NamedTuple):
+    """Seconds, half of the interval as a fraction of them, and what it cost to measure."""
+
+    seconds: float
+    half_width: float
+    cost_s: float = 0.0
+
+
+def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
+    """The sizes to measure next, ascending; none where the curve is known."""
+    sizes = sorted(size for size, of in measured.items() if size > 0 and of.seconds > 0)
+    if len(sizes) < LEAST_CURVE:
+        return []
+    split = {at for at in range(len(sizes) - 1) if sizes[at + 1] > WIDEST * sizes[at]}
+    split |= {at for at in range(len(sizes) - 1) if _broken(measured, sizes[at], sizes[at + 1])}
+    for at in range(1, len(sizes) - 1):
+        if _bends(measured, sizes[at - 1], sizes[at], sizes[at + 1]):
+            split |= {at - 1, at}
+    split |= {at for at in range(1, len(sizes) - 2) if _may_bend(measured, sizes[at - 1 : at + 3])}
+    between = {_middle(sizes[at], sizes[at + 1]) for at in split}
+    found = sorted(size for size in between if size is not None)
+    return found + _larger(measured, sizes)
+
+
+def cliffs(measured: Mapping[int, Timed]) -> list[tuple[int, int]]:
+    """Neighbouring sizes between which the time jumps: no line of a latency and a rate joins them."""
+    sizes = sorted(measured)
+    return [(one, other) for one, other in itertools.pairwise(sizes) if _broken(measured, one, other)]
+
+
+def _broken(measured: Mapping[int, Timed], small: int, large: int) -> bool:
+    one, other = measured[small], measured[large]
+    return jumps(small, one.seconds, large, other.seconds, one.half_width + other.half_width)
+
+
+def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> bool:
+    share = (size - small) / (large - small)
+    line = measured[small].seconds * (1 - share) + measured[large].seconds * share
+    # All sizes of a process share much of what differs between processes: half of the intervals is doubt enough.
+    doubt = TOLERANCE + max(measured[at].half_width for at in (small, size, large)) / 2
+    return abs(line / measured[size].seconds - 1) > doubt
+
+
+def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
+    """Whether the lines on both sides of the middle interval leave room for a bend inside it.
+
+    A curve that bends one way only lies between the chord of the interval and these two lines.
+    """
+    before, small, large, after = sizes
+    times = [measured[size].seconds for size in sizes]
+    middle = math.sqrt(small * large)
+    chord = times[1] + (times[2] - times[1]) * (middle - small) / (large - small)
+    left = times[1] + (times[1] - times[0]) * (middle - small) / (small - before)
+    right = times[2] - (times[3] - times[2]) * (large - middle) / (after - large)
+    if (left - chord) * (right - chord) <= 0:
+        return False
+    room = min(abs(left - chord), abs(right - chord)) / chord
+    return room > TOLERANCE + max(measured[small].half_width, measured[large].half_width)
+
+
+def _middle(small: int, large: int) -> int | None:
+    """A power of two about in the middle of both, or half as much more; None where they are next to each other."""
+    power = 1 << round((math.log2(small) + math.log2(large)) / 2)
+    if small * 1.5 < power and power * 1.5 < large:
+        return power
+    half_more = small * 3 // 2
+    return half_more if large == 2 * small and half_more in GRID else None
+
+
+def _larger(measured: Mapping[int, Timed], sizes: list[int]) -> list[int]:
+    """Twice the largest, while the rate still rises."""
+    before, last = sizes[-2], sizes[-1]
+    if 2 * last > LARGEST:
+        return []
+    doublings = math.log2(last / before)
+    gain = last / measured[last].seconds / (before / measured[before].seconds)
+    doubt = measured[before].half_width + measured[last].half_width
+    return [2 * last] if gain - doubt > (1 + SETTLED) ** doublings else []

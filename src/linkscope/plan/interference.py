@@ -1,0 +1,166 @@
+"""Which paths to run at once, to find what they share (docs/interference.md).
+
+Pairs of paths without a GPU in common, at one size, and of every host all its GPUs at once. Of pairs whose paths are of
+the same two kinds some are measured in any case, the others once one of the kind was slowed, or where there is time.
+"""
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from linkscope.model.curves import Path, natural
+from linkscope.model.flows import alone, are_apart, is_plain
+from linkscope.model.interference import interference
+from linkscope.plan.facts import MachineFacts, host_of, kind_of
+from linkscope.plan.table import Benchmark
+from linkscope.runfile import Point, PointId
+
+MOST_FIRST = 120  # pairs that are measured in any case
+MOST_MORE = 120  # of the kinds of those that are slowed
+_MOST = 3000
+_FEW = 2  # of a kind where one path is between GPUs
+_MEMORY = {"numa": "pinned", "gpu": "device"}
+
+
+class Together(msgspec.Struct, frozen=True):
+    """A point of several paths at once, and why: the kinds of its paths. `first`: it is measured in any case."""
+
+    id: str
+    why: str
+    first: bool
+
+
+def together(
+    points: Iterable[PointId], machine: MachineFacts, table: Iterable[Benchmark], size: int, seed: int
+) -> list[Together]:
+    """What to run at once of the paths that the points measure alone at this size; what comes in any case first."""
+    row = next((row for row in table if any(param.paths for param in row.params)), None)
+    paths = list(dict.fromkeys(Path(of.src, of.dst) for of in points if of.bytes == size and _is_of_one_path(of)))
+    if row is None:
+        return []
+    like = PointId(row.name, row.engine, "", "", "", "", size)
+    first, later = _pairs(paths, machine, seed)
+    found = [Together(_id(of, like), why, True) for of, why in _at_once(paths, machine)]
+    found += [Together(_id(pair, like), why, at < MOST_FIRST) for at, (pair, why) in enumerate(first)]
+    return (found + [Together(_id(pair, like), why, False) for pair, why in later])[:_MOST]
+
+
+def next_together(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+    """The points to measure next: those asked for in any case, then what these give reason for."""
+    if not asked:
+        return []
+    lacking = _lacking(asked, points)
+    if first := [one.id for one in lacking if one.first]:
+        return first
+    told = interference(points.values())
+    slowed = told.slowed_pairs()
+    beside = {frozenset(map(_gpu_ends, pair)) for pair in slowed.values()}
+    # The same GPUs from and to other hosts: whether what is shared lies behind these.
+    if near := [one.id for one in lacking if frozenset(map(_gpu_ends, _paths(one.id))) in beside]:
+        return near
+    like = PointId.parse(asked[0].id)
+    if wider := [id for id in (_id(paths, like) for paths in told.next) if id not in points]:
+        return wider
+    kinds = {one.why for one in asked if one.id in slowed}
+    room = MOST_MORE - sum(one.id in points for one in asked if not one.first)
+    return [one.id for one in lacking if one.why in kinds][: max(0, room)]
+
+
+def where_there_is_time(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+    """The other pairs whose paths were measured."""
+    return [one.id for one in _lacking(asked, points)] if asked else []
+
+
+def _lacking(asked: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
+    """Those that were not measured, of whose paths each was by itself."""
+    known = alone(points.values()).keys()
+    return [one for one in asked if one.id not in points and _alone_of(one.id) <= known]
+
+
+def _alone_of(id: str) -> set[tuple[Path, int]]:
+    return {(path, PointId.parse(id).bytes) for path in _paths(id)}
+
+
+def _paths(id: str) -> list[Path]:
+    return [Path(src, dst) for src, dst in PointId.parse(id).paths]
+
+
+def _gpu_ends(path: Path) -> tuple[str, str]:
+    """'gpu:0' where it starts or ends there, and '' for a host."""
+    src, dst = (place if kind_of(place) == "gpu" else "" for place in (path.src, path.dst))
+    return src, dst
+
+
+def _is_of_one_path(point: PointId) -> bool:
+    """Whether it is a plain copy between two places, of the memory that copies on several paths have."""
+    ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
+    usual = all(_MEMORY.get(kind_of(place)) == memory and not place.endswith(":all") for place, memory in ends)
+    return is_plain(point) and usual and point.src != point.dst and len(point.paths) == 1
+
+
+def _id(paths: Iterable[Path], like: PointId) -> str:
+    first, *others = sorted(paths)
+    told = (("with", ",".join(f"{of.src}->{of.dst}" for of in others)),)
+    src_memory, dst_memory = _MEMORY[kind_of(first.src)], _MEMORY[kind_of(first.dst)]
+    return str(PointId(like.benchmark, like.engine, first.src, src_memory, first.dst, dst_memory, like.bytes, told))
+
+
+def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[list[Path], str]]:
+    """Between every NUMA node and all GPUs of its host: all in, all out, and by turns in and out."""
+    known = set(paths)
+    for numa in machine.of_kind("numa"):
+        gpus = sorted((gpu for gpu in machine.of_kind("gpu") if host_of(gpu) == host_of(numa)), key=natural)
+        ways = [(Path(numa, gpu), Path(gpu, numa)) for gpu in gpus]
+        if len(gpus) < 3 or not all(path in known for pair in ways for path in pair):
+            continue
+        yield [into for into, _ in ways], f"{numa} to all GPUs at once"
+        yield [out for _, out in ways], f"all GPUs to {numa} at once"
+        for turn in (0, 1):
+            yield [pair[(at + turn) % 2] for at, pair in enumerate(ways)], f"{numa} to every other GPU, from the others"
+
+
+def _pairs(
+    paths: Sequence[Path], machine: MachineFacts, seed: int
+) -> tuple[list[tuple[tuple[Path, Path], str]], list[tuple[tuple[Path, Path], str]]]:
+    """Those that come first, in turns of their kinds, and the others; each with its kind."""
+    kinds: dict[str, list[tuple[Path, Path]]] = {}
+    for one, other in itertools.combinations(sorted(paths), 2):
+        if are_apart((one, other)) and host_of(one.src) == host_of(other.src):
+            kinds.setdefault(_why(one, other, machine), []).append((one, other))
+    first: list[tuple[int, tuple[Path, Path], str]] = []
+    later: list[tuple[tuple[Path, Path], str]] = []
+    for why, of_kind in kinds.items():
+        random.Random(f"{seed}:{why}").shuffle(of_kind)
+        few, rest = _those_first(of_kind)
+        first += [(at, pair, why) for at, pair in enumerate(few)]
+        later += [(pair, why) for pair in rest]
+    first.sort(key=lambda one: one[0])
+    return [(pair, why) for _, pair, why in first], later
+
+
+def _those_first(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[tuple[Path, Path]]]:
+    """All that go to hosts or come from them, of those in and out one of both ways round; few of others."""
+    if any(kind_of(path.src) == kind_of(path.dst) for path in pairs[0]):
+        return pairs[:_FEW], pairs[_FEW:]
+    into = [kind_of(path.src) == "numa" for path in pairs[0]]
+    if into[0] == into[1]:
+        return pairs, []
+    lower = [pair for pair in pairs if _gpu_in(pair) < _gpu_out(pair)]
+    return lower, [pair for pair in pairs if pair not in lower]
+
+
+def _gpu_in(pair: tuple[Path, Path]) -> tuple[tuple[str, int], ...]:
+    return next(natural(path.dst) for path in pair if kind_of(path.dst) == "gpu")
+
+
+def _gpu_out(pair: tuple[Path, Path]) -> tuple[tuple[str, int], ...]:
+    return next(natural(path.src) for path in pair if kind_of(path.src) == "gpu")
+
+
+def _why(one: Path, other: Path, machine: MachineFacts) -> str:
+    kinds = sorted(machine.kind_of_path(path.src, path.dst) for path in (one, other))
+    nodes = [place for path in (one, other) for place in (path.src, path.dst) if kind_of(place) == "numa"]
+    where = "" if len(nodes) < 2 else "; one NUMA node" if nodes[0] == nodes[1] else "; two NUMA nodes"
+    return f"{kinds[0]} | {kinds[1]}{where}"

@@ -1,0 +1,113 @@
+"""How many rounds a point is worth where a budget is shared: each point has its share, and what cannot reach its
+precision within that says so early. What time is left in the end goes to those that missed it, cheap ones first."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from linkscope.plan.classes import operation
+from linkscope.plan.plan import Plan, precision_target
+from linkscope.plan.work import Work
+from linkscope.runfile import Point, PointId
+from linkscope.stats import EARLY_ROUNDS, LOOKS, agree, mostly, next_look
+
+SHARE = 6.0  # of the budget over the number of points: cheap points leave time to dear ones
+MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
+CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
+ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
+_ROUND_S = 0.5  # what opening the machine for another round takes, roughly
+_ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
+
+
+def share_s(plan: Plan) -> float:
+    """Seconds that all rounds of one point may take; infinite without a budget."""
+    return math.inf if plan.budget_s is None else SHARE * plan.budget_s / max(1, len(plan.points))
+
+
+def rounds_in_share(plan: Plan, point: Point) -> int:
+    """How many rounds the point should have in all, seeing what it has."""
+    medians = _medians(point)
+    have = len(medians)
+    if point.status not in ("ok", "missed_precision") or "stopped" in point.guards:
+        return have
+    if have < EARLY_ROUNDS:
+        return EARLY_ROUNDS
+    if point.status == "ok" or point.guards.keys() & {"in_turn", "trend"}:
+        return have
+    wanted = _look(plan, point)
+    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP * share_s(plan):
+        wanted = LOOKS[1]
+    return wanted if wanted is not None and wanted <= min(MOST_ROUNDS, affordable(plan, point)) else have
+
+
+def affordable(plan: Plan, point: Point) -> int:
+    """How many rounds the point's share of the budget allows."""
+    each_s = _each_s(point)
+    return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
+
+
+def in_doubt(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+    """Six rounds for points that have three which agree, but of whose likes most have three that do not.
+
+    Alike are points of one operation of nearly the same size, on all paths.
+    """
+    agreed: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    early = []
+    for point in points.values():
+        medians = _medians(point)
+        if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
+            kind = (operation(PointId.parse(point.id)), point.bytes)
+            agreed[kind].append(agree(medians, _target(plan, point)))
+            if point.status == "ok" and len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
+                early.append((kind, point))
+    chance = {kind for kind in {of for of, _ in early} if not mostly(_of_likes(agreed, *kind))}
+    return [Work(point.id, LOOKS[1]) for kind, point in early if kind in chance and affordable(plan, point) >= LOOKS[1]]
+
+
+def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int) -> list[bool]:
+    near = [at for of, at in agreed if of == name and size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
+    return [told for at in near for told in agreed[name, at]]
+
+
+def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+    """More rounds for what missed its precision, whatever its share: cheap ones first, as many as there is time for."""
+    found, spent = [], 0.0
+    offers = sorted(_offers(plan, points), key=lambda offer: (offer[0], offer[1].id))
+    opened = 0
+    for cost, work, rounds in offers:
+        if spent + cost + max(opened, rounds) * _ROUND_S > left_s:
+            break
+        spent, opened = spent + cost, max(opened, rounds)
+        found.append(work)
+    return found
+
+
+def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[tuple[float, Work, int]]:
+    """What a point costs, to how many rounds it would go, and how many these are."""
+    for point in points.values():
+        have = len(_medians(point))
+        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
+            continue
+        look = _look(plan, point)
+        if look is not None:
+            yield _each_s(point) * (look - have), Work(point.id, look), look - have
+
+
+def _look(plan: Plan, point: Point) -> int | None:
+    """The look that the worst of the flows needs; None where one is out of reach."""
+    flows = [flow for flow in point.flows if flow.role == "measured" and len(flow.round_medians_s) > 1]
+    looks = [next_look(flow.round_medians_s, _target(plan, point)) for flow in flows]
+    known = [look for look in looks if look is not None]
+    return max(known) if known and len(known) == len(looks) else None
+
+
+def _target(plan: Plan, point: Point) -> float:
+    return max(precision_target(plan, point.bytes), point.precision_target)
+
+
+def _medians(point: Point) -> list[float]:
+    return point.flows[0].round_medians_s if point.flows else []
+
+
+def _each_s(point: Point) -> float:
+    return point.device_s / max(1, len(_medians(point)))

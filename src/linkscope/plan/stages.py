@@ -1,0 +1,257 @@
+"""What to measure next where paths form classes: a pure function of the plan, the points and the time left.
+
+1. Of every curve the representative at all sizes, the others at three: three rounds each.
+2. Who differs from the representative leads a class of its own, and has its own curve; who is like it inherits. One of
+   these has all sizes too, as an audit. More sizes where a leader's curve bends.
+3. Paths at once, to find what they share (interference.py).
+4. More rounds for what missed its precision, as far as a point's share of the budget goes, and for what has three that
+   agree although its likes do not.
+5. With the time that is left, inherited points are measured after all: what an interval gains by a second decides.
+6. What is left then is for more rounds of what missed its precision, cheap points first, then for more paths at once.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from linkscope.plan.classes import ClassCurve, class_curves
+from linkscope.plan.curve import GRID, Timed, finer_sizes
+from linkscope.plan.interference import next_together, where_there_is_time
+from linkscope.plan.plan import Plan, precision_target
+from linkscope.plan.shares import in_doubt, late_rounds, rounds_in_share, share_s
+from linkscope.plan.work import Work
+from linkscope.runfile import Flow, Point
+from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
+
+MARGIN = 0.03  # what still counts as alike
+LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
+CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
+_ROUND_S = 0.5  # what opening the machine for another round takes, roughly
+_FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
+_LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A point that takes over the value of another: its interval is widened by what the members may differ by."""
+
+    id: str
+    source: str
+    low: float  # by how much less than the source's interval the value may be, as a factor
+    high: float
+    shown: bool  # whether the members were shown to be alike; else only not to differ
+
+
+def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+    """What to measure next; nothing once the time does not suffice for more."""
+    curves = class_curves(plan.points, plan.classes, plan.order_seed)
+    fresh = [id for curve in curves for id in _skeleton(curve) if id not in points]
+    if fresh:
+        return [Work(id, EARLY_ROUNDS) for id in dict.fromkeys(fresh)]
+    alike = [(curve, likeness(plan, curve, points)) for curve in curves]
+    full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
+    if full:
+        return [Work(id, EARLY_ROUNDS) for id in full]
+    if at_once := next_together(plan.together, points):
+        return [Work(id, EARLY_ROUNDS) for id in at_once]
+    wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
+    missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
+    if missed:
+        return sorted(missed, key=lambda work: (points[work.id].device_s / max(1, _have(points[work.id])), work.id))
+    return (
+        _chosen(plan, alike, points, left_s) or late_rounds(plan, points, left_s) or _more_at_once(plan, points, left_s)
+    )
+
+
+def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
+    """The points of the plan that were not measured, as far as a member of their class was."""
+    found: list[Takeover] = []
+    if not plan.classes:
+        return found
+    for curve in class_curves(plan.points, plan.classes, plan.order_seed):
+        if all(id in points for of in curve.ids.values() for id in of.values()):
+            continue
+        found += _inheriting(plan, curve, likeness(plan, curve, points), points)
+    return found
+
+
+def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
+    """The points of the plan that have no record in the end, and why not where another size of the path tells: what it
+    says is unsupported. None: there was no time."""
+    found: dict[str, str | None] = {}
+    for curve in class_curves(plan.points, plan.classes, plan.order_seed) if plan.classes else ():
+        for ids in curve.ids.values():
+            known = [points[id] for id in ids.values() if id in points]
+            reason = next((point.reason for point in known if point.status == "unsupported"), None)
+            found |= {id: reason for id in ids.values() if id not in points}
+    return found
+
+
+def likeness(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict[str, Likeness]:
+    """How the members of a curve stand to each other, by all that was measured of them."""
+    rounds = {member: _round_medians(curve.ids[member], points) for member in curve.members}
+    known = {member: of for member, of in rounds.items() if of}
+    return clusters(curve.members, known, lambda size: margin(plan, size), LEVEL)
+
+
+def margin(plan: Plan, size: int) -> float:
+    """What still counts as alike: 3 %, or what is asked of the values themselves where that is more."""
+    return max(MARGIN, precision_target(plan, size))
+
+
+def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
+    """The points that will be measured in any case, and those that are when the budget has time for them."""
+    curves = class_curves(plan.points, plan.classes, plan.order_seed)
+    sure = dict.fromkeys(id for curve in curves for id in (*_skeleton(curve), *_audited(curve)))
+    at_once = [one.id for one in plan.together if one.first]
+    return [*sure, *at_once], [id for id in plan.points if id not in sure]
+
+
+def representatives(plan: Plan) -> dict[str, str]:
+    """For every other member's points, that of the representative at the same size."""
+    return {
+        id: curve.ids[curve.representative][size]
+        for curve in class_curves(plan.points, plan.classes, plan.order_seed)
+        for member in curve.members[1:]
+        for size, id in curve.ids[member].items()
+        if size in curve.ids[curve.representative]
+    }
+
+
+def _skeleton(curve: ClassCurve) -> list[str]:
+    """All sizes of the representative; the checks of the others."""
+    found = [curve.ids[curve.representative][size] for size in curve.sizes]
+    return found + [curve.ids[member][size] for member in curve.members[1:] for size in _checks_of(curve, member)]
+
+
+def _audited(curve: ClassCurve) -> list[str]:
+    return [] if curve.audit is None else [id for _, id in sorted(curve.ids[curve.audit].items())]
+
+
+def _checks_of(curve: ClassCurve, member: str) -> list[int]:
+    return [size for size in curve.checks if size in curve.ids[member]]
+
+
+def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[str]:
+    """All sizes of each cluster's leader and of the audit, and finer ones where a leader's curve bends."""
+    found = [id for id in _audited(curve) if id not in points]
+    for leader in dict.fromkeys(of.leader for of in alike.values()):
+        base = [curve.ids[leader][size] for size in sorted(curve.ids[leader])]
+        if missing := [id for id in base if id not in points]:
+            found += missing
+            continue
+        measured = _curve_of(curve, leader, points)
+        found += [curve.id_of(leader, size) for size in finer_sizes(measured) if size <= _affordable(plan, measured)]
+    return found
+
+
+def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
+    """The largest size with time for its rounds: a dear one is not measured for the shape of a curve alone."""
+    return max([size for size, of in measured.items() if of.cost_s <= _FINER * share_s(plan)], default=0)
+
+
+def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:
+    """What was measured of a member, finer sizes too."""
+    found = {}
+    for size in {*curve.ids[member], *GRID}:
+        point = points.get(curve.id_of(member, size))
+        if point is not None and point.median_s and point.status != "inherited":
+            found[size] = Timed(point.median_s, _half_width(point), point.device_s)
+    return found
+
+
+def _chosen(
+    plan: Plan, alike: Sequence[tuple[ClassCurve, Mapping[str, Likeness]]], points: Mapping[str, Point], left_s: float
+) -> list[Work]:
+    """The points to measure after all: those that gain most by a second, as many as there is time for."""
+    offers = []
+    for curve, of in alike:
+        for one in _inheriting(plan, curve, of, points):
+            source = points[one.source]
+            cost = source.device_s
+            width = _half_width(source) + (one.high - one.low) / 2
+            gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
+            offers.append((gain / max(cost, 1e-9), cost, one.id))
+    room = left_s - (0.0 if not offers else 3 * _ROUND_S)
+    everything = sum(cost for _, cost, _ in offers)
+    room = room if everything <= room / 2 else room * CHUNK
+    found, spent = [], 0.0
+    for _, cost, id in sorted(offers, key=lambda offer: (-offer[0], offer[2])):
+        if spent + cost > room:
+            continue
+        spent += cost
+        found.append(Work(id, EARLY_ROUNDS))
+    return found
+
+
+def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+    """Of the paths to run at once that nothing gives reason for as many as there is time for."""
+    each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
+    room = left_s - 3 * _ROUND_S
+    ids = where_there_is_time(plan.together, points)
+    count = len(ids) if len(ids) * each <= room / 2 else int(CHUNK * room / max(each, 1e-9))
+    return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]
+
+
+def _inheriting(
+    plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]
+) -> list[Takeover]:
+    found = []
+    for member in curve.members:
+        of = alike.get(member)
+        if of is None or of.leader == member:
+            continue
+        for size, id in sorted(curve.ids[member].items()):
+            source = curve.ids[of.leader].get(size)
+            if id in points or source is None or source not in points or points[source].ci95_s is None:
+                continue
+            low, high = _stretch(curve, of, alike, points, size)
+            found.append(Takeover(id, source, low, high, of.verdict == "same"))
+    return found
+
+
+def _stretch(
+    curve: ClassCurve, of: Likeness, alike: Mapping[str, Likeness], points: Mapping[str, Point], size: int
+) -> tuple[float, float]:
+    """How much less and more than its leader a member may take at a size where it was not measured.
+
+    What its checks on both sides leave open, and what the audit shows that members of this class do differ by.
+    """
+    checked = sorted(of.contrasts)
+    beside = [*[at for at in checked if at <= size][-1:], *[at for at in checked if at >= size][:1]]
+    ends = [of.contrasts[at].ends(0.95) for at in dict.fromkeys(beside)]
+    leader = points[curve.ids[of.leader][size]]
+    for member, other in alike.items():
+        point = points.get(curve.ids[member].get(size, ""))
+        if member != of.leader and other.leader == of.leader and point is not None and point.ci95_s and leader.median_s:
+            ends.append((point.ci95_s[0] / leader.median_s, point.ci95_s[1] / leader.median_s))
+    return min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
+
+
+def _round_medians(ids: Mapping[int, str], points: Mapping[str, Point]) -> dict[int, list[float]]:
+    """By size, the medians of the rounds; of several flows their geometric mean."""
+    found = {}
+    for size, id in ids.items():
+        point = points.get(id)
+        flows = [flow for flow in point.flows if flow.role == "measured"] if point and point.status in _VALUED else []
+        rounds = [geometric_mean(of) for of in zip(*map(_positive, flows), strict=False)] if flows else []
+        if rounds:
+            found[size] = rounds
+    return found
+
+
+_VALUED = ("ok", "missed_precision")
+
+
+def _positive(flow: Flow) -> list[float]:
+    return [median for median in flow.round_medians_s if median > 0]
+
+
+def _half_width(point: Point) -> float:
+    if point.ci95_s is None or not point.median_s:
+        return math.inf
+    return (point.ci95_s[1] - point.ci95_s[0]) / 2 / point.median_s
+
+
+def _have(point: Point) -> int:
+    return len(point.flows[0].round_medians_s) if point.flows else 0

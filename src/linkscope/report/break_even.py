@@ -1,0 +1,229 @@
+"""What memory of each kind costs, and how often it must be used until that has paid: model/break_even.py as tables."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from linkscope.model.break_even import (
+    AT_ONCE,
+    NEVER,
+    PAGEABLE,
+    REFERENCES,
+    BreakEven,
+    Choice,
+    Side,
+    Uses,
+    choices,
+)
+from linkscope.model.curves import Path, alike, natural
+from linkscope.model.memory_costs import Amount, MemoryCost, differ_in_phase
+from linkscope.model.words import paths_text
+from linkscope.report.trust import signed
+from linkscope.runfile import Point
+from linkscope.units import format_bytes, format_seconds, format_seconds_interval
+
+ALIKE = 0.05
+PHASES = {
+    "allocate": ("allocate", "grow"),
+    "first touch": ("touch",),
+    "pin": ("register",),
+    "map": ("map",),
+    "unpin, unmap": ("unregister", "unmap"),
+    "free": ("free",),
+}
+ENDS: dict[Side, str] = {"host": "Memory of the host", "gpu": "Memory of a GPU"}
+NOTE = (
+    f"A row holds paths that differ by no more than {ALIKE:.0%} or by their intervals, and shows the first. A "
+    "transfer is by copy engine, one of a batch. From 3 [2, 5]: cheaper from the third transfer of the buffer on; "
+    "by the ends of all intervals from the second, or the fifth. Up to 3: cheaper until then. Transfers whose "
+    "intervals meet count as equally fast, but for the ends. Alike: by the ends of the intervals either may be "
+    "cheaper at once. What registered and pageable memory do alike is left out where they are compared, so that "
+    "is also the answer for a buffer that is there. Pageable via pinned: a CPU thread copies to or from a pinned "
+    "buffer of one's own, then the engine does. Between, beyond: not measured at this size, but by a straight "
+    "line between two sizes, or beyond them."
+)
+HEADING = "What memory costs, and when it has paid"
+SHORT_HEADING = f"From how many transfers on memory is cheaper than {PAGEABLE}"
+_MOST_SIZES = 4
+_T = TypeVar("_T", Choice, MemoryCost)
+_SHORT = {"between": " (between)", "beyond": " (beyond)", "measured": ""}
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """Seconds as text, by phase (`PHASES`) and in all, of memory between places that are alike."""
+
+    where: str
+    kind: str
+    bytes: int
+    phases: tuple[str, ...]
+    total: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PayRow:
+    """A kind of memory on paths that are alike: its cost, a transfer, and when it is cheaper than others."""
+
+    paths: str
+    path_count: int
+    kind: str
+    bytes: int
+    cost: str
+    transfer: str
+    than: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PayTable:
+    """The kinds at one end, and those that they are compared with; `groups`: the rows of the same paths and size."""
+
+    end: str
+    than: tuple[str, ...]
+    rows: tuple[PayRow, ...]
+
+    @property
+    def groups(self) -> list[list[PayRow]]:
+        return [list(rows) for _, rows in itertools.groupby(self.rows, key=lambda row: (row.paths, row.bytes))]
+
+
+@dataclass(frozen=True)
+class BreakEvens:
+    """What memory costs, when it has paid by the end where it is, and a line for each path and size."""
+
+    costs: tuple[CostRow, ...]
+    tables: tuple[PayTable, ...]
+    lines: tuple[str, ...]
+
+
+def break_evens(points: Iterable[Point]) -> BreakEvens | None:
+    """Of the sizes at which most kinds can be compared; None where a run does not tell what memory costs and moves."""
+    found = choices(points)
+    if not found:
+        return None
+    sizes = told_sizes(found)
+    told = [one for one in found if one.bytes in sizes]
+    tables = tuple(_table(side, [one for one in told if one.side == side]) for side in ENDS)
+    return BreakEvens(tuple(_cost_rows(told)), tuple(one for one in tables if one.rows), tuple(_lines(told)))
+
+
+def told_sizes(found: Sequence[Choice]) -> list[int]:
+    """Those that have most kinds; of these, those at which costs were measured, where there are such; a few of them."""
+    kinds: dict[int, set[str]] = {}
+    for one in found:
+        kinds.setdefault(one.bytes, set()).add(one.name)
+    most = max(map(len, kinds.values()))
+    sizes = sorted(size for size, names in kinds.items() if len(names) == most)
+    guessed = {one.bytes for one in found if one.cost.basis != "measured"}
+    sizes = [size for size in sizes if size not in guessed] or sizes
+    if len(sizes) <= _MOST_SIZES:
+        return sizes
+    return [sizes[round(at * (len(sizes) - 1) / (_MOST_SIZES - 1))] for at in range(_MOST_SIZES)]
+
+
+def uses_text(uses: Uses) -> str:
+    """'at once', 'from 3', 'up to 8', 'never'."""
+    if uses in (NEVER, AT_ONCE):
+        return "never" if uses == NEVER else "at once"
+    return f"from {uses.first}" if uses.last is None else f"up to {uses.last}"
+
+
+def break_even_text(one: BreakEven) -> str:
+    """'from 12 [10, 15]', 'from 12 [at once, 40]', 'up to 8 [5, 20]', 'at once', 'alike'."""
+    text = uses_text(one.uses)
+    if (one.at_best, one.at_worst) == (AT_ONCE, NEVER):
+        return "alike"
+    if one.at_best is None or one.at_worst is None or one.at_best == one.at_worst == one.uses:
+        return text
+    ends = [uses_text(one.at_best), uses_text(one.at_worst)]
+    if one.uses.last is not None:
+        ends.reverse()
+    for word in ("from ", "up to "):
+        if text.startswith(word):
+            ends = [end.removeprefix(word) for end in ends]
+    return f"{text} [{', '.join(ends)}]"
+
+
+def _cost_rows(told: Iterable[Choice]) -> Iterable[CostRow]:
+    costs = {(cost.where, cost.kind, cost.bytes): cost for one in told for cost in one.costs}
+    listed = sorted(costs.values(), key=lambda one: (one.bytes, not _from_host(one.where), one.kind))
+    for group in _clusters(listed, lambda one: (one.kind, one.bytes), lambda one: (one.total,)):
+        first = group[0]
+        cells = [_phases_text(first, names) for names in PHASES.values()]
+        paths = paths_text([cost.where for cost in group])
+        yield CostRow(paths, str(first.kind), first.bytes, tuple(cells), _whole(first.total), _ids(first.total))
+
+
+def _phases_text(cost: MemoryCost, names: Sequence[str]) -> str:
+    found = [amount for phase, amount in cost.phases if phase in names]
+    return ", ".join(signed(format_seconds(one.time.value), one.points) + _SHORT[one.basis] for one in found)
+
+
+def _table(side: Side, told: Sequence[Choice]) -> PayTable:
+    than = tuple(map(str, REFERENCES[side]))
+    rows = []
+    listed = sorted(told, key=lambda one: (not _from_host(one.path), one.bytes))
+    for group in _clusters(
+        listed, lambda one: (_from_host(one.path), one.name, one.bytes), lambda one: (one.cost, one.transfer)
+    ):
+        first = group[0]
+        against = {str(one.than): break_even_text(one) for one in first.against}
+        rows.append(
+            PayRow(
+                paths_text([one.path for one in group]), len(group), first.name, first.bytes, _whole(first.cost),
+                _whole(first.transfer), tuple(against.get(name, "") for name in than),
+                tuple(differ_in_phase(first.ids)),
+            )
+        )  # fmt: skip
+    return PayTable(ENDS[side], than, tuple(rows))
+
+
+def _lines(told: Sequence[Choice]) -> Iterable[str]:
+    """'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at once, 3]', of the first path each way."""
+    paths = sorted({one.path for one in told if one.side == "host"})
+    for from_host in (True, False):
+        path = next((path for path in paths if _from_host(path) == from_host), None)
+        for size in sorted({one.bytes for one in told}):
+            pays = [
+                f"{one.name} {break_even_text(against)}"
+                for one in told
+                if (one.path, one.side, one.bytes) == (path, "host", size)
+                for against in one.against
+                if str(against.than) == str(PAGEABLE)
+            ]
+            if pays:
+                yield f"{path} at {format_bytes(size)}: {'; '.join(pays)}"
+
+
+def _clusters(
+    listed: Iterable[_T], kind: Callable[[_T], object], amounts: Callable[[_T], Sequence[Amount]]
+) -> list[list[_T]]:
+    """Of one kind, and whose amounts are alike; in the order of their firsts."""
+    found: list[list[_T]] = []
+    by_kind: dict[object, list[list[_T]]] = {}
+    for one in listed:
+        groups = by_kind.setdefault(kind(one), [])
+        for group in groups:
+            pairs = zip(amounts(one), amounts(group[0]), strict=True)
+            if all(alike(mine.time, theirs.time, ALIKE) for mine, theirs in pairs):
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+            found.append(groups[-1])
+    return found
+
+
+def _whole(amount: Amount) -> str:
+    time = amount.time
+    return signed(format_seconds_interval(time.value, time.low, time.high), amount.points) + _SHORT[amount.basis]
+
+
+def _ids(amount: Amount) -> tuple[str, ...]:
+    return tuple(differ_in_phase(sorted((point.id for point in amount.points), key=natural)))
+
+
+def _from_host(path: Path) -> bool:
+    return not path.src.rpartition("/")[2].startswith("gpu")

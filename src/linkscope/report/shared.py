@@ -1,0 +1,220 @@
+"""What paths share: sentences, a drawing of every group, and what every pair got (docs/interference.md)."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import escape
+
+from linkscope.model.curves import Path, natural
+from linkscope.model.interference import LEVEL, Group, Interference, Open, interference
+from linkscope.model.words import count_text, paths_text, rate_text
+from linkscope.runfile import Point, PointId, Run
+from linkscope.stats import Beside
+from linkscope.units import format_bytes, format_fraction, format_rate
+
+HEADING = "What paths share"
+NOTE = (
+    "Paths run at once, in pairs and all together. A path is slowed where it is shown to get less than 90 % of its "
+    "rate alone. Paths that slow each other share something, seen or not: a switch, an uplink, a memory."
+)
+_ALIKE = 1.02  # rates that are told as one
+_WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP = 620, 170, 20, 22, 10, 30
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A pair of paths: what the slower of both kept of its rate, with the interval, and both together."""
+
+    paths: str
+    kept: str
+    slowed: bool
+    id: str
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the page shows: a sentence and a drawing for every group, then the pairs, those that are slowed first."""
+
+    groups: tuple[Group, ...]
+    sentences: tuple[str, ...]
+    pairs: tuple[PairRow, ...]
+    summary: str
+
+
+def without_sets(run: Run) -> Run:
+    """The run without its points of several paths, which are told apart: their rates are no path's best."""
+    return dataclasses.replace(run, points=[point for point in run.points if not is_set(point)])
+
+
+def is_set(point: Point) -> bool:
+    """Whether it is of several paths that it names."""
+    return len(PointId.parse(point.id).paths) > 1
+
+
+def shares(points: Iterable[Point]) -> Shares | None:
+    """None where no paths were measured at once."""
+    found = interference(points)
+    if not found.besides:
+        return None
+    sentences = [sentence(group) for group in found.groups]
+    sentences += [_open_sentence(one) for one in found.open]
+    return Shares(found.groups, tuple(sentences), tuple(_rows(found)), _summary(found))
+
+
+def sentence(group: Group) -> str:
+    """'GPU 2 and 3 share 71 GB/s [70.8, 71.3] to numa:0: 2 flows of 55.4 GB/s alone get 35.5 GB/s each'."""
+    return f"{_who(group.paths, 'share', rate_text(group.capacity))}: {_parts(group)}"
+
+
+def to_json(points: Iterable[Point]) -> dict[str, Any]:
+    """The same as plain values: GB/s, fractions, intervals of 95 %."""
+    found = interference(points)
+    return {
+        "level": LEVEL,
+        "groups": [
+            {
+                "paths": [_arrow(path) for path in group.paths], "gbps": group.capacity.value,
+                "low_gbps": group.capacity.low, "high_gbps": group.capacity.high, "in_pairs": group.in_pairs,
+                "id": group.id, "fair": group.fair,
+                "parts": [
+                    {"path": _arrow(of.path), "gbps": of.gbps, "share": of.share, "alone_gbps": of.alone_gbps}
+                    for of in group.parts
+                ],
+            }
+            for group in found.groups
+        ],
+        "unexplained": [
+            {"paths": [_arrow(path) for path in one.paths], "gbps": one.gbps, "alone_gbps": one.alone_gbps}
+            for one in found.open
+        ],
+        "sets": [
+            {
+                "id": found.ids[flows],
+                "flows": [
+                    {
+                        "path": _arrow(one.flow), "kept": math.exp(-one.of.log_ratio),
+                        "low": 1 / one.of.ends(LEVEL)[1], "high": 1 / one.of.ends(LEVEL)[0], "slowed": one.slowed,
+                    }
+                    for one in of
+                ],
+            }
+            for flows, of in found.sets().items()
+        ],
+    }  # fmt: skip
+
+
+def group_svg(group: Group, modelled: bool) -> str:
+    """What each flow gets alone as an outline, what it gets beside the others filled, and under them the sum."""
+    name = ("MODELLED: " if modelled else "") + _who(group.paths, "share", rate_text(group.capacity))
+    height = _TOP + (_BAR + _GAP) * (len(group.parts) + 1) + 8
+    most = max([group.capacity.value, *(part.alone_gbps for part in group.parts)])
+    scale = (_WIDTH - _LEFT - _RIGHT - 120) / most
+    parts = [
+        f'<svg class="chart" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
+        f'<text x="{_LEFT}" y="18">outline: alone; filled: all at once, GB/s</text>',
+    ]
+    start = float(_LEFT)
+    bottom = _TOP + (_BAR + _GAP) * len(group.parts)
+    for index, part in enumerate(group.parts):
+        y = _TOP + (_BAR + _GAP) * index
+        parts.append(f'<text class="num" x="{_LEFT - 8}" y="{y + 16}">{escape(str(part.path))}</text>')
+        parts.append(_bar(_LEFT, y, part.gbps * scale, index))
+        parts.append(
+            f'<rect class="bare" x="{_LEFT}" y="{y}" width="{part.alone_gbps * scale:.1f}" height="{_BAR}"/>'
+            f'<text x="{_LEFT + part.alone_gbps * scale + 8:.1f}" y="{y + 16}">'
+            f"{part.gbps:.3g} of {part.alone_gbps:.3g}</text>"
+        )
+        parts.append(_bar(start, bottom, part.gbps * scale, index))
+        start += part.gbps * scale
+    parts.append(f'<text class="num place" x="{_LEFT - 8}" y="{bottom + 16}">all at once</text>')
+    total = escape(format_rate(group.capacity.value))
+    parts.append(f'<text class="place" x="{start + 8:.1f}" y="{bottom + 16}">{total}</text>')
+    if modelled:
+        parts.append(
+            f'<text class="modelled" style="font-size:56px" x="{_WIDTH / 2:g}" y="{height / 2:g}" '
+            f'transform="rotate(-8 {_WIDTH / 2:g} {height / 2:g})">MODELLED</text>'
+        )
+    return "".join(parts) + "</svg>"
+
+
+def _bar(x: float, y: float, width: float, colour: int) -> str:
+    return (
+        f'<g class="s{colour % 8}"><rect class="mark" x="{x:.1f}" y="{y}" width="{max(width, 0.5):.1f}" '
+        f'height="{_BAR}"/></g>'
+    )
+
+
+def _who(paths: Sequence[Path], verb: str, rate: str) -> str:
+    """'GPU 2 and 3 share 71 GB/s to numa:0'; of other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
+    hosts = {place for path in paths for place in (path.src, path.dst) if "gpu:" not in place}
+    gpus = {place for path in paths for place in (path.src, path.dst) if "gpu:" in place}
+    ways = {("to" if "gpu:" in path.src else "from") for path in paths}
+    between = any("gpu:" in path.src and "gpu:" in path.dst for path in paths)
+    if between or len(paths) != len(hosts) * len(gpus) * len(ways):
+        return f"{paths_text(paths)} {verb} {rate}"
+    way = "to and from" if len(ways) == 2 else next(iter(ways))
+    return f"GPU {_numbers(gpus)} {verb} {rate} {way} {' and '.join(sorted(hosts, key=natural))}"
+
+
+def _numbers(gpus: Iterable[str]) -> str:
+    """'2 and 3', '0 to 3', '0, 2 and 5'; of several hosts with their names."""
+    places = sorted(gpus, key=natural)
+    heads = {place.rpartition(":")[0] for place in places}
+    names = [place.rpartition(":")[2] for place in places] if len(heads) == 1 and heads == {"gpu"} else places
+    numbers = [int(name) for name in names] if names is not places else []
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _parts(group: Group) -> str:
+    """How the capacity divides."""
+    alone = [part.alone_gbps for part in group.parts]
+    got = [part.gbps for part in group.parts]
+    one_each = f"{len(got)} flows of {_span(alone)} alone get {_span(got)}"
+    if group.fair:
+        return f"{one_each} each"
+    told = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
+    return f"{one_each}, not in equal parts: {told}"
+
+
+def _span(rates: Sequence[float]) -> str:
+    low, high = min(rates), max(rates)
+    return f"{high:.3g} GB/s" if high <= _ALIKE * low else f"{low:.3g} to {high:.3g} GB/s"
+
+
+def _open_sentence(found: Open) -> str:
+    told = _who(found.paths, "get", format_rate(found.gbps))
+    alone = format_rate(found.alone_gbps)
+    return f"{told} all at once, of {alone} one by one: which of them share what was not measured"
+
+
+def _summary(found: Interference) -> str:
+    pairs = found.pairs()
+    slowed = sum(any(one.slowed for one in of) for of in pairs.values())
+    wide = len(found.ids) - len(pairs)
+    sets = f", and {count_text(wide, 'set')} of more" if wide else ""
+    size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # of all of them: flows.joints
+    return (
+        f"{count_text(len(pairs), 'pair')} of paths and {size} a copy were measured at once{sets}; {slowed} of the "
+        "pairs slow each other. Rates have in them what setting up copies of that size costs"
+    )
+
+
+def _rows(found: Interference) -> list[PairRow]:
+    rows = []
+    for flows, of in found.pairs().items():
+        slower: Beside[Path] = max(of, key=lambda one: one.of.log_ratio)
+        low, high = (1 / end for end in reversed(slower.of.ends(LEVEL)))
+        kept = f"{format_fraction(math.exp(-slower.of.log_ratio))} [{100 * low:.1f}, {100 * high:.1f}]"
+        paths = " beside ".join(map(str, sorted(flows)))
+        rows.append((slower.of.log_ratio, PairRow(paths, kept, any(one.slowed for one in of), found.ids[flows])))
+    return [row for _, row in sorted(rows, key=lambda one: (not one[1].slowed, -one[0], one[1].paths))]
+
+
+def _arrow(path: Path) -> str:
+    return f"{path.src}->{path.dst}"

@@ -1,0 +1,86 @@
+"""When a point has rounds enough, where many points share a budget: looks at its interval, few and far between.
+
+Every look at an interval that may end the sampling costs some of its coverage (Wald, Sequential Analysis, 1947): so
+there are six, and the last two ask for more than 95 %.
+tools/planner_proofs.py draws what is left (docs/planner.md).
+"""
+
+import math
+from collections.abc import Sequence
+
+from linkscope.stats.intervals import EARLY_ROUNDS, Interval, median, median_interval
+from linkscope.stats.ratios import student_interval
+from linkscope.stats.variance import deviation
+
+LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # rounds in all
+# Where noise has few values three rounds agree by chance; but then those of points like this one agree seldom.
+_MOST, _LEAST_ALIKE = 0.5, 3
+_LATE, _LATE_CONFIDENCE = 12, 0.98
+_AS_WIDE = 0.999  # of the precision asked for
+_WORST = 0.88  # level of three rounds that agree, where processes fall into two modes of equal share
+# Half of the 95 % interval of a median of n normal values, in deviations, is so many over the root of n.
+_HALF_WIDTH = 2.456
+_DOUBT = 1.25  # what more rounds may bring is itself told by few
+
+
+def agree(medians: Sequence[float], precision: float) -> bool:
+    """Whether the first three rounds lie within `precision` of each other."""
+    first = medians[:EARLY_ROUNDS]
+    return len(first) == EARLY_ROUNDS and max(first) - min(first) <= precision * median(first)
+
+
+def mostly(agreed: Sequence[bool]) -> bool:
+    """Whether the three rounds of enough points that are alike agree, so that it is no chance where they do."""
+    return len(agreed) >= _LEAST_ALIKE and sum(agreed) >= _MOST * len(agreed)
+
+
+def rounds_interval(medians: Sequence[float], precision: float) -> Interval | None:
+    """The interval of the median of all rounds; None for fewer than two, or where a few are not all above zero.
+
+    Three that agree: as wide as asked. Six and more: by order statistics. Else Student's, of their logarithms.
+    """
+    count = len(medians)
+    if count >= LOOKS[1]:
+        return median_interval(medians, _confidence(count))
+    if count == EARLY_ROUNDS and agree(medians, precision):
+        centre = median(medians)
+        return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
+    return student_interval(medians) if min(medians) > 0 else None
+
+
+def half_width_after(medians: Sequence[float], rounds: int) -> float:
+    """How narrow, as a fraction of the median, the interval may be after so many rounds, seeing two or more.
+
+    Where order statistics of so many would lie among those that there are. Of fewer than six as of normal values.
+    """
+    count, centre = len(medians), median(medians)
+    if count < LOOKS[1]:
+        return _HALF_WIDTH * deviation(medians) / math.sqrt(rounds) / centre
+    ranks = median_interval(range(1, rounds + 1), _confidence(rounds))
+    assert ranks is not None
+    ordered = sorted(medians)
+    low, high = (_between(ordered, rank / (rounds + 1) * (count + 1) - 1) for rank in (ranks.low, ranks.high))
+    return (high - low) / 2 / centre
+
+
+def next_look(medians: Sequence[float], precision: float) -> int | None:
+    """The number of rounds after which to look again: the next, or the one after that where the next is too early.
+
+    None after the last look, and where that is out of reach. Three rounds tell too little to leave a look out.
+    """
+    later = [look for look in LOOKS if look > len(medians)]
+    if not later or (len(medians) > 1 and half_width_after(medians, later[-1]) > _DOUBT * precision):
+        return None
+    early = len(medians) >= LOOKS[1] and half_width_after(medians, later[0]) > _DOUBT * precision
+    return later[1] if early and len(later) > 1 else later[0]
+
+
+def _confidence(rounds: int) -> float:
+    return _LATE_CONFIDENCE if rounds > _LATE else 0.95
+
+
+def _between(ordered: Sequence[float], at: float) -> float:
+    """The value at a place between those that there are; the outermost beyond them."""
+    place = min(max(at, 0.0), len(ordered) - 1.0)
+    below = min(int(place), len(ordered) - 2)
+    return ordered[below] + (place - below) * (ordered[below + 1] - ordered[below])

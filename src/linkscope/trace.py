@@ -1,0 +1,110 @@
+"""A trace of transfers: what a program moves, as a text file (docs/trace.md), and the points that measure it.
+
+A line is `SRC -> DST BYTES x COUNT`, then words: host memory (pinned is the default), `peer=off`, `batched`. A line
+`[NAME]` begins a part, such as an epoch. `#` begins a comment.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from linkscope.errors import UserError
+from linkscope.runfile import PointId
+from linkscope.units import parse_bytes
+
+KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "GPU to GPU", "local": "within a GPU"}
+_MEMORIES = ("pinned", "pageable", "registered")
+_WORDS = (*_MEMORIES, "peer=off", "batched")
+_MOST = 1 << 40
+_LINE = re.compile(r"(\S+)\s*->\s*(\S+)\s+(\S+)(?:\s+x\s*(\d+))?((?:\s+\S+)*)")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """`count` times the same transfer, by the point that measures one of them."""
+
+    point: PointId
+    count: int
+
+    @property
+    def kind(self) -> str:
+        """A key of `KINDS`."""
+        return self.point.benchmark
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is told together, such as an epoch."""
+
+    name: str
+    transfers: tuple[Transfer, ...]
+
+
+def read_trace(path: str | Path) -> list[Part]:
+    """The parts of a trace, in their order. Raises UserError that names the line and the cure."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--trace {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--trace {path}: it is no text file") from None
+    parts: list[tuple[str, list[Transfer]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].strip()
+        if words.startswith("[") and words.endswith("]"):
+            parts.append((words[1:-1].strip(), []))
+        elif words:
+            if not parts:
+                parts.append((Path(path).stem, []))
+            try:
+                parts[-1][1].append(_transfer(words))
+            except ValueError as error:
+                raise UserError(f"{path}, line {number}: {error}") from None
+    if not any(transfers for _, transfers in parts):
+        raise UserError(f"{path} holds no transfer: write lines like numa:0 -> gpu:0 4MiB x 100")
+    return [Part(name, tuple(transfers)) for name, transfers in parts if transfers]
+
+
+def point_ids(parts: list[Part]) -> list[str]:
+    """The points that measure all transfers, each once."""
+    return list(dict.fromkeys(str(transfer.point) for part in parts for transfer in part.transfers))
+
+
+def _transfer(text: str) -> Transfer:
+    match = _LINE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"'{text}' is no transfer: write it like numa:0 -> gpu:0 4MiB x 100")
+    src, dst, size_text, count_text, rest = match.groups()
+    size, count, words = parse_bytes(size_text), int(count_text or "1"), rest.split()
+    if size is None:
+        raise ValueError(f"{size_text} is no size: write 4096, 64KiB or 4MiB")
+    unknown = next((word for word in words if word not in _WORDS), None)
+    if unknown is not None:
+        raise ValueError(f"'{unknown}' is not known here: behind the size may stand x COUNT, then {', '.join(_WORDS)}")
+    if count == 0 or not 0 < size <= _MOST:
+        raise ValueError(f"'{text}': a transfer has at least a byte and at most 1 TiB, and is made at least once")
+    return Transfer(_point(src, dst, -(-size // 8) * 8, words), count)
+
+
+def _point(src: str, dst: str, size: int, words: list[str]) -> PointId:
+    kinds = tuple(place.rpartition("/")[2].partition(":")[0] for place in (src, dst))
+    memories = [word for word in words if word in _MEMORIES]
+    if not set(kinds) <= {"numa", "gpu"} or kinds == ("numa", "numa"):
+        raise ValueError(f"{src} -> {dst}: transfers are from or to a GPU, which is written gpu:0, and a host numa:0")
+    if len(memories) > 1 or (memories and kinds == ("gpu", "gpu")):
+        raise ValueError(f"{' '.join(memories)}: one kind of host memory, where one end is a host's")
+    if "peer=off" in words and (kinds != ("gpu", "gpu") or src == dst):
+        raise ValueError("peer=off is of transfers between two GPUs")
+    host = memories[0] if memories else "pinned"
+    params = {"after": "kernel", "mode": "batched" if "batched" in words else "single"}
+    if kinds == ("numa", "gpu"):
+        name, ends, more = "h2d", (host, "device"), {"bidirectional": "false"}
+    elif kinds == ("gpu", "numa"):
+        name, ends, more = "d2h", ("device", host), {}
+    elif src == dst:
+        name, ends, more = "local", ("device", "device"), {}
+    else:
+        name, ends = "d2d", ("device", "device")
+        peer = "off" if "peer=off" in words else "on"
+        more = {"bidirectional": "false", "call": "memcpy", "initiator": "src", "peer": peer}
+    return PointId(name, "ce", src, ends[0], dst, ends[1], size, tuple(sorted({**params, **more}.items())))

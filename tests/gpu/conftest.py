@@ -1,0 +1,7 @@
+"""The tests on GPUs import what those without one share."""
+
+import sys
+from pathlib import Path
+
+for folder in (Path(__file__).parent, Path(__file__).parents[1] / "python"):
+    sys.path.insert(0, str(folder))

@@ -1,0 +1,88 @@
+"""What the tests on GPUs share: how many GPUs there are, and whole runs of the command.
+
+They also run on the fake driver (tests/python/test_gpu_tests.py), where rates say nothing.
+"""
+
+import os
+import subprocess
+import sys
+from ctypes import byref, c_int, c_size_t
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+
+from driver_by_ctypes import Driver, Gpu  # noqa: E402
+from linkscope.runfile import Point, Run, read_run  # noqa: E402
+
+FAKE = any(name.startswith("FAKE_CUDA_") for name in os.environ)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+
+
+def gpus() -> int:
+    try:
+        driver = Driver()
+    except (OSError, AttributeError, AssertionError):
+        return 0
+    count = c_int()
+    driver.ok("cuDeviceGetCount", byref(count))
+    return count.value
+
+
+def needs(count: int) -> pytest.MarkDecorator:
+    found = gpus()
+    return pytest.mark.skipif(found < count, reason=f"it needs {count} GPUs; here are {found}")
+
+
+def measured(path: Path, *arguments: str, timeout_s: float = 300, **variables: str) -> Run:
+    command = [sys.executable, "-m", "linkscope", "run", "-o", str(path), *arguments]
+    if FAKE:
+        command += ["--precision", "50%"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env={**ENVIRONMENT, **variables})
+    assert done.returncode in ((0, 1) if FAKE else (0,)), done.stdout + done.stderr  # 1: a point failed (verified)
+    return read_run(path)
+
+
+def only(*globs: str) -> list[str]:
+    return [word for glob in globs for word in ("--only", glob)]
+
+
+def value(run: Run, part: str) -> Point:
+    return next(point for point in run.points if part in point.id)
+
+
+def verified(run: Run) -> list[Point]:
+    """The points that were measured: what they delivered was compared. Skips where this machine can measure none."""
+    assert run.points
+    here = [point for point in run.points if point.status != "unsupported"]
+    if not here:
+        pytest.skip(run.points[0].reason)
+    failed = [point for point in here if point.status not in ("ok", "missed_precision")]
+    if FAKE:  # its copies take no time that a busy machine could tell from none
+        failed = [point for point in failed if not point.reason.startswith("it is too short for the clock")]
+    assert [(point.id, point.reason) for point in failed] == []
+    assert [point.id for point in here if not point.verified and point.status != "failed"] == []
+    return here
+
+
+def free_bytes() -> list[int]:
+    """Of each GPU, by a process of its own, whose contexts take the same every time."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import on_gpus; print(on_gpus._free_here())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+def _free_here() -> str:
+    driver, found = Driver(), []
+    all_gpus = [Gpu(driver, Path(), ordinal) for ordinal in range(gpus())]  # each context takes from the others, too
+    for gpu in all_gpus:
+        free, total = c_size_t(), c_size_t()
+        gpu.use()
+        driver.ok("cuMemGetInfo", byref(free), byref(total))
+        found.append(free.value)
+    return " ".join(map(str, found))

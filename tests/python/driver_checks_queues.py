@@ -1,0 +1,138 @@
+"""Checks (driver_checks.py) of streams, events, the gate, graphs of kernels and words that are waited for."""
+
+import ctypes
+import time
+from ctypes import byref, c_float, c_size_t, c_uint, c_uint64, c_void_p
+
+from driver_by_ctypes import INVALID_HANDLE, MIB, NOT_READY, Driver, Gate, Gpu, seconds
+
+
+def queued_work_waits_for_the_gate(driver: Driver, gpu: Gpu) -> None:
+    gate, stream, host, device = Gate(gpu), gpu.stream(), gpu.pinned(MIB), gpu.memory(MIB)
+    before, after, back = gpu.event(), gpu.event(), gpu.pinned(MIB)
+    ctypes.memset(host, 0x5A, MIB)
+    gate.close()
+    gate.close_on(stream, 10.0)
+    driver.ok("cuEventRecord", before, stream)
+    driver.ok("cuMemcpyHtoDAsync", device, host, c_size_t(MIB), stream)
+    driver.ok("cuMemcpyDtoHAsync", back, device, c_size_t(MIB), stream)
+    driver.ok("cuEventRecord", after, stream)
+    time.sleep(0.05)
+    assert driver.cuStreamQuery(stream) == NOT_READY and driver.cuEventQuery(after) == NOT_READY
+    assert driver.cuEventElapsedTime(byref(c_float()), before, after) == NOT_READY
+    gate.open()
+    driver.ok("cuStreamSynchronize", stream)
+    assert driver.cuStreamQuery(stream) == 0 and not gate.timed_out and back.raw == host.raw
+    elapsed = c_float(-1)
+    driver.ok("cuEventElapsedTime", byref(elapsed), before, after)
+    assert 0 < elapsed.value < 1000  # not the gate's 10 s
+
+
+def gates_time_out(driver: Driver, gpu: Gpu) -> None:
+    gate, stream = Gate(gpu), gpu.stream()
+    gate.close()
+    gate.close_on(stream, 0.1)
+    assert 0.08 < seconds(lambda: driver.ok("cuStreamSynchronize", stream)) < 5.0
+    assert gate.timed_out
+
+
+def streams_wait_for_values(driver: Driver, gpu: Gpu) -> None:
+    word, stream = gpu.pinned(4096), gpu.stream()
+    ctypes.memset(word, 0, 4096)
+    driver.ok("cuStreamWaitValue32", stream, c_uint64(ctypes.addressof(word)), c_uint(1), c_uint(0))
+    time.sleep(0.05)
+    assert driver.cuStreamQuery(stream) == NOT_READY
+    word[0] = b"\x01"
+    driver.ok("cuStreamSynchronize", stream)
+
+
+def streams_wait_for_events(driver: Driver, gpu: Gpu) -> None:
+    gate, first, second, event, last = Gate(gpu), gpu.stream(), gpu.stream(), gpu.event(), gpu.event()
+    gate.close()
+    gate.close_on(first, 10.0)
+    driver.ok("cuEventRecord", event, first)
+    driver.ok("cuStreamWaitEvent", second, event, c_uint(0))
+    driver.ok("cuEventRecord", last, second)
+    time.sleep(0.05)
+    assert driver.cuEventQuery(last) == NOT_READY
+    gate.open()
+    driver.ok("cuEventSynchronize", last)
+    elapsed = c_float(-1)
+    driver.ok("cuEventElapsedTime", byref(elapsed), event, last)
+    assert elapsed.value >= 0
+
+
+class KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS of CUDA 12."""
+
+    _fields_ = (
+        ("function", c_void_p), ("grid", c_uint * 3), ("block", c_uint * 3), ("shared", c_uint),
+        ("parameters", c_void_p), ("extra", c_void_p), ("kernel", c_void_p), ("context", c_void_p),
+    )  # fmt: skip
+
+
+def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu: Gpu) -> None:
+    """Calls that queue a graph return while its stream is held; a destroyed graph leaves what it was made into."""
+    gate, stream, pinned = Gate(gpu), gpu.stream(), gpu.pinned(4096)
+    ctypes.memset(pinned, 0, 4096)
+    word, steps, system = c_uint64(ctypes.addressof(pinned)), c_uint64(5), c_uint(0)
+    parameters = (c_void_p * 3)(*(ctypes.addressof(argument) for argument in (word, steps, system)))
+    node = KernelNode(gpu.function("atomics", "linkscope_add_chain"), (1, 1, 1), (1, 1, 1), 0)
+    node.parameters = ctypes.addressof(parameters)
+    graph, ready, before = c_void_p(), c_void_p(), c_void_p()
+    driver.ok("cuGraphCreate", byref(graph), c_uint(0))
+    for count in (0, 1, 1):
+        added = c_void_p()
+        driver.ok("cuGraphAddKernelNode", byref(added), graph, byref(before), c_size_t(count), byref(node))
+        before = added
+    driver.ok("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
+    driver.ok("cuGraphDestroy", graph)
+    driver.ok("cuGraphUpload", ready, stream)
+    driver.ok("cuGraphLaunch", ready, stream)  # the first one may wait for the device
+    driver.ok("cuCtxSynchronize")
+    gate.close()
+    gate.close_on(stream, 10.0)
+    for _ in range(3):
+        driver.ok("cuGraphLaunch", ready, stream)
+    assert driver.cuStreamQuery(stream) == NOT_READY
+    assert int.from_bytes(pinned[:8], "little") == 3 * 5
+    gate.open()
+    driver.ok("cuStreamSynchronize", stream)
+    assert int.from_bytes(pinned[:8], "little") == (1 + 3) * 3 * 5
+    driver.ok("cuGraphExecDestroy", ready)
+
+
+def words_go_round_and_who_waits_in_vain_gives_up(driver: Driver, gpu: Gpu) -> None:
+    pinned, flags = gpu.pinned(4096), gpu.function("flags", "linkscope_flags")
+    ctypes.memset(pinned, 0, 4096)
+    start = ctypes.addressof(pinned)
+    ping, pong, first_gave_up, second_gave_up = (c_uint64(start + 512 * at) for at in range(4))
+    one, count, timeout = c_uint64(1), c_uint64(1000), c_uint64(2 * 10**9)
+
+    def value(at: int) -> int:
+        return int.from_bytes(pinned[512 * at : 512 * at + 8], "little")
+
+    def start_on(stream: c_void_p, put: c_uint64, look: c_uint64, waits: int, gave_up: c_uint64) -> None:
+        arguments = (put, one, one, look, one, one, count, c_uint(waits), timeout, gave_up)
+        addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        shape = [c_uint(1)] * 6 + [c_uint(0)]
+        assert driver.cuLaunchKernel(flags, *shape, stream, addresses, None) == 0
+
+    streams = gpu.stream(), gpu.stream()
+    start_on(streams[0], ping, pong, 0, first_gave_up)
+    start_on(streams[1], pong, ping, 1, second_gave_up)
+    driver.ok("cuCtxSynchronize")
+    assert [value(at) for at in range(4)] == [1000, 1000, 0, 0]
+    ctypes.memset(pinned, 0, 4096)
+    timeout = c_uint64(50 * 10**6)
+    began = time.monotonic()
+    start_on(streams[0], ping, pong, 0, first_gave_up)
+    driver.ok("cuCtxSynchronize")
+    assert 0.05 <= time.monotonic() - began < 5
+    assert [value(at) for at in range(4)] == [1, 0, 1, 0]
+
+
+def events_without_a_record_have_no_time(driver: Driver, gpu: Gpu) -> None:
+    event = gpu.event()
+    assert driver.cuEventQuery(event) == 0
+    assert driver.cuEventElapsedTime(byref(c_float()), event, event) == INVALID_HANDLE

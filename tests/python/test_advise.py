@@ -1,0 +1,248 @@
+"""`linkscope advise`: a gain that is planted is found with its size, one that is not shown is not given."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from invented import point, run
+from linkscope.advise import advice, untried, ways
+from linkscope.cli.main import main
+from linkscope.report.html import page
+from linkscope.report.markdown import to_markdown
+from linkscope.report.summary import summary
+from linkscope.runfile import Point
+from test_break_even import PAGEABLE, PINNED, copy, life
+
+MIB = 1 << 20
+BATCHED = "after=kernel&bidirectional=false&mode=batched"
+
+
+def h2d(memory: str, size: int, seconds: float, gpu: int = 0, params: str = BATCHED, src: str = "numa:0") -> Point:
+    return point(f"h2d/ce/{src}.{memory}->gpu:{gpu}.device/{size}?{params}", seconds)
+
+
+def found(points, habit):
+    return next((one for one in advice(points) if one.habit.name == habit), None)
+
+
+def saved(folder: Path, points, **machine) -> Path:
+    made = run(points, **machine)
+    records = [made.header, *points, made.end]
+    path = folder / "run.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+    return path
+
+
+def test_what_pinning_gains_is_the_ratio_of_the_times_that_were_measured():
+    one = found([h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5)], "pin")
+    (gain,) = one.gains
+    assert gain.ratio == pytest.approx(4, rel=1e-9) and gain.instead == "pinned"
+    assert gain.interval.low < 4 < gain.interval.high and gain.interval.high < 4.3
+    assert one.sizes == (MIB, MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
+
+
+@pytest.mark.parametrize("pinned_s", [2e-5, 1.98e-5, 1.93e-5, 2.4e-5])  # rounds differ by 2 %
+def test_what_is_not_shown_to_gain_five_percent_is_no_advice(pinned_s):
+    one = found([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, pinned_s)], "pin")
+    assert len(one.compared) == 1 and not one.gains
+
+
+def test_only_points_that_are_alike_in_all_else_are_compared():
+    pageable = h2d("pageable", MIB, 8e-5)
+    others = [
+        h2d("pinned", 2 * MIB, 2e-5), h2d("pinned", MIB, 2e-5, gpu=1), h2d("pinned", MIB, 2e-5, src="numa:1"),
+        h2d("pinned", MIB, 2e-5, params=BATCHED.replace("batched", "single")),
+        h2d("pinned", MIB, 2e-5, params=BATCHED + "&cache=hot"),
+        h2d("pinned", MIB, 2e-5, params=BATCHED.replace("false", "true")),
+    ]  # fmt: skip
+    assert found([pageable, *others], "pin") is None
+
+
+def test_of_several_cures_the_fastest_counts_and_is_named():
+    ends = "gpu:0.managed->numa:0.managed"
+    points = [
+        point(f"demand/fault/{ends}/{64 * MIB}?access=write&bidirectional=false&threads={threads}", seconds)
+        for threads, seconds in ((1, 9e-3), (4, 5e-3), (16, 3e-3))
+    ]
+    points.append(point(f"prefetch/prefetch/{ends}/{64 * MIB}", 2e-3))
+    threads = found(points, "touching threads")
+    assert [(gain.instead, round(gain.ratio, 6)) for gain in threads.gains] == [("threads 16", 3.0)]
+    prefetch = found(points, "prefetch")
+    assert max(round(gain.ratio, 6) for gain in prefetch.gains) == 4.5
+    assert {gain.instead for gain in prefetch.gains} == {"prefetch"}
+
+
+def test_every_habit_is_found_where_it_is_planted():
+    d2d = "gpu:0.device->gpu:1.device"
+    copy = "bidirectional=false&call=memcpy&initiator=src&mode=batched"
+    pieces = "pinned->gpu:0.device"
+    planted = {
+        "peer": (f"d2d/ce/{d2d}/{MIB}?{copy}&peer=off", f"d2d/ce/{d2d}/{MIB}?{copy}&peer=on"),
+        "node": (f"h2d/ce/numa:1.pinned->gpu:0.device/{MIB}?{BATCHED}", f"h2d/ce/numa:0.{pieces}/{MIB}?{BATCHED}"),
+        "node back": (f"d2h/ce/gpu:0.device->numa:1.pinned/{MIB}", f"d2h/ce/gpu:0.device->numa:0.pinned/{MIB}"),
+        "queue": (f"local/ce/gpu:0.device->gpu:0.device/{MIB}?mode=single",
+                  f"local/ce/gpu:0.device->gpu:0.device/{MIB}?mode=batched"),
+        "kernel": (f"d2d/ce/{d2d}/{MIB}?after=kernel&{copy}&peer=on",
+                   f"d2d/sm/{d2d}/{MIB}?bidirectional=false&blocks=sms&initiator=src&mode=batched&threads=512"),
+        "pieces at once": (f"pieces/ce/numa:0.{pieces}/{MIB}?clock=host&piece=64",
+                           f"pieces/batch/numa:0.{pieces}/{MIB}?clock=host&piece=64"),
+        "prefetch": (f"demand/fault/numa:0.managed->gpu:0.managed/{MIB}?access=write",
+                     f"prefetch/prefetch/numa:0.managed->gpu:0.managed/{MIB}?bidirectional=false"),
+        "advice": (f"demand/fault/numa:0.managed->gpu:0.managed/{MIB}?access=write",
+                   f"demand/fault/numa:0.managed->gpu:0.managed/{MIB}?access=write&advice=read_mostly"),
+        "pool": ("allocation/cpu/gpu:0.device->gpu:0.device/0?phase=allocate&size=1MiB",
+                 "allocation/cpu/gpu:0.pool->gpu:0.pool/0?phase=allocate&size=1MiB"),
+    }  # fmt: skip
+    for name, (now, then) in planted.items():
+        points = [point(now, 3e-4), point(then, 1e-4)]
+        one = found(points, name)
+        assert one is not None and [round(gain.ratio, 6) for gain in one.gains] == [3.0], name
+        assert one.gains[0].now.id == now and one.gains[0].then.id == then
+        assert name not in {habit.name for habit in untried(advice(points))}
+        backwards = found([point(now, 1e-4), point(then, 3e-4)], name)
+        assert backwards is None or all(gain.then.id != then for gain in backwards.gains), name
+
+
+def test_pieces_are_told_by_the_hosts_clock_alone():
+    ends = f"numa:0.pinned->gpu:0.device/{MIB}"
+    points = [point(f"pieces/ce/{ends}?piece=64", 3e-4), point(f"pieces/batch/{ends}?piece=64", 1e-5)]
+    assert found(points, "pieces at once") is None
+
+
+def test_few_blocks_are_no_cure():
+    ends = f"gpu:0.device->gpu:1.device/{MIB}"
+    slow = "bidirectional=false&blocks=8&initiator=src&mode=batched&threads=512"
+    points = [
+        point(f"d2d/ce/{ends}?after=kernel&bidirectional=false&call=memcpy&initiator=src&mode=batched&peer=on", 3e-4),
+        point(f"d2d/sm/{ends}?{slow}", 1e-4),
+    ]
+    assert found(points, "kernel") is None
+
+
+def test_what_was_inherited_or_has_no_time_is_not_compared():
+    pageable = h2d("pageable", MIB, 8e-5)
+    inherited = msgspec.structs.replace(h2d("pinned", MIB, 2e-5), status="inherited")
+    zero = h2d("pinned", MIB, 2e-5)
+    zero.flows[0].round_medians_s[2] = 0.0
+    assert found([pageable, inherited], "pin") is None and found([pageable, zero], "pin") is None
+
+
+def test_pinning_says_after_how_many_copies_it_has_paid():
+    points = [*life("pageable", "1MiB", PAGEABLE), *life("pinned", "1MiB", PINNED)]  # 250 us more
+    points += [copy("pageable", MIB, 100e-6), copy("pinned", MIB, 20e-6)]
+    one = found(points, "pin")
+    assert one.paid_after is not None and one.paid_after.first == 4
+
+
+# --- one transfer -------------------------------------------------------------------------------------------------
+
+
+def transfer_points():
+    points = [h2d("pinned", size, 2e-6 + size / 50e9) for size in (MIB, 4 * MIB, 64 * MIB)]
+    points += [h2d("pageable", size, 3e-6 + size / 10e9) for size in (MIB, 64 * MIB)]
+    return [*points, h2d("pinned", MIB, 9e-6 + MIB / 50e9, params=BATCHED.replace("batched", "single"))]
+
+
+def test_ways_are_sorted_and_say_what_they_rest_on():
+    exact = ways(transfer_points(), "numa:0", "gpu:0", MIB)
+    assert [way.curve.method.family.src_memory for way in exact] == ["pinned", "pageable"]
+    assert exact[0].time.value == pytest.approx(2e-6 + MIB / 50e9) and len(exact[0].points) == 1
+    between = ways(transfer_points(), "numa:0", "gpu:0", 16 * MIB)
+    (pinned,) = between  # of pageable memory the sizes next to it are 64 times apart
+    assert pinned.time.value == pytest.approx(2e-6 + 16 * MIB / 50e9) and len(pinned.points) == 2
+    assert pinned.time.low < pinned.time.value < pinned.time.high
+    assert not ways(transfer_points(), "numa:0", "gpu:0", 128 * MIB)
+    assert not ways(transfer_points(), "numa:0", "gpu:1", MIB)
+    assert len(ways(transfer_points(), "numa:0", "gpu:0", MIB, memory="pageable")) == 1
+    (alone,) = ways(transfer_points(), "numa:0", "gpu:0", MIB, alone=True)
+    assert alone.time.value == pytest.approx(9e-6 + MIB / 50e9)
+
+
+def test_nothing_is_read_across_a_break():
+    points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 400e-6)]
+    assert not ways(points, "numa:0", "gpu:0", 2 * MIB)
+
+
+def test_half_known_methods_are_left_out():
+    ends = f"numa:0.pinned->gpu:0.device/{MIB}"
+    points = [point(f"read/sm/{ends}?blocks=8&threads=512", 1e-6), point(f"read/sm/{ends}?order=random", 1e-6)]
+    points.append(h2d("pinned", MIB, 1e-6, params=BATCHED.replace("false", "true")))
+    assert not ways(points, "numa:0", "gpu:0", MIB)
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_and_its_json_has_all(tmp_path, capsys):
+    dip = [h2d("registered", size, size / rate) for size, rate in ((MIB, 50e9), (2 * MIB, 20e9))]
+    path = saved(tmp_path, [*transfer_points(), *dip])
+    assert main(["advise", str(path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())  # lines are wrapped
+    assert text.startswith("MODELLED invented") and "Pin host memory" in text and "cudaMallocHost" in text
+    assert "Irregular" in text and "60 % slower at 2 MiB" in text and "let GPUs reach each other directly" in text
+    assert main(["advise", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["modelled"] and {one["habit"] for one in told["advice"]} == {"pin", "queue"}
+    pin = next(one for one in told["advice"] if one["habit"] == "pin")
+    large = next(gain for gain in pin["gains"] if gain["bytes"] == 64 * MIB)
+    assert large["ratio"] == pytest.approx((3e-6 + 64 * MIB / 10e9) / (2e-6 + 64 * MIB / 50e9)) and large["worth"]
+    assert [one["lost"] for one in told["irregular"]] == [pytest.approx(0.6)]
+
+
+def test_one_transfer_on_the_command_line(tmp_path, capsys):
+    path = saved(tmp_path, transfer_points())
+    asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
+    assert main([*asked, "2MiB"]) == 0
+    text = capsys.readouterr().out
+    assert "h2d by ce, pinned -> device (after kernel)~" in text and "read between" in text
+    assert main([*asked, "1MiB", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
+    assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+
+
+@pytest.mark.parametrize("words, code, sentence", [
+    (["--src", "numa:0"], 2, "give all three"),
+    (["--alone"], 2, "say which with --src"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: a size is"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "a size is"),
+    (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3, "with wc memory"),
+])  # fmt: skip
+def test_what_cannot_be_answered_says_why(tmp_path, capsys, words, code, sentence):
+    assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_run_without_a_value_has_no_advice(tmp_path, capsys):
+    path = saved(tmp_path, [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{MIB}", status="failed", reason="lost")])
+    assert main(["advise", str(path)]) == 2 and "no point with a value" in capsys.readouterr().err
+    assert main(["advise", str(tmp_path / "none.jsonl")]) == 2
+
+
+def test_on_a_modelled_machine_the_near_node_and_pinning_are_advised(tmp_path, capsys):
+    """AC922: 72 GB/s from a GPU's own node, 41 GB/s from the other (Comm|Scope, 4.2)."""
+    path = tmp_path / "ac922.jsonl"
+    only = ["--only", f"h2d/ce/*->gpu:0.device/{64 * MIB}?*batched*"]
+    assert (
+        main(["run", "--machine", "ac922", *only, "--rounds", "3", "--precision", "5%", "-o", str(path), "--json"]) == 0
+    )
+    capsys.readouterr()
+    assert main(["advise", str(path), "--json"]) == 0
+    told = {one["habit"]: one for one in json.loads(capsys.readouterr().out)["advice"]}
+    node = [gain for gain in told["node"]["gains"] if gain["worth"] and ".pinned" in gain["now"]]
+    assert node and {(gain["src"], gain["instead"]) for gain in node} == {("numa:1", "numa:0")}
+    assert all(gain["interval"][0] <= 72 / 41 * 1.03 and gain["ratio"] > 1.6 for gain in node)
+    assert any(gain["worth"] for gain in told["pin"]["gains"])
+
+
+def test_the_report_the_summary_and_the_markdown_say_it_too():
+    told = run(transfer_points())
+    for text in (page(told), summary(told), to_markdown(told)):
+        flat = " ".join(text.split())
+        assert "What to do otherwise" in flat and "Pin host memory that is copied" in flat
+    assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
+    same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
+    assert not any("What to do otherwise" in text for text in (page(same), summary(same), to_markdown(same)))

@@ -1,0 +1,136 @@
+"""What nobody can have, and memory that runs out: a sentence with the cure, an exit code, and the rest of the run."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fake_driver import WORKER, environment, needs_fake, needs_worker
+from linkscope.cli.main import main
+from linkscope.runfile import read_run
+from test_driver_matrix import H2H, MIB, d2h, failure, h2d, local, opened, prepare, run, worker, works
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_worker]
+
+TO_GPU = "numa:0.pinned->gpu:0.device"
+ONE_WAY = "after=kernel&bidirectional=false"
+
+
+@pytest.fixture
+def real_worker(monkeypatch):
+    monkeypatch.setenv("LINKSCOPE_WORKER", str(WORKER))
+
+
+CANNOT_BE = {
+    # sizes
+    f"h2d/ce/{TO_GPU}/7?{ONE_WAY}&mode=batched": "multiples of 8 B",
+    f"h2d/ce/{TO_GPU}/0?{ONE_WAY}&mode=batched": "0 B is not a size it can have",
+    f"pieces/ce/{TO_GPU}/4104?mode=batched&piece=4096": "1000 of them are 4096000 B",
+    f"strided/ce/{TO_GPU}/1000?gaps=both&mode=batched&row=512&shape=2d": "sizes are multiples of 4096 B",
+    "halo/ce/gpu:0.device->gpu:1.device/24?face=z&mode=batched&way=direct": "powers of two from 32 B",
+    "latency/sm/numa:0.pinned->gpu:0.device/8?range=2MiB": "latency has no bytes: write 0",
+    # places and kinds
+    f"h2d/ce/gpu:0.pinned->gpu:1.device/8?{ONE_WAY}&mode=batched": "h2d goes from numa:N to gpu:N",
+    f"d2d/ce/gpu:0.device->gpu:0.device/8?{ONE_WAY}&call=memcpy&initiator=src&mode=batched&peer=on":
+        "d2d is between two places",
+    f"h2d/ce/numa:0.managed->gpu:0.device/8?{ONE_WAY}&mode=batched":
+        "h2d does not go from managed to device memory",
+    # parameters
+    f"h2d/ce/{TO_GPU}/8?after=dinner&bidirectional=false&mode=batched": "after is kernel or wait, not 'dinner'",
+    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&colour=red&mode=batched": "perhaps cache, cpu, clock, idle_gap_s",
+    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&clock=moon&mode=batched": "clock is event or host, not 'moon'",
+    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&idle_gap_s=5&mode=single": "0.01 or 0.1, not '5'",
+    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&idle_gap_s=0.1&mode=batched": "give mode=single with it",
+    "allocation/cpu/numa:0.pinned->gpu:0.device/0?phase=register&size=1MiB": "pinned",
+    f"read/sm/{TO_GPU}/8?blocks=sms&stride=256&threads=512": "ask for more bytes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", CANNOT_BE)
+def test_a_point_that_cannot_be_is_refused_before_anything_is_measured(real_worker, tmp_path, capsys, id):
+    path = tmp_path / "run.jsonl"
+    assert main(["run", "--machine", "h200x2", "--only", id, "-o", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"linkscope: --only {id}: ") and message.count("\n") == 1
+    assert CANNOT_BE[id] in message
+    assert not path.exists()
+
+
+def test_a_point_that_can_be_is_measured(real_worker, tmp_path, capsys):
+    id = f"pieces/batch/{TO_GPU}/8192?clock=host&mode=single&piece=4096"
+    assert main(["run", "--machine", "h200x2", "--only", id, "-o", str(tmp_path / "run.jsonl"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"ok": 1}
+
+
+HUGE = f"h2d/ce/numa:0.hugepage->gpu:0.device/4096?{ONE_WAY}&mode=batched&pages={{}}"
+
+
+def test_huge_pages_that_a_model_has_not_reserved_are_unsupported_with_the_cure(real_worker, tmp_path):
+    path = tmp_path / "run.jsonl"
+    ids = [HUGE.format(pages) for pages in ("1GiB", "2MiB")]
+    only = itertools.chain(*(("--only", id) for id in ids))
+    assert main(["run", "--machine", "h200x2", *only, "-o", str(path), "--json"]) == 0
+    large, small = read_run(path).points
+    assert (large.status, small.status) == ("unsupported", "ok")
+    assert "0 huge pages of 1 GiB are reserved on numa:0 of the model h200x2" in large.reason
+    assert "huge_1gib_pages of its [[numa]]" in large.reason
+
+
+@needs_fake
+def test_pinned_memory_that_runs_out_fails_its_point_and_the_others_go_on(tmp_path):
+    """Of three sizes the largest does not fit."""
+    path = tmp_path / "run.jsonl"
+    sizes = itertools.product(("pinned", "registered"), (4096, 65536, 128 * MIB))
+    ids = [f"h2d/ce/numa:0.{kind}->gpu:0.device/{size}?{ONE_WAY}&mode=batched" for kind, size in sizes]
+    command = [sys.executable, "-m", "linkscope", "run", "--rounds", "2", "--precision", "99%"]
+    command += ["-o", str(path), "--json"]
+    command += itertools.chain(*(("--only", id) for id in ids))
+    done = subprocess.run(
+        command, env=environment(CUDA_GPUS=1, CUDA_PINNED=120 * MIB), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 1, done.stderr  # ran, and something failed
+    for point in read_run(path).points:
+        if point.bytes < 128 * MIB:
+            short = "too short for the clock" in (point.reason or "")  # on a machine that others keep busy
+            assert short or point.status in ("ok", "missed_precision"), (point.id, point.reason)
+            continue
+        assert point.status == "failed", (point.id, point.reason)
+        kind = point.src_memory
+        assert f"of {kind} memory left on numa:0: cuMemHost" in point.reason
+        assert "CUDA_ERROR_OUT_OF_MEMORY (out of memory); free host memory, raise the limit" in point.reason
+
+
+@needs_fake
+def test_what_earlier_points_kept_makes_room_for_those_that_need_it(worker):
+    """Pinned memory, then registered, of which one fits; likewise memory of a GPU that is written, then read."""
+    size = 48 * MIB
+    pipe, _ = opened(worker, CUDA_PINNED=64 * MIB)
+    for memory in ("pinned", "registered", "pinned"):
+        works(pipe, h2d(memory, size=MIB, footprint=size))
+    size = 110 * MIB
+    pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)  # 120 MiB of it are for flushing the L2
+    for wanted in (h2d, d2h, h2d):
+        works(pipe, wanted(size=MIB, footprint=size))
+
+
+@needs_fake
+def test_memory_of_a_gpu_that_runs_out_is_told_with_the_gpu_and_the_cure(worker):
+    pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
+    error = failure(prepare(pipe, local(size=MIB, footprint=32 * MIB)))
+    assert error["kind"] == "memory"
+    assert error["message"].startswith("no 32 MiB of device memory left on gpu:0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY")
+    assert "end what else holds memory of this GPU" in error["message"]
+    works(pipe, H2H)
+
+
+@needs_fake
+def test_a_gpu_without_room_to_flush_its_l2_says_so(worker):
+    pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
+    error = failure(run(pipe, h2d()))
+    assert error["kind"] == "memory" and "no 120 MiB left on the GPU at " in error["message"]
+    assert "to flush its L2 with" in error["message"] and "ask for smaller sizes" in error["message"]
+    works(pipe, H2H)

@@ -1,0 +1,275 @@
+"""How often memory must be used until it has paid for itself: by hand, and by the constants of a model."""
+
+import pytest
+
+from invented import point, run
+from linkscope.cli.main import main
+from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice, Kind, Uses, cheaper, choices, compared
+from linkscope.model.curves import Estimate
+from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size
+from linkscope.report.break_even import break_even_text, break_evens, told_sizes
+from linkscope.report.html import page
+from linkscope.report.markdown import break_even_to_markdown, to_markdown
+from linkscope.report.summary import summary
+from linkscope.run import benchmark_table
+from linkscope.runfile import Point
+
+MIB = 1 << 20
+US = 1e-6
+
+
+def cost(memory: str, phase: str, size: str, seconds: float, ends: float = 0.0, where: str = "") -> Point:
+    """`ends`: how far the interval reaches on either side, of the value."""
+    at = where or ("numa:0.{0}->numa:0.{0}" if memory == "pageable" else "numa:0.{0}->gpu:0.device").format(memory)
+    id = f"allocation/cpu/{at}/0?phase={phase}&size={size}"
+    return point(id, seconds, ci95_s=(seconds * (1 - ends), seconds * (1 + ends)))
+
+
+def copy(memory: str, size: int, seconds: float, ends: float = 0.0, **fields) -> Point:
+    id = f"h2d/ce/numa:0.{memory}->gpu:0.device/{size}?after=kernel&bidirectional=false&mode=batched"
+    return point(id, seconds, ci95_s=(seconds * (1 - ends), seconds * (1 + ends)), **fields)
+
+
+def life(memory: str, size: str, seconds: dict[str, float], ends: float = 0.0) -> list[Point]:
+    return [cost(memory, phase, size, seconds[phase], ends) for phase in PHASES[memory]]
+
+
+PAGEABLE = {"allocate": 2 * US, "touch": 100 * US, "free": 8 * US}
+PINNED = {"allocate": 300 * US, "map": 0.0, "touch": 10 * US, "free": 50 * US}
+REGISTERED = {
+    "allocate": 2.5 * US, "touch": 140 * US, "register": 60 * US, "map": 0.0, "unregister": 30 * US, "free": 9 * US
+}  # fmt: skip
+
+
+def at_1_mib(ends: float = 0.0) -> list[Point]:
+    """Pageable 110 us and 100 us a copy; pinned 360 us and 20 us; registered 90 us more than pageable, and 20 us."""
+    return [
+        *life("pageable", "1MiB", PAGEABLE, ends), *life("pinned", "1MiB", PINNED, ends),
+        *life("registered", "1MiB", REGISTERED, ends), copy("pageable", MIB, 100 * US, ends),
+        copy("pinned", MIB, 20 * US, ends), copy("registered", MIB, 20 * US, ends),
+    ]  # fmt: skip
+
+
+def by_name(points: list[Point]) -> dict[str, Choice]:
+    return {one.name: one for one in choices(points)}
+
+
+def against(one: Choice, name: str) -> BreakEven:
+    (found,) = [other for other in one.against if str(other.than) == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("extra", "gain", "uses"),
+    [
+        (250, 80, Uses(4)),  # three transfers gain 240
+        (240, 80, Uses(4)),  # as cheap after three, cheaper after four
+        (10, 80, AT_ONCE),
+        (-10, 80, AT_ONCE),
+        (0, 1, AT_ONCE),
+        (10, 0, NEVER),
+        (10, -1, NEVER),
+        (0, 0, NEVER),
+        (-10, 0, AT_ONCE),
+        (-10, -3, Uses(1, 3)),  # after three 9 of the 10 are lost
+        (-9, -3, Uses(1, 2)),
+        (-3, -3, NEVER),
+    ],
+)
+def test_cheaper_from_to_and_never(extra: float, gain: float, uses: Uses) -> None:
+    assert cheaper(extra, gain) == uses
+    for n in range(1, 10):
+        within = uses.first is not None and uses.first <= n and (uses.last is None or n <= uses.last)
+        assert within == (extra < n * gain)
+
+
+def test_what_pinning_costs_over_what_a_copy_gains() -> None:
+    found = by_name(at_1_mib())
+    pinned, registered, pageable = found["pinned"], found["registered"], found["pageable"]
+    assert pinned.cost.time.value == pytest.approx(360 * US) and pinned.transfer.time.value == 20 * US
+    assert against(pinned, "pageable").uses == Uses(4)  # 250 us over 80 us
+    assert against(registered, "pageable").uses == Uses(2)  # 90 us: not the touch, which both do
+    assert registered.cost.time.value == pytest.approx(241.5 * US)
+    assert against(registered, "pinned").uses == AT_ONCE  # 118.5 us less, as fast
+    assert against(pageable, "pinned").uses == Uses(1, 3)
+    assert set(pinned.ids) == {p.id for p in at_1_mib() if "pinned" in p.id}
+    assert [str(one.than) for one in pageable.against] == ["pinned"]
+
+
+def test_its_interval_comes_from_the_ends_of_the_intervals_of_the_points() -> None:
+    """At 10 %: extra 360 -+ 36 less 110 +- 11, gain 100 -+ 10 less 20 +- 2: 203 / 92 at best, 297 / 68 at worst."""
+    one = against(by_name(at_1_mib(0.1))["pinned"], "pageable")
+    assert (one.at_best, one.uses, one.at_worst) == (Uses(3), Uses(4), Uses(5))
+    assert break_even_text(one) == "from 4 [3, 5]"
+    bare = [Point(**{name: getattr(p, name) for name in p.__struct_fields__} | {"ci95_s": None}) for p in at_1_mib()]
+    assert break_even_text(against(by_name(bare)["pinned"], "pageable")) == "from 4"
+
+
+def test_intervals_may_reach_from_at_once_to_never() -> None:
+    def text(cost_s: Estimate, transfer: Estimate) -> str:
+        base = Estimate(10.0, 9.0, 11.0), Estimate(4.0, 3.5, 4.5)
+        return break_even_text(BreakEven(Kind("pageable"), *compared(cost_s, transfer, *base)))
+
+    assert text(Estimate(10.0, 9.0, 11.0), Estimate(4.0, 3.5, 4.5)) == "alike"
+    assert text(Estimate(20.0, 19.0, 21.0), Estimate(3.0, 2.5, 3.25)) == "from 11 [5, 49]"
+    assert text(Estimate(20.0, 19.0, 21.0), Estimate(3.0, 2.5, 4.0)) == "never [from 5, never]"  # no gain is shown
+    assert text(Estimate(2.0, 1.0, 3.0), Estimate(5.0, 4.4, 5.6)) == "at once [at once, up to 2]"  # and no loss
+    assert text(Estimate(20.0, 19.0, 21.0), Estimate(5.0, 4.6, 5.5)) == "never"
+    assert text(Estimate(2.0, 1.0, 3.0), Estimate(1.0, 0.5, 1.5)) == "at once"
+    assert text(Estimate(2.0, 1.0, 3.0), Estimate(5.0, 4.9, 5.1)) == "up to 7 [3, 24]"
+    assert text(Estimate(2.0, None, None), Estimate(1.0, 0.5, 1.5)) == "at once"
+
+
+def test_a_buffer_of_ones_own_is_a_copy_more_and_both_memories() -> None:
+    within = "h2h/cpu/numa:0.pageable->numa:0.pinned/1048576?initiator=src&mode=batched"
+    found = by_name([*at_1_mib(), point(within, 50 * US)])
+    assert found[STAGED].cost.time.value == pytest.approx(470 * US)
+    assert found[STAGED].transfer.time.value == pytest.approx(70 * US)
+    assert against(found[STAGED], "pageable").uses == Uses(13)  # 360 us over 30 us, and cheaper only after that
+    assert against(found[STAGED], "pinned").uses == NEVER
+    assert within in found[STAGED].ids
+    back = within.replace("pageable", "x").replace("pinned", "pageable").replace("x", "pinned")
+    assert STAGED not in by_name([*at_1_mib(), point(back, 50 * US)])  # the other way is of copies from a GPU
+    assert STAGED not in by_name([*at_1_mib(), point(within.replace("numa:0", "numa:1"), 50 * US)])
+
+
+def test_costs_between_and_beyond_the_sizes_that_were_measured() -> None:
+    """A call of 10 us and 5 us a MiB; intervals 1 us and 2 us to either side."""
+    known = {
+        MIB: point("allocation/cpu/numa:0.pageable->numa:0.pageable/0?phase=free&size=1MiB", 15 * US,
+                   ci95_s=(14 * US, 16 * US)),
+        3 * MIB: point("allocation/cpu/numa:0.pageable->numa:0.pageable/0?phase=free&size=3MiB", 25 * US,
+                       ci95_s=(23 * US, 27 * US)),
+    }  # fmt: skip
+    for size, basis, low, value, high in (
+        (MIB, "measured", 14, 15, 16),
+        (2 * MIB, "between", 18.5, 20, 21.5),
+        (5 * MIB, "beyond", 2 * 23 - 16, 35, 2 * 27 - 14),
+        (0, "beyond", 1.5 * 14 - 0.5 * 27, 10, 1.5 * 16 - 0.5 * 23),
+    ):
+        found = over_size(known, size)
+        assert found is not None and found.basis == basis
+        ends = (found.time.low, found.time.value, found.time.high)
+        assert [end / US for end in ends if end is not None] == pytest.approx([low, value, high])
+    assert over_size({MIB: known[MIB]}, 2 * MIB) is None and over_size({}, MIB) is None
+
+
+def test_a_kind_of_which_a_phase_is_missing_has_no_cost() -> None:
+    whole = life("pinned", "1MiB", PINNED)
+    assert MemoryCosts(whole).at(choices(at_1_mib())[0].costs[0].where, Kind("pinned"), MIB) is None  # elsewhere
+    assert "pinned" in by_name([*whole, copy("pinned", MIB, 20 * US)])
+    assert by_name([*whole[1:], copy("pinned", MIB, 20 * US)]) == {}
+    failed = point(whole[0].id, status="failed", reason="the test says so")
+    assert by_name([failed, *whole[1:], copy("pinned", MIB, 20 * US)]) == {}
+
+
+def test_other_points_are_no_transfers_of_a_buffer() -> None:
+    """Both ways, alone, hot, behind a wait, or by threads: other quantities than the one that is meant."""
+    pinned = copy("pinned", MIB, 20 * US).id
+    for old, new in (
+        ("bidirectional=false", "bidirectional=true"),
+        ("mode=batched", "mode=single"),
+        ("after=kernel", "after=kernel&cache=hot"),
+        ("after=kernel", "after=wait"),
+        ("/ce/", "/sm/"),
+    ):
+        other = pinned.replace(old, new)
+        assert other != pinned and by_name([*life("pinned", "1MiB", PINNED), point(other, 20 * US)]) == {}
+
+
+def test_a_pool_is_compared_as_one_that_keeps_and_as_one_that_grows() -> None:
+    where = "gpu:0.{0}->gpu:0.{0}"
+    seconds = {"device": (30, 10, 20), "pool": (8, 10, 8)}
+    points = [
+        cost(memory, phase, "1MiB", amount * US, where=where.format(memory))
+        for memory, amounts in seconds.items()
+        for phase, amount in zip(("allocate", "touch", "free"), amounts, strict=True)
+    ]
+    points.append(cost("pool", "grow", "1MiB", 38 * US, where=where.format("pool")))
+    for memory in seconds:
+        points.append(point(f"h2d/ce/numa:0.pinned->gpu:0.{memory}/{MIB}?after=kernel&mode=batched", 20 * US))
+    found = by_name(points)
+    assert {name: round(one.cost.time.value / US) for name, one in found.items()} == {
+        "device": 60, "pool": 26, "pool that grows": 56
+    }  # fmt: skip
+    assert against(found["pool"], "device").uses == against(found["pool that grows"], "device").uses == AT_ONCE
+
+
+def test_the_phases_are_those_of_the_worker() -> None:
+    listed = {}
+    for row in benchmark_table():
+        phase = row.param("phase")
+        if row.name == "allocation" and phase is not None:
+            for src_memory, _ in row.memories:
+                listed[src_memory] = tuple(value for value in phase.values if value != "grow")
+    assert listed == PHASES
+
+
+def test_sizes_that_are_told_are_those_that_were_measured_with_most_kinds() -> None:
+    points = at_1_mib() + life("pageable", "4KiB", PAGEABLE) + life("pinned", "4KiB", PINNED)
+    for size in (8, 4096, 64 * 1024, MIB, 4 * MIB):
+        points += [copy("pageable", size, 100 * US), copy("pinned", size, 20 * US)]
+    found = choices(points)
+    assert {one.bytes for one in found if one.name == "registered"} == {MIB}
+    assert told_sizes(found) == [MIB]
+    found = [one for one in found if one.name != "registered"]
+    assert told_sizes(found) == [4096, MIB]
+    bases = {one.bytes: one.cost.basis for one in found}
+    assert bases == {8: "beyond", 4096: "measured", 64 * 1024: "between", MIB: "measured", 4 * MIB: "beyond"}
+
+
+def test_every_form_of_the_report_tells_it_and_its_points() -> None:
+    made = run(at_1_mib(0.1))
+    told = break_evens(made.points)
+    line = "numa:0 -> gpu:0 at 1 MiB: pinned from 4 [3, 5]; registered from 2 [at once, 2]"
+    assert told is not None and told.lines == (line,) and line in summary(made, width=140)
+    assert line.replace("[", "\\[").replace("]", "\\]") in to_markdown(made)
+    html, markdown = page(made), break_even_to_markdown(made)
+    glob = "allocation/cpu/numa:0.pinned-&gt;gpu:0.device/0?phase=*&amp;size=1MiB"
+    assert 'href="#memory"' in html and "from 4 [3, 5]" in html and glob in html
+    assert "**MODELLED**" in markdown and f"- `{glob.replace('&gt;', '>').replace('&amp;', '&')}`" in markdown
+    assert "| numa:0 -> gpu:0 | pinned | 1 MiB | 300 us | 10 us |  | 0 ns |  | 50 us | 360 us" in markdown
+    nothing = run([copy("pinned", MIB, 20 * US)])
+    assert break_evens(nothing.points) is None and break_even_to_markdown(nothing) == ""
+    assert "#memory" not in page(nothing) and "cheaper than" not in summary(nothing)
+
+
+def test_what_missed_its_precision_has_the_sign_and_what_is_alike_shares_a_row() -> None:
+    points = at_1_mib()
+    points[0] = cost("pageable", "allocate", "1MiB", 2 * US)
+    points[0].status = "missed_precision"
+    for one in at_1_mib():
+        if "gpu:0" in one.id:
+            points.append(point(one.id.replace("gpu:0", "gpu:1"), one.median_s))
+    told = break_evens(points)
+    assert told is not None
+    (pageable,) = [row for row in told.costs if row.kind == "pageable"]
+    assert pageable.phases[0] == "~2 us" and pageable.total.startswith("~110") and pageable.where == "within numa:0"
+    (pinned,) = [row for row in told.tables[0].rows if row.kind == "pinned"]
+    assert pinned.paths == "numa:0 -> gpu:0,1" and pinned.path_count == 2
+
+
+def test_a_run_without_costs_says_what_is_needed(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    target = tmp_path / "r.jsonl"
+    where = ["--machine", "h200x1", "--rounds", "1", "--output", str(target)]
+    assert main(["run", *where, "--suite", "quick", "--only", "h2d/*pinned*/4096?*"]) == 0
+    assert main(["report", str(target), "--break-even"]) == 3
+    assert "it needs points of `allocation`" in capsys.readouterr().err
+
+
+def test_a_model_gives_back_what_its_constants_say(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    """h200x1: 1 MiB is 256 pages; pinning touched ones 60 us and 0.23 us a page, unpinning 60 and 0.062: 194.8 us, and
+    the address 0.2 us. Pageable copies from the GPU take 78 us, registered ones 21.6: cheaper from the fourth on."""
+    target = tmp_path / "r.jsonl"
+    only = ["allocation/*page*&size=1MiB", "allocation/*registered*&size=1MiB"]
+    only += [f"d2h/ce/*{kind}/1048576?after=kernel&mode=batched" for kind in ("pageable", "registered")]
+    wanted = [word for pattern in only for word in ("--only", pattern)]
+    assert main(["run", "--machine", "h200x1", "--suite", "full", *wanted, "--output", str(target)]) == 0
+    capsys.readouterr()
+    assert main(["report", str(target), "--break-even"]) == 0
+    row = next(
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("| gpu:0 -> numa:0 | 1 MiB | registered")
+    )
+    assert "| from 4" in row

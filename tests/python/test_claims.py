@@ -1,0 +1,87 @@
+"""tools/comm_scope_cost.py, tools/agreement.py: what runs cost, how far they agree; points with known answers."""
+
+from pathlib import Path
+
+import agreement
+import comm_scope_cost
+import pytest
+
+from fakes import H2D, flow, point
+from linkscope.runfile import Point, read_run
+
+ROOT = Path(__file__).parents[2]
+RUN = read_run(ROOT / "results" / "h200x2-standard-b.jsonl.gz", rounds=False)
+ROWS = """\
+Benchmark                                                     Time             CPU   Iterations UserCounters...
+Comm_cudaMemcpyAsync_GPUToPinned/0/0/log2(N):24/manual_time            300000 ns       900000 ns         3334 bytes=16M
+Comm_cudaMemcpyAsync_GPUToPinned/0/0/log2(N):24/manual_time            300000 ns       600000 ns         3334 bytes=16M
+Comm_cudaMemcpyAsync_GPUToPinned/0/0/log2(N):24/manual_time            300000 ns       600000 ns         3334 bytes=16M
+Comm_cudaMemcpyAsync_GPUToPinned/0/0/log2(N):24/manual_time_mean       300000 ns       700000 ns            3 bytes=16M
+Comm_cudaMemcpyAsync_GPUToHost/0/0/log2(N):24/manual_time             1000000 ns       500000 ns         1000 bytes=16M
+"""
+
+
+def measured(size: int, seconds: float, device_s: float = 0.1, status: str = "ok") -> Point:
+    asked = 0.01 if size >= 1 << 20 else 0.05
+    return point(
+        H2D.format(size, "false", "batched"), status=status, flows=[flow([seconds])], median_s=seconds,
+        ci95_s=(seconds * 0.99, seconds * 1.01), device_s=device_s, precision_target=asked,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "cost"), [(1e-3, 5.0), (0.4, 6.0), (3.0, 15.0), (1.0, 5.0)])
+def test_the_rule_repeats_an_operation_until_a_second_is_full_five_times(seconds: float, cost: float) -> None:
+    assert comm_scope_cost.by_rule_s(seconds) == pytest.approx(cost)
+
+
+def test_what_is_compared_was_measured_and_has_bytes() -> None:
+    latency = point("latency/sm/gpu:0.device->gpu:1.device/0", median_s=1e-6, flows=[flow([1e-6])])
+    points = [measured(8, 1e-6), measured(64, 1e-6, status="failed"), latency, measured(16, 1e-6, status="inherited")]
+    assert [of.bytes for of in comm_scope_cost.compared(points)] == [8]
+
+
+def test_what_its_tool_took_is_told_by_cpu_time_where_that_is_more(tmp_path: Path) -> None:
+    printed = tmp_path / "printed.txt"
+    printed.write_text(ROWS)
+    assert comm_scope_cost.tool_factors(printed) == [2.0, 1.0]
+    printed.write_text("nothing of the kind\n")
+    with pytest.raises(SystemExit, match="has no line of Comm"):
+        comm_scope_cost.tool_factors(printed)
+
+
+def test_the_committed_run_took_a_fiftieth_of_what_its_points_take_by_that_rule() -> None:
+    ours = comm_scope_cost.cost_of(RUN)
+    samples = [read_run(ROOT / "results" / f"h200x{n}-comm-scope.jsonl.gz", rounds=False) for n in (1, 2)]
+    factor = comm_scope_cost.total(map(comm_scope_cost.cost_of, samples)).factor
+    assert ours.points == 612 and ours.by_rule_s == pytest.approx(5 * 612, rel=0.01)
+    assert factor > 1 and ours.by_rule_s * factor / ours.seconds > 50
+    table = "\n".join(comm_scope_cost.lines(RUN, samples, []))
+    assert "| linkscope | 74.42 | 1 | 8.2 |" in table and "82.4 s of wall time" in table
+
+
+def test_medians_agree_within_what_is_asked_of_them() -> None:
+    assert agreement.agree(measured(1 << 20, 1.0), measured(1 << 20, 1.009))
+    assert not agreement.agree(measured(1 << 20, 1.0), measured(1 << 20, 1.011))
+    assert agreement.agree(measured(8, 1.0), measured(8, 1.049))
+    assert not agreement.agree(measured(8, 1.0), measured(8, 0.94))
+
+
+def test_the_table_has_the_share_that_agrees_of_all_and_of_the_precise(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [
+        (measured(8, 1.0), measured(8, 1.02)),
+        (measured(1 << 20, 1.0), measured(1 << 20, 1.2, status="missed_precision")),
+    ]
+    agreement.print_agreement(pairs)
+    told = capsys.readouterr().out
+    assert "| all | 2 | 50.0% | 50.0% |" in told and "| all within precision in both | 1 | 100.0% | 100.0% |" in told
+
+
+def test_cells_of_nvbandwidth_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = "memcpy\n           0         1\n 0       N/A    {}\n 1    100.00       N/A\n\nSUM some_table_ce 1\n"
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path, value in zip(files, ("200.00", "204.00"), strict=True):
+        path.write_text(table.format(value))
+    found = [agreement.cells(path) for path in files]
+    assert [list(of.values()) for of in found] == [[200.0, 100.0], [204.0, 100.0]] and "some_table_ce 1" in found[0]
+    agreement.print_cells(*found)
+    assert "| by copy engine | 2 | 50.0% | 1.00% |" in capsys.readouterr().out

@@ -1,0 +1,164 @@
+"""The host's clock and idle gaps: on models from the suite to the run file, and call by call on the fake driver."""
+
+import itertools
+import time
+
+import pytest
+
+from fake_driver import needs_fake, needs_worker
+from linkscope.machine import model as models
+from linkscope.plan import make_plan
+from linkscope.run import benchmark_table, measure
+from linkscope.run.target import modelled
+from linkscope.runfile import PointId, read_run
+from test_driver_matrix import KIB, TOGETHER, case, failure, h2d, local, opened, prepare, worker, works
+from test_driver_pieces import lines
+
+__all__ = ["worker"]  # a fixture
+
+pytestmark = [needs_worker]
+
+PIECES = "pieces/{}/numa:0.pinned->gpu:0.device/4096000?"
+ENGINES = ("ce", "batch", "graph", "sm")
+
+
+def run_of(machine, file, *only):
+    target = modelled(machine, 1)
+    measure(target, make_plan(target.facts, benchmark_table(), suite="full", only=only, seed=1), file)
+    return read_run(file).points
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    """Microseconds by engine and clock, of 1000 pieces of 4 KiB to a GPU."""
+    file = tmp_path_factory.mktemp("pieces") / "run.jsonl"
+    found = {}
+    for point in run_of(models.load("h200x2"), file, *(PIECES.format(engine) + "*batched*" for engine in ENGINES)):
+        assert point.status in ("ok", "missed_precision") and point.verified, point.reason
+        found[point.engine, point.params.get("clock", "event")] = point.median_s * 1e6
+    return found
+
+
+def test_one_run_has_both_quantities_of_every_engine(pieces):
+    assert set(pieces) == set(itertools.product(ENGINES, ("event", "host")))
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "host"), [("ce", 2552, 2552), ("graph", 2579, 2567), ("batch", 74.9, None), ("sm", 84.8, 84.8)]
+)
+def test_they_are_as_measured_on_an_h200(pieces, engine, gpu, host):
+    assert pieces[engine, "event"] == pytest.approx(gpu, rel=0.07)
+    if host is None:  # from one run to another
+        assert 600 < pieces[engine, "host"] < 1300
+    else:
+        assert pieces[engine, "host"] == pytest.approx(host, rel=0.07)
+
+
+SLEEPY = """
+wake_us = { v = 30, from = "assumed", why = "a test" }
+wake_after_us = { v = 1000, from = "assumed", why = "a test" }
+"""
+
+
+def test_a_run_tells_what_wakes_up_after_a_pause(tmp_path):
+    text = models.bundled()["h200x1"].read_text().replace("[[link]]\n", f"{SLEEPY}\n[[link]]\n", 1)
+    assert "wake_us" in text
+    machine = models.parse(text, "sleepy.toml")
+    only = ("h2d/ce/*pinned*4096?*clock=host*mode=single*", "launch*idle_gap_s*", "launch*mode=single*")
+    points = run_of(machine, tmp_path / "run.jsonl", *only)
+    us = {(p.benchmark, p.params.get("idle_gap_s", "0")): p.median_s * 1e6 for p in points if p.bytes in (0, 4 * KIB)}
+    for name in ("h2d", "launch_to_end"):
+        assert us[name, "0.0001"] - us[name, "0"] == pytest.approx(30 * 0.095, abs=1)
+        for gap, part in (("0.001", 0.632), ("0.01", 1), ("0.1", 1)):
+            assert us[name, gap] - us[name, "0"] == pytest.approx(30 * part, abs=2)
+    for point in points:  # long gaps are seconds of waiting on hardware
+        assert (max(map(len, point.flows[0].samples_s)) < 7) == (float(point.params.get("idle_gap_s", "0")) >= 0.01)
+    assert us["launch", "0.1"] == pytest.approx(us["launch", "0"], rel=0.1)  # the call itself waits for nothing
+
+
+def test_only_full_has_pauses_and_the_hosts_clock_on_one_path_of_each_kind():
+    target, table = modelled(models.load("h200x4"), 1), benchmark_table()
+    for suite in ("quick", "standard", "nvbandwidth", "sm", "comm-scope"):
+        points = make_plan(target.facts, table, suite=suite).points
+        assert not [id for id in points if "clock=" in id or "idle_gap_s=" in id], suite
+    points = [PointId.parse(id) for id in make_plan(target.facts, table, suite="full").points]
+    paused = [point for point in points if point.idle_gap_s > 0]
+    assert {point.benchmark for point in paused} == {"h2d", "d2h", "d2d", "local", "launch", "launch_to_end"}
+    assert all(point.param("mode") == "single" for point in paused)
+    assert len(paused) < 60 and len([point for point in points if point.param("clock") == "host"]) < 120
+    strided = {(point.src[:3], point.dst[:3]) for point in points if point.benchmark == "strided"}
+    assert strided == {("num", "gpu"), ("gpu", "num"), ("gpu", "gpu")}
+
+
+# --- the machine at hand ------------------------------------------------------------------------------------------
+
+BY_HOST = {
+    "one copy": h2d(clock="host", mode="single"),
+    "both ways": h2d(clock="host", bidirectional="true"),
+    "by one call": TOGETHER["pieces by batch"] | {"params": TOGETHER["pieces by batch"]["params"] | {"clock": "host"}},
+    "as a graph": TOGETHER["pieces by graph"] | {"params": TOGETHER["pieces by graph"]["params"] | {"clock": "host"}},
+    "rows": case("strided", "gpu:0", "numa:0", "device", "pinned", clock="host"),
+    "a halo": case("halo", "gpu:0", "gpu:1", "device", "device", clock="host", way="packed"),
+    "by threads": local(clock="host") | {"engine": "sm"},
+}
+
+
+@needs_fake
+@pytest.mark.parametrize("name", BY_HOST)
+def test_no_gate_holds_what_the_host_times(worker, tmp_path, name):
+    log = tmp_path / "log"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    answer = works(pipe, BY_HOST[name])
+    assert answer["timing"] == "host" and "the host's clock was asked for" in answer["notes"]["timing"]
+    assert "linkscope_gate" not in log.read_text()
+
+
+@needs_fake
+def test_a_batch_that_the_host_times_is_one_call_too(worker, tmp_path):
+    log = tmp_path / "log"
+    pipe, _ = opened(worker, CUDA_LOG=log)
+    works(pipe, BY_HOST["by one call"])
+    pieces = 1600 // 64
+    assert lines(log, "batch") == [pieces, *2 * [pieces, 8 * pieces, 16 * pieces]]
+
+
+@needs_fake
+@pytest.mark.parametrize("mode", [{"after": "kernel"}, {"after": "wait"}, {"clock": "host"}])
+def test_a_pause_comes_before_every_sample_that_does_something(worker, mode):
+    pipe, _ = opened(worker)
+    prepared = prepare(pipe, h2d(mode="single", idle_gap_s="0.1", **mode))
+    assert prepared["most_iterations"] == 1 and "after 0.1 s of idling" in prepared["program"]
+    began = time.monotonic()
+    answer = pipe.ask("run", samples=3, batches=[[0], [1]], verify=True)
+    assert time.monotonic() - began >= 3 * 0.1  # no machine is so fast that it waits for less
+    assert answer["verdict"]["ok"]
+
+
+@needs_fake
+def test_a_pause_before_calls(worker):
+    pipe, _ = opened(worker)
+    launch = case("launch", "numa:0", "gpu:0", "pageable", "device", size=0, footprint=0) | {"engine": "cpu"}
+    for name in ("launch", "launch_to_end"):
+        wanted = launch | {"benchmark": name, "params": {"mode": "single", "idle_gap_s": "0.001"}}
+        assert prepare(pipe, wanted)["supported"]
+        assert pipe.ask("run", samples=2, batches=[[0], [1]], verify=False)["timing"] == "host"
+
+
+@needs_fake
+def test_what_does_not_go_with_a_pause_is_refused_with_the_cure(worker):
+    pipe, _ = opened(worker)
+    assert "give mode=single with it" in failure(prepare(pipe, h2d(idle_gap_s="0.1")))["message"]
+    assert "idle_gap_s is 0, 0.0001, " in failure(prepare(pipe, h2d(mode="single", idle_gap_s="3600")))["message"]
+    prepare(pipe, h2d(mode="single", idle_gap_s="0.001"))
+    assert "at most 1" in failure(pipe.ask("run", samples=1, batches=[[2]], verify=False))["message"]
+
+
+@needs_fake
+@pytest.mark.parametrize(
+    ("engine", "most"), [("ce", 1024 // 25), ("graph", 1024 // 25), ("batch", 4096 // 25), ("sm", 0)]
+)
+def test_no_more_pieces_are_queued_behind_a_gate_than_a_queue_holds(worker, engine, most):
+    pipe, _ = opened(worker)
+    wanted = case("pieces", "numa:0", "gpu:0", "pinned", "device", size=25 * 64, piece="64") | {"engine": engine}
+    assert prepare(pipe, wanted)["most_iterations"] == most
+    assert prepare(pipe, wanted | {"params": {"piece": "64", "clock": "host"}})["most_iterations"] == 0

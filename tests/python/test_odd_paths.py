@@ -1,0 +1,68 @@
+"""Paths that are slower than their kind are named, and those that are in order are not: drawn noise, known answers."""
+
+import math
+import random
+
+import pytest
+
+import fakes
+from fakes import flow, point
+from linkscope.model.odd import odd_paths
+from linkscope.runfile import Run
+
+KINDS = "classes"
+PATHS = [(a, b) for a in range(4) for b in range(4) if a != b]
+SIZES = (8, 64 << 10, 16 << 20)
+
+
+def run(points) -> Run:
+    header = fakes.header()
+    header.plan = {KINDS: [{"kind": "pairs", "paths": [f"gpu:{a}->gpu:{b}" for a, b in PATHS]}]}
+    return Run(None, header, points, {}, [], None, [], 0, False)
+
+
+def drawn(chance: random.Random, noise: float, slow: dict[tuple[int, int], float], both: str = "false") -> Run:
+    points = []
+    for a, b in PATHS:
+        for size in SIZES:
+            seconds = (2e-6 + size / 300e9) * slow.get((a, b), 1.0)
+            of = flow([seconds * math.exp(chance.gauss(0, noise)) for _ in range(3)])
+            id = f"d2d/ce/gpu:{a}.device->gpu:{b}.device/{size}?bidirectional={both}&mode=batched"
+            points.append(point(id, flows=[of] * (2 if both == "true" else 1), median_s=seconds, precision_target=0.01))
+    return run(points)
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
+def test_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
+    chance = random.Random(f"in order {noise}")
+    alarms = sum(len(odd_paths(drawn(chance, noise, {}))) for _ in range(850))  # of 10,200 paths
+    assert alarms <= 4  # of 1.02 to be expected; 5 or more have a chance of 0.4 %
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.1, 1.3])
+def test_a_slow_link_is_named_with_its_ratio(factor: float) -> None:
+    chance = random.Random(f"slow {factor}")
+    slow = {(a, 2): factor for a in (0, 1, 3)}
+    covered = 0
+    for _ in range(40):
+        found = odd_paths(drawn(chance, 0.003, slow))
+        assert {odd.path for odd in found} == {f"gpu:{a}->gpu:2" for a, _ in slow}
+        assert all(odd.members == 12 and odd.operations == 1 and odd.ratio > 1.03 for odd in found)
+        covered += sum(odd.low <= factor <= odd.high for odd in found)
+    assert covered >= 0.85 * 120  # of the clearest of three sizes, which is a little too far out
+
+
+def test_only_one_flow_between_two_places_counts() -> None:
+    assert odd_paths(drawn(random.Random(1), 0.003, {(0, 1): 1.5}, both="true")) == []
+
+
+def test_of_two_that_differ_nobody_knows_which_is_in_order() -> None:
+    some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
+    two = [one for one in some.points if {one.src, one.dst} == {"gpu:0", "gpu:1"}]
+    assert len(two) == 6 and odd_paths(run(two)) == []
+
+
+def test_without_classes_nothing_is_said() -> None:
+    some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
+    some.header.plan = {}
+    assert odd_paths(some) == []

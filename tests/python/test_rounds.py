@@ -1,0 +1,90 @@
+"""When rounds are enough, and what that costs: known answers, and tools/rounds.py's draws of a few cells."""
+
+import random
+
+import pytest
+import rounds
+
+from linkscope.stats import LOOKS, agree, half_width_after, median_interval, mostly, next_look, rounds_interval
+
+
+def test_three_rounds_agree_within_the_precision() -> None:
+    assert agree([1.0, 1.01, 1.005], 0.01) and not agree([1.0, 1.011, 1.005], 0.01)
+    assert agree([1.0, 1.01, 1.005, 2.0], 0.01)  # the first three tell
+    assert not agree([1.0, 1.0], 0.01) and not agree([-1.0, 0.0, -1.0], 0.01)
+
+
+def test_the_interval_of_three_that_agree_is_as_wide_as_asked_and_of_others_students() -> None:
+    near = rounds_interval([1.0, 1.002, 1.004], 0.01)
+    assert near is not None and (near.low, near.high) == pytest.approx((1.002 * 0.99001, 1.002 * 1.00999))
+    far = rounds_interval([1.0, 1.02, 1.04], 0.01)
+    assert far is not None and far.high / 1.02 == pytest.approx(1 + 4.303 * 0.0196 / 3**0.5, rel=2e-3)
+    assert rounds_interval([1.0], 0.01) is None and rounds_interval([1.0, -1.0, 1.0], 0.01) is None
+
+
+def test_from_six_rounds_on_order_statistics_tell_and_late_looks_are_stricter() -> None:
+    values = [1 + at / 100 for at in range(36)]
+    assert rounds_interval(values[:6], 0.01) == median_interval(values[:6])
+    assert rounds_interval(values[:12], 0.01) == median_interval(values[:12])
+    late = rounds_interval(values, 0.01)
+    assert late == median_interval(values, 0.98) and late.level >= 0.98 > median_interval(values).level
+
+
+def test_the_width_to_come_is_told_by_the_order_statistics_that_will_be_its_ends() -> None:
+    """After 12 rounds the third and the tenth of them: of eleven values the 2.8th and the 9.2nd."""
+    eleven = [1 + at / 1000 for at in range(-5, 6)]
+    assert half_width_after(eleven, 12) == pytest.approx((9.2308 - 2.7692) / 2 / 1000, rel=1e-4)
+    wild = [0.5, *eleven[1:-1], 9.0]
+    assert half_width_after(wild, 36) == half_width_after(eleven, 36)  # the outermost are left out
+    assert half_width_after([1.0, 1.01, 1.02], 36) == pytest.approx(2.456 * 0.01 / 6 / 1.01)
+
+
+def test_looks_that_come_too_early_are_left_out() -> None:
+    six = [1 + at / 1000 for at in (-10, -6, -2, 2, 6, 10)]
+    assert next_look(six, 0.0065) == 12 and next_look(six, 0.005) == 22 and next_look(six, 0.004) is None
+    assert next_look([1.0, 1.02, 1.03], 0.01) == 6  # three tell too little to leave a look out
+    assert next_look([1.0, 1.2, 1.3], 0.01) is None
+    assert next_look([1.0] * LOOKS[-1], 0.01) is None
+
+
+def test_chance_agreement_needs_company() -> None:
+    assert mostly([True, True, False, False]) and not mostly([True, False, False])
+    assert not mostly([True, True])
+
+
+@pytest.mark.parametrize("shape", rounds.SHAPES)
+@pytest.mark.parametrize("strength", [0.5, 1.0, 1.6])
+def test_intervals_cover_whatever_the_shape(shape: str, strength: float) -> None:
+    found = rounds.drawn(rounds.Noise(shape, strength), 600)
+    covered = sum(one.covers for one in found) / len(found)
+    assert covered >= 0.94 - 3 * (0.94 * 0.06 / len(found)) ** 0.5
+
+
+def test_without_the_likes_chance_agreement_of_two_modes_would_not_cover(monkeypatch) -> None:
+    """Of two modes two precisions apart three rounds lie in the lesser one in 0.4^3 of all cases."""
+    noise = rounds.Noise("two modes, 40 to 60", 2.0)
+    monkeypatch.setattr(rounds, "mostly", lambda agreed: True)
+    found = [one for one in rounds.drawn(noise, 1200) if one.rounds == 3 and one.narrow]
+    assert sum(one.covers for one in found) / len(found) == pytest.approx(0.6**3 / (0.6**3 + 0.4**3), abs=0.06)
+
+
+def test_an_oracle_takes_what_a_closed_form_says() -> None:
+    """Normal noise of 1.5 times the precision: 95 % of medians are within after (1.96 * 1.2533 * 1.5)^2 = 13.6."""
+    known = rounds.oracle(rounds.Noise("normal", 1.5, sample_cost=0.1))
+    assert known.blind / 1.1 == pytest.approx(13.6, abs=2.5)
+    assert known.same >= known.blind
+    assert rounds.oracle(rounds.Noise("normal", 0.1, sample_cost=0.1)).same == pytest.approx(3.3)  # three is the least
+
+
+@pytest.mark.parametrize("strength", [0.1, 1.0, 1.3])
+def test_points_cost_at_most_one_and_a_half_times_what_they_cost_an_oracle(strength: float) -> None:
+    noise = rounds.Noise("normal", strength)
+    found = rounds.drawn(noise, 240)
+    assert sum(one.narrow for one in found) >= 0.8 * len(found)
+    assert sum(one.cost for one in found) / len(found) <= 1.5 * rounds.oracle(noise).same
+
+
+def test_draws_repeat() -> None:
+    noise = rounds.Noise("uniform", 0.7)
+    assert rounds.drawn(noise, 12) == rounds.drawn(noise, 12)
+    assert rounds.dozen(noise, random.Random(1)) != rounds.dozen(noise, random.Random(2))

@@ -1,0 +1,83 @@
+"""Curves of known shape come back as their segments; noise is not taken for one; nothing is said across a cliff."""
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+
+from linkscope.model.segments import MOST_SEGMENTS, costs
+
+SIZES = [1 << exponent for exponent in range(3, 31)]
+
+
+def line(latency_s: float, gbps: float, size: int) -> float:
+    return latency_s + size / gbps / 1e9
+
+
+def measured(times: list[float], sigma: float, seed: int = 1) -> list[float]:
+    generator = random.Random(seed)
+    return [time * math.exp(generator.gauss(0, sigma)) for time in times]
+
+
+@pytest.mark.parametrize("sigma", [0.001, 0.01, 0.03])
+def test_a_straight_cost_is_one_segment_with_its_latency_and_rate(sigma: float) -> None:
+    truth = [line(2.4e-6, 55.5, size) for size in SIZES]
+    found = costs(SIZES, measured(truth, sigma), [sigma] * len(SIZES))
+    (segment,) = found.segments
+    assert not found.cliffs and (segment.first, segment.last) == (SIZES[0], SIZES[-1])
+    assert segment.latency_s.value == pytest.approx(2.4e-6, rel=2 * sigma)
+    assert segment.rate == pytest.approx(55.5e9, rel=2 * sigma)
+    assert segment.half_bytes == pytest.approx(2.4e-6 * 55.5e9, rel=3 * sigma)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    truth = [line(5e-6, 12.0, size) for size in SIZES]
+    held = whole = 0
+    for seed in range(100):
+        segments = costs(SIZES, measured(truth, 0.02, seed), [0.02] * len(SIZES)).segments
+        found = segments[0].latency_s
+        if len(segments) == 1 and found.low is not None and found.high is not None:
+            whole += 1
+            held += found.low <= 5e-6 <= found.high
+    assert whole >= 95  # the others were cut by chance
+    assert 0.91 <= held / whole <= 0.99
+
+
+def test_a_driver_that_changes_its_method_leaves_a_cliff_that_is_not_crossed() -> None:
+    at = 64 << 10
+    truth = [line(1.5e-6, 6.7, size) if size <= at else line(20e-6, 10.5, size) for size in SIZES]
+    found = costs(SIZES, measured(truth, 0.01), [0.01] * len(SIZES))
+    assert found.cliffs == ((at, 2 * at),)
+    assert found.seconds(3 * at // 2) is None
+    assert found.seconds(at) == pytest.approx(truth[SIZES.index(at)], rel=0.03)
+    assert found.seconds(4 * at) == pytest.approx(line(20e-6, 10.5, 4 * at), rel=0.03)
+
+
+def test_a_bend_without_a_jump_is_no_cliff() -> None:
+    truth = [max(line(2e-6, 20, size), line(0.2e-6, 5, size)) for size in SIZES]
+    found = costs(SIZES, measured(truth, 0.01), [0.01] * len(SIZES))
+    assert 2 <= len(found.segments) <= 3 and not found.cliffs
+    for one, other in pairwise(SIZES):
+        middle = int(math.sqrt(one * other))
+        expected = max(line(2e-6, 20, middle), line(0.2e-6, 5, middle))
+        assert found.seconds(middle) == pytest.approx(expected, rel=0.04)
+
+
+def test_no_more_segments_than_five_whatever_the_points() -> None:
+    wild = measured([1e-6] * len(SIZES), 1.5)
+    assert len(costs(SIZES, wild, [0.01] * len(SIZES)).segments) <= MOST_SEGMENTS
+
+
+def test_nothing_is_said_outside_of_what_was_measured() -> None:
+    found = costs([4096, 65536], [3e-6, 5e-6], [0.01, 0.01])
+    assert found.seconds(8) is None and found.seconds(1 << 20) is None
+    assert found.seconds(4096) == pytest.approx(3e-6, rel=1e-6)
+    assert costs([64], [2e-6], [0.01]).seconds(64) == pytest.approx(2e-6)
+
+
+def test_a_curve_without_points_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="a time and its deviation"):
+        costs([], [], [])
+    with pytest.raises(ValueError, match="a time and its deviation"):
+        costs([8, 16], [1e-6], [0.01])

@@ -1,0 +1,117 @@
+"""All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
+
+Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,full] [--seconds 540]
+
+Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
+is left. Each run goes to FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to
+FOLDER/log.txt, with the free memory of the host and the used memory of every GPU between the steps.
+"""
+
+import argparse
+import gzip
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).parents[1]
+ENDING_S = 20  # a run that is told to stop saves what it has
+# Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
+STEPS: dict[str, tuple[float, list[str]]] = {
+    "quick": (40, ["--suite", "quick"]),
+    "standard": (160, []),
+    "standard-again": (160, []),
+    "tests": (240, []),
+    "findings": (120, ["--suite", "full", "--budget", "90s"]),
+    "full": (120, ["--suite", "full"]),
+}
+
+
+def carried_out(name: str, folder: Path, left_s: float, log: TextIO) -> int:
+    """The exit code of a step; what it prints goes to the log."""
+    if name == "tests":
+        return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
+    options = list(STEPS[name][1])
+    if name == "findings":
+        points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]
+        options += subprocess.run(points, capture_output=True, text=True, check=True).stdout.split()
+    if name == "full":
+        options += ["--budget", f"{left_s - ENDING_S:.0f}s"]
+    with tempfile.TemporaryDirectory() as scratch:
+        written = Path(scratch) / "run.jsonl"
+        status = logged([sys.executable, "-m", "linkscope", "run", *options, "-o", str(written)], left_s, log)
+        if written.exists():
+            with written.open("rb") as plain, gzip.open(folder / f"{machine()}-{name}.jsonl.gz", "wb") as packed:
+                shutil.copyfileobj(plain, packed)
+    return status
+
+
+def logged(words: list[str], seconds: float, log: TextIO) -> int:
+    """Runs a command; told to stop, as by Ctrl-C, when its time is over."""
+    process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def machine() -> str:
+    """'h200x4' of four NVIDIA H200s, 'host' without a GPU."""
+    from linkscope.run.worker import driver_facts
+
+    names = [re.sub(r"nvidia|[^a-z0-9]", "", gpu["name"].lower()) for gpu in driver_facts()["gpus"]]
+    return f"{'-'.join(sorted(set(names)))}x{len(names)}" if names else "host"
+
+
+def memory() -> str:
+    """What a leak would change."""
+    free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
+    used = (
+        subprocess.run(command, capture_output=True, text=True).stdout.split("\n") if shutil.which(command[0]) else []
+    )
+    return f"{' '.join(free.split())}; used by GPU: {', '.join(filter(None, used)) or 'no nvidia-smi'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--seconds", type=float, default=540)
+    arguments = parser.parse_args()
+    names = arguments.steps.split(",")
+    if unknown := [name for name in names if name not in STEPS]:
+        parser.error(f"there is no step {unknown[0]}; there are {', '.join(STEPS)}")
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    end, worst = time.monotonic() + arguments.seconds, 0
+    with (arguments.folder / "log.txt").open("a", encoding="utf-8") as log:
+
+        def say(text: str) -> None:
+            print(text, flush=True)
+            print(text, file=log, flush=True)
+
+        say(f"before: {memory()}")
+        for name in names:
+            began = time.monotonic()
+            if end - began < STEPS[name][0] + ENDING_S:
+                say(f"{name}: not begun, {end - began:.0f} s are left and it may take {STEPS[name][0]:.0f}")
+                continue
+            seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
+            status = carried_out(name, arguments.folder, seconds, log)
+            say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
+            worst = max(worst, status)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

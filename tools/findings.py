@@ -1,0 +1,353 @@
+"""Which findings of Comm|Scope's paper (ICPE 2019, section 5: CS-30 to CS-38) hold on the machine of a run.
+
+Usage: python tools/findings.py RUN.jsonl[.gz]   prints docs/findings.md's tables
+       python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
+
+A finding holds, or does not, where the intervals of what it compares lie apart; otherwise it is undecided. What a
+machine hides (its NUMA nodes) cannot be told there.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from linkscope.model.curves import Estimate, rate_of, total_of
+from linkscope.runfile import Point, read_run
+from linkscope.units import format_bytes, format_rate_interval
+
+KIB, MIB = 1 << 10, 1 << 20
+CURVE = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+BOTH_WAYS = (MIB, 16 * MIB, 64 * MIB)
+MANAGED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+ALIKE = 0.02  # rates that differ by less are the same
+LARGE = 64 * MIB
+
+H2D = "h2d/ce/numa:0.{memory}->gpu:0.device/{size}?after=kernel&bidirectional={both}&mode=batched"
+HOT = "h2d/ce/numa:0.{memory}->gpu:0.device/{size}?after=kernel&bidirectional=false&cache=hot&mode=batched"
+D2H = "d2h/ce/gpu:0.device->numa:0.{memory}/{size}?after=kernel&mode=batched"
+H2H = "h2h/cpu/numa:0.pageable->numa:0.pinned/{size}?initiator=src&mode=batched"
+D2D = (
+    "d2d/ce/gpu:{src}.device->gpu:{dst}.device/{size}"
+    "?after=kernel&bidirectional=false&call=memcpy&initiator=src&mode=batched&peer={peer}"
+)
+READ = "read/sm/numa:0.pinned->gpu:0.device/{size}?blocks=sms&threads=512"
+WRITE = "write/sm/gpu:0.device->numa:0.pinned/{size}?blocks=sms&threads=512"
+DEMAND = "demand/fault/numa:0.managed->gpu:0.managed/{size}?access=write"
+DEMAND_BACK = "demand/fault/gpu:0.managed->numa:0.managed/{size}?access=write&bidirectional=false&threads={threads}"
+PREFETCH = "prefetch/prefetch/numa:0.managed->gpu:0.managed/{size}?bidirectional=false"
+PREFETCH_BACK = "prefetch/prefetch/gpu:0.managed->numa:0.managed/{size}"
+THREADS = (1, 2, 4, 8, 16)
+
+
+class Missing(Exception):
+    """The run does not have what a finding needs."""
+
+
+class Rates:
+    """GB/s by id, in one run. Remembers what was asked for."""
+
+    def __init__(self, points: list[Point]) -> None:
+        self.points = {point.id: point for point in points}
+        self.asked: dict[str, None] = {}
+
+    def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
+        id = form.format(size=size, **fields)
+        self.asked[id] = None
+        point = self.points.get(id)
+        found = (total_of if total else rate_of)(point) if point else None
+        if found is None:
+            raise Missing(id)
+        return found
+
+    def curve(self, form: str, sizes: tuple[int, ...], **fields: object) -> dict[int, Estimate]:
+        return {size: self.rate(form, size, **fields) for size in sizes}
+
+
+class Everything(Rates):
+    """Every point that is asked for is there: tells which are needed."""
+
+    def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
+        self.asked[form.format(size=size, **fields)] = None
+        return Estimate(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`holds`: None where the intervals do not tell. `head` and `rows` are the table of what was measured."""
+
+    holds: bool | None
+    says: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def below(one: Estimate, other: Estimate) -> bool | None:
+    """Whether one rate is lower than the other; None where their intervals overlap."""
+    if one.high is not None and other.low is not None and one.high < other.low:
+        return True
+    if one.low is not None and other.high is not None and one.low > other.high:
+        return False
+    return None
+
+
+def at_most(one: Estimate, other: Estimate) -> bool | None:
+    """Whether one rate is no higher than the other; None where it seems higher and the intervals overlap."""
+    if one.value <= other.value * (1 + ALIKE):
+        return True
+    return False if below(other, one) else None
+
+
+def all_of(answers: list[bool | None]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def ratio(one: Estimate, other: Estimate) -> Estimate:
+    """With the widest ends that the two intervals allow."""
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return Estimate(one.value / other.value)
+    return Estimate(one.value / other.value, one.low / other.high, one.high / other.low)
+
+
+def gbps(rate: Estimate) -> str:
+    return format_rate_interval(rate.value, rate.low, rate.high)
+
+
+def times(found: Estimate) -> str:
+    ends = f" ({found.low:.3g} to {found.high:.3g})" if found.low is not None and found.high is not None else ""
+    return f"{found.value:.3g}{ends}"
+
+
+def by_size(curves: list[dict[int, Estimate]]) -> list[tuple[str, ...]]:
+    sizes = sorted(set().union(*curves))
+    return [(format_bytes(size), *(gbps(of[size]) if size in of else "" for of in curves)) for size in sizes]
+
+
+def pageable(rates: Rates) -> Verdict:
+    sizes = CURVE[2:]
+    to_gpu, to_pinned, pinned = (
+        rates.curve(H2D, sizes, memory="pageable", both="false"),
+        rates.curve(H2H, sizes),
+        rates.curve(H2D, sizes, memory="pinned", both="false"),
+    )
+    not_above = [at_most(to_gpu[size], to_pinned[size]) for size in sizes]
+    answers: list[bool | None] = [below(to_pinned[size], pinned[size]) for size in sizes]
+    says = (
+        "a copy from pageable memory is not faster than memcpy to pinned memory, which is slower than a copy from there"
+    )
+    return Verdict(
+        all_of([*answers, *not_above]),
+        says,
+        ("size", "pageable to GPU", "pageable to pinned, by one CPU thread", "pinned to GPU"),
+        by_size([to_gpu, to_pinned, pinned]),
+    )
+
+
+def both_ways(rates: Rates) -> Verdict:
+    rows, answers = [], []
+    for memory, least, most in (("pinned", 1.8, 2.1), ("pageable", 1.0, 1.5)):
+        for size in BOTH_WAYS:
+            one, both = (
+                rates.rate(H2D, size, memory=memory, both="false"),
+                rates.rate(H2D, size, total=True, memory=memory, both="true"),
+            )
+            gain = ratio(both, one)
+            rows.append((memory, format_bytes(size), gbps(one), gbps(both), times(gain)))
+            inside = gain.low is not None and gain.high is not None and gain.high >= least and gain.low <= most
+            if size == BOTH_WAYS[-1]:
+                answers.append(inside)
+    says = (
+        "both ways at once pinned copies carry nearly twice as much in all, pageable ones only a little more (here: "
+        "1.8 to 2.1 times, and 1.0 to 1.5 times, at 64 MiB)"
+    )
+    return Verdict(all_of(answers), says, ("memory", "size", "one way", "both ways, in all", "times"), rows)
+
+
+def peers(rates: Rates) -> Verdict:
+    sizes = CURVE[1:]
+    on, off = (rates.curve(D2D, sizes, src=0, dst=1, peer=peer) for peer in ("on", "off"))
+    host = rates.curve(H2D, sizes, memory="pinned", both="false")
+    answers = [below(off[size], on[size]) for size in sizes] + [at_most(off[LARGE], host[LARGE])]
+    says = "without peer access a pair is slower, and no faster than the link to the host"
+    return Verdict(all_of(answers), says, ("size", "peer access on", "off", "host to GPU"), by_size([on, off, host]))
+
+
+def pair_classes(rates: Rates) -> Verdict:
+    gpus = sorted({point.src for point in rates.points.values() if point.benchmark == "d2d"} | {"gpu:0", "gpu:1"})
+    found = {}
+    for src in gpus:
+        for dst in gpus:
+            if src != dst:
+                found[src, dst] = rates.rate(D2D, LARGE, src=src[4:], dst=dst[4:], peer="on")
+    if len(gpus) < 3:
+        raise Missing("two GPUs are one pair: classes show from three on")
+    values = sorted(found.values(), key=lambda rate: rate.value)
+    classes = 1 + sum(after.value / before.value > 1 + 3 * ALIKE for before, after in pairwise(values))
+    rows = [(f"{src} to {dst}", gbps(rate)) for (src, dst), rate in found.items()]
+    return Verdict(
+        classes > 1,
+        f"pairs of GPUs fall into classes (four on its 4029GP); here {classes}",
+        ("pair", "64 MiB, peer access on"),
+        rows,
+    )
+
+
+def zero_copy(rates: Rates) -> Verdict:
+    sizes = CURVE
+    reads, there = rates.curve(READ, sizes), rates.curve(H2D, sizes, memory="pinned", both="false")
+    writes, back = rates.curve(WRITE, sizes), rates.curve(D2H, sizes, memory="pinned")
+    best = max(reads[size].value / there[size].value for size in sizes[2:5])
+    drop = reads[sizes[-1]].value / max(rate.value for rate in reads.values())
+    says = (
+        "zero-copy is as fast as explicit copies at intermediate sizes and drops at very large ones (here: reads reach "
+        f"{best:.0%} of a copy between 1 and 16 MiB, and {drop:.0%} of their own best at 256 MiB)"
+    )
+    answers: list[bool | None] = [best > 1 - ALIKE, drop < 1 - ALIKE]
+    return Verdict(
+        all_of(answers),
+        says,
+        ("size", "GPU reads host", "copy to GPU", "GPU writes host", "copy from GPU"),
+        by_size([reads, there, writes, back]),
+    )
+
+
+def demand(rates: Rates) -> Verdict:
+    sizes = MANAGED[2:]
+    managed, copied = rates.curve(DEMAND, sizes), rates.curve(H2D, sizes, memory="pageable", both="false")
+    back = [rates.curve(DEMAND_BACK, (LARGE,), threads=count)[LARGE] for count in THREADS]
+    rows = by_size([managed, copied]) + [
+        (f"64 MiB to the host, {count} threads", gbps(rate), "") for count, rate in zip(THREADS, back, strict=True)
+    ]
+    above = [below(copied[size], managed[size]) for size in sizes]
+    exceeds = True if True in above else None if None in above else False
+    best = max(back, key=lambda rate: rate.value)
+    says = (
+        "migration on demand can be faster than a copy from pageable memory, and to the host it needs several threads"
+    )
+    return Verdict(
+        all_of([exceeds, below(back[0], best)]),
+        says,
+        ("size", "on demand to the GPU", "copy from pageable memory"),
+        rows,
+    )
+
+
+def prefetch(rates: Rates) -> Verdict:
+    there, copied = rates.curve(PREFETCH, MANAGED), rates.curve(H2D, MANAGED, memory="pinned", both="false")
+    back, copied_back = rates.curve(PREFETCH_BACK, MANAGED), rates.curve(D2H, MANAGED, memory="pinned")
+    large = ratio(there[MANAGED[-1]], copied[MANAGED[-1]])
+    middle = [ratio(there[size], copied[size]).value for size in MANAGED[:4]]
+    says = (
+        "prefetched pages move as fast as a copy at large sizes, and far slower from 4 KiB to 32 MiB (here, to the "
+        f"GPU: {large.value:.0%} of a copy at 256 MiB, {min(middle):.1%} to {max(middle):.0%} from 4 KiB to 16 MiB)"
+    )
+    answers: list[bool | None] = [large.value > 0.9, max(middle) < 0.9]
+    return Verdict(
+        all_of(answers),
+        says,
+        ("size", "prefetch to the GPU", "copy of pinned memory", "prefetch to the host", "copy to pinned memory"),
+        by_size([there, copied, back, copied_back]),
+    )
+
+
+def cached(rates: Rates) -> Verdict:
+    sizes = CURVE[:6]
+    cold, hot = rates.curve(H2D, sizes, memory="pageable", both="false"), rates.curve(HOT, sizes, memory="pageable")
+    peak = max(sizes, key=lambda size: hot[size].value)
+    says = (
+        "a copy from pageable memory is fastest where the buffer fits the CPU's cache, and flushing the cache takes "
+        f"that away (here: with hot caches fastest at {format_bytes(peak)}, {ratio(hot[peak], cold[peak]).value:.2g} "
+        "times the flushed rate)"
+    )
+    answers = [below(hot[sizes[-1]], hot[peak]), below(cold[peak], hot[peak])]
+    return Verdict(all_of(answers), says, ("size", "caches flushed", "caches hot"), by_size([cold, hot]))
+
+
+def locality(rates: Rates) -> Verdict:
+    nodes = sorted({point.src for point in rates.points.values() if point.src.startswith("numa:")})
+    if len(nodes) < 2:
+        raise Missing("the machine shows one NUMA node: near and far cannot be told apart here")
+    gpus = sorted(
+        {point.dst for point in rates.points.values() if point.benchmark == "h2d" and point.dst.startswith("gpu:")}
+    )
+    rows, spread = [], []
+    for gpu in gpus:
+        form = f"h2d/ce/{{node}}.pinned->{gpu}.device/{{size}}?after=kernel&bidirectional=false&mode=batched"
+        of_gpu = [rates.rate(form, LARGE, node=node) for node in nodes]
+        rows.append((gpu, *map(gbps, of_gpu)))
+        spread.append(below(min(of_gpu, key=lambda rate: rate.value), max(of_gpu, key=lambda rate: rate.value)))
+    return Verdict(
+        all_of(spread),
+        "the NUMA node of host memory matters (much on AC922, little on S822LC and 4029GP)",
+        ("GPU", *nodes),
+        rows,
+    )
+
+
+FINDINGS: dict[str, tuple[str, Callable[[Rates], Verdict]]] = {
+    "CS-30": ("Pageable, staged and pinned copies", pageable),
+    "CS-31": ("Both ways at once", both_ways),
+    "CS-32": ("Locality", locality),
+    "CS-33": ("Peer access on and off", peers),
+    "CS-34": ("Classes of pairs", pair_classes),
+    "CS-35": ("Zero-copy and explicit copies", zero_copy),
+    "CS-36": ("Migration on demand", demand),
+    "CS-37": ("Prefetch and explicit copies", prefetch),
+    "CS-38": ("Caches and pageable copies", cached),
+}
+
+
+def told(points: list[Point]) -> Iterator[str]:
+    """The page's tables, line by line: first all verdicts, then what each rests on."""
+    rates = Rates(points)
+    found: dict[str, Verdict | Missing] = {}
+    for item, (_, finding) in FINDINGS.items():
+        try:
+            found[item] = finding(rates)
+        except Missing as missing:
+            found[item] = missing
+    yield "| item | what the paper found | here |\n|---|---|---|"
+    words = {True: "holds", False: "does not hold", None: "undecided: intervals overlap"}
+    for item, verdict in found.items():
+        title = FINDINGS[item][0]
+        if isinstance(verdict, Missing):
+            yield f"| {item} | {title} | cannot be told: {verdict} |"
+        else:
+            yield f"| {item} | {title}: {verdict.says} | **{words[verdict.holds]}** |"
+    for item, verdict in found.items():
+        if isinstance(verdict, Missing):
+            continue
+        yield f"\n## {item}: {FINDINGS[item][0]}\n\nGB/s.\n"
+        yield f"| {' | '.join(verdict.head)} |\n|{'---|' * len(verdict.head)}"
+        for row in verdict.rows:
+            yield f"| {' | '.join(row)} |"
+
+
+def needed() -> list[str]:
+    """The points that the findings rest on: the least of them, with two GPUs and one NUMA node."""
+    rates = Everything([])
+    for _, finding in FINDINGS.values():
+        with contextlib.suppress(Missing):  # what such a machine cannot tell
+            finding(rates)
+    return list(rates.asked)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("--points", action="store_true")
+    asked = parser.parse_args()
+    if asked.points or not asked.run:
+        print("\n".join(f"--only {id}" for id in needed()))
+        return
+    for line in told(read_run(asked.run, rounds=False).points):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

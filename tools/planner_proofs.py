@@ -1,0 +1,299 @@
+"""What the planner claims, shown on modelled machines (docs/planner.md).
+
+Usage: python tools/planner_proofs.py growth | links [--times N] | agreement [--machine NAME] | interference
+       python tools/planner_proofs.py intervals [--machine NAME] [--times N] | coverage | oracle
+
+growth: points, time and what is measured on 1, 2, 4, 8 and 16 H200s, and the exponents. links: on every bundled
+machine links that are 5 % to 30 % slower, one at a time: how many `standard` and `quick` name, and what they name on
+machines in order. interference: the groups of paths that share something, as `standard` finds them, against those that
+the links of each bundled machine make. agreement: medians of `standard` against those of the exhaustive sweep, and
+between sizes. intervals: of points drawn from `standard`, how many intervals cover what many more rounds say. coverage,
+oracle: of noise of known shapes, how many intervals cover the truth, and what they cost over what they would cost who
+knows the noise (rounds.py).
+"""
+
+import argparse
+import dataclasses
+import itertools
+import math
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+import rounds
+from msgspec import structs
+from true_shares import truth_of
+
+from linkscope.machine import model as models
+from linkscope.machine.model_paths import routes
+from linkscope.model.interference import interference
+from linkscope.model.odd import odd_paths
+from linkscope.plan import Plan, budget_of_its_own, expected_ids, make_plan
+from linkscope.plan.classes import class_curves, operation, path_text
+from linkscope.run import benchmark_table, measure
+from linkscope.run.target import Target, modelled
+from linkscope.runfile import Point, PointId, Run, read_run
+from linkscope.stats import jumps, median
+
+TABLE = benchmark_table()
+TRUTH_ROUNDS = 60
+BUDGETS = {"standard": 110.0, "quick": 16.0}
+
+
+def sixteen() -> models.Model:
+    """Sixteen H200s, made of the file of eight: the second eight hang on uplinks as the first do."""
+    lines = []
+    for line in models.bundled()["h200x8"].read_text(encoding="utf-8").splitlines():
+        lines.append(doubled_list(line) if line.count("gpu:") > 2 else line)
+        if re.fullmatch(r"  \[.*gpu:\d.*\],", line):
+            lines.append(re.sub(r"gpu:(\d)", lambda found: f"gpu:{int(found[1]) + 8}", line))
+    return models.parse("\n".join(lines).replace('name = "h200x8"', 'name = "h200x16"'), "h200x16")
+
+
+def doubled_list(line: str) -> str:
+    listed = re.findall(r'"gpu:\d"', line)
+    return line.replace(", ".join(listed), ", ".join(f'"gpu:{n}"' for n in range(2 * len(listed))))
+
+
+def plan_of(target: Target, suite: str, budget_s: float | None = None) -> Plan:
+    plan = make_plan(target.facts, TABLE, suite=suite, budget_s=budget_s or BUDGETS[suite])
+    return plan if budget_s else structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
+
+
+def run_of(target: Target, plan: Plan) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.jsonl"
+        measure(target, plan, path)
+        return read_run(path)
+
+
+def is_measured(point: Point) -> bool:
+    return point.status in ("ok", "missed_precision")
+
+
+# --- growth ---
+
+
+def growth() -> None:
+    machines = {n: models.load(f"h200x{n}") for n in (1, 2, 4, 8)} | {16: sixteen()}
+    print("| GPUs | points of the map | measured in any case | measured | inherited | modelled time | wall time here |")
+    print("|---|---|---|---|---|---|---|")
+    seen: dict[str, list[tuple[int, float]]] = {"points": [], "measured in any case": [], "time": []}
+    for count, model in machines.items():
+        target = modelled(model, 1)
+        plan = plan_of(target, "standard")
+        started = time.monotonic()
+        run = run_of(target, plan)
+        wall = time.monotonic() - started
+        spent = sum(one.device_s for of in run.rounds.values() for one in of)
+        sure = len(expected_ids(plan)[0])
+        taken = sum(point.status == "inherited" for point in run.points)
+        mine = sum(map(is_measured, run.points))
+        cells = (count, len(plan.points), sure, mine, taken, f"{spent:.1f} s", f"{wall:.0f} s")
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+        for name, value in (("points", len(plan.points)), ("measured in any case", sure), ("time", spent)):
+            seen[name].append((count, value))
+    for name, values in seen.items():
+        print(f"{name} grow with the number of GPUs to the power of {exponent(values):.2f}")
+
+
+def exponent(values: Iterable[tuple[int, float]]) -> float:
+    """Of a power law, by least squares of logarithms."""
+    logs = [(math.log(count), math.log(value)) for count, value in values]
+    x, y = (sum(of) / len(logs) for of in zip(*logs, strict=True))
+    return sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs)
+
+
+# --- slow links ---
+
+
+def links(times: int) -> None:
+    print("| machine | suite | links planted | named | paths named besides | named on a machine in order |")
+    print("|---|---|---|---|---|---|")
+    for name in sorted(models.bundled()):
+        model = models.load(name)
+        if len(models.places(model).gpus) < 3:
+            continue
+        for suite in BUDGETS:
+            chance = random.Random(f"{name} {suite}")
+            named = besides = planted = 0
+            for link in chance.sample(list(limiting(model)), k=min(times, len(list(limiting(model))))):
+                factor = chance.uniform(0.70, 0.95)
+                fault = models.parse(text_with(name, link, factor), name).fault
+                target = modelled(structs.replace(model, fault=fault), chance.randrange(1000))
+                found = {odd.path for odd in odd_paths(run_of(target, plan_of(target, suite)))}
+                over = paths_over(model, link)
+                planted += 1
+                named += bool(found & over)
+                besides += len(found - over)
+            target = modelled(model, 7)
+            plain = len(odd_paths(run_of(target, plan_of(target, suite))))
+            print(f"| {name} | {suite} | {planted} | {named} | {besides} | {plain} |", flush=True)
+
+
+def limiting(model: models.Model) -> Iterator[str]:
+    """Directed links that are the narrowest of a path between GPUs, or of a GPU and a host, with others of its kind."""
+    target = modelled(model, 1)
+    kinds = target.facts.kinds()
+    counts = {kind: list(kinds.values()).count(kind) for kind in kinds.values()}
+    found = {}
+    for (src, dst), way in routes(model).items():
+        if src == dst or "gpu:" not in src + dst or counts.get(kinds.get((src, dst), ""), 0) < 3 or not way:
+            continue
+        narrow = min(way, key=lambda link: link.gbps)
+        over = paths_over(model, narrow.name)
+        kind = kinds[src, dst]
+        # Where all paths of a kind have the link, they are all slow: no comparison within the machine tells.
+        if sum(f"{a}->{b}" in over for (a, b), of in kinds.items() if of == kind) * 3 <= counts[kind]:
+            found[narrow.name] = None
+    yield from found
+
+
+def paths_over(model: models.Model, link: str) -> set[str]:
+    """The paths, through the host too, that a link is on."""
+    ways = routes(model)
+    near = models.places(model).gpu_numa
+    found = {f"{src}->{dst}" for (src, dst), way in ways.items() if link in [one.name for one in way]}
+    for src, of_src in near.items():
+        for dst, of_dst in near.items():
+            for host in {of_src, of_dst}:
+                if src != dst and link in [one.name for one in ways[src, host] + ways[host, dst]]:
+                    found.add(f"{src}->{dst}")
+    ends = {end for path in found for end in path.split("->") if "gpu:" in end}
+    found |= {f"{end}->{other}" for end in ends for other in (*near, "gpu:all")}
+    return found | {f"gpu:all->{end}" for end in ends}
+
+
+def text_with(name: str, link: str, factor: float) -> str:
+    text = models.bundled()[name].read_text(encoding="utf-8")
+    return f'{text}\n[[fault]]\nkind = "slow"\nfactor = {factor}\nlinks = ["{link}"]\n'
+
+
+# --- interference ---
+
+
+def shared(names: Iterable[str]) -> None:
+    print("| machine | sets measured | modelled time of these | groups by the links | found | furthest capacity |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        model = models.load(name)
+        target = modelled(model, 1)
+        points = run_of(target, plan_of(target, "standard")).points
+        found = interference(points)
+        groups = {frozenset(group.paths): group.capacity.value for group in found.groups}
+        true = truth_of(model).groups(map(list, found.ids))
+        wrong = len(groups.keys() ^ true.keys())
+        alike = f"{len(groups)}, {wrong} wrong or missing" if wrong else "the same"
+        off = max([abs(gbps / true[paths] - 1) for paths, gbps in groups.items() if paths in true], default=0.0)
+        took = sum(point.device_s for point in points if point.id in set(found.ids.values()))
+        print(f"| {name} | {len(found.ids)} | {took:.2f} s | {len(true)} | {alike} | {off:.1%} |", flush=True)
+
+
+# --- agreement ---
+
+
+def agreement(name: str) -> None:
+    target = modelled(models.load(name), 1)
+    plan = plan_of(target, "standard")
+    staged = run_of(target, plan)
+    ids = [point.id for point in staged.points if is_measured(point)]
+    every = {point.id: point for point in run_of(target, make_plan(target.facts, TABLE, only=ids)).points}
+    apart = [
+        (point.bytes, abs(point.median_s / other - 1))
+        for point in staged.points
+        if is_measured(point) and point.status == "ok" and (other := every[point.id].median_s) and point.median_s
+    ]
+    for kind, of in (
+        ("1 MiB and more", [error for size, error in apart if size >= 1 << 20]),
+        ("smaller", [error for size, error in apart if size < 1 << 20]),
+    ):
+        near = sum(error <= 0.01 for error in of) / len(of)
+        print(f"{name}, {kind}: {near:.1%} of the medians of {len(of)} points within precision are within 1 % of the "
+              f"exhaustive sweep's, the middle one {median(of):.2%}, the largest {max(of):.1%}")  # fmt: skip
+    errors, across = interpolated(staged, target, plan)
+    near = sum(error <= 0.03 for error in errors) / len(errors)
+    print(f"interpolated at sizes between: {near:.1%} of {len(errors)} within 3 %, the middle one "
+          f"{median(errors):.2%}; {across} intervals are cliffs, where nothing is drawn")  # fmt: skip
+
+
+def interpolated(run: Run, target: Target, plan: Plan) -> tuple[list[float], int]:
+    """Errors of the line between neighbouring sizes of representatives' curves, at a size between; cliffs left out."""
+    curves: dict[str, list[Point]] = {}
+    listed = class_curves(plan.points, plan.classes, plan.order_seed)
+    leading = {operation(PointId.parse(of.id_of(of.representative, 8))) + of.representative for of in listed}
+    for point in run.points:
+        what = PointId.parse(point.id)
+        if is_measured(point) and point.bytes >= 8 and operation(what) + path_text(what) in leading:
+            curves.setdefault(re.sub(r"/\d+(?=\?|$)", "/#", point.id), []).append(point)
+    asked: dict[str, float] = {}
+    cliffs = 0
+    for points in curves.values():
+        ordered = sorted(points, key=lambda point: point.bytes)
+        if len(ordered) < 8:
+            continue
+        for small, large in itertools.pairwise(ordered):
+            if jumps(small.bytes, small.median_s, large.bytes, large.median_s):
+                cliffs += 1
+                continue
+            between = round(math.sqrt(small.bytes * large.bytes)) // 8 * 8
+            if small.bytes < between < large.bytes:
+                share = (between - small.bytes) / (large.bytes - small.bytes)
+                what = of_size(small.id, between)
+                asked[what] = small.median_s * (1 - share) + large.median_s * share
+    truth = run_of(target, make_plan(target.facts, TABLE, only=list(asked)))
+    return [abs(asked[p.id] / p.median_s - 1) for p in truth.points if p.median_s and p.status == "ok"], cliffs
+
+
+def of_size(id: str, size: int) -> str:
+    return str(dataclasses.replace(PointId.parse(id), bytes=size))
+
+
+# --- intervals ---
+
+
+def intervals(name: str, times: int) -> None:
+    """Of points drawn from `standard`, how many intervals cover the median of TRUTH_ROUNDS rounds."""
+    target = modelled(models.load(name), 1)
+    staged = run_of(target, plan_of(target, "standard"))
+    points = [point for point in staged.points if point.ci95_s and (is_measured(point) or point.status == "inherited")]
+    chosen = {point.id: point for point in random.Random(name).sample(points, k=min(times, len(points)))}
+    truth = run_of(target, make_plan(target.facts, TABLE, only=list(chosen), rounds=TRUTH_ROUNDS))
+    print("| points of | | intervals cover |\n|---|---|---|")
+    pairs = [(chosen[of.id], of.median_s) for of in truth.points if of.median_s and of.id in chosen]
+    for kind in ("ok", "missed_precision", "inherited", ""):
+        covers = [point.ci95_s[0] <= value <= point.ci95_s[1] for point, value in pairs if kind in ("", point.status)]
+        if covers:
+            print(f"| {name}, {kind or 'all'} | {len(covers)} | {sum(covers) / len(covers):.1%} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "what", choices=("growth", "links", "interference", "agreement", "intervals", "coverage", "oracle")
+    )
+    parser.add_argument("--times", type=int, help="links of a machine (6), points (400), or draws of a cell (2000)")
+    parser.add_argument("--machine")
+    asked = parser.parse_args()
+    if asked.what == "growth":
+        growth()
+    elif asked.what == "links":
+        links(asked.times or 6)
+    elif asked.what == "interference":
+        shared([asked.machine] if asked.machine else models.bundled())
+    elif asked.what == "intervals":
+        intervals(asked.machine or "h200x4", asked.times or 400)
+    elif asked.what in ("coverage", "oracle"):
+        for line in (rounds.coverage if asked.what == "coverage" else rounds.costs)(asked.times or 2000):
+            print(line, flush=True)
+    else:
+        agreement(asked.machine or "h200x4")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Whether intervals cover, and what they cost, drawn from noise of known shapes: tables of docs/planner.md.
+
+Usage: python tools/planner_proofs.py coverage | oracle [--times N]
+
+Noise has two levels: rounds differ by `strength` times the precision asked for (standard deviation), the samples of a
+round by `within` times as much. Points come in dozens that are alike, as the rule for three rounds looks at them.
+A round costs 1 and each sample of it `sample_cost`; costs are compared, not counts, as either can be traded for
+the other.
+"""
+
+import functools
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from linkscope.run.sampler import MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH
+from linkscope.stats import LOOKS, agree, deviation, median, median_interval, mostly, next_look, rounds_interval, steady
+
+PRECISION = 0.01
+DOZEN = 12
+FIRST_SAMPLES = 4  # three, and the one that is verified
+LITTLE = 3.0  # sampling that costs no more than three rounds' beginnings may go on to MANY_SAMPLES
+STRENGTHS = (0.1, 0.3, 0.5, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0, 4.0)
+WITHIN = (0.0, 1.0, 4.0)
+SAMPLE_COSTS = (0.03, 0.1)
+ORACLE_SAMPLES = (1, 2, 4, 7, 14, 31)
+ORACLE_ROUNDS = (3, *range(6, 26), *range(26, 60, 3))
+ORACLE_DRAWS, ASSURED = 1000, 0.8
+
+
+def two_modes(chance: random.Random) -> float:
+    return (-1.0 if chance.random() < 0.4 else 1.0) + chance.gauss(0, 0.04)
+
+
+def episodes(chance: random.Random) -> float:
+    """A fifth of the rounds are slow by far, as on a host that others keep busy."""
+    return chance.expovariate(1 / 3) if chance.random() < 0.2 else chance.gauss(0, 0.5)
+
+
+SHAPES: dict[str, Callable[[random.Random], float]] = {
+    "normal": lambda chance: chance.gauss(0, 1),
+    "heavy tails (Student, 3 degrees)": lambda chance: (
+        chance.gauss(0, 1) / math.sqrt(sum(chance.gauss(0, 1) ** 2 for _ in range(3)) / 3)
+    ),
+    "exponential": lambda chance: chance.expovariate(1),
+    "uniform": lambda chance: chance.random(),
+    "two modes, 40 to 60": two_modes,
+    "a fifth far slower": episodes,
+}
+
+
+@functools.cache
+def scale(shape: str) -> tuple[float, float]:
+    """Median and standard deviation of a shape."""
+    chance = random.Random(shape)
+    values = [SHAPES[shape](chance) for _ in range(100_000)]
+    return median(values), deviation(values)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What rounds and samples differ by, and what a sample costs."""
+
+    shape: str
+    strength: float
+    within: float = 0.0
+    sample_cost: float = 0.1
+
+    def round(self, chance: random.Random) -> float:
+        """What a round would tell with samples without number, where 1 is the truth."""
+        centre, width = scale(self.shape)
+        drawn = (SHAPES[self.shape](chance) - centre) / width
+        return max(1 + self.strength * PRECISION * drawn, 0.05)
+
+    def sample(self, round: float, chance: random.Random) -> float:
+        return round + self.within * self.strength * PRECISION * chance.gauss(0, 1) if self.within else round
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One point: whether its interval covers 1, whether it is as narrow as asked, its rounds, and its cost."""
+
+    covers: bool
+    narrow: bool
+    rounds: int
+    cost: float
+
+
+class Measured:
+    """A point as the sampler and the planner take it, from noise instead of a machine."""
+
+    def __init__(self, noise: Noise, chance: random.Random) -> None:
+        self.noise, self.chance = noise, chance
+        self.medians: list[float] = []
+        self.repeats = False  # whether the samples of the first round are steady
+        self.cost = 0.0
+
+    def to(self, rounds: int) -> None:
+        while len(self.medians) < rounds:
+            samples = self._samples()
+            self.medians.append(median(samples))
+            self.cost += 1 + len(samples) * self.noise.sample_cost
+            self.repeats = self.repeats or (len(self.medians) == 1 and steady(samples, PRECISION))
+
+    def _samples(self) -> list[float]:
+        value = self.noise.round(self.chance)
+        spread = deviation(self.medians) / median(self.medians) if len(self.medians) >= LOOKS[0] else 0.0
+        samples = [self.noise.sample(value, self.chance)]
+        if self.repeats and abs(samples[0] / self.medians[0] - 1) <= PRECISION / 2:
+            return [*samples, self.noise.sample(value, self.chance)]
+        samples += [self.noise.sample(value, self.chance) for _ in range(FIRST_SAMPLES - 1)]
+        enough = max(PRECISION, 2 * spread)
+        while not steady(samples, enough) and len(samples) < (most := self._most(samples)):
+            if most == MOST_SAMPLES and not steady(samples, OUT_OF_REACH * math.sqrt(most / len(samples)) * enough):
+                break
+            more = 2 if len(samples) < MOST_SAMPLES else len(samples)
+            samples += [self.noise.sample(value, self.chance) for _ in range(min(more, MANY_SAMPLES - len(samples)))]
+        return samples
+
+    def _most(self, samples: list[float]) -> int:
+        return MANY_SAMPLES if len(samples) * self.noise.sample_cost < LITTLE else MOST_SAMPLES
+
+    def half_width(self) -> float:
+        interval = rounds_interval(self.medians, PRECISION)
+        return interval.half_width(median(self.medians)) if interval else math.inf
+
+    def done(self) -> Drawn:
+        interval = rounds_interval(self.medians, PRECISION)
+        assert interval is not None
+        covers = interval.low <= 1 <= interval.high
+        return Drawn(covers, self.half_width() <= PRECISION, len(self.medians), self.cost)
+
+
+def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
+    """Points that are alike, measured by the planner's rule as if there were time for all that it wants."""
+    points = [Measured(noise, chance) for _ in range(DOZEN)]
+    for point in points:
+        point.to(LOOKS[0])
+    agreed = [agree(point.medians, PRECISION) for point in points]
+    for point, early in zip(points, agreed, strict=True):
+        if early and mostly(agreed):
+            continue
+        look = LOOKS[1] if early else next_look(point.medians, PRECISION)
+        while look is not None:
+            point.to(look)
+            look = next_look(point.medians, PRECISION) if point.half_width() > PRECISION else None
+    return [point.done() for point in points]
+
+
+def drawn(noise: Noise, times: int) -> list[Drawn]:
+    chance = random.Random(repr(noise))
+    return [one for _ in range(math.ceil(times / DOZEN)) for one in dozen(noise, chance)]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Knows the noise, and so takes the cheapest numbers of rounds and samples without looking. Three rounds at least:
+    fewer say nothing of what differs between them.
+
+    `same`: with which 80 % of the points have an interval as narrow as asked, by the rule that we use.
+    `blind`: with which 95 % of the medians are that near to the truth; it shows no interval.
+    """
+
+    same: float
+    blind: float
+
+
+def oracle(noise: Noise) -> Oracle:
+    chance = random.Random(repr(noise))
+    rounds = np.array([[noise.round(chance) for _ in range(max(ORACLE_ROUNDS))] for _ in range(ORACLE_DRAWS)])
+    generator = np.random.default_rng(1)
+    same = blind = math.inf
+    for count in ORACLE_SAMPLES:
+        each = 1 + count * noise.sample_cost
+        values = rounds
+        if noise.within:
+            drawn = generator.standard_normal((*rounds.shape, count)).astype(np.float32)
+            values = rounds + noise.within * noise.strength * PRECISION * np.median(drawn, axis=2)
+        same, blind = min(same, _least(values, each, _narrow)), min(blind, _least(values, each, _near))
+        if not noise.within:
+            break
+    return Oracle(same, blind)
+
+
+def _least(values: "np.ndarray", each: float, enough: Callable[["np.ndarray"], bool]) -> float:
+    return next((count * each for count in ORACLE_ROUNDS if enough(values[:, :count])), math.inf)
+
+
+def _near(rounds: "np.ndarray") -> bool:
+    return bool(np.mean(np.abs(np.median(rounds, axis=1) - 1) <= PRECISION) >= 0.95)
+
+
+def _narrow(rounds: "np.ndarray") -> bool:
+    count = rounds.shape[1]
+    ordered = np.sort(rounds, axis=1)
+    if count == LOOKS[0]:
+        return bool(np.mean(ordered[:, -1] - ordered[:, 0] <= PRECISION) >= ASSURED)
+    ranks = median_interval(range(1, count + 1))
+    assert ranks is not None
+    wide = ordered[:, int(ranks.high) - 1] - ordered[:, int(ranks.low) - 1]
+    return bool(np.mean(wide <= 2 * PRECISION) >= ASSURED)
+
+
+def coverage(times: int) -> Iterator[str]:
+    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough."""
+    yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} | lowest |"
+    yield "|---" * (len(STRENGTHS) + 2) + "|"
+    for shape in SHAPES:
+        found = [drawn(Noise(shape, strength), times) for strength in STRENGTHS]
+        shares = [sum(one.covers for one in of) / len(of) for of in found]
+        yield f"| {shape} | {' | '.join(f'{share:.1%}' for share in shares)} | {min(shares):.1%} |"
+
+
+def costs(times: int) -> Iterator[str]:
+    """What points cost over what they cost an oracle, by kind of noise; of the first shape, then of the others."""
+    yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} |"
+    yield "|---" * (len(STRENGTHS) + 1) + "|"
+    kinds = [Noise("normal", 1, within, cost) for within in WITHIN for cost in SAMPLE_COSTS]
+    for kind in [*kinds, *(Noise(shape, 1) for shape in list(SHAPES)[1:])]:
+        cells = []
+        for strength in STRENGTHS:
+            noise = Noise(kind.shape, strength, kind.within, kind.sample_cost)
+            cells.append(ratio_text(drawn(noise, times), oracle(noise)))
+        told = f"{kind.shape}, samples {kind.within:g} times as much, each {kind.sample_cost:g} of a round"
+        yield f"| {told} | {' | '.join(cells)} |"
+
+
+def ratio_text(points: list[Drawn], known: Oracle) -> str:
+    """'1.2 (1.7)'; a dash where fewer than half of the points get there."""
+    if sum(one.narrow for one in points) < len(points) / 2 or math.isinf(known.same):
+        return "-"
+    mean = sum(one.cost for one in points) / len(points)
+    return f"{mean / known.same:.2f} ({mean / known.blind:.2f})"
