@@ -69,4 +69,4 @@ def test_host_memory_of_another_process(tmp_path) -> None:
 def test_each_phase_of_memory_that_is_shared_has_its_cost(tmp_path) -> None:
     globs = [f"allocation/cpu/*{kind}->*size=1MiB" for kind in ("gpu:0.ipc", "gpu:0.posix_fd", "numa:0.shm")]
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *ROUNDS, *only(*globs))
-    assert all(point.median_s > 0 for point in verified(run))
+    assert all(FAKE or point.median_s > 0 for point in verified(run))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker
+from fake_driver import environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
 from test_driver_matrix import failure, opened, prepare, refusal, worker
 from worker_pipe import NoAnswer
@@ -325,13 +325,14 @@ def test_a_whole_run(tmp_path):
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     slow = environment(CUDA_COPY_US=300)
     done = subprocess.run(command, env=slow, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 1), done.stderr  # 1: a point was too short
     points = read_run(path).points
     assert {point.benchmark for point in points} == {"demand", "prefetch", "fault_latency"} and len(points) > 20
     for point in points:
         if point.src_memory == "system":
             assert point.status == "unsupported" and "neither HMM nor ATS" in point.reason
             continue
-        assert point.status in ("ok", "missed_precision") and point.verified, (point.id, point.reason)
+        assert point.verified, (point.id, point.reason)
+        assert point.status in ("ok", "missed_precision") or too_short(point), (point.id, point.reason)
         assert point.batch in ([1], [1, 1]) or point.benchmark == "fault_latency"
         assert point.footprint_bytes == point.bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker
+from fake_driver import environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
 
 pytestmark = [needs_fake, needs_worker]
@@ -14,6 +14,7 @@ pytestmark = [needs_fake, needs_worker]
 EXCHANGE = "exchange/sm/numa:0.pinned->gpu:1.device/65536?blocks=pieces&threads=512"
 CHASE = "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=64MiB"
 LENIENT = "99%"  # a fake's times are the host's: they say nothing
+MEASURED = ("ok", "missed_precision")
 
 
 def measured(folder: Path, only: str, **settings):
@@ -35,8 +36,8 @@ def ends(flow) -> tuple[str, str, str, str, int]:
 
 
 def test_both_flows_of_an_exchange_are_in_the_run_file_and_add_up(tmp_path):
-    point, code = measured(tmp_path, EXCHANGE)
-    assert (point.status, point.verified, code) == ("ok", True, 0), point.reason
+    point, code = measured(tmp_path, EXCHANGE, CUDA_COPY_US=300)  # longer than what a busy machine takes away
+    assert point.status in MEASURED and (point.verified, code) == (True, 0), point.reason
     there, back = point.flows
     assert ends(there) == ("numa:0", "pinned", "gpu:1", "device", 65536)
     assert ends(back) == ("gpu:1", "device", "numa:0", "pinned", 65536)
@@ -63,7 +64,7 @@ def test_a_chase_that_strays_is_a_failed_point(tmp_path):
 def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
     log = tmp_path / "queued"
     point, _ = measured(tmp_path, CHASE, CUDA_LOG=log)
-    assert (point.status, point.verified) == ("ok", True), point.reason
+    assert point.verified and (point.status in MEASURED or too_short(point)), point.reason
     lines = [line.split() for line in log.read_text().splitlines()]
     assert {tuple(line[2:]) for line in lines if line[2] == "linkscope_chase"} == {("linkscope_chase", "1", "1")}
 
@@ -76,8 +77,8 @@ def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
     ],
 )
 def test_copies_of_what_the_cache_holds_are_measured_and_verified(tmp_path, id):
-    point, code = measured(tmp_path, id)
-    assert point.status in ("ok", "missed_precision") and point.median_s, point.reason
+    point, code = measured(tmp_path, id, CUDA_COPY_US=300)
+    assert point.status in MEASURED and point.median_s, point.reason
     assert (point.verified, code, point.params["cache"]) == (True, 0, "hot")
 
 
