@@ -1,6 +1,7 @@
 // What runs a Program: the machine at hand, or a model of one in virtual time. Nothing else in the core is virtual.
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,11 +21,34 @@ struct Support {
   static Support no(std::string reason) { return {std::move(reason)}; }
 };
 
+/// Where a machine's own time went, since a program was prepared. All zero on a model.
+struct Spent {
+  Seconds memory{0};      // allocated, placed, filled
+  Seconds rehearsals{0};  // steps run for the first time, and batches queued to see whether they block
+  Seconds caches{0};      // flushed before a sample
+  Seconds samples{0};     // what is timed, with queueing it and waiting for it
+  Seconds comparing{0};   // destinations poisoned and compared
+};
+
+/// Adds the time of a block to what is spent.
+class Clocked {
+ public:
+  explicit Clocked(Seconds& sum) : sum_{sum} {}
+  ~Clocked() { sum_ += std::chrono::steady_clock::now() - since_; }
+  Clocked(const Clocked&) = delete;
+  Clocked& operator=(const Clocked&) = delete;
+
+ private:
+  Seconds& sum_;
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
 /// A prepared program: its memory is allocated, placed, filled and checked, and every step has run once. Destroying it
 /// gives everything back to the platform.
 struct Session {
   virtual ~Session() = default;
   Seconds expected_loop{0};  // one iteration of everybody's loop, as it took when every step ran once; 0: not known
+  Spent spent;
 };
 
 /// What to do in one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's

@@ -107,6 +107,11 @@ Json to_json(const DriverFacts& facts) {
           {"missing", facts.missing},        {"gpus", std::move(gpus)}, {"peers", std::move(peers)}};
 }
 
+Json to_json(const Spent& spent) {
+  return {{"memory_s", spent.memory.count()}, {"rehearsals_s", spent.rehearsals.count()}, {"caches_s", spent.caches.count()},
+          {"samples_s", spent.samples.count()}, {"comparing_s", spent.comparing.count()}};
+}
+
 Json to_json(const Trace& trace) {
   Json links = Json::array(), notes = Json::object();
   for (const auto& link : trace.links) links.push_back({{"link", link.link}, {"bytes", link.bytes}});

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 [[nodiscard]] Json to_json(const Benchmark&);
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
 [[nodiscard]] Json to_json(const DriverFacts&);
+[[nodiscard]] Json to_json(const Spent&);
 [[nodiscard]] Json to_json(const Trace&);  // all but the stamps, which follow as doubles
 
 }  // namespace linkscope

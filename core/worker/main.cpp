@@ -107,6 +107,7 @@ class Worker {
     if (!session_) throw Error{ErrorKind::usage, "'run' before 'prepare'"};
     auto trace = platform_->run(*session_, parse_order(request, actors_));
     Answer answer{to_json(trace), std::move(trace.stamps)};
+    if (session_->spent.samples > Seconds{0}) answer.json["spent"] = to_json(session_->spent);
     answer.json["doubles"] = 2 * answer.stamps.size();
     return answer;
   }

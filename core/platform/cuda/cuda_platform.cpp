@@ -302,6 +302,7 @@ bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
 /// Runs everybody's loop once, and where caches are to be hot over all memory: code is loaded, staging memory made, and
 /// the time of an iteration known. Behind a gate where one will be used: large copies are too dear for a rehearsal more.
 void CudaPlatformImpl::warm_up(CudaSession& session) {
+  const Clocked clocked{session.spent.rehearsals};
   std::vector<u32> once;
   for (const auto& actor : session.program.actors) once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
   std::vector<Stamp> stamps(session.actors.size());
@@ -357,6 +358,7 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
 /// once, which is a rehearsal as well.
 Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
   if (session.timing != Timing::gate) return session.timing;
+  const Clocked clocked{session.spent.rehearsals};
   const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
   std::vector<Stamp> unused(session.actors.size());
   auto batches = order.batches;  // the largest first: what it shows holds of smaller ones
@@ -377,8 +379,11 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
   set_peers(session->program);
   if (managed_bytes(program) > 0)
     for (const u32 index : gpus_of(program)) session->gpus.emplace_back(index, &device(index));
-  make_buffers(*session);
-  make_actors(*session);
+  {
+    const Clocked clocked{session->spent.memory};
+    make_buffers(*session);
+    make_actors(*session);
+  }
   bind_thread_to_node(session->actors.front().node);
   choose_timing(*session);
   warm_up(*session);
@@ -409,6 +414,7 @@ bool CudaPlatformImpl::take_samples(CudaSession& session, const Order& order, Ti
     for (u32 b = 0; b < trace.batches; ++b) {
       const auto& batch = order.batches[b];
       session.settle_caches(batch);
+      const Clocked clocked{session.spent.samples};
       Stamp* stamps = &trace.at(sample, b, 0);
       if (timing == Timing::events) sample_events(session, batch, stamps);
       else if (timing == Timing::host) sample_host(session, batch, stamps);
@@ -425,8 +431,12 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   trace.batches = static_cast<u32>(order.batches.size());
   trace.actors = static_cast<u32>(session.actors.size());
   trace.stamps.resize(std::size_t{trace.samples} * trace.batches * trace.actors);
+  const auto compared = [&session] {
+    const Clocked clocked{session.spent.comparing};
+    return verify(session);
+  };
   Verdict before;
-  if (order.verify && session.sampled) before = verify(session);
+  if (order.verify && session.sampled) before = compared();
   Timing timing;
   do {
     timing = timing_of(session, order);
@@ -436,7 +446,7 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   session.sampled = true;
   owner_.check_alive();  // or what was measured is memory that nobody owns
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
-  if (order.verify) trace.verdict = both(before, verify(session));
+  if (order.verify) trace.verdict = both(before, compared());
   trace.notes = session.notes;
   if (timing != session.timing)
     trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");

@@ -109,6 +109,7 @@ u64 CudaSession::piece(u32 region) const {
 }
 
 void CudaSession::start_afresh() {
+  const Clocked clocked{spent.comparing};
   reset_destinations();
   restore_managed(*this);
   for (std::size_t a = 0; a < actors.size(); ++a) {
@@ -136,6 +137,7 @@ void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 cou
 
 void CudaSession::settle_caches(const std::vector<u32>& batch) {
   if (program.cache == CacheState::hot) return;
+  const Clocked clocked{spent.caches};
   static const u64 host_cache = last_level_cache_bytes();
   const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;

@@ -58,6 +58,7 @@ class Trace(msgspec.Struct):
     notes: dict[str, Any] = {}
     verdict: Verdict | None = None
     links: list[Carried] = []
+    spent: dict[str, float] = {}  # seconds of the machine's time since `prepare`, by what for; none of a model's
     stamps: list[float] = []
 
     def durations(self) -> list[float]:

@@ -261,6 +261,9 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     overlaps = [round.guards["joint_overlap"] for round in kept if "joint_overlap" in round.guards]
     if overlaps:
         guards["joint_overlap"] = float(f"{median(overlaps):.4g}")
+    spent = [round.guards["spent"] for round in rounds if "spent" in round.guards]
+    if spent:
+        guards["spent"] = {name: float(f"{sum(of[name] for of in spent):.3g}") for name in spent[0]}
     timings = sorted({round.timing for round in kept})
     if len(timings) > 1:
         guards["timings"] = timings

@@ -197,6 +197,8 @@ class PointRound:
             guards["joint_overlap"] = round(overlap, 4)
         if self._bent:
             guards["nonlinear"] = self._bent
+        if trace.spent:
+            guards["spent"] = {name: float(f"{seconds:.3g}") for name, seconds in trace.spent.items()}
         return Round(
             id=str(self._task.point),
             round=self._task.round,
