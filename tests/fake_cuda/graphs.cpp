@@ -36,6 +36,13 @@ Live<CUgraphExec_st>& ready() {
   return *live;
 }
 
+/// Looks from the last one on: the node that another one follows was mostly added just before it.
+bool has_all(const CUgraph_st& graph, const CUgraphNode* nodes, size_t count) {
+  return std::all_of(nodes, nodes + count, [&](CUgraphNode node) {
+    return std::any_of(graph.nodes.rbegin(), graph.nodes.rend(), [&](const auto& known) { return known.get() == node; });
+  });
+}
+
 bool of_rows(const CUDA_MEMCPY3D& copy) { return copy.Height > 1 || copy.Depth > 1; }
 
 }  // namespace
@@ -58,8 +65,7 @@ CUresult graph_destroy(CUgraph graph) { return graphs().remove(graph) ? CUDA_SUC
 CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D* copy, CUcontext context) {
   const auto graph = graphs().find(handle);
   if (!graph || !is_context(context)) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i)
-    if (std::none_of(graph->nodes.begin(), graph->nodes.end(), [&](const auto& known) { return known.get() == after[i]; })) return CUDA_ERROR_INVALID_VALUE;
+  if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUgraphNode_st>();
   if (const CUresult status = work_of(*copy, made->work); status != CUDA_SUCCESS) return status;
   made->rows = of_rows(*copy);
@@ -71,8 +77,7 @@ CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphN
 CUresult graph_add_kernel_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS* wanted) {
   const auto graph = graphs().find(handle);
   if (!graph || !wanted || !wanted->func) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i)
-    if (std::none_of(graph->nodes.begin(), graph->nodes.end(), [&](const auto& known) { return known.get() == after[i]; })) return CUDA_ERROR_INVALID_VALUE;
+  if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUgraphNode_st>();
   made->work = [launch = (*wanted->func->prepare)(wanted->func->context, wanted->kernelParams)] { run(launch); };
   *node = made.get();

@@ -62,8 +62,9 @@ def verified(run: Run) -> list[Point]:
     if not here:
         pytest.skip(run.points[0].reason)
     failed = [point for point in here if point.status not in ("ok", "missed_precision") and point.id not in hidden]
-    assert [(point.id, point.reason) for point in failed] == []
-    assert [point.id for point in here if not point.verified] == []
+    assert not failed, [(point.id, point.reason) for point in failed]
+    unverified = [point.id for point in here if not point.verified]
+    assert not unverified, unverified
     return here
 
 

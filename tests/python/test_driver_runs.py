@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_driver import environment, needs_fake, needs_worker, too_short
+from fake_driver import ROOT, environment, needs_fake, needs_worker, too_short
 from linkscope.runfile import read_run
 
 pytestmark = [needs_fake, needs_worker]
@@ -100,3 +100,17 @@ def test_by_comm_scopes_rule_a_second_of_copies_is_timed_by_events_five_times(tm
     assert point.batch[0] * together_s > 0.5  # the first repetition fills a second, the others have as many copies
     assert point.total_gbps == pytest.approx(2 * 16777216 / together_s / 1e9)
     assert together_s >= 0.99 * max(flow.mean_s for flow in point.flows)
+
+
+def test_a_point_says_where_its_time_went_and_the_tool_adds_it_up(tmp_path):
+    """Of a copy that the fake makes last, most went into samples; all parts together are less than all of it."""
+    point, _ = measured(tmp_path, EXCHANGE, CUDA_COPY_US=2000)
+    spent = point.guards["spent"]
+    assert list(spent) == ["caches_s", "comparing_s", "memory_s", "rehearsals_s", "samples_s"]
+    assert all(seconds > 0 for seconds in spent.values())
+    assert sum(spent.values()) < point.device_s and spent["samples_s"] > 6 * 2 * 2e-3  # six rounds of two batches or more
+    tool = [sys.executable, str(ROOT / "tools" / "point_cost.py"), str(tmp_path / "run.jsonl"), "--by", "benchmark"]
+    done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=True)
+    everything = done.stdout.splitlines()[-1].split(" | ")
+    assert everything[0] == "| all" and everything[1:3] == ["1", "6.0"]
+    assert float(everything[3]) == pytest.approx(point.device_s, abs=0.01)
