@@ -196,11 +196,32 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     assert main([*asked, "2MiB"]) == 0
     text = capsys.readouterr().out
-    assert "h2d by ce, pinned -> device (after kernel)~" in text and "read between" in text
+    assert "h2d by ce, pinned -> device (after kernel) *" in text and "* read between" in text
     assert main([*asked, "1MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
     assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+
+
+def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precision(tmp_path, capsys):
+    slow = h2d("pageable", MIB, 100e-6)  # of invented points an interval is 1 % to either side of the median
+    missed = msgspec.structs.replace(slow, status="missed_precision")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
+    assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads, pinned, pageable = (next(line for line in lines if word in line) for word in ("method", "pinned", "pageable"))
+    assert heads.rstrip().endswith("times the first") and pinned.endswith("  1")
+    low, high = slow.ci95_s
+    ends = (low / (20e-6 * high / 100e-6), high / (20e-6 * low / 100e-6))
+    assert pageable.endswith(f"5.00 [{ends[0]:.2f}, {ends[1]:.2f}]") and " ~100" in pageable
+    assert any(line.strip().startswith("~ before a number: it missed") for line in lines)
+
+
+def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert main(["advise", str(saved(tmp_path, transfer_points()))]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]  # the first has the file's name
+    assert max(map(len, lines)) <= 70
 
 
 @pytest.mark.parametrize("words, code, sentence", [
@@ -209,7 +230,13 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: a size is"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "a size is"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3, "with wc memory"),
+    (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: a place is written like numa:0"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3,
+     "with wc memory; it has pageable, pinned"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1GiB"], 3, "it has 1 MiB to 64 MiB; write 'numa:0 -> gpu:0"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "4MiB", "--alone"], 3, "of 4 MiB alone"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--alone", "--memory", "pageable"], 3,
+     "from numa:0 to gpu:0 that was measured alone"),
 ])  # fmt: skip
 def test_what_cannot_be_answered_says_why(tmp_path, capsys, words, code, sentence):
     assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
