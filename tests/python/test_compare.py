@@ -168,7 +168,20 @@ def test_a_change_there_and_back() -> None:
 def test_many_runs_by_the_command(first, second, slowed, capsys) -> None:
     assert main(["compare", str(first), str(second), str(slowed)]) == 1
     shown = capsys.readouterr().out
-    assert "Over 3 runs:" in shown and f"since {slowed}" in shown
+    assert "Over 3 runs:" in shown and f"since MODELLED {slowed}" in shown
+    assert f"then:   MODELLED {second}" in shown and "within 2 % of the time" in shown
+
+
+def test_a_run_of_another_machine_in_between_says_so(first, slowed, folder, capsys) -> None:
+    lines = slowed.read_text().splitlines()
+    head = json.loads(lines[0])
+    head["machine"]["name"] = "another"
+    between = folder / "between.jsonl"
+    between.write_text("\n".join([json.dumps(head), *lines[1:]]) + "\n")
+    main(["compare", str(first), str(first), str(first)])
+    assert "different machines" not in capsys.readouterr().out
+    main(["compare", str(first), str(between), str(first)])
+    assert "These are runs of different machines" in capsys.readouterr().out
 
 
 def header(**machine):

@@ -81,9 +81,15 @@ def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
             lines.append(f"drifts, {how} by {_percent(one.ratio)} from first to last: {point_text(one.point)}")
             continue
         interval = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
-        since = f"{runs[one.at].path} ({runs[one.at].header.started})"
+        since = run_text(runs[one.at])
         lines.append(f"{how} by {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
     return lines or ["no path has changed"]
+
+
+def run_text(run: Run) -> str:
+    """'MODELLED b.jsonl (h200x4, 2026-11-22T05:38:29+00:00)'."""
+    mark = "MODELLED " if run.modelled else ""
+    return f"{mark}{run.path} ({run.header.machine.get('name', '')}, {run.header.started})"
 
 
 def _counts(counts: Counter[Verdict]) -> str:
