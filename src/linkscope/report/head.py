@@ -8,6 +8,7 @@ from linkscope.model.curves import Curve, Estimate, Method, Path, alike, curves,
 from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
+from linkscope.report.shared import without_sets
 from linkscope.report.trust import apart, half_width, signed
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
@@ -43,7 +44,7 @@ class Doubt:
 
 def tiles(run: Run) -> list[Tile]:
     """Four to six tiles; a direction that was not measured has none."""
-    made = [curve for curve in curves(run.points) if curve.batched]
+    made = [curve for curve in curves(without_sets(run).points) if curve.batched]
     found = [
         _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
         _direction("GPU to host", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("gpu", "numa")),
