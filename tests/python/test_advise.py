@@ -209,7 +209,8 @@ def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precisi
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
     assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    heads, pinned, pageable = (next(line for line in lines if word in line) for word in ("method", "pinned", "pageable"))
+    words = ("method", "pinned", "pageable")
+    heads, pinned, pageable = (next(line for line in lines if word in line) for word in words)
     assert heads.rstrip().endswith("times the first") and pinned.endswith("  1")
     low, high = slow.ci95_s
     ends = (low / (20e-6 * high / 100e-6), high / (20e-6 * low / 100e-6))

@@ -334,7 +334,7 @@ def test_list_has_what_the_contract_says(capsys, monkeypatch) -> None:
 
 def test_the_list_is_short_and_one_of_it_has_its_parameters(capsys, monkeypatch) -> None:
     table = benchmark_table()
-    again = msgspec.structs.replace(table[0], params=())  # a row for each kind of path, which differ in parameters alone
+    again = msgspec.structs.replace(table[0], params=())  # rows of other kinds of paths differ in parameters alone
     monkeypatch.setattr("linkscope.run.benchmark_table", lambda: [*table, again])
     assert main(["list"]) == 0
     short = capsys.readouterr().out
