@@ -12,12 +12,11 @@ runs. Suite `full` has most habits both ways, `standard` those of plain copies.
 import argparse
 import json
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
 
@@ -91,11 +90,6 @@ def _everything(arguments: argparse.Namespace, run: "Run") -> int:
     return FINE
 
 
-def _columns() -> int:
-    """What a line holds: 100 where nobody looks, what the terminal has where that is less."""
-    return min(shutil.get_terminal_size((100, 24)).columns, 100)
-
-
 def _usual(curve: "Curve") -> bool:
     """Neither hot caches, whose end is a dip, nor few blocks, which are slow on purpose."""
     params = dict(curve.method.params)
@@ -113,9 +107,9 @@ def _print_advice(found: "Sequence[Advice]") -> None:
     if not found:
         print("\nNo habit that this run has both ways costs 5 % or more.")
     for number, one in enumerate(found, 1):
-        print("\n" + textwrap.fill(f"{number}. {headline(one)}", _columns(), subsequent_indent="   "))
+        print("\n" + filled(f"{number}. {headline(one)}", others="   "))
         for line in details(one):
-            print(textwrap.fill(line, _columns(), initial_indent="   ", subsequent_indent="     "))
+            print(filled(line, "   ", "     "))
 
 
 def _print_dips(found: "Sequence[Dip]") -> None:
@@ -125,7 +119,7 @@ def _print_dips(found: "Sequence[Dip]") -> None:
         return
     print("\nIrregular (a driver that changes its way, a cache, or something set up wrongly):")
     for dip in found[:_MOST_DIPS]:
-        print(textwrap.fill(dip_text(dip), _columns(), initial_indent="   ", subsequent_indent="     "))
+        print(filled(dip_text(dip), "   ", "     "))
     if len(found) > _MOST_DIPS:
         print(f"   and {len(found) - _MOST_DIPS} more; --json has all")
 
@@ -133,9 +127,8 @@ def _print_dips(found: "Sequence[Dip]") -> None:
 def _print_untried(habits: "Sequence[Habit]") -> None:
     if habits:
         told = "Not measured both ways in this run (suite full has them, where the machine has what they need):"
-        print("\n" + textwrap.fill(told, _columns()))
-        print(textwrap.fill("; ".join(habit.title for habit in habits), _columns(), initial_indent="   ",
-                            subsequent_indent="   "))  # fmt: skip
+        print("\n" + filled(told))
+        print(filled("; ".join(habit.title for habit in habits), "   ", "   "))
 
 
 def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:

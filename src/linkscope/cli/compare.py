@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli.screen import columns, filled
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction, parse_fraction
 
@@ -108,8 +109,8 @@ def _print(
     for line in differences_text(differs, everything):
         print(f"  {line}")
     print(f"\nPaths, by their worst size (the same: within {format_fraction(compared.margin)} of the time):")
-    for line in table(by_path(compared), everything):
-        print(f"  {line}")
+    for line in table(by_path(compared), everything, columns() - 2):
+        print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
     alone = [
         f"{count} points only in {run.path}"
         for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
@@ -120,7 +121,7 @@ def _print(
     if found is not None:
         print(f"\nOver {len(runs)} runs:")
         for line in changes_text(found, runs):
-            print(f"  {line}")
+            print(filled(line, "  ", "      "))
 
 
 def _as_json(
