@@ -245,4 +245,5 @@ def test_paths_stand_below_their_numbers_where_a_line_is_too_short_for_both(firs
     lines = capsys.readouterr().out.split("Paths, by their worst size")[1].splitlines()
     assert max(map(len, lines)) <= 90
     number = next(number for number, line in enumerate(lines) if line.startswith("  slower  "))
-    assert "GB/s ->" in lines[number] and " by ce" not in lines[number] and lines[number + 1].startswith("      d2d by ce")
+    assert "GB/s ->" in lines[number] and " by ce" not in lines[number]
+    assert lines[number + 1].startswith("      d2d by ce")
