@@ -280,3 +280,16 @@ def test_the_report_the_summary_and_the_markdown_say_it_too():
     assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
     same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
     assert not any("What to do otherwise" in text for text in (page(same), summary(same), to_markdown(same)))
+
+
+def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):
+    """Two rounds that differ, and no others of their kind: no ratio is known, by far."""
+    points = [h2d(memory, MIB, 1e-4, params=f"{BATCHED}&lane={lane}") for memory in ("pinned", "pageable")
+              for lane in range(24)]  # fmt: skip
+    for one in points:
+        one.flows[0].round_medians_s[:] = [1e-6, 1e-2]
+    path = saved(tmp_path, points)
+    assert main(["advise", str(path)]) == 0
+    assert "No habit that this run has both ways" in capsys.readouterr().out
+    assert main(["report", str(path), "--summary"]) == 0 and main(["compare", str(path), str(path)]) == 0
+    assert "48 undecided" in capsys.readouterr().out

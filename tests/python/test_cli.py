@@ -362,3 +362,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_version() -> None:
     assert linkscope("--version").stdout.startswith("linkscope 0.")
+
+
+def test_a_terminal_without_the_letters_of_a_drawing_gets_the_rest() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "linkscope", "machine", "--machine", "h200x2"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "" and "gpu:1  NVIDIA H200" in done.stdout
