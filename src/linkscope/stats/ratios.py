@@ -31,8 +31,8 @@ def log_variance(samples: Sequence[float]) -> float:
 def ratio_interval(
     before: Sequence[float], after: Sequence[float], *, alike: float | None, level: float
 ) -> Interval | None:
-    """The interval of the ratio of geometric means, after / before; None where both sides have but one sample, and where
-    few samples and a high level say nothing: where an end of it is no number that a computer holds.
+    """The interval of the ratio of geometric means, after / before; None where both sides have but one sample, and
+    where few samples and a high level say nothing: where an end of it is no number that a computer holds.
 
     `alike` is the mean `log_variance` of points of the same kind, None where there are none. Both sides are taken to
     spread alike. tests/python/test_ratios.py draws five shapes of noise: of intervals of 95 %, 99 % and 99.9 % no more
