@@ -40,6 +40,15 @@ def test_both_ways_is_never_the_best_one_way_rate() -> None:
     assert by_label(run(made))["Host to GPU"].value.startswith("33.")
 
 
+def test_what_a_cache_gives_and_what_was_thrown_away_is_no_tiles_best() -> None:
+    plain = point(H2D.format("pinned", SIZES[-1], "false"), 0.002)
+    hot = point(H2D.format("pinned", SIZES[-1], "false") + "&cache=hot", 0.001)
+    ends = f"numa:0.managed->gpu:0.managed/{SIZES[-1]}"
+    thrown_away = point(f"prefetch/prefetch/{ends}?bidirectional=false&discard=with", 0.0005)
+    assert by_label(run([plain, hot, thrown_away]))["Host to GPU"].value.startswith("33.")
+    assert by_label(run([hot]))["Host to GPU"].value.startswith("67.")  # all there is, is told
+
+
 def test_what_to_distrust_is_counted_and_linked() -> None:
     made = small_run()
     assert by_label(made)["Points to distrust"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4

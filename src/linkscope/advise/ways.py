@@ -82,10 +82,13 @@ def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...
     return Estimate(value, between(low.low, high.low), between(low.high, high.high)), (below, above)
 
 
+def plain(point: Point) -> bool:
+    """Whether it moves data one way, whatever they are: neither from caches, nor thrown away, nor in odd steps."""
+    return point.benchmark in _MOVES and not point.bidirectional and not any(name in point.params for name in _APART)
+
+
 def _asked(point: Point, src: str, dst: str, memory: str) -> bool:
-    if point.benchmark not in _MOVES or (point.src, point.dst) != (src, dst) or point.bidirectional:
-        return False
-    if any(name in point.params for name in _APART) or point.params.get("blocks", "").isdecimal():
+    if (point.src, point.dst) != (src, dst) or not plain(point) or point.params.get("blocks", "").isdecimal():
         return False
     return not memory or memory in _host_kinds(point)
 

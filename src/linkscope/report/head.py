@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.advise import plain
 from linkscope.model.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
 from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
@@ -75,7 +76,7 @@ def doubtful_ids(run: Run) -> set[str]:
 
 def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]) -> Tile | None:
     """The best one-way rate, what it is of its limit, the size that reaches half of it, and the slowest memory."""
-    bests = [(curve, best) for curve, best in _one_way(made) if wanted(curve.path)]
+    bests = _one_way([curve for curve in made if wanted(curve.path)])
     if not bests:
         return None
     curve, best = max(bests, key=lambda pair: _rate(pair[1]))
@@ -214,8 +215,10 @@ def _with(run: Run, guard: str) -> tuple[str, ...]:
 
 
 def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
+    """Of what moves any data, where there is such: caches, and data that are thrown away, make rates of their own."""
     bests = ((curve, curve.best()) for curve in made)
-    return [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+    found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+    return [(curve, best) for curve, best in found if plain(best)] or found
 
 
 def _one_flow(curve: Curve, best: Point) -> bool:
