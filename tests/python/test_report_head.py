@@ -32,6 +32,16 @@ def test_the_slowest_pair_is_named_only_as_far_as_it_is_slower() -> None:
     assert any("all 2 pairs lie within" in line for line in by_label(run(same))["Slowest GPU pair"].lines)
 
 
+def test_a_pair_that_was_asked_less_is_not_slower_for_it() -> None:
+    size = 1 << 28
+    id = "d2d/{}/gpu:{}.device->gpu:{}.device/{}?mode=batched"
+    both = [point(id.format("sm", a, 1 - a, size), size / 370e9) for a in (0, 1)]
+    told = by_label(run([*both, point(id.format("batch", 0, 1, size), size / 398e9)]))["Slowest GPU pair"]
+    assert told.value == "no pair is slower than the others" and any("d2d by sm" in line for line in told.lines)
+    apart = [point(id.format("sm", 0, 1, size), size / 370e9), point(id.format("batch", 1, 0, size), size / 398e9)]
+    assert by_label(run(apart))["Slowest GPU pair"].value == "gpu:0 -> gpu:1"  # by nothing in common: each by its best
+
+
 def test_both_ways_is_never_the_best_one_way_rate() -> None:
     made = [
         point(H2D.format("pinned", SIZES[-1], "false"), 0.002),

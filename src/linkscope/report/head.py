@@ -123,11 +123,12 @@ def _memory_text(kind: str, slowest: Point) -> str:
 
 
 def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
-    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ."""
+    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ. By methods that all pairs were
+    measured by, where there are such: a pair that was asked less is no slower for it."""
     best_of: dict[Path, Point] = {}
     pairs = [curve for curve in made if _is_pair(curve.path)]
     methods: dict[Path, Method] = {}
-    for curve, best in _one_way(pairs):
+    for curve, best in _of_all_paths(_one_way(pairs)):
         if curve.path not in best_of or _rate(best) > _rate(best_of[curve.path]):
             best_of[curve.path], methods[curve.path] = best, curve.method
     if len(best_of) < 2:
@@ -219,6 +220,14 @@ def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
     bests = ((curve, curve.best()) for curve in made)
     found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
     return [(curve, best) for curve, best in found if plain(best)] or found
+
+
+def _of_all_paths(found: list[tuple[Curve, Point]]) -> list[tuple[Curve, Point]]:
+    paths: dict[Method, set[Path]] = {}
+    for curve, _ in found:
+        paths.setdefault(curve.method, set()).add(curve.path)
+    everywhere = {curve.path for curve, _ in found}
+    return [(curve, best) for curve, best in found if paths[curve.method] == everywhere] or found
 
 
 def _one_flow(curve: Curve, best: Point) -> bool:
