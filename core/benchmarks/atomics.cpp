@@ -1,4 +1,4 @@
-// Comm|Scope 7 (CS-40), methods.md E10: a GPU's threads add to words of memory, their GPU's own, a peer's or the host's, by
+// Comm|Scope 7 (CS-40): a GPU's threads add to words of memory, their GPU's own, a peer's or the host's, by
 // atomic operations: as many as go, or one after the other, each needing what the one before returned.
 #include "benchmarks/copies.hpp"
 
@@ -33,7 +33,7 @@ std::vector<Benchmark> atomics() {
   const Param scope{"scope", {"gpu", "system"}, "whose order of them is kept: that of the GPU's threads or everybody's"};
   const Param words{"words", {"each", "one"}, "each addition to a word of its own, or all to one"};
   const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories, std::vector<Param> params, Program (*build)(const Case&), bool sized) {
-    return Benchmark{name, summary, "Comm|Scope 7 (CS-40), methods.md E10", Engine::sm, gpu, dst, Relation::any, memories, std::move(params), build, sized};
+    return Benchmark{name, summary, "Comm|Scope 7 (CS-40)", Engine::sm, gpu, dst, Relation::any, memories, std::move(params), build, sized};
   };
   const Memories host{{device, pinned}, {device, registered}}, own{{device, device}};
   const std::vector<Param> rate{scope, words}, alone{scope};

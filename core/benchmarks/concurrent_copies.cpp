@@ -1,4 +1,4 @@
-// methods.md 3.7, step 6: explicit copies by copy engine on several paths at once, each on a stream of its own. What each
+// docs/interference.md: explicit copies by copy engine on several paths at once, each on a stream of its own. What each
 // path gets beside the others tells what they share. Copies between GPUs have peer access.
 #include <algorithm>
 #include <utility>
@@ -54,7 +54,7 @@ std::vector<Benchmark> concurrent_copies() {
   constexpr bool default_in_id = false, paths = true;
   const Param with{"with", {"none"}, "the other paths, as in numa:0->gpu:1,gpu:2->numa:0", default_in_id, paths};
   const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, MemKind src_memory, MemKind dst_memory) {
-    return Benchmark{"concurrent", "copies on several paths at once: what they share", "methods.md 3.7, step 6",
+    return Benchmark{"concurrent", "copies on several paths at once: what they share", "linkscope",
                      Engine::ce, src, dst, relation, {{src_memory, dst_memory}}, {with}, build};
   };
   return {row(numa, gpu, Relation::any, pinned, device), row(gpu, numa, Relation::any, device, pinned), row(gpu, gpu, Relation::different, device, device)};

@@ -1,4 +1,4 @@
-// methods.md E2 and E11: explicit copies that are queued together: all copies of a batch by one call of
+// Explicit copies that are queued together: all copies of a batch by one call of
 // cuMemcpyBatchAsync, or by the launch of one graph with a node for each. One alone is such a call or graph with one copy.
 #include "benchmarks/copies.hpp"
 

@@ -31,7 +31,7 @@ Memories facing(std::vector<MemKind> host, bool from_host) {
 std::vector<Benchmark> memory_kinds() {
   using enum MemKind;
   constexpr const char *kinds = "CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory", *huge_pages = "Linux: hugetlbpage and transparent huge pages";
-  constexpr const char* shared = "methods.md E5, CUDA driver API: IPC handles, handles of virtual memory that are POSIX file descriptors";
+  constexpr const char* shared = "CUDA driver API: IPC handles, handles of virtual memory that are POSIX file descriptors";
   constexpr const char* zero_copy = "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory";
   std::vector<Benchmark> originals{host_to_device, device_to_host, device_to_device, device_local};
   for (auto* more : {kernel_copies, kernel_accesses})

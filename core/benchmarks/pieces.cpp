@@ -1,4 +1,4 @@
-// methods.md 4.7: many small copies. One iteration moves pieces that lie apart on both sides: by a call for each, by one
+// Many small copies. One iteration moves pieces that lie apart on both sides: by a call for each, by one
 // call for all, as a graph, or by one kernel that gathers and scatters them. By either clock: what the GPU takes, and what
 // the host waits, are far apart where the call is what takes so long.
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<Benchmark> pieces() {
     std::vector<Param> params{mode_param(), {"piece", {"4096", "64", "512", "65536"}, "bytes of a piece"}};
     if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
     const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, std::pair<MemKind, MemKind> memories) {
-      rows.push_back({"pieces", summary, "methods.md 4.7, CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
+      rows.push_back({"pieces", summary, "CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
       if (relation == Relation::different) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };

@@ -1,4 +1,4 @@
-// methods.md E10, Comm|Scope 7 (CS-40), Klenk 4: a word goes from one to the other and another comes back. Each side waits
+// Comm|Scope 7 (CS-40), Klenk 4: a word goes from one to the other and another comes back. Each side waits
 // for a word of its own by polling; an iteration is a round trip. Of two processes one has made the memory that holds the words.
 #include "base/units.hpp"
 #include "benchmarks/copies.hpp"
@@ -62,7 +62,7 @@ std::vector<Benchmark> ping_pongs() {
   const Param where{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"};
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation, const Memories& memories, std::vector<Param> params = {}) {
     constexpr bool sized = false;
-    return Benchmark{"ping_pong", summary, "methods.md E10, Klenk 4 (KL-1)", engine, src, dst, relation, memories, std::move(params), build, sized};
+    return Benchmark{"ping_pong", summary, "Klenk 4 (KL-1)", engine, src, dst, relation, memories, std::move(params), build, sized};
   };
   return {
       row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, of_one_process),

@@ -1,6 +1,7 @@
 """`linkscope advise`: a gain that is planted is found with its size, one that is not shown is not given."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from invented import point, run
 from linkscope.advise import advice, untried, ways
 from linkscope.cli.main import main
+from linkscope.cli.screen import filled
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.summary import summary
@@ -196,11 +198,37 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     assert main([*asked, "2MiB"]) == 0
     text = capsys.readouterr().out
-    assert "h2d by ce, pinned -> device (after kernel)~" in text and "read between" in text
+    assert "h2d by ce, pinned -> device (after kernel) *" in text and "* read between" in text
     assert main([*asked, "1MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
     assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+
+
+def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precision(tmp_path, capsys):
+    slow = h2d("pageable", MIB, 100e-6)  # of invented points an interval is 1 % to either side of the median
+    missed = msgspec.structs.replace(slow, status="missed_precision")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
+    assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = ("method", "pinned", "pageable")
+    heads, pinned, pageable = (next(line for line in lines if word in line) for word in words)
+    assert heads.rstrip().endswith("times the first") and pinned.endswith("  1")
+    low, high = slow.ci95_s
+    ends = (low / (20e-6 * high / 100e-6), high / (20e-6 * low / 100e-6))
+    assert pageable.endswith(f"5.00 [{ends[0]:.2f}, {ends[1]:.2f}]") and " ~100" in pageable
+    assert any(line.strip().startswith("~ before a number: it missed") for line in lines)
+
+
+def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert main(["advise", str(saved(tmp_path, transfer_points()))]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]  # the first has the file's name
+    assert max(map(len, lines)) <= 70
+    for width in range(40, 90):
+        monkeypatch.setenv("COLUMNS", str(width))
+        for line in filled("it takes 64 KiB, 2.09 ms [1.85, 2.22] and 95 % of its limit of 58 GB/s there").splitlines():
+            assert not re.match(r"KiB|ms|%|GB/s|2.22", line) and not re.search(r"64$|2\.09$|1\.85,$|95$|58$", line)
 
 
 @pytest.mark.parametrize("words, code, sentence", [
@@ -209,7 +237,13 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: a size is"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "a size is"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3, "with wc memory"),
+    (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: a place is written like numa:0"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3,
+     "with wc memory; it has pageable, pinned"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1GiB"], 3, "it has 1 MiB to 64 MiB; write 'numa:0 -> gpu:0"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "4MiB", "--alone"], 3, "of 4 MiB alone"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--alone", "--memory", "pageable"], 3,
+     "from numa:0 to gpu:0 that was measured alone"),
 ])  # fmt: skip
 def test_what_cannot_be_answered_says_why(tmp_path, capsys, words, code, sentence):
     assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
@@ -246,3 +280,16 @@ def test_the_report_the_summary_and_the_markdown_say_it_too():
     assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
     same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
     assert not any("What to do otherwise" in text for text in (page(same), summary(same), to_markdown(same)))
+
+
+def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):
+    """Two rounds that differ, and no others of their kind: no ratio is known, by far."""
+    points = [h2d(memory, MIB, 1e-4, params=f"{BATCHED}&lane={lane}") for memory in ("pinned", "pageable")
+              for lane in range(24)]  # fmt: skip
+    for one in points:
+        one.flows[0].round_medians_s[:] = [1e-4] if one.src_memory == "pinned" else [1e-6, 1e-2]
+    path = saved(tmp_path, points)
+    assert main(["advise", str(path)]) == 0
+    assert "No habit that this run has both ways" in capsys.readouterr().out
+    assert main(["report", str(path), "--summary"]) == 0 and main(["compare", str(path), str(path)]) == 0
+    assert "48 undecided" in capsys.readouterr().out

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fakes import FAKE_WORKER, H2D, header
 from linkscope.cli.main import VERBS, main
 from linkscope.machine.model import bundled
+from linkscope.run import benchmark_table
 from linkscope.runfile import RunWriter, read_run
 from linkscope.units import format_bytes
 
@@ -330,6 +332,24 @@ def test_list_has_what_the_contract_says(capsys, monkeypatch) -> None:
         assert all(row["name"] in words and row["summary"] in words for row in rows)
 
 
+def test_the_list_is_short_and_one_of_it_has_its_parameters(capsys, monkeypatch) -> None:
+    table = benchmark_table()
+    again = msgspec.structs.replace(table[0], params=())  # rows of other kinds of paths differ in parameters alone
+    monkeypatch.setattr("linkscope.run.benchmark_table", lambda: [*table, again])
+    assert main(["list"]) == 0
+    short = capsys.readouterr().out
+    assert "mode = " not in short and "has the parameters of" in short and short.count(table[0].summary) == 1
+    assert main(["list", "h2d"]) == 0
+    one = capsys.readouterr().out
+    assert "mode = " in one and "h2d by ce" in one and "d2h by" not in one
+    assert main(["list", "h2d", "--json"]) == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2d"}
+    assert main(["list", "?2h", "--json"]) == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2h", "d2h"}
+    assert main(["list", "h2"]) == 2
+    assert "no such benchmark; near it: " in capsys.readouterr().err
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m linkscope run --machine h200x4 --plan-only | head -1",
@@ -342,3 +362,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_version() -> None:
     assert linkscope("--version").stdout.startswith("linkscope 0.")
+
+
+def test_a_terminal_without_the_letters_of_a_drawing_gets_the_rest() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "linkscope", "machine", "--machine", "h200x2"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "" and "gpu:1  NVIDIA H200" in done.stdout

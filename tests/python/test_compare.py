@@ -167,8 +167,21 @@ def test_a_change_there_and_back() -> None:
 
 def test_many_runs_by_the_command(first, second, slowed, capsys) -> None:
     assert main(["compare", str(first), str(second), str(slowed)]) == 1
-    shown = capsys.readouterr().out
-    assert "Over 3 runs:" in shown and f"since {slowed}" in shown
+    shown = " ".join(capsys.readouterr().out.split())  # lines are wrapped
+    assert "Over 3 runs:" in shown and f"since MODELLED {slowed}" in shown
+    assert f"then: MODELLED {second}" in shown and "within 2 % of the time" in shown
+
+
+def test_a_run_of_another_machine_in_between_says_so(first, slowed, folder, capsys) -> None:
+    lines = slowed.read_text().splitlines()
+    head = json.loads(lines[0])
+    head["machine"]["name"] = "another"
+    between = folder / "between.jsonl"
+    between.write_text("\n".join([json.dumps(head), *lines[1:]]) + "\n")
+    main(["compare", str(first), str(first), str(first)])
+    assert "different machines" not in capsys.readouterr().out
+    main(["compare", str(first), str(between), str(first)])
+    assert "These are runs of different machines" in capsys.readouterr().out
 
 
 def header(**machine):
@@ -224,3 +237,13 @@ def test_nothing_to_compare(first, folder, capsys) -> None:
     renamed.write_text(renamed.read_text().replace("gpu:0", "gpu:7").replace("gpu:1", "gpu:8"))
     assert main(["compare", str(first), str(renamed)]) == 2
     assert "no point in common" in capsys.readouterr().err
+
+
+def test_paths_stand_below_their_numbers_where_a_line_is_too_short_for_both(first, slowed, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["compare", str(first), str(slowed)]) == 1
+    lines = capsys.readouterr().out.split("Paths, by their worst size")[1].splitlines()
+    assert max(map(len, lines)) <= 90
+    number = next(number for number, line in enumerate(lines) if line.startswith("  slower  "))
+    assert "GB/s ->" in lines[number] and " by ce" not in lines[number]
+    assert lines[number + 1].startswith("      d2d by ce")

@@ -328,6 +328,12 @@ def test_the_finding_is_told(run_of_jorda_a: File, capsys) -> None:
     assert len(drawn) == 10 and all("MODELLED" in draw() and "all at once" in draw() for draw in drawn.values())
 
 
+def test_the_page_the_summary_and_the_markdown_count_the_same_points(run_of_jorda_a: File) -> None:
+    run = read_run(run_of_jorda_a)
+    counted = f"{len(run.points)} points: "
+    assert counted in html.page(run) and counted in summary.summary(run) and counted in markdown.to_markdown(run)
+
+
 def test_rates_beside_others_are_nobodys_best(run_of_jorda_a: File) -> None:
     run = read_run(run_of_jorda_a)
     page = html.page(run)

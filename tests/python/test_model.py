@@ -291,6 +291,13 @@ def all_failed(run: Path, target: Path) -> Path:
     return target
 
 
+def test_where_it_cannot_be_written_is_found_before_the_fit(tmp_path, capsys) -> None:
+    """The run is not even opened: there is none."""
+    target = tmp_path / "none" / "m.toml"
+    assert main(["model", str(tmp_path / "no.jsonl"), "-o", str(target)]) == 2
+    assert f"-o {target}: cannot be written: No such file or directory" in capsys.readouterr().err
+
+
 def test_runs_that_make_no_model_are_refused_in_a_sentence(h200x4: Path, tmp_path, capsys) -> None:
     def said(*words: str) -> str:
         capsys.readouterr()

@@ -108,3 +108,11 @@ def test_students_interval_of_few_is_that_of_the_tables_and_holds_the_truth_as_o
 @pytest.mark.parametrize("samples", [[], [1.0], [1.0, 2.0, 0.0], [1.0, -2.0]])
 def test_what_has_no_logarithm_has_no_such_interval(samples):
     assert student_interval(samples) is None
+
+
+def test_two_rounds_that_differ_tell_nothing_of_one_ratio_in_a_million() -> None:
+    """By Student's t with two degrees of freedom the interval would end beyond the largest number."""
+    few = ratio_interval([1e-6, 3e-6], [2e-6, 9e-6], alike=None, level=1 - 1e-7)
+    assert few is None and student_interval([1e-6, 9e-6], level=1 - 1e-7) is None
+    wide = ratio_interval([1e-6, 3e-6], [2e-6, 9e-6], alike=None, level=0.95)
+    assert wide is not None and 0 < wide.low < 1 < wide.high

@@ -115,6 +115,14 @@ def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
     assert '<p class="tools" hidden' in text  # buttons that would do nothing are not shown
 
 
+def test_that_it_is_modelled_stays_in_view(tmp_path) -> None:
+    top = "(scrollTo(0, {}), document.querySelector('.banner').getBoundingClientRect().top)"
+    with Browser(tmp_path / "profile") as browser:
+        opened(browser, tmp_path, page(small_run()))
+        assert browser.ask(top.format(0)) > 0
+        assert browser.ask(top.format("document.body.scrollHeight")) == 0
+
+
 def many(count: int) -> list:
     id = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?lane={}&mode=batched"
     made = (point(id.format(gpu, 1 << size, lane), 1e-6 * (1 + lane) + (1 << size) / 5e10, limit_gbps=63.0)

@@ -32,12 +32,31 @@ def test_the_slowest_pair_is_named_only_as_far_as_it_is_slower() -> None:
     assert any("all 2 pairs lie within" in line for line in by_label(run(same))["Slowest GPU pair"].lines)
 
 
+def test_a_pair_that_was_asked_less_is_not_slower_for_it() -> None:
+    size = 1 << 28
+    id = "d2d/{}/gpu:{}.device->gpu:{}.device/{}?mode=batched"
+    both = [point(id.format("sm", a, 1 - a, size), size / 370e9) for a in (0, 1)]
+    told = by_label(run([*both, point(id.format("batch", 0, 1, size), size / 398e9)]))["Slowest GPU pair"]
+    assert told.value == "no pair is slower than the others" and any("d2d by sm" in line for line in told.lines)
+    apart = [point(id.format("sm", 0, 1, size), size / 370e9), point(id.format("batch", 1, 0, size), size / 398e9)]
+    assert by_label(run(apart))["Slowest GPU pair"].value == "gpu:0 -> gpu:1"  # by nothing in common: each by its best
+
+
 def test_both_ways_is_never_the_best_one_way_rate() -> None:
     made = [
         point(H2D.format("pinned", SIZES[-1], "false"), 0.002),
         point(H2D.format("pinned", SIZES[-1], "true"), 0.001),
     ]
     assert by_label(run(made))["Host to GPU"].value.startswith("33.")
+
+
+def test_what_a_cache_gives_and_what_was_thrown_away_is_no_tiles_best() -> None:
+    plain = point(H2D.format("pinned", SIZES[-1], "false"), 0.002)
+    hot = point(H2D.format("pinned", SIZES[-1], "false") + "&cache=hot", 0.001)
+    ends = f"numa:0.managed->gpu:0.managed/{SIZES[-1]}"
+    thrown_away = point(f"prefetch/prefetch/{ends}?bidirectional=false&discard=with", 0.0005)
+    assert by_label(run([plain, hot, thrown_away]))["Host to GPU"].value.startswith("33.")
+    assert by_label(run([hot]))["Host to GPU"].value.startswith("67.")  # all there is, is told
 
 
 def test_what_to_distrust_is_counted_and_linked() -> None:

@@ -77,6 +77,11 @@ def test_paths_that_need_other_numbers_of_blocks_are_other_rows_by_the_gpu_that_
     assert family.sweep == "95 % of it from 1 to 2 blocks on, by path"
 
 
+def test_no_number_of_blocks_is_told_where_only_a_word_is_enough() -> None:
+    (family,) = overview(swept({"1": 10e9, "32": 50e9, "pieces": 100e9}))
+    assert family.sweep == ""
+
+
 def test_half_the_rate_is_told_where_the_fastest_of_methods_alike_has_one_size() -> None:
     id = "local/sm/gpu:0.device->gpu:0.device/{}?mode=batched&threads={}"
     points = [point(id.format(SIZE, 256), SIZE / 50.1e9)]
@@ -220,6 +225,8 @@ def test_latencies_in_page_summary_and_markdown_break_nothing_about_size() -> No
 
 
 def test_long_operations_without_bytes_are_not_in_nanoseconds() -> None:
+    long = point("allocation/cpu/gpu:0.device->gpu:0.device/0?phase=allocate", 63.85e-6)
+    assert overview([long])[0].rows[0].best_text.startswith("63.8 us [")
     (family,) = overview([point("latency/sm/numa:0.pinned->gpu:0.device/0?range=2MiB", 2e-3)])
     assert family.rows[0].best_text.startswith("2.00 ms [")
 

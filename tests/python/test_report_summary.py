@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from invented import SIZES, point, run, small_run
@@ -70,6 +71,34 @@ def test_runs_of_no_point_one_point_and_only_failures() -> None:
 
 def test_points_without_an_interval_say_so() -> None:
     assert "no interval" in summary(run([point(H2D.format(8), 1e-6, ci95_s=None)]), colour=False)
+
+
+def test_of_many_kinds_that_missed_precision_those_of_most_points_are_told() -> None:
+    id = "h2h/cpu/numa:0.{}->numa:0.pinned/{}"
+    wide = [
+        msgspec.structs.replace(point(id.format(chr(97 + kind), size), 1e-6), status="missed_precision")
+        for kind in range(15) for size in SIZES[: 1 + (kind >= 5)]
+    ]  # fmt: skip
+    text = " ".join(summary(run(wide), colour=False).split("What went wrong")[1].split())
+    assert text.count("missed precision, 2 points: ") == 10 and "missed precision, 1 point: " not in text
+    assert "missed precision, 5 points more of 5 other kinds: see the report" in text
+    few = " ".join(summary(run(wide[:10]), colour=False).split())
+    assert few.count("missed precision, ") == len({one.src_memory for one in wide[:10]}) and "more of" not in few
+
+
+@pytest.mark.parametrize("only, told", [
+    (["d2d/*", "h2d/*gpu:0*"], "suite standard (only d2d/* h2d/*gpu:0*), "),
+    ([H2D.format(8)], "suite standard (only what 1 pattern of ids matches), "),
+    ([H2D.format(8), H2D.format(64)], "suite standard (only what 2 patterns of ids match), "),
+    (["\x1b[31m"], "suite standard (only ?[31m), "),
+    ([], "suite standard, "),
+    (7, "suite standard, "),
+])  # fmt: skip
+def test_a_part_of_a_suite_is_not_called_the_suite(only, told) -> None:
+    made = run([])
+    header = msgspec.structs.replace(made.header, plan={"suite": "standard", "rounds": 6, "only": only})
+    object.__setattr__(made, "header", header)
+    assert told in summary(made, width=140, colour=False)
 
 
 def test_a_run_that_was_cut_off_says_so() -> None:

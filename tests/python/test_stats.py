@@ -22,7 +22,7 @@ from linkscope.stats import (
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 
-# Ranks and levels of the interval of the median: Hahn and Meeker, table A.15a; methods.md 3.4.
+# Ranks and levels of the interval of the median: Hahn and Meeker, table A.15a.
 @pytest.mark.parametrize(
     "count, low, high, level",
     [(6, 1, 6, 0.969), (9, 2, 8, 0.961), (10, 2, 9, 0.979), (16, 4, 13, 0.979), (20, 6, 15, 0.959), (30, 10, 21, 0.957),

@@ -33,13 +33,26 @@ def ways(points: Iterable[Point], src: str, dst: str, size: int, *, memory: str 
     """One way, the fastest first; with `memory` of the host only, those that start or end in such; `alone`: one
     transfer with nothing before it, where that was measured."""
     found = []
-    for curve in curves(point for point in points if _asked(point, src, dst, memory)):
-        if curve.mode == ("batched" if alone else "single"):
-            continue
+    for curve in _of_mode(points, src, dst, memory, alone):
         of = at(curve.measured, size)
         if of:
             found.append(Way(curve, *of))
     return sorted(found, key=lambda way: way.time.value)
+
+
+def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
+    """The kinds of host memory that the ways from one place to another start or end in."""
+    return sorted({kind for point in points if _asked(point, src, dst, "") for kind in _host_kinds(point)})
+
+
+def sizes(points: Iterable[Point], src: str, dst: str, *, memory: str = "", alone: bool = False) -> list[int]:
+    """The bytes that these ways, as `ways` has them, were measured with."""
+    return sorted({point.bytes for curve in _of_mode(points, src, dst, memory, alone) for point in curve.measured})
+
+
+def _of_mode(points: Iterable[Point], src: str, dst: str, memory: str, alone: bool) -> list[Curve]:
+    other = "batched" if alone else "single"
+    return [curve for curve in curves(p for p in points if _asked(p, src, dst, memory)) if curve.mode != other]
 
 
 def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...]] | None:
@@ -69,13 +82,20 @@ def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...
     return Estimate(value, between(low.low, high.low), between(low.high, high.high)), (below, above)
 
 
+def plain(point: Point) -> bool:
+    """Whether it moves data one way, whatever they are: neither from caches, nor thrown away, nor in odd steps."""
+    return point.benchmark in _MOVES and not point.bidirectional and not any(name in point.params for name in _APART)
+
+
 def _asked(point: Point, src: str, dst: str, memory: str) -> bool:
-    if point.benchmark not in _MOVES or (point.src, point.dst) != (src, dst) or point.bidirectional:
+    if (point.src, point.dst) != (src, dst) or not plain(point) or point.params.get("blocks", "").isdecimal():
         return False
-    if any(name in point.params for name in _APART) or point.params.get("blocks", "").isdecimal():
-        return False
-    host = [kind for place, kind in ((src, point.src_memory), (dst, point.dst_memory)) if "numa:" in place]
-    return not memory or memory in host
+    return not memory or memory in _host_kinds(point)
+
+
+def _host_kinds(point: Point) -> list[str]:
+    ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
+    return [kind for place, kind in ends if "numa:" in place]
 
 
 def _doubt(time: Estimate) -> float:

@@ -11,11 +11,12 @@ runs. Suite `full` has most habits both ways, `standard` those of plain copies.
 
 import argparse
 import json
+import re
 import sys
-import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "say what to do otherwise, and what it gains, from what a run measured"
-_WIDTH = 100
 _MOST_WAYS, _MOST_DIPS = 12, 5
+_HEADS = ("method", "time [interval]", "rate", "times the first")
+_BETWEEN = "*"  # not "~", which stands before what missed its precision
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,9 +107,9 @@ def _print_advice(found: "Sequence[Advice]") -> None:
     if not found:
         print("\nNo habit that this run has both ways costs 5 % or more.")
     for number, one in enumerate(found, 1):
-        print(f"\n{number}. {headline(one)}")
+        print("\n" + filled(f"{number}. {headline(one)}", others="   "))
         for line in details(one):
-            print(textwrap.fill(line, _WIDTH, initial_indent="   ", subsequent_indent="     "))
+            print(filled(line, "   ", "     "))
 
 
 def _print_dips(found: "Sequence[Dip]") -> None:
@@ -117,33 +119,25 @@ def _print_dips(found: "Sequence[Dip]") -> None:
         return
     print("\nIrregular (a driver that changes its way, a cache, or something set up wrongly):")
     for dip in found[:_MOST_DIPS]:
-        print(textwrap.fill(dip_text(dip), _WIDTH, initial_indent="   ", subsequent_indent="     "))
+        print(filled(dip_text(dip), "   ", "     "))
     if len(found) > _MOST_DIPS:
         print(f"   and {len(found) - _MOST_DIPS} more; --json has all")
 
 
 def _print_untried(habits: "Sequence[Habit]") -> None:
     if habits:
-        print("\nNot measured both ways in this run (suite full has them, where the machine has what they need):")
-        print(textwrap.fill("; ".join(habit.title for habit in habits), _WIDTH, initial_indent="   ",
-                            subsequent_indent="   "))  # fmt: skip
+        told = "Not measured both ways in this run (suite full has them, where the machine has what they need):"
+        print("\n" + filled(told))
+        print(filled("; ".join(habit.title for habit in habits), "   ", "   "))
 
 
 def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     from linkscope.advise import ways
-    from linkscope.model.curves import Path
-    from linkscope.model.words import paths_text
+    from linkscope.report.trust import signs_mean
 
     found = ways(run.points, arguments.src, arguments.dst, size, memory=arguments.memory, alone=arguments.alone)
     if not found:
-        there = sorted({Path(point.src, point.dst) for point in run.points if point.median_s and point.bytes})
-        memory = f" with {arguments.memory} memory" if arguments.memory else ""
-        raise UserError(
-            f"{run.path} does not say what {format_bytes(size)} take from {arguments.src} to {arguments.dst}{memory}; "
-            f"it has {paths_text(there)}; measure it: "
-            f"linkscope run --suite full --only '*/{arguments.src}.*->{arguments.dst}.*'",
-            NOT_HERE,
-        )
+        _refuse(arguments, run, size)
     if arguments.json:
         print(json.dumps({**_of(run), "src": arguments.src, "dst": arguments.dst, "bytes": size,
                           "ways": [_way_json(way, size) for way in found]}))  # fmt: skip
@@ -151,28 +145,78 @@ def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     print(_head(run))
     alone = "one copy that is waited for" if arguments.alone else "one of many, one behind the other"
     print(f"{arguments.src} -> {arguments.dst}, {format_bytes(size)}, {alone}; the fastest first:")
-    rows = [(_way_text(way), *_way_values(way, size), f"{way.time.value / found[0].time.value:.3g}") for way in found]
-    widths = [max(len(row[column]) for row in rows[:_MOST_WAYS]) for column in range(4)]
-    for row in rows[:_MOST_WAYS]:
+    rows = [(_way_text(way), *_way_values(way, size), _times_the_first(way, found[0])) for way in found]
+    table = [_HEADS, *rows[:_MOST_WAYS]]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         print("  " + "  ".join(cells))
     if len(rows) > _MOST_WAYS:
         print(f"  and {len(rows) - _MOST_WAYS} slower ones; --json has all")
     if any(len(way.points) > 1 for way in found[:_MOST_WAYS]):
-        print("  ~ read between the two sizes measured next to it")
+        print(f"  {_BETWEEN} read between the two sizes measured next to it")
+    for means in signs_mean(" ".join(row[1] for row in rows[:_MOST_WAYS])):
+        print(f"  {means}")
     return FINE
+
+
+def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
+    """Which part of the question the run has nothing of, and how to measure it."""
+    from linkscope.advise import kinds, sizes
+    from linkscope.model.curves import Path
+    from linkscope.model.words import paths_text
+
+    src, dst, memory = arguments.src, arguments.dst, arguments.memory
+    for option, place in (("--src", src), ("--dst", dst)):
+        if not re.fullmatch(r"(host:\d+/)?(numa|gpu):\d+", place):
+            raise UserError(f"{option} {place}: a place is written like numa:0 or gpu:1")
+    measured = [point for point in run.points if point.median_s and point.bytes]
+    here = f"{run.path} has no transfer from {src} to {dst}"
+    if (src, dst) not in {(point.src, point.dst) for point in measured}:
+        there = paths_text(sorted({Path(point.src, point.dst) for point in measured}))
+        cure = f"linkscope run --suite full --only '*/{src}.*->{dst}.*'"
+        raise UserError(f"{here}; it has {there}; measure it: {cure}", NOT_HERE)
+    known = kinds(measured, src, dst)
+    if memory and memory not in known:
+        told = f"; it has {', '.join(known)}" if known else ": neither end is the host's"
+        raise UserError(f"{here} with {memory} memory{told}", NOT_HERE)
+    found = sizes(measured, src, dst, memory=memory, alone=arguments.alone)
+    mode = "alone" if arguments.alone else "among many"
+    words = [f"{src} -> {dst} {size}", memory]
+    words += [] if arguments.alone else ["batched"]
+    cure = f"write '{' '.join(filter(None, words))}' to a file and measure that: linkscope run --trace FILE"
+    if not found:
+        raise UserError(f"{here} that was measured {mode}; {cure}", NOT_HERE)
+    raise UserError(
+        f"{here} of {format_bytes(size)} {mode}, and none to read it between; it has {format_bytes(found[0])} to "
+        f"{format_bytes(found[-1])}; {cure}", NOT_HERE,
+    )  # fmt: skip
 
 
 def _way_text(way: "Way") -> str:
     from linkscope.model.words import method_text
 
-    between = "~" if len(way.points) > 1 else ""
+    between = f" {_BETWEEN}" if len(way.points) > 1 else ""
     return method_text(way.curve.method.without(("bidirectional",))) + between
 
 
+def _times_the_first(way: "Way", first: "Way") -> str:
+    """'5.28 [5.19, 5.36]': how many times as long as the fastest it takes; its interval has the ends of both."""
+    from linkscope.units import with_interval
+
+    if way is first:
+        return "1"
+    ratio = way.time.value / first.time.value
+    if way.time.low is None or way.time.high is None or first.time.low is None or first.time.high is None:
+        return " ".join(with_interval(ratio, None, None)).strip()
+    return " ".join(with_interval(ratio, way.time.low / first.time.high, way.time.high / first.time.low))
+
+
 def _way_values(way: "Way", size: int) -> tuple[str, str]:
+    from linkscope.report.trust import sign_of
+
     return (
-        format_seconds_interval(way.time.value, way.time.low, way.time.high),
+        sign_of(way.points) + format_seconds_interval(way.time.value, way.time.low, way.time.high),
         format_rate(size / way.time.value / 1e9),
     )
 

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli.screen import columns, filled
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
-from linkscope.units import parse_fraction
+from linkscope.units import format_fraction, parse_fraction
 
 if TYPE_CHECKING:
     from linkscope.compare import Change, Comparison, Difference
@@ -57,26 +58,27 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(_nothing(first, last))
     found = changes(runs, margin) if len(runs) > 2 else None
     differs = differences(first.header, last.header)
+    same = all(same_machine(first.header, run.header) for run in runs[1:])
     if target:
         from linkscope.compare.forest import forest
 
         target.write_text(forest(compared, first.modelled or last.modelled), encoding="utf-8")
     if arguments.json:
-        print(json.dumps(_as_json(runs, same_machine(first.header, last.header), differs, compared, found)))
+        print(json.dumps(_as_json(runs, same, differs, compared, found)))
     else:
-        _print(runs, same_machine(first.header, last.header), differs, compared, found, arguments.all)
+        _print(runs, same, differs, compared, found, arguments.all)
     return SOMETHING_FAILED if compared.worse else FINE
 
 
 def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
-    from linkscope.cli.report import check_target
+    from linkscope.cli.target import check_writable
 
     target = Path(arguments.output)
     if target.suffix.lower() != ".svg":
         raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
-    check_target(target, "-o", runs=[Path(run) for run in arguments.runs])
+    check_writable(target, [Path(run) for run in arguments.runs])
     return target
 
 
@@ -95,19 +97,20 @@ def _print(
     found: "list[Change] | None",
     everything: bool,
 ) -> None:
-    from linkscope.compare.words import by_path, changes_text, differences_text, table
+    from linkscope.compare.words import by_path, changes_text, differences_text, run_text, table
 
-    marks = ["MODELLED " if run.modelled else "" for run in (runs[0], runs[-1])]
-    print(f"before: {marks[0]}{runs[0].path} ({runs[0].header.machine.get('name', '')}, {runs[0].header.started})")
-    print(f"after:  {marks[1]}{runs[-1].path} ({runs[-1].header.machine.get('name', '')}, {runs[-1].header.started})")
+    print(f"before: {run_text(runs[0])}")
+    for between in runs[1:-1]:
+        print(f"then:   {run_text(between)}")
+    print(f"after:  {run_text(runs[-1])}")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
     print("\nWhat differs besides:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
-    print(f"\nPaths, by their worst size (the same: within {compared.margin:.2g} of the time):")
-    for line in table(by_path(compared), everything):
-        print(f"  {line}")
+    print(f"\nPaths, by their worst size (the same: within {format_fraction(compared.margin)} of the time):")
+    for line in table(by_path(compared), everything, columns() - 2):
+        print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
     alone = [
         f"{count} points only in {run.path}"
         for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
@@ -118,7 +121,7 @@ def _print(
     if found is not None:
         print(f"\nOver {len(runs)} runs:")
         for line in changes_text(found, runs):
-            print(f"  {line}")
+            print(filled(line, "  ", "      "))
 
 
 def _as_json(

@@ -7,7 +7,6 @@ linkscope export run.jsonl -o run.json       for what reads Google Benchmark's J
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope export`. What was asked for wrongly, or cannot be done here, is found before the run is read."""
+    from linkscope.cli.target import check_writable, not_written
     from linkscope.runfile import read_run
 
     target = Path(arguments.output) if arguments.output else None
@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError("--format parquet is not text: give it a file with -o FILE.parquet")
     convert = _converter(kind)
     if target:
-        _check_writable(target, Path(arguments.run))
+        check_writable(target, [Path(arguments.run)])
     run = read_run(arguments.run, rounds=False)
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         target.write_bytes(content)
     except OSError as error:
-        raise _not_written(target, error) from None
+        raise not_written(target, error) from None
     return FINE
 
 
@@ -77,24 +77,3 @@ def _converter(kind: str) -> "Callable[[Run], bytes]":
     from linkscope.report.export import to_csv
 
     return lambda run: to_csv(run).encode("utf-8")
-
-
-def _check_writable(target: Path, run: Path) -> None:
-    """Leaves no trace. A pipe is not tried: its reader would take the end of that for the end of all."""
-    from linkscope.cli.report import check_target
-
-    check_target(target, "-o", runs=[run])
-    try:
-        existed = os.path.lexists(target)
-        if existed and not target.is_file() and not target.is_dir():
-            return
-        with open(target, "ab"):
-            pass
-        if not existed:
-            target.unlink()
-    except OSError as error:
-        raise _not_written(target, error) from None
-
-
-def _not_written(target: Path, error: OSError) -> UserError:
-    return UserError(f"-o {target}: cannot be written: {error.strerror}; choose another place")

@@ -1,6 +1,7 @@
 """List what can be measured.
 
 linkscope list             the benchmarks: name, what it measures, the paper or tool that it comes from
+linkscope list h2d         the parameters of this one, with their values; * and ? stand for other letters
 linkscope list suites      the suites for `run --suite`
 linkscope list machines    the bundled models for `run --machine`
 linkscope list --source comm-scope    what a paper or tool measures, and the points that do so here: comm-scope,
@@ -8,6 +9,8 @@ linkscope list --source comm-scope    what a paper or tool measures, and the poi
 """
 
 import argparse
+import difflib
+import fnmatch
 import json
 import shutil
 import textwrap
@@ -20,7 +23,13 @@ SUMMARY = "list benchmarks, suites and modelled machines"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `list`."""
-    parser.add_argument("what", nargs="?", choices=("benchmarks", "suites", "machines"))
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="benchmarks",
+        metavar="benchmarks|suites|machines|NAME",
+        help="default: benchmarks; NAME is of a benchmark",
+    )
     parser.add_argument("--source", metavar="NAME", help="what this paper or tool measures, and with which points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
 
@@ -29,24 +38,40 @@ def main(arguments: argparse.Namespace) -> int:
     """`linkscope list`."""
     if arguments.source is not None:
         return _of_source(arguments)
-    rows = {"benchmarks": _benchmarks, "suites": _suites, "machines": _machines}[arguments.what or "benchmarks"]()
+    of_one = arguments.what not in _LISTS
+    rows = _named(arguments.what) if of_one else _LISTS[arguments.what]()
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return FINE
+    if arguments.what == "benchmarks":  # one has a row for each kind of path, which differ in parameters alone
+        rows = list({(row["name"], row["engine"], row["summary"], row["source"]): row for row in rows}.values())
     names = [row["name"] + (f" by {row['engine']}" if "engine" in row else "") for row in rows]
     width = max(map(len, names))
     for name, row in zip(names, rows, strict=True):
         _print(f"{name:<{width}}  {row['summary']}", width + 2)
         if row["source"] != "linkscope":
             _print(f"{'':<{width}}  [{row['source']}]", width + 3)
-        for param in row.get("params", []):
+        for param in row["params"] if of_one else ():
             _print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}", width + 6)
+    if arguments.what == "benchmarks":
+        _print(f"`linkscope list {rows[0]['name']}` has the parameters of {rows[0]['name']}, and so of each.", 0)
     return FINE
+
+
+def _named(pattern: str) -> list[dict[str, Any]]:
+    """The benchmarks whose name is like that."""
+    rows = _benchmarks()
+    found = [row for row in rows if fnmatch.fnmatchcase(row["name"], pattern)]
+    if not found:
+        near = difflib.get_close_matches(pattern, [*_LISTS, *{row["name"] for row in rows}], n=1)
+        told = f"; near it: {near[0]}" if near else ""
+        raise UserError(f"list {pattern}: there is no such benchmark{told}; `linkscope list` names all")
+    return found
 
 
 def _of_source(arguments: argparse.Namespace) -> int:
     """Every operation of a paper or tool, with the patterns of the points that answer it, or that none does yet."""
-    if arguments.what not in (None, "benchmarks"):
+    if arguments.what != "benchmarks":
         raise UserError(f"--source lists operations of a paper or tool: leave out {arguments.what}")
     from linkscope.plan import patterns, presets, sizes_text, source_named
     from linkscope.run import benchmark_table
@@ -106,3 +131,6 @@ def _machines() -> list[dict[str, Any]]:
 
     models = [(path, load(name).machine) for name, path in bundled().items()]
     return [{"name": head.name, "summary": head.title, "source": f"machines/{path.name}"} for path, head in models]
+
+
+_LISTS = {"benchmarks": _benchmarks, "suites": _suites, "machines": _machines}

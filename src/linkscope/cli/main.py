@@ -6,6 +6,7 @@ Verbs are imported when they are asked for: `--help` must not wait for what only
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import re
 import sys
@@ -30,6 +31,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `linkscope` command. Returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without the letters of a drawing gets it with ? instead
+        sys.stdout.reconfigure(errors="replace")
     try:
         status = _carry_out(words)
         sys.stdout.flush()  # here, where a full disk can still be said

@@ -80,12 +80,12 @@ def _tell(step: str) -> None:
 def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
-    from linkscope.cli.report import check_target
+    from linkscope.cli.target import check_writable
 
     target = Path(arguments.output)
     if target.suffix != ".toml":
         raise UserError(f"-o {target}: a machine file ends in .toml")
-    check_target(target, "-o", runs=[Path(run) for run in arguments.runs])
+    check_writable(target, [Path(run) for run in arguments.runs])
     return target
 
 

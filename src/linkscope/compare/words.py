@@ -56,8 +56,9 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
     return lines
 
 
-def table(paths: Iterable[PathVerdict], everything: bool) -> list[str]:
-    """Aligned lines; of the same and the undecided only their number, but with `everything`."""
+def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[str]:
+    """Aligned lines, each path below its numbers where both are longer than `width`; of the same and the undecided only
+    their number, but with `everything`."""
     listed = list(paths)
     shown = [one for one in listed if everything or one.verdict not in ("same", "undecided")]
     rows = [(one.verdict, *_change(one.worst), _what(one)) for one in shown]
@@ -66,6 +67,8 @@ def table(paths: Iterable[PathVerdict], everything: bool) -> list[str]:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         lines.append("  ".join([*cells, row[3]]))
+    if max(map(len, lines), default=0) > width:
+        lines = [part for line, row in zip(lines, rows, strict=True) for part in _below(line, row[3])]
     of_points = Counter(pair.verdict for one in listed for pair in one.pairs)
     lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(one.verdict for one in listed))}")
     lines.append(f"{count_text(of_points.total(), 'point')}: {_counts(of_points)}")
@@ -81,9 +84,19 @@ def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
             lines.append(f"drifts, {how} by {_percent(one.ratio)} from first to last: {point_text(one.point)}")
             continue
         interval = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
-        since = f"{runs[one.at].path} ({runs[one.at].header.started})"
+        since = run_text(runs[one.at])
         lines.append(f"{how} by {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
     return lines or ["no path has changed"]
+
+
+def run_text(run: Run) -> str:
+    """'MODELLED b.jsonl (h200x4, 2026-11-22T05:38:29+00:00)'."""
+    mark = "MODELLED " if run.modelled else ""
+    return f"{mark}{run.path} ({run.header.machine.get('name', '')}, {run.header.started})"
+
+
+def _below(line: str, path: str) -> tuple[str, str]:
+    return line.removesuffix(path).rstrip(), f"    {path}"
 
 
 def _counts(counts: Counter[Verdict]) -> str:

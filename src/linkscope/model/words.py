@@ -18,7 +18,7 @@ from linkscope.units import (
 )
 
 _MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
-_LONG_S = 100e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
+_LONG_S = 10e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
 _BOTH_WAYS = {"true": "both ways", "false": "one way"}  # `bidirectional` is a field of every point (docs/run-file.md)
 
 

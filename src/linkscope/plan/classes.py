@@ -1,4 +1,4 @@
-"""Paths that should be alike, and the curves that they have in common (methods.md 3.7).
+"""Paths that should be alike, and the curves that they have in common.
 
 A class is of paths of one kind. Of every operation one member, the representative, has all sizes, another at random
 too, as an audit; the others are checked at three sizes.

@@ -1,4 +1,4 @@
-"""At which sizes a curve is worth another point (methods.md 3.7, step 3; SKaMPI's refinement, 1999, is prior art).
+"""At which sizes a curve is worth another point (SKaMPI's refinement, 1999, is prior art).
 
 A copy's time is a line over its bytes as long as nothing changes. Where a point lies off the line through its
 neighbours, the curve bends or breaks, and the intervals at both sides of it are halved, down to half a power of two.

@@ -136,7 +136,7 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
     problems = [_misfit(point, row) for row in rows]
     if all(problems):
-        raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list` shows what there is")
+        raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows what there is")
     _check_places(pattern, machine)
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.advise import plain
 from linkscope.model.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
 from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
+from linkscope.report.shared import without_sets
 from linkscope.report.trust import apart, half_width, signed
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
@@ -43,7 +45,7 @@ class Doubt:
 
 def tiles(run: Run) -> list[Tile]:
     """Four to six tiles; a direction that was not measured has none."""
-    made = [curve for curve in curves(run.points) if curve.batched]
+    made = [curve for curve in curves(without_sets(run).points) if curve.batched]
     found = [
         _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
         _direction("GPU to host", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("gpu", "numa")),
@@ -74,7 +76,7 @@ def doubtful_ids(run: Run) -> set[str]:
 
 def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]) -> Tile | None:
     """The best one-way rate, what it is of its limit, the size that reaches half of it, and the slowest memory."""
-    bests = [(curve, best) for curve, best in _one_way(made) if wanted(curve.path)]
+    bests = _one_way([curve for curve in made if wanted(curve.path)])
     if not bests:
         return None
     curve, best = max(bests, key=lambda pair: _rate(pair[1]))
@@ -121,11 +123,12 @@ def _memory_text(kind: str, slowest: Point) -> str:
 
 
 def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
-    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ."""
+    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ. By methods that all pairs were
+    measured by, where there are such: a pair that was asked less is no slower for it."""
     best_of: dict[Path, Point] = {}
     pairs = [curve for curve in made if _is_pair(curve.path)]
     methods: dict[Path, Method] = {}
-    for curve, best in _one_way(pairs):
+    for curve, best in _of_all_paths(_one_way(pairs)):
         if curve.path not in best_of or _rate(best) > _rate(best_of[curve.path]):
             best_of[curve.path], methods[curve.path] = best, curve.method
     if len(best_of) < 2:
@@ -213,8 +216,18 @@ def _with(run: Run, guard: str) -> tuple[str, ...]:
 
 
 def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
+    """Of what moves any data, where there is such: caches, and data that are thrown away, make rates of their own."""
     bests = ((curve, curve.best()) for curve in made)
-    return [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+    found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+    return [(curve, best) for curve, best in found if plain(best)] or found
+
+
+def _of_all_paths(found: list[tuple[Curve, Point]]) -> list[tuple[Curve, Point]]:
+    paths: dict[Method, set[Path]] = {}
+    for curve, _ in found:
+        paths.setdefault(curve.method, set()).add(curve.path)
+    everywhere = {curve.path for curve, _ in found}
+    return [(curve, best) for curve, best in found if paths[curve.method] == everywhere] or found
 
 
 def _one_flow(curve: Curve, best: Point) -> bool:

@@ -30,8 +30,8 @@ def to_markdown(run: Run) -> str:
     lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
     if run.modelled:
         lines += ["**MODELLED**: these numbers come from a model in virtual time. No hardware was measured.", ""]
-    lines += [_safe(run_text(run)), ""]
-    for tile in tiles(run):
+    lines += [_safe(run_text(everything)), ""]
+    for tile in tiles(everything):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
     lines += ["", "### What stands out", ""]

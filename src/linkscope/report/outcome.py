@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from linkscope.model.curves import Family, method_of
 from linkscope.model.words import count_text
@@ -21,6 +22,7 @@ STATUS_WORDS = {
     "skipped": "not measured",
 }
 APART = "flows that did not run together"
+_LONGEST_ONLY = 60
 _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
 
 
@@ -32,6 +34,11 @@ class Problem:
     reason: str
     ids: list[str]
     fault: str = ""  # where the status says less
+
+    @property
+    def missed(self) -> bool:
+        """Whether all there is to say is how wide intervals are."""
+        return self.status == "missed_precision" and not self.fault
 
     def text(self) -> str:
         """'failed, 3 points: wrong data: …'."""
@@ -62,7 +69,7 @@ def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
     did not come to its end."""
     plan = run.header.plan
-    named = [f"suite {plan['suite']}"] if "suite" in plan else []
+    named = [f"suite {plan['suite']}{_only_text(plan.get('only'))}"] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
     if classes := plan.get("classes"):
@@ -75,6 +82,15 @@ def run_text(run: Run) -> str:
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)
+
+
+def _only_text(only: Any) -> str:
+    """' (only d2d/*)' where a run was not of the whole suite; of long or many patterns their number."""
+    patterns = [str(one) for one in only] if isinstance(only, list) else []
+    told = " ".join(patterns)
+    if len(told) > _LONGEST_ONLY:
+        told = f"what {count_text(len(patterns), 'pattern')} of ids {'matches' if len(patterns) == 1 else 'match'}"
+    return f" (only {told})" if told else ""
 
 
 def _imprecise(points: Iterable[Point]) -> list[Problem]:

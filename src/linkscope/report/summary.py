@@ -21,7 +21,7 @@ from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
 _NARROW, _WIDE = 60, 140
-_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS = 8, 5, 2
+_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
 _BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
 _HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
 _SHARE = 4
@@ -53,7 +53,7 @@ def _lines(run: Run, width: int) -> Iterable[_Line]:
     machine = run.header.machine
     heading = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
     yield from _wrapped(_plain(heading) or "a machine without a name", width, _HEAD)
-    yield from _wrapped(run_text(run), width)
+    yield from _wrapped(_plain(run_text(run)), width)
     for warning in run.warnings:
         yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
     yield _Line("")
@@ -181,15 +181,22 @@ def _wrong(run: Run, width: int) -> Iterable[_Line]:
     found = problems(run.points)
     if not found:
         return
+    missed = sorted((one for one in found if one.missed), key=lambda one: -len(one.ids))
+    left = missed[_MOST_MISSED:]
     yield _Line("")
     yield _Line("What went wrong", _HEAD)
     for problem in found:
+        if problem in left:
+            continue
         yield from _wrapped(f"- {_plain(problem.text())}", width, _BAD if problem.status == "failed" else "")
         if problem.status == "failed":
             for id in problem.ids[:_MOST_IDS]:
                 yield _Line(f"    {_plain(id)}")
             if len(problem.ids) > _MOST_IDS:
                 yield _Line(f"    and {len(problem.ids) - _MOST_IDS} more")
+    if left:
+        points = count_text(sum(len(one.ids) for one in left), "point")
+        yield _Line(f"- missed precision, {points} more of {count_text(len(left), 'other kind')}: see the report")
     if not run.modelled:
         yield _Line("`linkscope doctor` tells what on a machine spoils measurements.")
 

@@ -120,9 +120,10 @@ def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
 
 
 def needed_text(found: Iterable[Sweep]) -> str:
-    """'95 % of it from 4 blocks on', '... from 4 to 16 blocks on, by path'; '' without a sweep."""
+    """'95 % of it from 4 blocks on', '... from 4 to 16 blocks on, by path'; '' without a sweep, and where a path has it
+    with a word ('pieces') alone: no number of blocks was enough there."""
     needed = in_order({one.needed.partition("-")[0] for one in found})
-    if not needed:
+    if not needed or not needed[-1].isdigit():
         return ""
     ends = " to ".join(dict.fromkeys((needed[0], needed[-1])))
     return f"{format_fraction(ENOUGH)} of it from {ends} blocks on" + (", by path" if len(needed) > 1 else "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 _EVERY_S = 0.5
-# nvmlClocksEventReason*: those that say the GPU is slower than asked for (methods.md 3.3).
+# nvmlClocksEventReason*: those that say the GPU is slower than asked for.
 BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from linkscope.stats.intervals import Interval
 from linkscope.stats.variance import deviation
 
+_LARGEST_LOG = 700.0  # exp() of more overflows
 PRIOR_FREEDOM = 12  # what the points of the same kind weigh: as much as twelve further rounds
 
 
@@ -30,7 +31,8 @@ def log_variance(samples: Sequence[float]) -> float:
 def ratio_interval(
     before: Sequence[float], after: Sequence[float], *, alike: float | None, level: float
 ) -> Interval | None:
-    """The interval of the ratio of geometric means, after / before; None where both sides have but one sample.
+    """The interval of the ratio of geometric means, after / before; None where both sides have but one sample, and
+    where few samples and a high level say nothing: where an end of it is no number that a computer holds.
 
     `alike` is the mean `log_variance` of points of the same kind, None where there are none. Both sides are taken to
     spread alike. tests/python/test_ratios.py draws five shapes of noise: of intervals of 95 %, 99 % and 99.9 % no more
@@ -45,8 +47,7 @@ def ratio_interval(
     pooled = sum(weight * variance for weight, variance in variances) / freedom
     error = math.sqrt(pooled * (1 / len(before) + 1 / len(after)))
     centre = math.log(geometric_mean(after) / geometric_mean(before))
-    reach = student_quantile((1 - level) / 2, freedom) * error
-    return Interval(math.exp(centre - reach), math.exp(centre + reach), level)
+    return _interval(centre, student_quantile((1 - level) / 2, freedom) * error, level)
 
 
 def student_interval(samples: Sequence[float], level: float = 0.95) -> Interval | None:
@@ -56,7 +57,13 @@ def student_interval(samples: Sequence[float], level: float = 0.95) -> Interval 
         return None
     centre = math.log(geometric_mean(samples))
     error = math.sqrt(log_variance(samples) / len(samples))
-    reach = student_quantile((1 - level) / 2, len(samples) - 1) * error
+    return _interval(centre, student_quantile((1 - level) / 2, len(samples) - 1) * error, level)
+
+
+def _interval(centre: float, reach: float, level: float) -> Interval | None:
+    """Of logarithms."""
+    if abs(centre) + reach > _LARGEST_LOG:
+        return None
     return Interval(math.exp(centre - reach), math.exp(centre + reach), level)
 
 

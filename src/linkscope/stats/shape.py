@@ -17,8 +17,7 @@ def mad(samples: Sequence[float], centre: float | None = None) -> float:
 
 
 def median_error(samples: Sequence[float], centre: float | None = None) -> float:
-    """Standard error of the median (or of `centre`, if that is it) by the normal approximation: for planning only
-    (methods.md 3.4)."""
+    """Standard error of the median (or of `centre`, if that is it) by the normal approximation: for planning only."""
     return _MEDIAN_COST * _NORMAL * mad(samples, centre) / math.sqrt(len(samples))
 
 

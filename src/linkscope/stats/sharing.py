@@ -1,4 +1,4 @@
-"""Which flows share a capacity: what each gets beside others over what it gets alone (methods.md 3.7, step 6).
+"""Which flows share a capacity: what each gets beside others over what it gets alone.
 
 Two flows interfere where one of them is slowed to less than `SLOWED` of its rate. What shares one capacity interferes
 in pairs, and no pair gets more than the capacity: groups are the largest sets in which all pairs interfere (cliques;
