@@ -62,9 +62,9 @@ def format_rate_interval(gbps: float, low: float | None, high: float | None) -> 
 
 
 def format_seconds_interval(seconds: float, low: float | None, high: float | None) -> str:
-    """'2.22 us [2.21, 2.25]'."""
+    """'2.22 us [2.21, 2.25]'. No time is below 0, whatever its noise says: the interval ends there."""
     unit, size = time_unit(seconds)
-    scaled = [None if end is None else end / size for end in (low, high)]
+    scaled = [None if end is None else max(end, 0.0) / size for end in (low, high)]
     number, interval = with_interval(seconds / size, *scaled)
     return f"{number} {unit} {interval}".rstrip()
 

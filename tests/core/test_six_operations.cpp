@@ -1,4 +1,4 @@
-// The spike that design.md asks for: six operations that are hard to state, stated as programs. Each must be expressible
+// The test of what a program can say: six operations that are hard to state, stated as programs. Each must be expressible
 // with what program.hpp has, pass validate(), and be refused with a reason by a platform that cannot run it yet. What
 // was learned is in docs/six-operations.md.
 #include <doctest.h>

@@ -184,3 +184,13 @@ def test_half_the_rate_at_the_smallest_size_is_told_as_at_most() -> None:
     assert "<= 4 KiB" in summary(run(alike), width=140, colour=False)
     slower = [point(ids[0], 1.0), alike[1]]
     assert "<=" not in summary(run(slower), width=140, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size", "told"), [(478.0, 1 << 20, False), (478.0, 16 << 20, True), (57.6, 1 << 20, True)]
+)
+def test_half_of_its_limit_is_asked_only_of_sizes_that_take_longer_than_setting_them_up(limit, size, told) -> None:
+    """1 MiB takes 2.2 us of a link of 478 GB/s: a copy of 5 us is as good as one can be."""
+    id = f"d2d/ce/gpu:0.device->gpu:1.device/{size}?mode=batched"
+    found = kinds([point(id, size / (0.39 * limit * 1e9), limit_gbps=limit, limit_source="NVLink")])
+    assert ("below half its limit" in found) is told

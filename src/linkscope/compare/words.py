@@ -50,7 +50,7 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
     if not found:
         return ["nothing else that linkscope records differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
-    lines = [f"{one.what}: {_value(one.before)} -> {_value(one.after)}" for one in shown]
+    lines = [f"{one.what}: {_value(one.what, one.before)} -> {_value(one.what, one.after)}" for one in shown]
     if len(found) > len(shown):
         lines.append(f"and {len(found) - len(shown)} more (--all)")
     return lines
@@ -138,6 +138,8 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2g} %" if abs(ratio - 1) < 0.0995 else f"{100 * (ratio - 1):+.0f} %"
 
 
-def _value(value: Any) -> str:
+def _value(what: str, value: Any) -> str:
     text = "(not there)" if value is None else f"{value}"
+    if what.endswith("_bytes") and isinstance(value, int):
+        text = format_bytes(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

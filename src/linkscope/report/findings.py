@@ -7,7 +7,7 @@ from linkscope.model.curves import Curve, Family, curves, share_of
 from linkscope.model.dips import alike_points, dips, total
 from linkscope.model.odd import Odd, odd_paths
 from linkscope.model.words import count_text, dip_text, method_text, point_text
-from linkscope.report.finding import LARGE, Finding, with_best, worst
+from linkscope.report.finding import Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
@@ -17,6 +17,7 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_s
 SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
 MINORITY = 1 / 3  # and no more of the class than this are
 FAR = 0.5  # of the limit
+ENOUGH_S = 15e-6  # at the limit, of the largest size that a path was measured with: copies take microseconds to set up
 BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
@@ -103,7 +104,7 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
         share = share_of(best)
-        if share is None or share >= FAR or max(point.bytes for point in curve.measured) < LARGE:
+        if share is None or share >= FAR or not _can_reach_its_limit(curve):
             continue
         text = (
             f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
@@ -111,6 +112,12 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
     return [worst("below half its limit", told) for told in groups.values()]
+
+
+def _can_reach_its_limit(curve: Curve) -> bool:
+    """Whether a size was measured that at the limit takes several times what setting a copy up costs."""
+    largest = max(curve.measured, key=lambda point: point.bytes)
+    return largest.limit_gbps is not None and largest.bytes >= ENOUGH_S * largest.limit_gbps * 1e9
 
 
 def _dips(batched: Sequence[Curve]) -> list[Finding]:

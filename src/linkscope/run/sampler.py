@@ -1,6 +1,6 @@
 """One point in one round: calibrate the batch, sample until the median is steady, verify.
 
-design.md, "How a number is made": the cost of one operation in a batch is the slope (T(2L) - T(L)) / L; one operation
+The cost of one operation in a batch is the slope (T(2L) - T(L)) / L; one operation
 alone is T(1) - T(0).
 """
 
@@ -17,7 +17,7 @@ from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
 from linkscope.stats import median, median_error, slope, steady
 
-EVENT_TICK_S = 32e-9  # steps of GPU event stamps (anchors.md)
+EVENT_TICK_S = 32e-9  # steps of GPU event stamps, on H200
 HOST_TICK_S = 100e-9
 LEAST_BATCH_S = 50e-6
 # The first copies of a batch may cost less than those that follow (H200, device to host, up to 64 KiB: the first 60 by

@@ -1,6 +1,6 @@
 """95 % intervals that cover the truth, under four kinds of noise, and no wider than they must be.
 
-The noise is that of one H200 (anchors.md, 24 processes): the samples of a process agree to 0.3 %, but its median is 3 %
+The noise is that of one H200 (24 processes): the samples of a process agree to 0.3 %, but its median is 3 %
 away from that of the next. Each repetition is a whole measurement: the sampler takes rounds from a worker that answers
 with drawn times, the assembler makes the point, and the plan says whether a few more rounds are worth it.
 """
