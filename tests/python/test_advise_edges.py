@@ -5,6 +5,8 @@ import pytest
 from invented import point
 from linkscope.advise import advice, ways, worth_it
 from linkscope.advise.words import details, headline
+from linkscope.model.curves import curves
+from linkscope.model.dips import dips
 from linkscope.runfile import Point
 from test_advise import MIB, found, h2d
 from test_break_even import PAGEABLE, PINNED, REGISTERED, copy, life
@@ -35,15 +37,15 @@ def test_the_more_is_compared_the_more_certain_it_must_be() -> None:
 
 
 def test_a_gain_is_worth_it_where_all_of_its_interval_is_five_percent() -> None:
-    """Rounds that differ by 0.03 % show that 5.2 % is worth it and 4.8 % not; rounds that differ by 2 % show neither."""
+    """Where rounds differ by 0.03 % they show that 5.2 % is worth it and 4.8 % not; by 2 % neither."""
     assert found([steady("pageable", MIB, 1.052e-5), steady("pinned", MIB, 1e-5)], "pin").gains
     assert not found([steady("pageable", MIB, 1.048e-5), steady("pinned", MIB, 1e-5)], "pin").gains
     assert not found([h2d("pageable", MIB, 1.052e-5), h2d("pinned", MIB, 1e-5)], "pin").gains
 
 
 def test_of_two_kinds_that_scatter_differently_the_wider_counts() -> None:
-    """From pageable memory rounds of five paths differ by 2 %, from pinned memory by 0.03 %; the pair asked for is steady
-    on both sides by chance."""
+    """From pageable memory rounds of five paths differ by 2 %, from pinned memory by 0.03 %; the pair looked at is
+    steady on both sides by chance."""
     others = [one for gpu in range(1, 6) for one in (h2d("pageable", MIB, 8e-5, gpu), steady("pinned", MIB, 2e-5, gpu))]
     lucky = [steady("pageable", MIB, 8e-5), steady("pinned", MIB, 2e-5)]
     (gain,) = [gain for gain in found([*lucky, *others], "pin").compared if gain.path.dst == "gpu:0"]
@@ -145,3 +147,18 @@ def test_the_break_between_two_sizes_is_beyond_the_doubt_of_both() -> None:
 def test_both_ways_is_no_way_of_one_transfer() -> None:
     both = h2d("pinned", MIB, 1e-6, params="after=kernel&bidirectional=true&mode=batched")
     assert both.bidirectional and ways([both], "numa:0", "gpu:0", MIB) == []
+
+
+# --- what is irregular ---
+
+
+def test_a_larger_size_is_slower_where_the_intervals_do_not_meet() -> None:
+    """2 MiB has 80 % of the rate of 1 MiB; where that may be 100 % it is no dip, nor is 90 %."""
+    def lost(rate: float, spread: float) -> list[float]:
+        points = [h2d("pinned", MIB, MIB / 50e9), h2d("pinned", 2 * MIB, 2 * MIB / rate)]
+        low, high = (points[1].median_s * (1 + part) for part in (-spread, spread))
+        points[1].ci95_s = points[1].flows[0].ci95_s = (low, high)
+        return [dip.lost for dip in dips(curves(points))]
+
+    assert lost(40e9, 0.01) == pytest.approx([0.2])
+    assert lost(40e9, 0.25) == [] and lost(45e9, 0.01) == [] and lost(60e9, 0.01) == []
