@@ -15,6 +15,7 @@ from linkscope.run.forecast import Forecast
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import State
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+from linkscope.run.workers import twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
 from test_assemble import ONE, assembler, round_of
 from test_progress import MIB, h2d, taken
@@ -247,6 +248,42 @@ def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_pat
     assert one.batch and other.batch and one.batch[0] == one.batch[1]
     assert other.batch[1] == pytest.approx(2 * other.batch[0], rel=0.1)
     assert other.guards["joint_overlap"] > 0.85 and "in_turn" not in other.guards
+
+
+def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
+    """Not where it hung: that costs the whole wait again; nor where it takes long to see it die once more."""
+    def tries(problem: Exception) -> int:
+        tried: list[int] = []
+
+        def measure() -> None:
+            tried.append(1)
+            raise problem
+
+        with pytest.raises(type(problem)):
+            twice(measure)
+        return len(tried)
+
+    problems = (WorkerGone("killed"), RequestFailed("lost", "Xid 79"), WorkerGone("no answer", hung=True),
+                RequestFailed("failed", "no memory"))  # fmt: skip
+    assert [tries(problem) for problem in problems] == [2, 2, 1, 1]
+    monkeypatch.setattr("linkscope.run.workers._CHEAP_S", -1.0)
+    assert tries(problems[0]) == 1
+
+
+def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
+    opens, failing = Worker.open, [2]
+
+    def sometimes(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        if failing[0] > 0:
+            failing[0] -= 1
+            raise RequestFailed("failed", "not yet")
+        return opens(worker, request)
+
+    monkeypatch.setattr(Worker, "open", sometimes)
+    assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
+    failing[0] = 3
+    found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
+    assert found.status == "failed" and "not yet" in (found.reason or "")
 
 
 # --- what is left of a budget ---
