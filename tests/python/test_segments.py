@@ -81,11 +81,11 @@ def test_where_one_line_takes_over_from_another_the_larger_counts() -> None:
 
 
 def test_lines_that_meet_before_the_next_size_are_no_cliff() -> None:
-    """10 us up to 1 KiB, and from 4 KiB on so many times 10 us as 4 KiB: at 1 KiB that line is far below."""
+    """10 us up to 1 KiB, and from 4 KiB on so many times 9.5 us as 4 KiB: at 1 KiB that line is far below."""
     sizes = [8 << at for at in range(8)] + [4096 << at for at in range(8)]
-    found = costs(sizes, [10e-6 * max(1.0, size / 4096) for size in sizes], [0.001] * len(sizes))
+    found = costs(sizes, [10e-6 if size < 4096 else 9.5e-6 * size / 4096 for size in sizes], [0.001] * len(sizes))
     assert len(found.segments) == 2 and found.cliffs == ()
-    assert found.seconds(2048) == pytest.approx(10e-6, rel=1e-3)
+    assert found.seconds(2048) == pytest.approx((10e-6 * 9.5e-6) ** 0.5, rel=1e-3)
 
 
 def test_points_that_scatter_by_more_than_they_say_widen_the_interval() -> None:
