@@ -69,6 +69,10 @@ def test_two_ticks_of_a_gpus_clock_are_64_ns_of_the_smallest_batch() -> None:
     assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / 2 / 0.4e-6)
 
 
+def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
+    assert assembler().point(ONE, [round_of(n, [2e-6], overhead_s=None) for n in range(6)]).overhead_s is None
+
+
 def test_what_was_throttled_in_every_round_is_not_ok() -> None:
     rounds = [round_of(n, [2e-6], guards={"throttled": ["hw_thermal"]}) for n in range(6) for _ in (0, 1)]
     found = assembler().point(ONE, rounds)
@@ -133,6 +137,35 @@ def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))
     assert len(record.flows[0].samples_s) == samples
+
+
+def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
+    """Operations of 5 ms that differ by 2 %: they are sampled for some 80 ms, for which seven samples are too many."""
+    class Slow(Restless):
+        timing = "virtual"
+
+        def run(self, samples, batches, *, verify, limit_s):
+            stamps = []
+            for _ in range(samples):
+                self.calls += 1
+                stamps += [t for batch in batches for t in (0.0, batch[0] * 5e-3 * (1 + 0.01 * (self.calls % 3)))]
+            return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+    def taken() -> int:
+        return len(of_timed(Slow(), precision=0.001).flows[0].samples_s)
+
+    monkeypatch.setattr("linkscope.run.sampler.OUT_OF_REACH", 1e9)
+    few = taken()
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", 10.0)
+    assert few < taken() == 7
+
+
+@pytest.mark.parametrize("gap, samples", [("", 7), ("&idle_gap_s=0.001", 7), ("&idle_gap_s=0.01", 3)])
+def test_one_alone_is_sampled_seven_times_and_less_where_each_waits_for_long(gap: str, samples: int) -> None:
+    point = PointId.parse(H2D.format(8, "false", "single") + gap)
+    worker = Timed(lambda count: 1e-6 + count * 1e-5)
+    record = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
+    assert len(record.flows[0].samples_s) == samples and record.batch == [1]
 
 
 @pytest.mark.parametrize("cache, known", [("written", False), ("dirty", False), ("cold", True)])
