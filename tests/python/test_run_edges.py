@@ -108,6 +108,20 @@ def test_a_cost_that_falls_with_the_batch_is_noted_too() -> None:
     assert "nonlinear" in of_timed(Timed(lambda count: 1e-5 * count**0.7)).guards
 
 
+def test_what_takes_no_time_at_all_is_a_zero_and_no_crash() -> None:
+    record = of_timed(Timed(lambda count: 0.0))
+    assert set(record.flows[0].samples_s) == {0.0} and "joint_overlap" not in record.guards
+
+
+def test_an_answer_to_another_question_fails_the_point() -> None:
+    class Deaf(Restless):
+        def run(self, samples, batches, *, verify, limit_s):
+            return super().run(samples + 1, batches, verify=verify, limit_s=limit_s)
+
+    with pytest.raises(RequestFailed, match="other samples than it was asked for"):
+        of_timed(Deaf())
+
+
 class Ticking(Restless):
     """10 us an operation, and up to 1 ns more from sample to sample: of 30 that is less than a tick of the host."""
 
@@ -197,6 +211,35 @@ def records(path: Path) -> list[str]:
         for kind in ("round", "point"):
             found += [f"{kind} {id}" for id in known if f'"record":"{kind}","id":"{id}"' in line]
     return found
+
+
+@pytest.mark.parametrize("each_s, known", [(1e-5, True), (20e-3, False)])
+def test_whether_two_operations_fit_into_a_sample_is_known_when_it_is_prepared(each_s: float, known: bool) -> None:
+    """So a later round of what had one in a batch is not run before it is prepared."""
+    asked: list[Any] = []
+
+    class Asked(Timed):
+        def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
+            asked.append(then)
+            return super().prepare(case, key, limit_s)
+
+    worker, point = Asked(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
+    first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
+    assert (first.batch == [1]) is not known
+    Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
+    assert (asked[1] is not None) is known
+
+
+def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> None:
+    """What drifts during a round would else always be the same points'."""
+    orders = []
+    for number, budget_s in enumerate((None, 1e6)):
+        path = tmp_path / f"{number}.jsonl"
+        measured(target(), plan(suite="quick", budget_s=budget_s, rounds=2), path)
+        orders.append([one for one in records(path) if one.startswith("round")])
+    assert orders[0] == orders[1]
+    first, second = (orders[0][at : at + len(orders[0]) // 2] for at in (0, len(orders[0]) // 2))
+    assert sorted(first) == sorted(second) and first != second
 
 
 def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
