@@ -9,12 +9,12 @@ import pytest
 
 import invented
 from linkscope.model.curves import Path
-from linkscope.model.flows import joints
+from linkscope.model.flows import are_apart, joints
 from linkscope.model.interference import interference
 from linkscope.plan import MachineFacts
 from linkscope.plan.interference import MOST_FIRST, MOST_MORE, Together, next_together, together
 from linkscope.runfile import Point, PointId
-from linkscope.stats import Contrast, besides, geometric_mean, unexplained
+from linkscope.stats import Contrast, besides, geometric_mean, shared_by_pairs, unexplained
 from test_interference import ALONE, SIZE, TABLE, answer, id_of, memory, points
 
 HOST = "numa:0->gpu:{}"
@@ -206,6 +206,19 @@ def test_what_is_faster_beside_others_is_not_slowed() -> None:
     assert [one.slowed for one in besides(fast)] == [False]
 
 
+def test_pairs_of_different_capacity_are_no_group_because_a_gpu_keeps_them_apart() -> None:
+    """What comes from a GPU and what goes to it cannot be run at once: of one capacity they may share it, else not."""
+    pairs = {frozenset("ab"): 12.0, frozenset("cd"): 20.0}
+    flows = {(flow, pair): Contrast(0.7, 1e-4, 20) for pair in pairs for flow in pair}
+
+    def groups(totals: dict[frozenset[str], float]) -> set[frozenset[str]]:
+        found = shared_by_pairs(besides(flows), totals, lambda a, b: "" if frozenset((a, b)) in pairs else "other")
+        return {group.flows for group in found}
+
+    assert groups(pairs) == pairs.keys()
+    assert groups(dict.fromkeys(pairs, 12.0)) == {frozenset("abcd")}
+
+
 def test_slowed_is_less_than_nine_tenths_of_the_rate_and_not_a_tenth_more_time() -> None:
     kept = {share: Contrast(-math.log(share), 1e-5, 20) for share in (0.905, 0.895)}
     assert [one.slowed for one in besides({(str(s), frozenset(str(s))): of for s, of in kept.items()})] == [False, True]
@@ -221,6 +234,24 @@ def test_the_set_with_most_flows_shows_how_a_capacity_divides() -> None:
     (group,) = interference(points(dict.fromkeys(three, 50.0), *pairs, dict.fromkeys(three, 20.0))).groups
     assert len(group.parts) == 3 and group.capacity.value == pytest.approx(60.0)
     assert [part.share for part in group.parts] == pytest.approx([1 / 3] * 3) and group.fair
+
+
+def test_a_set_that_something_else_holds_back_does_not_show_a_capacity() -> None:
+    """Pairs meet one of 60; all three together only get 30, by what takes more than two to be seen."""
+    three = [HOST.format(gpu) for gpu in range(3)]
+    pairs = [dict.fromkeys(pair, 30.0) for pair in combinations(three, 2)]
+    groups = interference(points(dict.fromkeys(three, 50.0), *pairs, dict.fromkeys(three, 10.0))).groups
+    assert {group.in_pairs: round(group.capacity.value, 6) for group in groups} == {True: 60.0, False: 30.0}
+    assert {group.in_pairs: len(group.parts) for group in groups} == {True: 2, False: 3}
+
+
+def test_a_set_to_saturate_a_group_has_no_gpu_twice() -> None:
+    """Into gpu:0 from either node, each beside what goes into gpu:1 and gpu:2."""
+    into = ["numa:0->gpu:0", "numa:1->gpu:0"]
+    others = ["numa:0->gpu:1", "numa:0->gpu:2"]
+    pairs = [dict.fromkeys(pair, 30.0) for pair in [*((a, b) for a in into for b in others), tuple(others)]]
+    asked = interference(points(dict.fromkeys(into + others, 50.0), *pairs)).next
+    assert asked and all(are_apart(one) and len(one) == 3 for one in asked)
 
 
 def test_parts_of_flows_that_nothing_slows_may_differ() -> None:

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from fakes import H2D, facts, measured, plan, round_record, target
+from linkscope.plan import Takeover
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.budget import Budget
@@ -17,7 +18,7 @@ from linkscope.run.states import State
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 from linkscope.run.workers import twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
-from test_assemble import ONE, assembler, round_of
+from test_assemble import BOTH, ONE, assembler, round_of
 from test_progress import MIB, h2d, taken
 from test_sampler import Restless, Timed
 
@@ -78,6 +79,26 @@ def test_what_was_throttled_in_every_round_is_not_ok() -> None:
     found = assembler().point(ONE, rounds)
     assert (found.status, found.reason) == ("missed_precision", "its GPU was throttled in every round")
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
+
+
+def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> None:
+    """Its interval is wider by what the paths may differ by; nothing was measured, so there are no rounds."""
+    source = assembler().point(BOTH, [round_of(n, [20e-6 + n * 1e-8], [30e-6 + n * 1e-8]) for n in range(6)])
+    id = BOTH.replace("gpu:0", "gpu:1")
+    found = assembler().inherited(Takeover(id, BOTH, 0.9, 1.2, shown=True), source)
+    assert (found.status, found.inherited_from) == ("inherited", BOTH)
+    assert [(flow.src, flow.dst) for flow in found.flows] == [("numa:0", "gpu:1"), ("gpu:1", "numa:0")]
+    assert [flow.median_s for flow in found.flows] == [flow.median_s for flow in source.flows]
+    assert found.ci95_s == pytest.approx((0.9 * 20e-6, 1.2 * 20.05e-6))
+    assert found.flows[1].ci95_s == pytest.approx((0.9 * 30e-6, 1.2 * 30.05e-6))
+    assert found.total_gbps == source.total_gbps and all(flow.round_medians_s == [] for flow in found.flows)
+
+
+@pytest.mark.parametrize("slowest_s, status", [(18e-6, "missed_precision"), (16.6e-6, "failed")])
+def test_without_an_interval_a_rate_above_the_limit_is_judged_by_the_slowest_sample(slowest_s, status: str) -> None:
+    """1 MiB in 16.4 us are 63.9 GB/s, in 18 us 58.3 GB/s; the limit is 60."""
+    rounds = [round_of(n, [16.4e-6, 16.4e-6, slowest_s], [20e-6]) for n in range(3)]
+    assert assembler(lambda point: (60.0, "the link")).point(BOTH, rounds).status == status
 
 
 def test_of_a_round_that_was_throttled_twice_the_later_counts() -> None:
@@ -310,6 +331,19 @@ def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_lo
     assert len(opened) == 1
     (found,) = read_run(path).points
     assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
+
+
+def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
+    """They are not asked for one by one, and not told to have had no time."""
+    sizes = [H2D.format(8 << 2 * at, "false", "batched") for at in range(12)]
+    ids = [id.replace("gpu:0", f"gpu:{gpu}") for id in sizes for gpu in range(4)]
+    paths = [f"numa:0->gpu:{gpu}" for gpu in range(4)]
+    made = structs.replace(plan(*ids, gpus=4), classes=[PathClass("host to GPU", paths)])
+    found = measured(target(4, flawed={"unsupported": "*"}), made, tmp_path / "a.jsonl").points
+    assert found.keys() == set(ids)
+    assert {(one.status, one.reason) for one in found.values()} == {
+        ("unsupported", "not here, because the test says so")
+    }
 
 
 def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_path) -> None:
