@@ -95,6 +95,13 @@ def test_within_a_verdict_the_largest_change_comes_first_and_the_same_is_only_co
     assert len(table(paths, everything=True)) == 6
 
 
+def test_changes_are_told_to_two_digits_and_large_ones_whole() -> None:
+    still = tuple(1 + (factor - 1) / 100 for factor in SCATTER)
+    before = run([timed(1e-3, gpu, still) for gpu in range(2)])
+    lines = table(by_path(compare(before, run([timed(1.0534e-3, 0, still), timed(1.257e-3, 1, still)]))), True)
+    assert "+26 % of time [+2" in lines[0] and "+5.3 % of time [+5.3 %, +5.4 %]" in lines[1]
+
+
 def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
     """Half the time is as far to the left as twice the time is to the right, and no interval is cut off."""
     before = run([timed(1e-3, 0), timed(1e-3, 1)])

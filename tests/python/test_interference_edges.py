@@ -14,7 +14,7 @@ from linkscope.model.interference import interference
 from linkscope.plan import MachineFacts
 from linkscope.plan.interference import MOST_FIRST, MOST_MORE, Together, next_together, together
 from linkscope.runfile import Point, PointId
-from linkscope.stats import Contrast, besides, geometric_mean, shared_by_pairs, unexplained
+from linkscope.stats import Contrast, besides, geometric_mean, shared_by_pairs, unexplained, who_share
 from test_interference import ALONE, SIZE, TABLE, answer, id_of, memory, points
 
 HOST = "numa:0->gpu:{}"
@@ -52,6 +52,7 @@ def test_which_pairs_come_first_is_a_draw_of_the_seed() -> None:
 def test_all_gpus_at_once_are_asked_for_from_three_on() -> None:
     """Of two GPUs all at once are a pair."""
     three = asked_of("numa:0", "gpu:0", "gpu:1", "gpu:2")
+    assert len({one.id for one in three if len(paths_of(one)) == 3}) == 4
     wide = [one.why for one in three if len(paths_of(one)) == 3]
     assert wide[:2] == ["numa:0 to all GPUs at once", "all GPUs to numa:0 at once"] and len(wide) == 4
     assert all(len(paths_of(one)) == 2 for one in asked_of("numa:0", "gpu:0", "gpu:1"))
@@ -281,6 +282,13 @@ def test_a_little_less_than_the_groups_explain_is_explained() -> None:
         assert unexplained(found, dict.fromkeys("abc", 10.0), []) == held
 
 
+@pytest.mark.parametrize("gain, shared", [(1.01, []), (1.05, [frozenset("ab")])])
+def test_a_little_faster_without_another_is_no_sharing(gain: float, shared: list[frozenset[str]]) -> None:
+    """By 1 % however certainly; who leaves frees set-ups and memory, too."""
+    gains = {pair: Contrast(math.log(gain), 1e-4, 20) for pair in (("a", "b"), ("b", "a"))}
+    assert who_share(gains) == shared
+
+
 def test_what_two_sets_show_is_one_group() -> None:
     """Three share 21 of 30, seen beside a fourth path and beside a fifth, which have their own ways."""
     paths = [HOST.format(gpu) for gpu in range(5)]
@@ -288,9 +296,32 @@ def test_what_two_sets_show_is_one_group() -> None:
     for other in paths[3:]:
         sets += [dict.fromkeys(paths[:3], 7.0) | {other: 10.0}]
         sets += [dict.fromkeys(pair, 10.0) | {other: 10.0} for pair in combinations(paths[:3], 2)]
-    (group,) = interference(points(dict.fromkeys(paths, 10.0), *sets)).groups
+    found = interference(points(dict.fromkeys(paths, 10.0), *sets))
+    (group,) = found.groups
+    assert found.open == ()  # 21 for the three, and not 31 for the three and the other one
     assert [path.dst for path in group.paths] == ["gpu:0", "gpu:1", "gpu:2"] and not group.in_pairs
     assert group.capacity.value == pytest.approx(21.0)
+
+
+def test_all_in_and_all_out_of_one_capacity_are_two_groups() -> None:
+    """Three at once get 45 of 55 each, any two of them all: one way and the other may have as much by chance."""
+    alone, sets = {}, []
+    for way in (HOST, "gpu:{}->numa:0"):
+        paths = [way.format(gpu) for gpu in range(3)]
+        alone |= dict.fromkeys(paths, 55.0)
+        sets += [dict.fromkeys(paths, 45.0), *(dict.fromkeys(pair, 55.0) for pair in combinations(paths, 2))]
+    groups = interference(points(alone, *sets)).groups
+    assert [len(group.paths) for group in groups] == [3, 3]
+    assert [{path.src == "numa:0" for path in group.paths} for group in groups] == [{False}, {True}]
+
+
+def test_two_that_are_faster_without_each_other_are_measured_as_a_pair() -> None:
+    """Beside a third two get 7 of 10, and either has 10 without the other: what they share only their pair tells."""
+    a, b, c = (HOST.format(gpu) for gpu in range(3))
+    alone = dict.fromkeys((a, b, c), 10.0)
+    found = interference(points(alone, {a: 7.0, b: 7.0, c: 10.0}, {a: 10.0, c: 10.0}, {b: 10.0, c: 10.0}))
+    assert found.groups == () and [len(one.paths) for one in found.open] == [3]
+    assert [[path.dst for path in one] for one in found.next] == [["gpu:0", "gpu:1"]]
 
 
 # --- which points count ---
