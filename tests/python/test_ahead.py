@@ -36,6 +36,14 @@ def test_several_processes_write_what_one_does(tmp_path, monkeypatch, behaviour)
     assert several == one and len(one) > 50
 
 
+@pytest.mark.parametrize("flaw", ["die", "lost"])
+def test_a_point_whose_worker_fails_once_is_tried_again(tmp_path, monkeypatch, flaw: str):
+    flawed = {"flawed": {flaw: "*/4096?*#1"}, "once": str(tmp_path / "done")}
+    written(tmp_path / "several.jsonl", monkeypatch, 1, **flawed)
+    points = read_run(tmp_path / "several.jsonl").points
+    assert (tmp_path / "done").exists() and not [point.id for point in points if point.status == "failed"]
+
+
 def test_with_a_budget_one_process_measures_for_what_comes_next_depends_on_what_was_spent(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "WORTH_IT", 1)
     monkeypatch.setattr(supervisor, "Ahead", None)  # would not work

@@ -6,7 +6,7 @@ from invented import point, run
 from linkscope.cli.main import main
 from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice, Kind, Uses, cheaper, choices, compared
 from linkscope.model.curves import Estimate
-from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size
+from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
 from linkscope.report.break_even import break_even_text, break_evens, told_sizes
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
@@ -151,7 +151,20 @@ def test_costs_between_and_beyond_the_sizes_that_were_measured() -> None:
         assert found is not None and found.basis == basis
         ends = (found.time.low, found.time.value, found.time.high)
         assert [end / US for end in ends if end is not None] == pytest.approx([low, value, high])
+    steep = known | {3 * MIB: point(known[3 * MIB].id, 75 * US)}
+    found = over_size(steep, 0)  # 15 us and 30 us a MiB: the line is at -15 us there
+    assert found is not None and found.time.value == 0.0
     assert over_size({MIB: known[MIB]}, 2 * MIB) is None and over_size({}, MIB) is None
+
+
+def test_a_sum_rests_on_the_worst_of_its_parts_and_on_every_point_once() -> None:
+    known = {size: cost("pageable", "free", f"{size}MiB", 1e-6 * size) for size in (1, 3)}
+    parts = [over_size(known, size) for size in (1, 2, 5)]
+    measured, between, beyond = (part for part in parts if part is not None)
+    assert together([measured, between]).basis == together([between, measured]).basis == "between"
+    assert together([between, beyond, measured]).basis == "beyond" and together([measured]).basis == "measured"
+    assert len(together([measured, between, beyond]).points) == 2
+    assert together([measured, beyond]).time.value == pytest.approx(6e-6)
 
 
 def test_a_kind_of_which_a_phase_is_missing_has_no_cost() -> None:

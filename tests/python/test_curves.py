@@ -1,10 +1,12 @@
 """From points to curves and rows, and the words for them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from invented import SIZES, point, small_run
-from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, total_of
+from linkscope.model.cliffs import breaks
+from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, share_of, total_of
 from linkscope.model.words import paths_text, places_text, range_s, range_share
 from linkscope.report.overview import overview
 
@@ -33,6 +35,36 @@ def test_rates_are_times_turned_over() -> None:
     assert rate.value == 1.0 and abs(rate.low - 1 / 1.02) < 1e-9 and abs(rate.high - 1 / 0.98) < 1e-9
     both = total_of(point(H2D.format(1000, "true", "batched"), 1e-6))
     assert both is not None and both.value == 2.0 and both.low is not None and abs(both.low - 2 / 1.02) < 1e-9
+
+
+def test_the_best_of_operations_without_bytes_is_the_shortest() -> None:
+    (curve,) = curves([point(H2D.format(0, "false", "batched"), seconds) for seconds in (3e-6, 2e-6, 4e-6)])
+    best = curve.best()
+    assert best is not None and best.median_s == 2e-6
+
+
+def test_the_share_of_a_limit_is_of_one_path() -> None:
+    """All GPUs at once share what each has a limit of."""
+    one = point(H2D.format(64 << 20, "false", "batched"), (64 << 20) / 50e9, limit_gbps=62.5)
+    assert share_of(one) == pytest.approx(0.8)
+    everything = point(one.id.replace("gpu:0", "gpu:all"), (64 << 20) / 50e9, limit_gbps=62.5)
+    assert share_of(everything) is None
+    one.limit_gbps = None
+    assert share_of(one) is None
+
+
+def test_a_curve_breaks_where_no_line_joins_two_sizes_beyond_their_doubt() -> None:
+    """Twice the bytes in more than 2.06 times the time, or in less than 0.97 times; intervals add half of each."""
+    def broken(factor: float, half: float) -> bool:
+        sizes = (1 << 20, 2 << 20)
+        points = [point(H2D.format(size, "false", "batched"), 1e-4 * (factor if at else 1.0))
+                  for at, size in enumerate(sizes)]  # fmt: skip
+        for one in points:
+            one.ci95_s = ((one.median_s or 0) * (1 - half), (one.median_s or 0) * (1 + half))
+        return breaks(points) == [sizes[1]]
+
+    assert [broken(factor, 0.0) for factor in (0.96, 0.98, 1.0, 2.05, 2.07)] == [True, False, False, False, True]
+    assert [broken(factor, 0.02) for factor in (0.92, 0.95, 2.13, 2.16)] == [True, False, False, True]
 
 
 def test_best_and_half() -> None:

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from linkscope.run.monitor import NoMonitor, NvmlMonitor, Tally, monitor_for
+from linkscope.run.monitor import NoMonitor, NvmlMonitor, State, Tally, _summary, monitor_for
 
 GPUS = {"gpu:0": "0000:01:00.0", "gpu:1": "0000:02:00.0"}
 
@@ -76,6 +76,32 @@ def test_bad_throttle_reasons_are_named(nvml, reasons: int, bad: list[str]) -> N
     monitor.stop()
 
 
+def test_what_was_before_a_block_is_not_of_it(nvml) -> None:
+    nvml.reasons["early"] = 0x40
+    monitor = NvmlMonitor(GPUS)
+    since = time.monotonic()
+    nvml.reasons["early"] = 0
+    monitor._look()
+    assert "throttled" not in monitor.guards(["gpu:0"], since)
+    assert monitor.guards(["gpu:0"], 0.0)["throttled"] == ["hw_thermal"]
+    # A block shorter than the pause between looks: as it was at the last one.
+    assert monitor.guards(["gpu:0"], time.monotonic())["gpu:0"]["temperature"] == 40
+    monitor.stop()
+
+
+def test_a_block_is_as_bad_as_its_worst_moment() -> None:
+    def look(at: float, sm_mhz: int, degrees: int, reasons: int, pcie: tuple[int, int], replays: int) -> State:
+        return State(at, "gpu:0", sm_mhz, 3200, degrees, reasons, pcie, replays)
+
+    seen = [
+        look(0.0, 1980, 50, 0x20, (5, 16), 3), look(0.5, 1200, 80, 0x40, (5, 8), 5), look(1.0, 1900, 60, 0, (5, 16), 9)
+    ]  # fmt: skip
+    assert _summary(seen) == {
+        "sm_mhz": [1200, 1980], "memory_mhz": 3200, "temperature": 80, "pcie": "gen5 x8", "pcie_replays": 6,
+        "throttled": ["sw_thermal", "hw_thermal"],
+    }  # fmt: skip
+
+
 def test_what_is_hidden_or_lost_is_not_claimed(nvml) -> None:
     nvml.reasons["late"] = -1
     monitor = NvmlMonitor(GPUS)
@@ -102,3 +128,5 @@ def test_the_tally_tells_what_counters_gained(monkeypatch) -> None:
     now[:] = [state("0000:01:00.0", 5, 3), state("0000:02:00.0", 19, "hidden")]
     ticks[0] = {"total": 2000, "steal": 60}
     assert tally.gained() == {"cpu_steal": 0.05, "gpu:0": {"pcie_replays": 2}, "gpu:1": {"nvlink_crc_data": 12}}
+    now[:] = [state("0000:01:00.0", 0, 0), state("0000:02:00.0", 0, "hidden")]  # whoever reset them counted no errors
+    assert tally.gained() == {"cpu_steal": 0.05}

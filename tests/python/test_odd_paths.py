@@ -66,3 +66,36 @@ def test_without_classes_nothing_is_said() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     some.header.plan = {}
     assert odd_paths(some) == []
+
+
+STEADY = (0.99, 1.0, 1.01)
+
+
+def exact(sizes: dict[int, tuple[float, tuple[float, ...]]]) -> Run:
+    """Of gpu:0 -> gpu:1 at each size a factor, and by what factors all rounds differ."""
+    points = []
+    for size, (slower, rounds) in sizes.items():
+        for a, b in PATHS:
+            seconds = (2e-6 + size / 300e9) * (slower if (a, b) == (0, 1) else 1.0)
+            id = f"d2d/ce/gpu:{a}.device->gpu:{b}.device/{size}?bidirectional=false&mode=batched"
+            of = flow([seconds * factor for factor in rounds])
+            points.append(point(id, flows=[of], median_s=seconds, precision_target=0.01))
+    return run(points)
+
+
+def test_a_path_that_was_tested_often_must_be_slower_by_more() -> None:
+    """By 8 % it is shown to be slow at a size (one chance in 40,000), but not where that is one of a hundred."""
+    one = {8: (1.08, STEADY)}
+    (found,) = odd_paths(exact(one))
+    assert found.path == "gpu:0->gpu:1"
+    assert odd_paths(exact(one | {1 << 20 | at: (1.0, STEADY) for at in range(99)})) == []
+
+
+def test_a_path_that_is_faster_is_not_slow() -> None:
+    assert odd_paths(exact({8: (0.7, STEADY), 1 << 20: (0.7, STEADY)})) == []
+
+
+def test_a_path_is_told_by_the_size_that_shows_most_for_certain() -> None:
+    """By 22 % where rounds differ by 1 %, and by 25 % where they differ by 4 %."""
+    (found,) = odd_paths(exact({8: (1.25, (0.96, 1.0, 1.04)), 1 << 20: (1.22, STEADY)}))
+    assert found.point.bytes == 1 << 20 and found.ratio == pytest.approx(1.22) and found.low > 1.19

@@ -146,6 +146,17 @@ def test_where_it_is_the_first_that_differs_all_others_share_a_cluster() -> None
     assert {of.leader for name, of in found.items() if name != "m0"} == {"m1"}
 
 
+def test_alike_is_who_is_alike_at_every_size() -> None:
+    """At 8 B nobody can tell, at 64 MiB it is the same: that is undecided."""
+    wide, still = (0.5, 1.0, 2.0), (0.999, 1.0, 1.001)
+    rounds = {name: {8: wide, 64 << 20: still} for name in ("a", "b")}
+    assert clusters(["a", "b"], rounds, lambda size: 0.03, 0.01)["b"].verdict == "undecided"
+    same = {name: {8: still, 64 << 20: still} for name in ("a", "b")}
+    assert clusters(["a", "b"], same, lambda size: 0.03, 0.01)["b"].verdict == "same"
+    apart = {"a": {8: still}, "b": {64 << 20: still}}
+    assert clusters(["a", "b"], apart, lambda size: 0.03, 0.01)["b"].verdict == "undecided"
+
+
 def test_what_noise_hides_is_neither_the_same_nor_another() -> None:
     rounds = drawn(random.Random(2), {}, 0.1)
     found = clusters(list(rounds), rounds, lambda size: 0.03, 0.01)
@@ -204,7 +215,10 @@ def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_o
     assert rounds_wanted(plan, dear) == 3
     near = flow([1e-3, 1.008e-3, 0.996e-3])
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=0.01)) == 6
+    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=0.9)) == 3  # too dear
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3  # hopeless
+    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
+    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6  # but cheap
 
 
@@ -235,6 +249,9 @@ def test_three_rounds_that_agree_are_doubted_where_most_of_their_likes_do_not() 
     assert doubted({8: QUIET, 16: LOUD, 32: LOUD, 64: LOUD}) == {8}
     assert doubted({8: QUIET, 16: QUIET, 32: QUIET, 64 * KIB: LOUD, 128 * KIB: LOUD, 256 * KIB: QUIET}) == {256 * KIB}
     assert doubted({8: QUIET, 16: QUIET}) == {8, 16}  # too few to tell
+    far = {64 * KIB << at: LOUD for at in range(4)}  # small sizes are no likes of these, nor these of small sizes
+    assert doubted({8: QUIET, 16: QUIET, 32: QUIET} | far) == set()
+    assert doubted({8 << at: LOUD for at in range(4)} | {64 * KIB << at: QUIET for at in range(3)}) == set()
     assert {work.rounds for work in in_doubt(plan, three_rounds({8: QUIET}))} == {6}
     throttled = three_rounds({8: QUIET})
     for of in throttled.values():

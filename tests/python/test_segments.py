@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from linkscope.model.segments import MOST_SEGMENTS, costs
+from linkscope.model.curves import Estimate
+from linkscope.model.segments import MOST_SEGMENTS, Costs, Segment, costs
 
+MIB = 1 << 20
 SIZES = [1 << exponent for exponent in range(3, 31)]
 
 
@@ -62,6 +64,41 @@ def test_a_bend_without_a_jump_is_no_cliff() -> None:
         middle = int(math.sqrt(one * other))
         expected = max(line(2e-6, 20, middle), line(0.2e-6, 5, middle))
         assert found.seconds(middle) == pytest.approx(expected, rel=0.04)
+
+
+def test_where_one_line_takes_over_from_another_the_larger_counts() -> None:
+    """10 us up to 1 KiB; from 4 KiB on as many more as bytes, so that 10 us are met at 2 KiB."""
+    flat = Segment(8, 1024, Estimate(10e-6), Estimate(0.0))
+    rising = Segment(4096, 65536, Estimate(0.0), Estimate(10e-6 / 2048))
+    found = Costs((flat, rising), ())
+    assert found.seconds(1536) == pytest.approx(10e-6) and found.seconds(3072) == pytest.approx(15e-6)
+    assert found.seconds(8) == 10e-6 and found.seconds(65536) == pytest.approx(320e-6)
+    assert found.seconds(4) is None and found.seconds(65537) is None
+    # Where the second is below the first it is as if a quicker way were taken as soon as it pays.
+    falling = Costs((Segment(8, 1024, Estimate(0.0), Estimate(10e-6 / 1024)),
+                     Segment(4096, 65536, Estimate(15e-6), Estimate(0.0))), ())  # fmt: skip
+    assert falling.seconds(1280) == pytest.approx(12.5e-6) and falling.seconds(2048) == pytest.approx(15e-6)
+
+
+def test_lines_that_meet_before_the_next_size_are_no_cliff() -> None:
+    """10 us up to 1 KiB, and from 4 KiB on so many times 9.5 us as 4 KiB: at 1 KiB that line is far below."""
+    sizes = [8 << at for at in range(8)] + [4096 << at for at in range(8)]
+    found = costs(sizes, [10e-6 if size < 4096 else 9.5e-6 * size / 4096 for size in sizes], [0.001] * len(sizes))
+    assert len(found.segments) == 2 and found.cliffs == ()
+    assert found.seconds(2048) == pytest.approx((10e-6 * 9.5e-6) ** 0.5, rel=1e-3)
+
+
+def test_points_that_scatter_by_more_than_they_say_widen_the_interval() -> None:
+    """Four points that are 1 % off the line: whether they are said to be known to 1.12 % or to 1.32 % is no matter."""
+    sizes = [MIB << at for at in range(4)]
+    times = [line(100e-6, 12.0, size) * (1 + off) for size, off in zip(sizes, (0.01, -0.01, -0.01, 0.01), strict=True)]
+
+    def width(sigma: float) -> float:
+        (segment,) = costs(sizes, times, [sigma] * 4).segments
+        return (segment.latency_s.high or math.inf) - (segment.latency_s.low or 0.0)
+
+    assert width(0.0112) == pytest.approx(width(0.0132), rel=0.02)
+    assert width(0.04) == pytest.approx(2 * width(0.02), rel=0.02)  # unless they are known to be known to less
 
 
 def test_no_more_segments_than_five_whatever_the_points() -> None:

@@ -164,6 +164,14 @@ def test_one_mode_is_not_called_two(draw) -> None:
     assert alarms <= 10
 
 
+@pytest.mark.parametrize("gap, two", [(4.9, False), (5.1, True)])
+def test_two_modes_are_five_deviations_apart(gap: float, two: bool) -> None:
+    """The middle of the distances from either mode's median is 1."""
+    low = [-2.0, -1.5, -1.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.0, 1.5, 2.0]
+    values = low + [4.0 + gap + value for value in low]
+    assert (bimodal(values) is not None) is two
+
+
 def test_few_samples_claim_no_modes() -> None:
     assert bimodal([1.0] * 9 + [2.0] * 9) is None
     assert bimodal([1.0] * 30) is None

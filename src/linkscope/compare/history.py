@@ -59,7 +59,8 @@ def _steps(
         interval = ratio_interval(before, after, alike=_within(rounds), level=level)
         if interval and verdict_of(interval, margin) in ("slower", "faster"):
             ratio = geometric_mean(after) / geometric_mean(before)
-            certainty = abs(math.log(ratio)) / math.log(interval.high / interval.low)
+            width = math.log(interval.high / interval.low)
+            certainty = abs(math.log(ratio)) / width if width else math.inf  # rounds that are equal have no width
             splits.append((certainty, at, ratio, interval))
     if not splits:
         return []

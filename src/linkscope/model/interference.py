@@ -106,7 +106,10 @@ def interference(points: Iterable[Point]) -> Interference:
 class _Finding:
     def __init__(self, by_itself: Mapping[tuple[Path, int], Sequence[float]], sets: Sequence[Joint]) -> None:
         self._of = {frozenset(one.rounds): one for one in sets}
-        self._spread = _spread([*by_itself.values(), *(of for one in sets for of in one.rounds.values())])
+        beside = [of for one in sets for of in one.rounds.values()]
+        # At the size of the sets alone: rounds of small copies differ by far more.
+        sizes = {one.bytes for one in sets}
+        self._spread = _spread([*(of for (_, size), of in by_itself.items() if size in sizes), *beside])
         self._besides = besides(
             {
                 (path, flows): contrast(rounds, by_itself[path, one.bytes], self._spread)

@@ -194,7 +194,8 @@ def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     rates = [flow.gbps for flow in point.flows if flow.role == "measured" and flow.gbps is not None]
     point.total_gbps = sum(rates) if rates else None
     point.batch, point.timing = first.batch, first.timing
-    point.overhead_s = median([round.overhead_s for round in kept if round.overhead_s is not None] or [0.0])
+    overheads = [round.overhead_s for round in kept if round.overhead_s is not None]
+    point.overhead_s = median(overheads) if overheads else None
     checks = [round.verified for round in kept]
     point.verified = all(checks) if None not in checks else None
     point.guards = _guards(kept, rounds)

@@ -35,7 +35,6 @@ MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then
 MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
-LEAST_TICKS = 200
 MUCH_MORE = 4  # times as many operations as were tried
 MOST_COUNT = 256
 MOST_TOGETHER = 1024  # of one call that makes all copies: each costs so little
@@ -381,7 +380,7 @@ class PointRound:
         if self._actors > 1 and self._task.point.bytes < EVEN_BYTES:
             # Who gets how much of what is shared evens out over a few operations, or within one that is large.
             joint = max(joint, min(JOINT_COUNT * longest, JOINT_MOST_S))
-        return max(joint if self._actors > 1 else alone, LEAST_TICKS * self._tick, enough)
+        return max(joint if self._actors > 1 else alone, enough)
 
     def _measure_each(self, batch: list[int], samples: int) -> Trace:
         """Runs a batch and its double: what an operation of every actor takes is known from then on."""

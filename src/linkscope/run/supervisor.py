@@ -199,7 +199,7 @@ class Supervisor:
         if self._target.modelled:
             return
         if self._plan.classes and number % 2:
-            self._workers.renew()
+            self._or_lost(self._workers.renew())
         else:
             self._drop_worker()
 
@@ -291,7 +291,10 @@ class Supervisor:
 
     def _drop_worker(self) -> None:
         """A worker that cannot be ended may still use any GPU: none of them can be measured beside it."""
-        if not self._workers.drop():
+        self._or_lost(self._workers.drop())
+
+    def _or_lost(self, ended: bool) -> None:
+        if not ended:
             self._lost |= {place for place in self._target.facts.places if "gpu:" in place}
 
     def _conclude(self, id: str) -> None:

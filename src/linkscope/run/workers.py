@@ -47,16 +47,21 @@ class Workers:
             self._worker = self._start()
         return self._worker
 
-    def renew(self) -> None:
-        """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process."""
+    def renew(self) -> bool:
+        """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process.
+
+        A worker that does not open again is ended; False where it could not be.
+        """
         if self._worker is None:
-            return
+            return True
         try:
             self._worker.open(self._open_request)
-        except WorkerGone:
+        except WorkerGone as gone:
             self.forget()
+            return not gone.abandoned
         except RequestFailed:
-            self.drop()
+            return self.drop()
+        return True
 
     def drop(self) -> bool:
         """Ends the worker at hand, if there is one; the next is fresh. False where it could not be ended."""

@@ -1,7 +1,7 @@
 """When a point has rounds enough, where many points share a budget: looks at its interval, few and far between.
 
 Every look at an interval that may end the sampling costs some of its coverage (Wald, Sequential Analysis, 1947): so
-there are six, and the last two ask for more than 95 %.
+there are five, and the last two ask for more than 95 %.
 tools/planner_proofs.py draws what is left (docs/planner.md).
 """
 
@@ -45,7 +45,7 @@ def rounds_interval(medians: Sequence[float], precision: float) -> Interval | No
     if count == EARLY_ROUNDS and agree(medians, precision):
         centre = median(medians)
         return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
-    return student_interval(medians) if min(medians) > 0 else None
+    return student_interval(medians)
 
 
 def half_width_after(medians: Sequence[float], rounds: int) -> float:

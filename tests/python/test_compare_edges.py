@@ -1,0 +1,217 @@
+"""Comparisons where it would be easy to be wrong: how many are tested at once, whose spread counts, since when."""
+
+import math
+from xml.etree import ElementTree
+
+import pytest
+from msgspec import structs
+
+from invented import point, run
+from linkscope.compare import changes, compare, differences, same_machine
+from linkscope.compare.forest import forest
+from linkscope.compare.words import by_path, changes_text, table
+from linkscope.model.rounds import Spreads
+from linkscope.runfile import Header, Point, Run
+
+SCATTER = (0.98, 0.99, 1.0, 1.0, 1.01, 1.02)
+
+
+def id_of(gpu: int) -> str:
+    return f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/67108864?bidirectional=false&mode=batched"
+
+
+def timed(seconds: float, gpu: int = 0, scatter: tuple[float, ...] = SCATTER) -> Point:
+    made = point(id_of(gpu), seconds)
+    made.flows[0].round_medians_s = [seconds * factor for factor in scatter]
+    return made
+
+
+def failed(gpu: int, reason: str) -> Point:
+    return point(id_of(gpu), status="failed", reason=reason)
+
+
+# --- two runs ---
+
+
+def test_intervals_hold_together_for_all_that_is_timed_in_both() -> None:
+    points = [timed(1e-3, 0), timed(1e-3, 1), failed(2, "a hang"), failed(3, "a hang")]
+    compared = compare(run(points), run(points))
+    assert compared.level == pytest.approx(1 - 0.05 / 2)
+    assert [pair.interval.level for pair in compared.pairs if pair.interval] == pytest.approx([1 - 0.05 / 2] * 2)
+
+
+def test_points_that_happen_to_agree_are_steadied_by_their_kind() -> None:
+    """Of five paths one has six equal rounds in both runs; its kind says that rounds differ by 1.4 %."""
+    def made(seconds: float) -> Run:
+        return run([timed(seconds, 0, (1.0,) * 6), *(timed(1e-3, gpu) for gpu in range(1, 5))])
+
+    pair = compare(made(1e-3), made(1.025e-3)).pairs[0]
+    assert pair.interval and pair.interval.high - pair.interval.low > 0.02 and pair.verdict == "undecided"
+
+
+def test_how_points_of_another_size_scatter_does_not_count_where_there_are_enough_of_one() -> None:
+    """8 B differ by 14 %, 64 MiB by 0.1 %: a change of 3 % is seen in the latter."""
+    small = [point(id_of(gpu).replace("67108864", "8"), 2e-6) for gpu in range(5)]
+    for one in small:
+        one.flows[0].round_medians_s = [2e-6 * factor**10 for factor in SCATTER]
+    still = tuple(1 + (factor - 1) / 20 for factor in SCATTER)
+
+    def made(seconds: float) -> Run:
+        return run([*small, *(timed(seconds if gpu == 0 else 1e-3, gpu, still) for gpu in range(5))])
+
+    compared = compare(made(1e-3), made(1.03e-3))
+    assert [pair.verdict for pair in compared.pairs if pair.before.bytes > 8] == ["slower", *["same"] * 4]
+
+
+def test_four_points_of_a_kind_say_how_it_scatters_by_size_where_they_can() -> None:
+    """By the mean of their variances; one operation alone is another kind than a batch."""
+    large = [timed(1e-3, gpu, (1 - part, 1 + part)) for gpu, part in enumerate((0.01, 0.01, 0.01, 0.03))]
+    small = [structs.replace(one, bytes=8) for one in (timed(1e-6, gpu, (0.9, 1.1)) for gpu in range(3))]
+    alone = structs.replace(large[0], params={**large[0].params, "mode": "single"})
+    assert Spreads(large[:3]).of(large[0]) is None
+    spreads = Spreads([*large, *small])
+    assert spreads.of(large[0]) == pytest.approx(2 * (3 * 0.01**2 + 0.03**2) / 4, rel=1e-3)
+    assert spreads.of(small[0]) == pytest.approx((8 * (3 * 0.01**2 + 0.03**2) / 4 + 3 * 2 * 0.1**2) / 7, rel=1e-2)
+    assert spreads.of(alone) is None and Spreads([]).of(large[0]) is None
+
+
+def test_a_failure_is_told_by_the_run_that_has_it() -> None:
+    before = run([timed(1e-3, 0), failed(1, "the first hang")])
+    after = run([failed(0, "the second hang"), timed(1e-3, 1)])
+    lines = table(by_path(compare(before, after)), everything=False)
+    assert "broken" in lines[0] and "the second hang" in lines[0]
+    assert "mended" in lines[1] and "the first hang" in lines[1]
+
+
+def test_within_a_verdict_the_largest_change_comes_first_and_the_same_is_only_counted() -> None:
+    still = tuple(1 + (factor - 1) / 20 for factor in SCATTER)
+    before = run([timed(1e-3, gpu, still) for gpu in range(4)])
+    after = run([timed(1e-3 * factor, gpu, still) for gpu, factor in enumerate((1.1, 1.5, 1.0, 0.5))])
+    paths = by_path(compare(before, after))
+    assert [one.worst.ratio for one in paths] == pytest.approx([1.5, 1.1, 0.5, 1.0])
+    lines = table(paths, everything=False)
+    assert len(lines) == 5 and "+50 % of time" in lines[0] and "same" not in "".join(lines[:3])
+    assert lines[3] == "4 paths: 2 slower, 1 faster, 1 same"
+    assert len(table(paths, everything=True)) == 6
+
+
+def test_changes_are_told_to_two_digits_and_large_ones_whole() -> None:
+    still = tuple(1 + (factor - 1) / 100 for factor in SCATTER)
+    before = run([timed(1e-3, gpu, still) for gpu in range(2)])
+    lines = table(by_path(compare(before, run([timed(1.0534e-3, 0, still), timed(1.257e-3, 1, still)]))), True)
+    assert "+26 % of time [+2" in lines[0] and "+5.3 % of time [+5.3 %, +5.4 %]" in lines[1]
+
+
+def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
+    """Half the time is as far to the left as twice the time is to the right, and no interval is cut off."""
+    before = run([timed(1e-3, 0), timed(1e-3, 1)])
+    for factors in ((0.5, 1.0), (2.0, 1.0), (0.5, 2.0)):
+        after = run([timed(1e-3 * factor, gpu) for gpu, factor in enumerate(factors)])
+        root = ElementTree.fromstring(forest(compare(before, after), modelled=False))
+        lines = [node for node in root.iter("{http://www.w3.org/2000/svg}path") if node.get("stroke-width")]
+        paths = [node.get("d") or "" for node in lines]
+        ends = [tuple(float(number) for number in (text[1:].split()[0], text.partition("H")[2])) for text in paths]
+        middles = [float(node.get("cx") or 0) for node in root.iter("{http://www.w3.org/2000/svg}circle")]
+        assert all(low < middle < high for (low, high), middle in zip(ends, middles, strict=True))
+        one = (520 + 870) / 2  # where the time is the same
+        assert [round(math.copysign(1, middle - one)) for middle in middles if abs(middle - one) > 1] == [
+            round(math.copysign(1, math.log(factor))) for factor in sorted(factors, reverse=True) if factor != 1.0
+        ]
+
+
+# --- what differs besides ---
+
+
+def header(machine: dict, environment: dict | None = None, *, modelled: bool = True) -> Header:
+    made = run([]).header
+    return structs.replace(made, machine=machine, environment=environment or {}, modelled=modelled)
+
+
+def test_a_machine_is_told_by_its_gpus_in_any_order_and_a_model_is_none() -> None:
+    one, other = ({"uuid": "GPU-1"}, {"uuid": "GPU-2"})
+    real = header({"name": "a", "gpus": [one, other]}, modelled=False)
+    assert same_machine(real, header({"name": "b", "gpus": [other, one]}, modelled=False))
+    assert not same_machine(real, header({"name": "a", "gpus": [one, other]}))
+    assert same_machine(header({"name": "a"}), header({"name": "a"}))
+    assert not same_machine(header({"name": "a"}), header({"name": "b"}))
+
+
+def test_what_differs_between_any_two_moments_is_not_said() -> None:
+    def at(number: int) -> Header:
+        return header({"name": "a"}, {
+            "cpu": {"load_1min": number, "steal_since_boot": number},
+            "memory": {"available": number, "swap_used": number},
+            "process": {"variables": {"TMPDIR": f"/tmp/{number}"}},
+            "gpus": [{
+                "sm_mhz": number, "memory_mhz": number, "throttle_reasons": number, "temperature_c": number,
+                "power_w": number, "processes": number, "pcie_replays": number, "nvlink_errors": {"crc": number},
+            }],
+        })  # fmt: skip
+
+    assert differences(at(1), at(2)) == []
+
+
+# --- many runs ---
+
+
+def series(*seconds: float, gpus: int = 1, scatter: tuple[float, ...] = SCATTER) -> list[Run]:
+    """Of GPU 0 these times, of the others always the same."""
+    return [run([timed(one if gpu == 0 else 1e-3, gpu, scatter) for gpu in range(gpus)]) for one in seconds]
+
+
+def test_rounds_that_are_all_equal_have_a_history_too() -> None:
+    """A model without noise: intervals have no width."""
+    (found,) = changes(series(1e-3, 1e-3, 1.1e-3, 1.1e-3, scatter=(1.0,) * 6))
+    assert (found.at, found.ratio) == (2, pytest.approx(1.1))
+    (single,) = changes(series(1e-3, 1e-3, 1.1e-3, scatter=(1.0,)))  # one round a run
+    assert single.at == 2
+    assert changes(series(1e-3, 1e-3, 1e-3, scatter=(1.0,) * 6)) == []
+
+
+def test_all_splits_of_all_points_are_tested_together() -> None:
+    (found,) = changes(series(1e-3, 1e-3, 1e-3, 1.2e-3, 1.2e-3, gpus=3))
+    assert found.interval and found.interval.level == pytest.approx(1 - 0.05 / 3 / 4)
+
+
+def test_changes_within_changes_are_at_their_own_runs() -> None:
+    steps = [1e-3 * factor for factor in (1.0, 2.0, 2.4, 2.6) for _ in range(3)]
+    found = changes(series(*steps))
+    assert [one.at for one in found] == [3, 6, 9] and all(one.kind == "change" for one in found)
+
+
+def test_a_drift_is_beyond_the_margin_and_its_chance_that_of_all_points() -> None:
+    assert changes(series(*(1e-3 * 1.002**day for day in range(10)))) == []  # 1.8 % in all
+    assert [one.kind for one in changes(series(*(1e-3 * 1.0025**day for day in range(10))))] == ["drift"]
+    # Six runs in order are one chance in 360, of one point; of twenty points that is none.
+    six = [1e-3 * 1.005**day for day in range(6)]
+    assert [one.kind for one in changes(series(*six))] == ["drift"] and changes(series(*six, gpus=20)) == []
+
+
+def test_within_runs_is_known_how_rounds_scatter() -> None:
+    """Two rounds a run: by the four of two runs and the two of one alone, 9 % could be chance."""
+    runs = series(1e-3, 1e-3, 1.089e-3, scatter=(0.98, 1.02))
+    assert [one.at for one in changes(runs)] == [2]
+
+
+def test_the_split_that_explains_most_is_the_first_and_others_are_within_its_sides() -> None:
+    """The last of nine runs is far off: what became of the other eight is not told by it."""
+    found = changes(series(*[1e-3] * 4, *[1.1e-3] * 4, 1.25e-3))
+    assert [one.at for one in found] == [4, 8]
+    assert [one.ratio for one in found] == pytest.approx([(1.1**4 * 1.25) ** (1 / 5), 1.25 / 1.1], rel=1e-3)
+
+
+def test_a_point_that_a_run_lacks_has_no_history() -> None:
+    runs = series(1e-3, 1e-3, 1.2e-3, gpus=2)
+    runs[1].points.pop(0)
+    assert changes(runs) == []
+    runs[1].points.insert(0, failed(0, "a hang"))
+    assert changes(runs) == []
+
+
+def test_a_history_in_words_says_slower_and_faster() -> None:
+    slower, faster = series(1e-3, 1e-3, 1.2e-3), series(1e-3, 1e-3, 0.8e-3)
+    assert changes_text(changes(slower), slower)[0].startswith("slower by +20 % [")
+    assert changes_text(changes(faster), faster)[0].startswith("faster by -20 % [")
+    drift = series(*(1e-3 * 1.005**day for day in range(10)))
+    assert changes_text(changes(drift), drift)[0].startswith("drifts, slower by +4.6 % from first to last")
+    assert changes_text([], slower) == ["no path has changed"]

@@ -1,0 +1,151 @@
+"""The fit of a machine file's constants against a simulation in closed form: known answers, without a worker."""
+
+import copy
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from linkscope.model import defaults
+from linkscope.model.constants import Block, Constant
+from linkscope.model.fit import Fit, Times, directions
+from linkscope.model.observed import Observation
+from linkscope.model.skeleton import quantity
+from linkscope.runfile import PointId
+
+MIB = 1 << 20
+SMALL, LARGE = (8, 16, 32, 64), (16 * MIB, 64 * MIB, 256 * MIB)
+SET_UP = Constant("copy", "to_device_us", 1.0, 1e-4, 1e6)
+EFFICIENCY = Constant("link", "efficiency", 0.9, 0.01, 1.0)
+STEP = Constant("copy", "staged_us", 0.02, 1e-4, 1e6, optional=True)
+OTHER = Constant("copy", "peer_us", 1.0, 1e-4, 1e6)
+
+
+class Lines:
+    """A set-up, a step from 1 KiB on where there is one, and bytes over the link's rate."""
+
+    def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[Times]:
+        return [[self._one(machine, point)] for point in points]
+
+    def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
+        return [{directions(link_of(machine, point.dst))[0]: point.bytes} for point in points]
+
+    def _one(self, machine: dict[str, Any], point: PointId) -> float:
+        link = link_of(machine, point.dst)
+        step = machine["copy"].get("staged_us", {"v": 0.0})["v"] if point.bytes >= 1024 else 0.0
+        rate = link["gbps"]["v"] * link.get("efficiency", {"v": 1.0})["v"]
+        return (machine["copy"]["to_device_us"]["v"] + step) * 1e-6 + point.bytes / rate / 1e9
+
+
+def link_of(content: dict[str, Any], gpu: str) -> dict[str, Any]:
+    return next(link for link in content["link"] if link["between"][0][1] == gpu)
+
+
+def observations(
+    seconds: Callable[[int, int], float], sizes: Sequence[int], gpus: int = 1, sigma: float = 0.01
+) -> list[Observation]:
+    """Of each GPU and size what the function says."""
+    made = []
+    for gpu in range(gpus):
+        for size in sizes:
+            point = PointId.parse(f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{size}?mode=batched")
+            made.append(Observation(point, 0, (size,), seconds(gpu, size), sigma, sigma, 1.0))
+    return made
+
+
+def machine(gpus: int) -> dict[str, Any]:
+    """So many GPUs, each on a link of its own of 60 GB/s."""
+    link = {"name": "pcie", "kind": "pcie", "gbps": quantity(60.0, "derived"), "efficiency": quantity(1.0, "assumed")}
+    return {
+        "gpu": [{"places": ["gpu:0"]}],
+        "link": [copy.deepcopy(link) | {"between": [["numa:0", f"gpu:{gpu}"]]} for gpu in range(gpus)],
+    }
+
+
+def fitted(made: Sequence[Observation], *constants: Constant, gpus: int = 1) -> dict[str, Any]:
+    content = machine(gpus)
+    fit = Fit(content, made, Lines(), "run")
+    fit.blocks([Block("copies", lambda point: point.benchmark == "h2d", constants)], lambda text: None)
+    return fit.content
+
+
+def interval(value: dict[str, Any]) -> tuple[float, float]:
+    (told,) = value["fitted_to"]
+    low, high = re.findall(r"interval (\S+) to (\S+)", told)[0]
+    return float(low), float(high)
+
+
+def test_a_set_up_and_a_rate_come_back() -> None:
+    made = observations(lambda _, size: 2e-6 + size / 48e9, (*SMALL, *LARGE), gpus=2)
+    found = fitted(made, SET_UP, EFFICIENCY, gpus=2)
+    assert found["copy"]["to_device_us"]["v"] == pytest.approx(2.0, rel=1e-3)
+    assert [link["efficiency"]["v"] for link in found["link"]] == pytest.approx([0.8, 0.8], rel=1e-3)
+    assert found["copy"]["to_device_us"]["from"] == found["link"][0]["efficiency"]["from"] == "fitted"
+
+
+def test_the_interval_is_of_95_percent() -> None:
+    """Four times known to 2 % each: half of that, and 1.96 deviations on either side."""
+    made = observations(lambda _, size: 2e-6 + size / 60e9, SMALL, sigma=0.02)
+    low, high = interval(fitted(made, SET_UP)["copy"]["to_device_us"])
+    assert math.log(high / 2) == pytest.approx(1.96 * 0.02 / 2, rel=0.03)
+    assert math.log(low / 2) == pytest.approx(-1.96 * 0.02 / 2, rel=0.03)
+
+
+@pytest.mark.parametrize("sigma, origin", [(0.5, "fitted"), (0.8, "assumed")])
+def test_what_is_known_to_less_than_three_tenths_is_not_fitted(sigma: float, origin: str) -> None:
+    """Of four times half: 0.25 and 0.4."""
+    found = fitted(observations(lambda _, size: 2e-6 + size / 60e9, SMALL, sigma=sigma), SET_UP)
+    assert found["copy"]["to_device_us"]["from"] == origin
+
+
+def test_what_no_point_depends_on_keeps_its_default() -> None:
+    found = fitted(observations(lambda _, size: 2e-6 + size / 60e9, SMALL), SET_UP, OTHER)
+    assert found["copy"]["peer_us"] == defaults.table("copy")["peer_us"]
+    assert found["copy"]["to_device_us"]["from"] == "fitted"
+
+
+def test_a_constant_that_is_not_needed_is_left_out_and_one_that_is_comes_back() -> None:
+    """Times are 1 % off by turns, as they are said to be: a step of 1 % is no proof of one, 10 % are."""
+    sizes = tuple(8 << at for at in range(14))
+
+    def seconds(step: float) -> Callable[[int, int], float]:
+        off = (1.01, 0.99)
+        return lambda _, size: (2e-6 + (step if size >= 1024 else 0.0) + size / 60e9) * off[size.bit_length() % 2]
+
+    assert "staged_us" not in fitted(observations(seconds(0.02e-6), sizes), SET_UP, STEP)["copy"]
+    found = fitted(observations(seconds(0.2e-6), sizes), SET_UP, STEP)["copy"]
+    assert found["staged_us"]["v"] == pytest.approx(0.2, rel=0.1) and found["staged_us"]["from"] == "fitted"
+
+
+@pytest.mark.parametrize("slower, apart", [(1.0, []), (1.02, []), (1.04, ["gpu:3"]), (0.96, ["gpu:3"])])
+def test_a_link_whose_copies_are_all_slower_or_faster_is_set_apart(slower: float, apart: list[str]) -> None:
+    def seconds(gpu: int, size: int) -> float:
+        return 2e-6 + size / 48e9 * (slower if gpu == 3 else 1.0)
+
+    found = fitted(observations(seconds, (*SMALL, *LARGE), gpus=4), SET_UP, EFFICIENCY, gpus=4)
+    assert [link["between"][0][1] for link in found["link"] if link.get("own")] == apart
+    efficiencies = {link["between"][0][1]: link["efficiency"]["v"] for link in found["link"]}
+    assert efficiencies["gpu:0"] == pytest.approx(0.8, rel=0.01)
+    if apart:
+        assert efficiencies["gpu:3"] == pytest.approx(0.8 / slower, rel=0.005)
+
+
+def test_paths_that_are_alike_are_one_observation_known_no_better_than_of_four() -> None:
+    """The middle of nine, with half of their deviation: what the model does not say is the same in all of them."""
+    times = [1e-6 * (2 + at / 10) for at in range(9)]
+    made = observations(lambda gpu, size: times[gpu], (8,), gpus=9, sigma=0.04)
+    content = machine(9) | {"copy": {"to_device_us": quantity(2.0, "assumed")}}
+    (one,) = Fit(content, made, Lines(), "run").pooled(made)
+    assert one.count == 9 and one.observation.seconds == pytest.approx(2.4e-6)
+    assert one.observation.sigma == pytest.approx(0.04 / 2)
+    (two,) = Fit(content, made, Lines(), "run").pooled(made[:2])
+    assert two.observation.sigma == pytest.approx(0.04 / math.sqrt(2))
+
+
+def test_one_time_that_is_far_off_changes_little() -> None:
+    """Of eight sizes one takes ten times as long, for a cause that the simulation does not have."""
+    sizes = tuple(8 + at for at in range(8))
+    made = observations(lambda _, size: 2e-6 * (10 if size == 8 else 1) + size / 60e9, sizes)
+    assert fitted(made, SET_UP)["copy"]["to_device_us"]["v"] == pytest.approx(2.0, rel=0.01)

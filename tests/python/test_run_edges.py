@@ -1,0 +1,474 @@
+"""A run where it would be easy to lie: what did not settle, what was throttled, what was lost, what time is left."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from fakes import H2D, facts, measured, plan, round_record, target
+from linkscope.plan import Takeover
+from linkscope.plan.classes import PathClass
+from linkscope.run.answers import Prepared, Trace
+from linkscope.run.budget import Budget
+from linkscope.run.forecast import Forecast
+from linkscope.run.sampler import Sampler, Task
+from linkscope.run.states import State
+from linkscope.run.worker import RequestFailed, Worker, WorkerGone
+from linkscope.run.workers import twice
+from linkscope.runfile import Point, PointId, RoundFlow, read_run
+from test_assemble import BOTH, ONE, assembler, round_of
+from test_progress import MIB, h2d, taken
+from test_sampler import Restless, Timed
+
+LARGE = H2D.format(64 << 20, "false", "batched")
+OTHER = H2D.format(4096, "false", "batched")
+
+
+# --- what the rounds of a point say ---
+
+
+def settling(*samples: list[float], rounds: int = 6) -> Point:
+    """A point of as many rounds, in turns of these samples, as parts of 2 us; 1 % is asked for."""
+    factors = itertools.cycle(samples)
+    made = [round_of(n, [2e-6 * factor for factor in next(factors)]) for n in range(rounds)]
+    return assembler(precision=0.01).point(ONE, made)
+
+
+@pytest.mark.parametrize("how, samples", [("rise", [1.0, 1.02, 1.04, 1.06]), ("fall", [1.06, 1.04, 1.02, 1.0])])
+def test_what_goes_one_way_within_its_rounds_did_not_settle(how: str, samples: list[float]) -> None:
+    found = settling(samples)
+    assert found.status == "missed_precision" and f"{how} by 6%: it did not settle" in (found.reason or "")
+    assert found.guards["trend"] == pytest.approx(0.06 / 1.03 * (1 if how == "rise" else -1), rel=1e-3)
+
+
+def test_what_goes_one_way_by_less_than_the_precision_or_by_chance_settled() -> None:
+    assert settling([1.0, 1.002, 1.004, 1.006]).status == "ok"  # clearly, but by 0.6 %
+    assert settling([1.0, 1.02]).status == "ok"  # six rounds of two: one run in 32 has as much by chance
+
+
+def test_a_mode_of_one_round_is_that_rounds_own() -> None:
+    """Of six rounds three lie on one side, two on the other and one on both: processes differ, and have one mode."""
+    apart = [[1.0] * 4] * 3 + [[1.5] * 4] * 2 + [[1.0, 1.0, 1.5, 1.5]]
+    found = settling(*apart)
+    assert found.spread is not None and found.spread.modes_s is None
+
+
+def test_spread_is_a_standard_deviation_as_a_fraction() -> None:
+    """Two samples 1 % on either side: 1.414 % within rounds, whose means are the same."""
+    spread = settling([0.99, 1.01]).spread
+    assert spread is not None and spread.between_rounds == 0.0
+    assert spread.within_rounds == pytest.approx(0.01 * 2**0.5, rel=1e-3)
+    spread = settling([0.99, 0.99], [1.01, 1.01]).spread
+    assert spread is not None and spread.within_rounds == 0.0
+    assert spread.between_rounds == pytest.approx(0.01 * (6 / 5) ** 0.5, rel=1e-3)
+
+
+def test_two_ticks_of_a_gpus_clock_are_64_ns_of_the_smallest_batch() -> None:
+    rounds = [round_of(n, [0.4e-6], batch=[2, 64]) for n in range(6)]
+    assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / 2 / 0.4e-6)
+
+
+def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
+    assert assembler().point(ONE, [round_of(n, [2e-6], overhead_s=None) for n in range(6)]).overhead_s is None
+
+
+def test_what_was_throttled_in_every_round_is_not_ok() -> None:
+    rounds = [round_of(n, [2e-6], guards={"throttled": ["hw_thermal"]}) for n in range(6) for _ in (0, 1)]
+    found = assembler().point(ONE, rounds)
+    assert (found.status, found.reason) == ("missed_precision", "its GPU was throttled in every round")
+    assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
+
+
+def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> None:
+    """Its interval is wider by what the paths may differ by; nothing was measured, so there are no rounds."""
+    source = assembler().point(BOTH, [round_of(n, [20e-6 + n * 1e-8], [30e-6 + n * 1e-8]) for n in range(6)])
+    id = BOTH.replace("gpu:0", "gpu:1")
+    found = assembler().inherited(Takeover(id, BOTH, 0.9, 1.2, shown=True), source)
+    assert (found.status, found.inherited_from) == ("inherited", BOTH)
+    assert [(flow.src, flow.dst) for flow in found.flows] == [("numa:0", "gpu:1"), ("gpu:1", "numa:0")]
+    assert [flow.median_s for flow in found.flows] == [flow.median_s for flow in source.flows]
+    assert found.ci95_s == pytest.approx((0.9 * 20e-6, 1.2 * 20.05e-6))
+    assert found.flows[1].ci95_s == pytest.approx((0.9 * 30e-6, 1.2 * 30.05e-6))
+    assert found.total_gbps == source.total_gbps and all(flow.round_medians_s == [] for flow in found.flows)
+
+
+@pytest.mark.parametrize("slowest_s, status", [(18e-6, "missed_precision"), (16.6e-6, "failed")])
+def test_without_an_interval_a_rate_above_the_limit_is_judged_by_the_slowest_sample(slowest_s, status: str) -> None:
+    """1 MiB in 16.4 us are 63.9 GB/s, in 18 us 58.3 GB/s; the limit is 60."""
+    rounds = [round_of(n, [16.4e-6, 16.4e-6, slowest_s], [20e-6]) for n in range(3)]
+    assert assembler(lambda point: (60.0, "the link")).point(BOTH, rounds).status == status
+
+
+def test_of_a_round_that_was_throttled_twice_the_later_counts() -> None:
+    hot = {"throttled": ["hw_thermal"]}
+    rounds = [round_of(n, [seconds], guards=hot) for n in range(6) for seconds in (4e-6, 2e-6)]
+    assert assembler().point(ONE, rounds).median_s == 2e-6
+
+
+def test_three_rounds_that_agree_are_enough_whatever_stopped_the_others() -> None:
+    made = assembler(precision=0.01)
+    made._plan = structs.replace(made._plan, early=True)
+    three = [round_of(n, [2e-6 * factor]) for n, factor in enumerate((1.0, 1.001, 1.002))]
+    found = made.point(ONE, three, "the budget left no time")
+    assert (found.status, found.reason, found.guards["stopped"]) == ("ok", None, "the budget left no time")
+    apart = [round_of(n, [2e-6 * factor]) for n, factor in enumerate((1.0, 1.01, 1.02))]
+    found = made.point(ONE, apart, "the budget left no time")
+    assert found.status == "missed_precision" and (found.reason or "").endswith("; the budget left no time")
+
+
+# --- how a round is sampled ---
+
+
+def of_timed(worker: Any, **wishes: Any) -> Any:
+    return Sampler(worker, plan(ONE, **wishes), facts()).measure(Task(PointId.parse(ONE), 0))
+
+
+def test_a_cost_that_falls_with_the_batch_is_noted_too() -> None:
+    assert "nonlinear" in of_timed(Timed(lambda count: 1e-5 * count**0.7)).guards
+
+
+def test_what_takes_no_time_at_all_is_a_zero_and_no_crash() -> None:
+    record = of_timed(Timed(lambda count: 0.0))
+    assert set(record.flows[0].samples_s) == {0.0} and "joint_overlap" not in record.guards
+
+
+def test_an_answer_to_another_question_fails_the_point() -> None:
+    class Deaf(Restless):
+        def run(self, samples, batches, *, verify, limit_s):
+            return super().run(samples + 1, batches, verify=verify, limit_s=limit_s)
+
+    with pytest.raises(RequestFailed, match="other samples than it was asked for"):
+        of_timed(Deaf())
+
+
+class Ticking(Restless):
+    """10 us an operation, and up to 1 ns more from sample to sample: of 30 that is less than a tick of the host."""
+
+    def __init__(self, timing: str) -> None:
+        super().__init__()
+        self.timing = timing
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            self.calls += 1
+            stamps += [t for batch in batches for t in (0.0, batch[0] * (1e-5 + self.calls % 3 * 0.5e-9))]
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+
+def test_a_host_clock_is_read_in_steps_of_100_ns(monkeypatch) -> None:
+    """Steadier than a quarter of a step nothing can be shown to be, so no more samples are taken for it."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    by_host, by_events = (of_timed(Ticking(timing), precision=1e-6) for timing in ("host", "gate"))
+    assert len(by_host.flows[0].samples_s) == 4 < len(by_events.flows[0].samples_s)
+
+
+@pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
+def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread: float, samples: int) -> None:
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    worker = Restless(0.05)
+    worker.timing = "virtual"
+    record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))
+    assert len(record.flows[0].samples_s) == samples
+
+
+def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
+    """Operations of 5 ms that differ by 2 %: they are sampled for some 80 ms, for which seven samples are too many."""
+    class Slow(Restless):
+        timing = "virtual"
+
+        def run(self, samples, batches, *, verify, limit_s):
+            stamps = []
+            for _ in range(samples):
+                self.calls += 1
+                stamps += [t for batch in batches for t in (0.0, batch[0] * 5e-3 * (1 + 0.01 * (self.calls % 3)))]
+            return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+    def taken() -> int:
+        return len(of_timed(Slow(), precision=0.001).flows[0].samples_s)
+
+    monkeypatch.setattr("linkscope.run.sampler.OUT_OF_REACH", 1e9)
+    few = taken()
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", 10.0)
+    assert few < taken() == 7
+
+
+@pytest.mark.parametrize("gap, samples", [("", 7), ("&idle_gap_s=0.001", 7), ("&idle_gap_s=0.01", 3)])
+def test_one_alone_is_sampled_seven_times_and_less_where_each_waits_for_long(gap: str, samples: int) -> None:
+    point = PointId.parse(H2D.format(8, "false", "single") + gap)
+    worker = Timed(lambda count: 1e-6 + count * 1e-5)
+    record = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
+    assert len(record.flows[0].samples_s) == samples and record.batch == [1]
+
+
+@pytest.mark.parametrize("cache, known", [("written", False), ("dirty", False), ("cold", True)])
+def test_memory_that_is_made_anew_is_not_run_before_it_is_prepared(cache: str, known: bool) -> None:
+    asked: list[Any] = []
+
+    class Asked(Timed):
+        def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
+            asked.append(then)
+            return super().prepare(case, key, limit_s)
+
+    point = PointId.parse(f"{ONE}&cache={cache}")
+    worker = Asked(lambda count: 1e-6 + count * 1e-5)
+    first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
+    Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
+    assert asked[0] is None and (asked[1] is not None) is known
+
+
+# --- who is measured when ---
+
+
+def records(path: Path) -> list[str]:
+    """'round ID' and 'point ID', in the order of the file."""
+    run = read_run(path)
+    known = {id for id in run.rounds} | {point.id for point in run.points}
+    lines = path.read_text().splitlines()
+    found = []
+    for line in lines:
+        for kind in ("round", "point"):
+            found += [f"{kind} {id}" for id in known if f'"record":"{kind}","id":"{id}"' in line]
+    return found
+
+
+@pytest.mark.parametrize("each_s, known", [(1e-5, True), (20e-3, False)])
+def test_whether_two_operations_fit_into_a_sample_is_known_when_it_is_prepared(each_s: float, known: bool) -> None:
+    """So a later round of what had one in a batch is not run before it is prepared."""
+    asked: list[Any] = []
+
+    class Asked(Timed):
+        def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
+            asked.append(then)
+            return super().prepare(case, key, limit_s)
+
+    worker, point = Asked(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
+    first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
+    assert (first.batch == [1]) is not known
+    Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
+    assert (asked[1] is not None) is known
+
+
+def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> None:
+    """What drifts during a round would else always be the same points'."""
+    orders = []
+    for number, budget_s in enumerate((None, 1e6)):
+        path = tmp_path / f"{number}.jsonl"
+        measured(target(), plan(suite="quick", budget_s=budget_s, rounds=2), path)
+        orders.append([one for one in records(path) if one.startswith("round")])
+    assert orders[0] == orders[1]
+    first, second = (orders[0][at : at + len(orders[0]) // 2] for at in (0, len(orders[0]) // 2))
+    assert sorted(first) == sorted(second) and first != second
+
+
+def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
+    """What a run that is killed then has is all points but one, and not none."""
+    path = tmp_path / "a.jsonl"
+    measured(target(), plan(ONE, OTHER, rounds=2), path)
+    told = records(path)
+    assert [one.partition(" ")[0] for one in told] == ["round", "round", "round", "point", "round", "point"]
+    assert told[2].partition(" ")[2] == told[3].partition(" ")[2]
+
+
+def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path, monkeypatch) -> None:
+    opened: list[int] = []
+    opens = Worker.open
+
+    def seen(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        opened.append(worker.pid)
+        return opens(worker, request)
+
+    monkeypatch.setattr(Worker, "open", seen)
+    measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
+    assert len(opened) == len(set(opened)) == 6
+    opened.clear()
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    with_classes = structs.replace(plan(ONE, LARGE, rounds=6), classes=classes)
+    measured(target(modelled=False), with_classes, tmp_path / "b.jsonl")
+    assert len(set(opened)) < len(opened)  # every other round has a fresh platform in the same process
+
+
+def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> None:
+    used: dict[str, list[int]] = {}
+    prepares = Worker.prepare
+
+    def seen(worker: Worker, case: Any, key: str, *others: Any) -> Prepared:
+        used.setdefault(key, []).append(worker.pid)
+        return prepares(worker, case, key, *others)
+
+    monkeypatch.setattr(Worker, "prepare", seen)
+    for flaw, processes in (("lost", 3), ("fail", 1)):
+        used.clear()
+        measured(target(flawed={flaw: "*/8?*#0"}), plan(ONE, OTHER, rounds=2), tmp_path / f"{flaw}.jsonl")
+        assert len({pid for pids in used.values() for pid in pids}) == processes, flaw  # the lost one is tried twice
+
+
+@pytest.mark.parametrize(
+    "problem", [RequestFailed("failed", "no second platform"), WorkerGone("no answer", hung=True, abandoned=True)]
+)
+def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_loses_its_gpus(
+    tmp_path, monkeypatch, problem: Exception
+) -> None:
+    opens, kills = Worker.open, Worker.kill
+    opened: list[int] = []
+
+    def once(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        if worker.pid in opened:
+            raise problem
+        opened.append(worker.pid)
+        return opens(worker, request)
+
+    def unkillable(worker: Worker) -> bool:
+        return kills(worker) and worker.pid not in opened
+
+    monkeypatch.setattr(Worker, "open", once)
+    monkeypatch.setattr(Worker, "kill", unkillable)
+    path = tmp_path / "a.jsonl"
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    measured(target(modelled=False), structs.replace(plan(ONE, rounds=6), classes=classes), path)
+    assert len(opened) == 1
+    (found,) = read_run(path).points
+    assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
+
+
+def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
+    """They are not asked for one by one, and not told to have had no time."""
+    sizes = [H2D.format(8 << 2 * at, "false", "batched") for at in range(12)]
+    ids = [id.replace("gpu:0", f"gpu:{gpu}") for id in sizes for gpu in range(4)]
+    paths = [f"numa:0->gpu:{gpu}" for gpu in range(4)]
+    made = structs.replace(plan(*ids, gpus=4), classes=[PathClass("host to GPU", paths)])
+    found = measured(target(4, flawed={"unsupported": "*"}), made, tmp_path / "a.jsonl").points
+    assert found.keys() == set(ids)
+    assert {(one.status, one.reason) for one in found.values()} == {
+        ("unsupported", "not here, because the test says so")
+    }
+
+
+def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_path) -> None:
+    """Both ways of two GPUs, taken to be alike; but those of gpu:1 have rates of 9 and 18 GB/s."""
+    ids = [H2D.format(16 << 20, "true", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in (0, 1)]
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0", "numa:0->gpu:1"])]
+    made = structs.replace(plan(*ids, rounds=3), classes=classes)
+    rates = {"numa:0->gpu:1": 9e9, "gpu:1->numa:0": 18e9}
+    path = tmp_path / "a.jsonl"
+    measured(target(each_s=0.0, start_s=0.0, rates=rates), made, path)
+    one, other = (next(point for point in read_run(path).points if point.id == id) for id in ids)
+    assert one.batch and other.batch and one.batch[0] == one.batch[1]
+    assert other.batch[1] == pytest.approx(2 * other.batch[0], rel=0.1)
+    assert other.guards["joint_overlap"] > 0.85 and "in_turn" not in other.guards
+
+
+def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
+    """Not where it hung: that costs the whole wait again; nor where it takes long to see it die once more."""
+    def tries(problem: Exception) -> int:
+        tried: list[int] = []
+
+        def measure() -> None:
+            tried.append(1)
+            raise problem
+
+        with pytest.raises(type(problem)):
+            twice(measure)
+        return len(tried)
+
+    problems = (WorkerGone("killed"), RequestFailed("lost", "Xid 79"), WorkerGone("no answer", hung=True),
+                RequestFailed("failed", "no memory"))  # fmt: skip
+    assert [tries(problem) for problem in problems] == [2, 2, 1, 1]
+    monkeypatch.setattr("linkscope.run.workers._CHEAP_S", -1.0)
+    assert tries(problems[0]) == 1
+
+
+def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
+    opens, failing = Worker.open, [2]
+
+    def sometimes(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        if failing[0] > 0:
+            failing[0] -= 1
+            raise RequestFailed("failed", "not yet")
+        return opens(worker, request)
+
+    monkeypatch.setattr(Worker, "open", sometimes)
+    assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
+    failing[0] = 3
+    found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
+    assert found.status == "failed" and "not yet" in (found.reason or "")
+
+
+# --- what is left of a budget ---
+
+
+def test_a_share_of_a_budget_is_less_than_all_of_it() -> None:
+    budget = Budget(10.0, modelled=True, spent_s=1.0)
+    budget.add(3.0)
+    assert budget.spent() == 4.0 and budget.left() == 6.0
+    assert budget.allows(6.0) and not budget.allows(6.1)
+    assert budget.allows(1.0, 0.5) and not budget.allows(1.1, 0.5)
+    assert Budget(None, modelled=True).allows(1e9, 0.1)
+
+
+@pytest.mark.parametrize("rounds", [2.5, 3.9, 5.2])
+def test_a_round_that_no_longer_fits_into_the_budget_is_not_begun(tmp_path, rounds: float) -> None:
+    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    measured(target(), plan(LARGE), whole)
+    each = [one.device_s for one in read_run(whole).rounds[LARGE]]
+    budget_s = sum(each[: int(rounds)]) + (rounds % 1) * each[int(rounds)]
+    made = structs.replace(plan(LARGE, budget_s=budget_s), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
+    measured(target(), made, part)
+    taken_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
+    assert 0 < taken_s <= budget_s
+
+
+def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
+    state = State(PointId.parse(ONE), 1e-3)
+    for number, factor in enumerate((0.9, 1.1, 1.0)):
+        assert state.spread == 0.0
+        made = round_record(ONE, number)
+        made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [factor * 1e-6] * 3)]
+        state.rounds.append(made)
+    assert state.spread == pytest.approx(0.1)
+
+
+# --- how much is left ---
+
+
+def forecast_of(rates: list[float], hot: int = -1, **wishes: Any) -> tuple[Forecast, list[str]]:
+    """Of three points so many rounds with these rates, one of them throttled; 1 % is asked for."""
+    ids = [h2d(size=MIB << n) for n in range(3)]
+    made = plan(*ids, precision=0.01, **wishes)
+    states = {id: State(PointId.parse(id), 1e-3) for id in ids}
+    for number, rate in enumerate(rates):
+        for id, state in states.items():
+            guards = {"throttled": ["hw_thermal"]} if number == hot else {}
+            state.rounds.append(taken(id, number, rate, **guards))
+            state.cost_s = 1e-3
+    return Forecast(made, states, Budget(None, modelled=True), modelled=True), ids
+
+
+def share(rates: list[float], number: int, hot: int = -1, **wishes: Any) -> float:
+    looks, ids = forecast_of(rates, hot, **wishes)
+    return looks.left({}, dict.fromkeys(ids, wishes.get("rounds", 6)), number).share
+
+
+def test_of_what_is_not_known_yet_three_in_ten_are_expected_to_miss() -> None:
+    assert share([50.0], 0) == pytest.approx(1 / (6 + 0.3 * 3))
+
+
+def test_a_throttled_round_does_not_foretell_that_a_point_will_miss() -> None:
+    assert share([50.0, 40.0, 50.0], 2, hot=1) == pytest.approx(3 / 6)
+    assert share([50.0, 40.0, 50.0], 2) == pytest.approx(3 / 9)
+
+
+def test_of_nine_rounds_and_more_the_ends_are_dropped() -> None:
+    """Rounds 1.6 % apart are +-0.8 %; the interval of nine will be 1.65 times as wide, and that of six 2.2 times."""
+    assert share([50.0, 50.8], 1, rounds=9) < 2 / 9
+    assert share([50.0, 50.5], 1, rounds=9) == pytest.approx(2 / 9)
+    assert share([50.0, 50.5], 1) < 2 / 6
+
+
+def test_a_budget_that_is_overdrawn_leaves_nothing_and_not_less() -> None:
+    looks, ids = forecast_of([50.0] * 2)
+    looks._budget = Budget(5e-3, modelled=True, spent_s=8e-3)
+    told = looks.left({}, dict.fromkeys(ids, 6), 1)
+    assert told.share == 1.0
