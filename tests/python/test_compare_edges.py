@@ -78,7 +78,7 @@ def test_four_points_of_a_kind_say_how_it_scatters_by_size_where_they_can() -> N
 def test_a_failure_is_told_by_the_run_that_has_it() -> None:
     before = run([timed(1e-3, 0), failed(1, "the first hang")])
     after = run([failed(0, "the second hang"), timed(1e-3, 1)])
-    lines = table(by_path(compare(before, after)), everything=False)
+    lines = table(by_path(compare(before, after)), everything=False, width=200)
     assert "broken" in lines[0] and "the second hang" in lines[0]
     assert "mended" in lines[1] and "the first hang" in lines[1]
 
@@ -89,16 +89,16 @@ def test_within_a_verdict_the_largest_change_comes_first_and_the_same_is_only_co
     after = run([timed(1e-3 * factor, gpu, still) for gpu, factor in enumerate((1.1, 1.5, 1.0, 0.5))])
     paths = by_path(compare(before, after))
     assert [one.worst.ratio for one in paths] == pytest.approx([1.5, 1.1, 0.5, 1.0])
-    lines = table(paths, everything=False)
+    lines = table(paths, everything=False, width=200)
     assert len(lines) == 5 and "+50 % of time" in lines[0] and "same" not in "".join(lines[:3])
     assert lines[3] == "4 paths: 2 slower, 1 faster, 1 same"
-    assert len(table(paths, everything=True)) == 6
+    assert len(table(paths, everything=True, width=200)) == 6
 
 
 def test_changes_are_told_to_two_digits_and_large_ones_whole() -> None:
     still = tuple(1 + (factor - 1) / 100 for factor in SCATTER)
     before = run([timed(1e-3, gpu, still) for gpu in range(2)])
-    lines = table(by_path(compare(before, run([timed(1.0534e-3, 0, still), timed(1.257e-3, 1, still)]))), True)
+    lines = table(by_path(compare(before, run([timed(1.0534e-3, 0, still), timed(1.257e-3, 1, still)]))), True, 200)
     assert "+26 % of time [+2" in lines[0] and "+5.3 % of time [+5.3 %, +5.4 %]" in lines[1]
 
 
