@@ -84,6 +84,8 @@ WRONG = [
     (["--machine", "ac922", "--src", "numa:0", "--dst", "gpu:0", "--threads", "2"], 2, "--threads"),
     (["--machine", "ac922", "--src", "numa:0", "--dst", "numa:1", "--threads", "0"], 2, "--threads 0"),
     (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm", "--peer", "off"], 2, "--peer on"),
+    (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--engine", "tma"], 3, "compute capability 9.0"),
+    (["--machine", "ac922", "--src", "gpu:0", "--dst", "gpu:1", "--memory", "pageable"], 2, "no transfer here has any"),
     (["--machine", "ac922", "--src", "numa:0"], 2, "--dst"),
 ]
 

@@ -129,7 +129,8 @@ class Parser {
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
                                    static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
                                    table.rate("memory_gbps"), table.rate("local_copy_gbps"),
-                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table)});
+                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table),
+                                   table.number("compute_capability", 0)});
         }
   }
 

@@ -46,6 +46,7 @@ struct GpuNode {
   u64 l2_bytes = 0;
   double l2 = 0;          // B/s of threads from and to what the L2 holds; 0: not known
   WakeUp wake_up{};
+  double compute_capability = 0;  // 0: not known
 };
 
 /// One direction of a link.

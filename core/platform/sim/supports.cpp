@@ -95,6 +95,10 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
       return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
     return {};
   }
+  constexpr double of_bulk_copies = 9.0;
+  const double capability = machine_.is_gpu(by) ? machine_.gpu(by).compute_capability : 0;
+  if (move.engine == Engine::tma && capability > 0 && capability < of_bulk_copies)
+    return Support::no(to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0");
   if (move.engine == Engine::sm || move.engine == Engine::tma)
     return supports(program, move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
   if (!by_copy_engine(move.engine)) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");

@@ -67,6 +67,8 @@ def main(arguments: argparse.Namespace) -> int:
     parts = [_points(arguments, src, dst, size) for src, dst in ends]
     _refuse_unknown(choice.model, ends)
     _refuse_unmeasured(choice.model, arguments.machine, [point for part in parts for point in part])
+    if arguments.memory != "pinned" and all(point.benchmark not in ("h2d", "d2h") for part in parts for point in part):
+        raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
     found = steady_rates(choice.model, [point for part in parts for point in part])
     flows = [_summed(part, found) for part in parts]
     if arguments.json:

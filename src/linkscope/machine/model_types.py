@@ -76,6 +76,7 @@ class Gpu(_Table, frozen=True):
     l2_gbps: Quantity | None = None
     wake_us: Quantity | None = None
     wake_after_us: Quantity | None = None
+    compute_capability: float | None = None
 
     def places(self) -> list[str]:
         return [gpu for gpus in self.at.values() for gpu in gpus]

@@ -15,7 +15,7 @@ Content = dict[str, Any]
 _GIB, _MIB = 2**30, 2**20
 _FACTS = {
     "numa": ("places", "cpus", "memory_gib", "llc_mib", "huge_2mib_pages", "huge_1gib_pages"),
-    "gpu": ("title", "at", "memory_gib", "sms", "l2_mib", "copy_engines"),
+    "gpu": ("title", "at", "memory_gib", "sms", "l2_mib", "copy_engines", "compute_capability"),
     "nic": ("places", "title"),
     "disk": ("places", "title"),
     "switch": ("places", "title"),
@@ -72,7 +72,9 @@ def _of_probe(machine: Content) -> Content:
         place = f"gpu:{gpu['index']}"
         row = {"title": gpu["name"], "at": {home: [place]}, "memory_gib": round(gpu["memory_bytes"] / _GIB, 1)}
         row |= {"sms": gpu.get("sms") or 1, "l2_mib": round((gpu.get("l2_bytes") or _MIB) / _MIB, 2)}
-        content["gpu"].append(row | {"copy_engines": gpu.get("copy_engines") or 1, **_told_memory(gpu)})
+        row |= {"copy_engines": gpu.get("copy_engines") or 1}
+        row |= {"compute_capability": float(gpu["compute_capability"])} if gpu.get("compute_capability") else {}
+        content["gpu"].append(row | _told_memory(gpu))
         lanes = (gpu.get("pcie") or {}).get("max_width") or 1
         kind = "c2c" if gpu.get("c2c_gbps") else "pcie"
         content["link"].append({"name": kind, "kind": kind, "lanes": lanes, "between": [[home, place]]})
