@@ -239,6 +239,11 @@ def test_gpus_that_could_hold_what_is_read_are_flushed_before_every_sample(worke
         assert sample[len(gpus) :] == [kernel] * launches
 
 
+def test_nothing_is_flushed_before_a_batch_that_touches_nothing(worker, tmp_path):
+    """The stamps alone, which the time of one operation is told from, meet no cache."""
+    assert sampled(Logged(worker, tmp_path), access("read", "gpu:1", "gpu:0"), batch=0) == []
+
+
 def steps_compared(pipe, wanted, batch):
     """How many steps of a chase were taken and compared."""
     assert prepare(pipe, wanted)["supported"]

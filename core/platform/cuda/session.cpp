@@ -142,6 +142,7 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
   const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;
   for (std::size_t a = 0; a < actors.size(); ++a) {
+    if (batch[a] == 0) continue;  // touches nothing
     for (const auto& step : actors[a].actor->loop) {
       const auto* move = std::get_if<Move>(&step);
       for (const auto& [span, writes] : touches(step)) {
@@ -168,6 +169,9 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
   for (Device* device : gpus) {
     device->use();
     device->flush_l2(device->stream(0).get());
+  }
+  for (Device* device : gpus) {
+    device->use();
     device->stream(0).synchronize();
   }
 }
