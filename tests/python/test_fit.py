@@ -119,6 +119,39 @@ def test_a_constant_that_is_not_needed_is_left_out_and_one_that_is_comes_back() 
     assert found["staged_us"]["v"] == pytest.approx(0.2, rel=0.1) and found["staged_us"]["from"] == "fitted"
 
 
+FORTH = Constant("link", "kernel_efficiency", 0.85, 0.01, 1.0, optional=True)
+BACK = Constant("link", "kernel_back_efficiency", 0.85, 0.01, 1.0, optional=True, beside=FORTH)
+
+
+class Threads(Lines):
+    """A link of which threads get a part, forth and back; what is not said of the way back is as forth."""
+
+    def _one(self, machine: dict[str, Any], point: PointId) -> float:
+        link = machine["link"][0]
+        forth = link.get("kernel_efficiency", {"v": 0.75})
+        part = forth if point.benchmark == "read" else link.get("kernel_back_efficiency", forth)
+        return float(machine["copy"]["to_device_us"]["v"]) * 1e-6 + point.bytes / (60e9 * part["v"])
+
+
+@pytest.mark.parametrize(
+    "forth, back, told",
+    [(0.75, 0.75, []), (0.6, 0.6, ["forth"]), (0.6, 0.9375, ["forth", "back"]), (0.75, 0.9375, ["back"])],
+)
+def test_ways_forth_and_back_that_differ_are_found_together(forth: float, back: float, told: list[str]) -> None:
+    """0.6 and 0.9375 are as far to either side of 0.75: what is said of both ways tells neither better."""
+    made = []
+    for size in (*SMALL, *LARGE):
+        ways = (("read/sm/numa:0.pinned->gpu:0.device", forth), ("write/sm/gpu:0.device->numa:0.pinned", back))
+        for id, part in ways:
+            seconds = 2e-6 + size / (60e9 * part)
+            made.append(Observation(PointId.parse(f"{id}/{size}"), 0, (size,), seconds, 0.01, 0.01, 1.0))
+    fit = Fit(machine(1), made, Threads(), "run")
+    fit.blocks([Block("threads", lambda point: True, (SET_UP, FORTH, BACK))], lambda text: None)
+    link = fit.content["link"][0]
+    found = {way: link[key]["v"] for way, key in (("forth", FORTH.key), ("back", BACK.key)) if key in link}
+    assert found == pytest.approx({way: {"forth": forth, "back": back}[way] for way in told}, rel=0.01)
+
+
 @pytest.mark.parametrize("slower, apart", [(1.0, []), (1.02, []), (1.04, ["gpu:3"]), (0.96, ["gpu:3"])])
 def test_a_link_whose_copies_are_all_slower_or_faster_is_set_apart(slower: float, apart: list[str]) -> None:
     def seconds(gpu: int, size: int) -> float:

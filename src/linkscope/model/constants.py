@@ -5,7 +5,7 @@ the default) says one of them: the latency of a link and the set-up of the copie
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from linkscope.model import defaults
 from linkscope.model.flows import is_plain
@@ -25,7 +25,8 @@ class Constant:
     """One constant: where it stands, from where the search starts and between what it looks.
 
     Of tables with rows (`numa`, `gpu`, `link`) there is one value a group of rows that are alike. `optional`: left out
-    unless the points are told better with it than without.
+    unless the points are told better with it than without. `beside`: an optional constant that means both where this
+    one is left out, and so may only tell points better together with it.
     """
 
     table: str
@@ -34,6 +35,7 @@ class Constant:
     low: float
     high: float
     optional: bool = False
+    beside: "Constant | None" = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ def _gbps(table: str, key: str, start: Start, *, optional: bool = False) -> Cons
 
 def _fraction(table: str, key: str, start: Start, *, optional: bool = False) -> Constant:
     return Constant(table, key, start, 0.01, 1.0, optional)
+
+
+# Of accesses by threads, as a part of the raw rate; what is not said of a link's way back is as there.
+_FORTH = _fraction("link", "kernel_efficiency", 0.85, optional=True)
 
 
 def _fastest(observations: Sequence[Observation]) -> float:
@@ -289,8 +295,8 @@ RINGS_AND_THREADS = (
             _us("kernel", "read_tile_us", 0.2),
             _us("kernel", "write_tile_us", 0.2),
             _fraction("kernel", "memory_efficiency", 0.8),
-            _fraction("link", "kernel_efficiency", 0.85, optional=True),
-            _fraction("link", "kernel_back_efficiency", 0.85, optional=True),
+            _FORTH,
+            replace(_FORTH, key="kernel_back_efficiency", beside=_FORTH),
         ),
     ),
     Block(

@@ -303,17 +303,19 @@ class Fit:
     def _add(
         self, constant: Constant, places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """An optional constant, group by group, where it pays for itself."""
+        """An optional constant, group by group, where it pays for itself, or for itself and the one beside it."""
         for place in self.places(constant):
-            before = copy.deepcopy(self.content)
             if not self._felt([place], pooled):
                 continue
-            trial = [*places, place]
-            found = self.solve(trial, pooled)
-            if fitted.loss - found.loss > gain_needed(len(pooled)):
-                places, fitted = trial, found
-            else:
-                self.content = before
+            for added in _ways_to_add(place):
+                if any(one in places for one in added):
+                    continue
+                before = copy.deepcopy(self.content)
+                found = self.solve([*places, *added], pooled)
+                if fitted.loss - found.loss > len(added) * gain_needed(len(pooled)):
+                    places, fitted = [*places, *added], found
+                else:
+                    self.content = before
         return places, fitted
 
     def record(self, places: Sequence[Place], fitted: Fitted, pooled: Sequence[Pooled]) -> None:
@@ -336,6 +338,14 @@ class Fit:
         span = format_bytes(sizes[0]) if len(sizes) == 1 else f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}"
         count = sum(one.count for one in pooled)
         return f"{self.run}: {count} times of {', '.join(names)}" + (f", {span}" if sizes[-1] else "")
+
+
+def _ways_to_add(place: Place) -> list[list[Place]]:
+    """It; and where there is one beside it, that one, which may pay for itself now, and both."""
+    if place.constant.beside is None:
+        return [[place]]
+    other = replace(place, constant=place.constant.beside)
+    return [[place], [other], [other, place]]
 
 
 def directions(link: Content) -> tuple[str, str]:
