@@ -193,6 +193,21 @@ def test_the_command_prints_and_its_json_has_all(tmp_path, capsys):
     assert [one["lost"] for one in told["irregular"]] == [pytest.approx(0.6)]
 
 
+@pytest.mark.parametrize(
+    ("plan", "sent_there"),
+    [({"suite": "quick"}, True), ({"suite": "full", "only": ["h2d/*"]}, True), ({"suite": "full"}, False)],
+    ids=str,
+)
+def test_what_was_not_measured_is_in_suite_full_unless_that_was_measured(tmp_path, capsys, plan, sent_there):
+    made = run(transfer_points())
+    made.header.plan = plan
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in (made.header, *made.points, made.end)))
+    assert main(["advise", str(path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Not measured both ways in this run" in text and ("suite full has them" in text) is sent_there
+
+
 def test_one_transfer_on_the_command_line(tmp_path, capsys):
     path = saved(tmp_path, transfer_points())
     asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]

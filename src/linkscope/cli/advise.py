@@ -86,7 +86,7 @@ def _everything(arguments: argparse.Namespace, run: "Run") -> int:
         for one in none:
             print(f"  {one.habit.title}: at best {ratio_text(max(one.compared, key=lambda gain: gain.interval.low))}")
     _print_dips(irregular)
-    _print_untried(untried(found))
+    _print_untried(untried(found), run)
     return FINE
 
 
@@ -124,10 +124,12 @@ def _print_dips(found: "Sequence[Dip]") -> None:
         print(f"   and {len(found) - _MOST_DIPS} more; --json has all")
 
 
-def _print_untried(habits: "Sequence[Habit]") -> None:
+def _print_untried(habits: "Sequence[Habit]", run: "Run") -> None:
     if habits:
-        told = "Not measured both ways in this run (suite full has them, where the machine has what they need):"
-        print("\n" + filled(told))
+        plan = run.header.plan
+        whole = plan.get("suite") == "full" and not plan.get("only")
+        cure = "" if whole else " (suite full has them, where the machine has what they need)"
+        print("\n" + filled(f"Not measured both ways in this run{cure}:"))
         print(filled("; ".join(habit.title for habit in habits), "   ", "   "))
 
 
