@@ -254,9 +254,10 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
     const auto has = [&](const char* words) { return why.find(words) != std::string::npos; };
     const bool elsewhere = has("has no numa:") || has("HMM or ATS") || has("l2_gbps") || has("dirty_gbps");
     const bool unsaid = has("ac922 does not say") || has("its file has no [calls]") || has("its file has no [atomic]");
+    const bool older = has("by tma") && has("compute capability 9.0");  // V100s are of 7.0
     // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
-    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds;
+    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds || older;
     CHECK(expected);
   }
 }

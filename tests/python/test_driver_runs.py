@@ -112,5 +112,5 @@ def test_a_point_says_where_its_time_went_and_the_tool_adds_it_up(tmp_path):
     tool = [sys.executable, str(ROOT / "tools" / "point_cost.py"), str(tmp_path / "run.jsonl"), "--by", "benchmark"]
     done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=True)
     everything = done.stdout.splitlines()[-1].split(" | ")
-    assert everything[0] == "| all" and everything[1:3] == ["1", "6.0"]
+    assert everything[0] == "| all" and everything[1] == "1" and float(everything[2]) == len(point.flows[0].samples_s)
     assert float(everything[3]) == pytest.approx(point.device_s, abs=0.01)
