@@ -231,8 +231,9 @@ CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u
   for (u64 i = 0; i < iterations; ++i) {
     if (!waits_first && sets) target = set_value + i * set_step;
     const auto start = std::chrono::steady_clock::now();
-    while (source < wait_value + i * wait_step && lost() == CUDA_SUCCESS) {
-      std::this_thread::yield();  // the other side may need this core
+    for (unsigned polls = 1; source < wait_value + i * wait_step && lost() == CUDA_SUCCESS; ++polls) {
+      // The other side may need this core; but while both run, thousands of words go by in what a core is away for.
+      if (polls % 1024 == 0) std::this_thread::yield();
       if (std::chrono::steady_clock::now() - start <= std::chrono::nanoseconds{timeout_ns}) continue;
       *gave_up = wait_value + i * wait_step;
       return CUDA_SUCCESS;
