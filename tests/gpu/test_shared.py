@@ -2,7 +2,7 @@
 
 import pytest
 
-from on_gpus import FAKE, measured, needs, only, value, verified
+from on_gpus import FAKE, measured, needs, only, too_short, value, verified
 
 SIZE = 4096 if FAKE else 16 << 20
 ROUNDS = ("--rounds", "1" if FAKE else "2")
@@ -49,7 +49,7 @@ def test_words_go_between_gpus_of_two_processes(tmp_path, kind) -> None:
     ]  # fmt: skip
     run = measured(tmp_path / "a.jsonl", *ROUNDS, *only(*ids))
     theirs = [point for point in run.points if point.src_memory == kind]
-    if all(point.status == "unsupported" for point in theirs):
+    if all(point.status == "unsupported" and not (FAKE and too_short(point)) for point in theirs):
         pytest.skip(theirs[0].reason)
     assert len(verified(run)) == len(ids)
     times = {point.id: point.median_s for point in run.points}
