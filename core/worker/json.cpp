@@ -65,6 +65,14 @@ Order parse_order(const Json& json, std::size_t actors) {
   return order;
 }
 
+std::vector<Wanted> parse_wanted(const Json& json) {
+  std::vector<Wanted> most;
+  if (!json.contains("most")) return most;
+  for (const auto& one : json.at("most"))
+    most.push_back({parse_place(one.at("at").get_ref<const std::string&>()), parse_mem_kind(one.at("memory").get_ref<const std::string&>()), one.at("bytes").get<u64>()});
+  return most;
+}
+
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});

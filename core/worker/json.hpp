@@ -12,6 +12,7 @@ using Json = nlohmann::json;
 
 [[nodiscard]] Case parse_case(const Json&);
 [[nodiscard]] Order parse_order(const Json&, std::size_t actors);
+[[nodiscard]] std::vector<Wanted> parse_wanted(const Json&);
 [[nodiscard]] Json to_json(const Benchmark&);
 [[nodiscard]] Json to_json(const Program&);  // actors, flows, slices and the program's text
 [[nodiscard]] Json to_json(const DriverFacts&);

@@ -27,7 +27,7 @@ from linkscope.plan import (
 from linkscope.plan.classes import checks
 from linkscope.plan.curve import Timed, cliffs, finer_sizes
 from linkscope.plan.shares import in_doubt, late_rounds
-from linkscope.plan.stages import likeness
+from linkscope.plan.stages import MOST, likeness
 from linkscope.report import html, summary
 from linkscope.run import benchmark_table, go_on, measure
 from linkscope.run.assemble import Assembler
@@ -197,7 +197,9 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     points = all_done(plan, first)
     assert {of.verdict for of in likeness(plan, curve, points).values()} == {"same"}
     second = {work.id for work in next_work(plan, points, 10.0)}
-    assert second & set(plan.points) == {curve.ids[curve.audit][size] for size in SIZES} - first
+    audited = {curve.ids[curve.audit][size] for size in SIZES} - first
+    assert audited <= second and len(first | second & set(plan.points)) == math.ceil(MOST * len(plan.points))
+    assert {work.id for work in next_work(plan, points, 0.0)} & set(plan.points) == audited  # no time for more
     assert second - set(plan.points) == {curve.id_of(curve.representative, size) for size in (64, KIB)}
     points |= all_done(plan, second)
     assert {work.id for work in next_work(plan, points, 10.0)} == set(plan.points) - points.keys()
@@ -398,19 +400,27 @@ def test_every_point_of_the_plan_has_a_record_however_small_the_budget(slowed: T
     assert skipped and all("the budget" in found.reason for found in skipped)
 
 
-def test_on_hardware_every_other_round_is_a_fresh_process_those_between_a_fresh_platform(tmp_path, monkeypatch) -> None:
-    opened = Worker.open
-    pids: list[int] = []
+def test_on_hardware_every_other_pass_is_a_fresh_process_those_between_have_fresh_memory(tmp_path, monkeypatch) -> None:
+    renews, prepares = Worker.renew, Worker.prepare
+    told: list[tuple[int, str]] = []
 
-    def noted(worker: Worker, request):
-        pids.append(worker.pid)
-        return opened(worker, request)
+    def renewed(worker: Worker, most):
+        told.append((worker.pid, "renewed"))
+        renews(worker, most)
 
-    monkeypatch.setattr(Worker, "open", noted)
+    def prepared(worker: Worker, case, key, *others):
+        told.append((worker.pid, key.partition("#")[2]))
+        return prepares(worker, case, key, *others)
+
+    monkeypatch.setattr(Worker, "renew", renewed)
+    monkeypatch.setattr(Worker, "prepare", prepared)
     where = fakes.target(modelled=False)
     plan = make_plan(where.facts, fakes.table(), suite="quick", budget_s=60.0)
     assert fakes.measured(where, plan, tmp_path / "run.jsonl").complete
-    assert len(pids) >= 3 and pids[0] == pids[1] != pids[2]  # rounds 0, 1, 2
+    changes = [one for one, before in zip(told, [(0, ""), *told], strict=False) if one != before]
+    first = changes[0][0]
+    assert changes[:4] == [(first, "renewed"), (first, "0"), (first, "renewed"), (first, "1")]
+    assert changes[4][0] != first and changes[5][1] == "2"
 
 
 def test_first_rounds_take_the_batch_of_the_representative(staged: Run) -> None:

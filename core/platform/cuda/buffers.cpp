@@ -1,6 +1,7 @@
 #include "platform/cuda/buffers.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -50,20 +51,45 @@ void Buffer::fill_with_chain(u64 bytes) {
 }
 
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
-  auto& [kept, program] = kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
+  const Key key{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number};
+  auto& [kept, program] = kept_[key];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
-    constexpr u64 grain = u64{2} << 20;
     kept.reset();  // before the larger one is made: both might not fit
-    kept = with_room(*this, [&] { return std::make_unique<Buffer>(driver_, owner_, device, region, (region.bytes + grain - 1) / grain * grain); });
+    const u64 most = most_of(region, number);
+    try {
+      kept = made(region, std::max(region.bytes, most), device);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory || most <= region.bytes) throw;
+      kept = made(region, region.bytes, device);  // what wants more will say so
+    }
+    old_.erase(key);
     if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
   }
   kept->reach_from(device);
   return *kept;
 }
 
+std::unique_ptr<Buffer> Buffers::made(const Region& region, u64 bytes, Device* device) {
+  constexpr u64 grain = u64{2} << 20;
+  return with_room(*this, [&] { return std::make_unique<Buffer>(driver_, owner_, device, region, (bytes + grain - 1) / grain * grain); });
+}
+
+u64 Buffers::most_of(const Region& region, u32 number) const {
+  if (number || region.process || region.page_bytes || region.content != Content::pattern) return 0;
+  const auto found = most_.find({region.at, region.kind});
+  return found == most_.end() ? 0 : found->second;
+}
+
+void Buffers::renew(const std::vector<Wanted>& most) {
+  old_ = std::exchange(kept_, {});
+  most_.clear();
+  for (const auto& [at, kind, bytes] : most) most_[{at, kind}] = bytes;
+}
+
 bool Buffers::drop_unused() {
-  bool any = false;
+  bool any = !old_.empty();
+  old_.clear();
   for (auto& [what, kept] : kept_) {
     if (kept.program == program_ || !kept.buffer) continue;
     kept.buffer.reset();

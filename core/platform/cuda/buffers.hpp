@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/device.hpp"
-#include "program/program.hpp"
+#include "program/platform.hpp"
 #include "program/row_order.hpp"
 
 namespace linkscope {
@@ -46,8 +46,8 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the worker: a round is
-/// a fresh process, and so are its allocations. Where memory runs out, those that the program does not use are given back.
+/// Buffers by place, kind, process, pages, content and number within a program. They live until they are given
+/// back, at the latest as long as the worker: a round has allocations of its own. Where memory runs out, those that the program does not use are given back.
 class Buffers {
  public:
   Buffers(const Driver& driver, Owner& owner) : driver_{driver}, owner_{owner} {}
@@ -56,15 +56,24 @@ class Buffers {
   [[nodiscard]] Buffer& get(const Region&, u32 number, Device*);
   /// Gives back what this program has not got; false where there is nothing like that.
   bool drop_unused();
+  /// Buffers are made anew, and at once as large as `most` says. What was kept goes only when its like is made: the driver
+  /// would hand out the same memory again.
+  void renew(const std::vector<Wanted>& most);
 
  private:
+  using Key = std::tuple<Place, MemKind, u32, u64, bool, Content, u32>;
+  [[nodiscard]] std::unique_ptr<Buffer> made(const Region&, u64 bytes, Device*);
+  /// As many bytes as programs to come want of a first buffer like this; 0 where nobody said.
+  [[nodiscard]] u64 most_of(const Region&, u32 number) const;
+
   struct Kept {
     std::unique_ptr<Buffer> buffer;
     u64 program = 0;  // that got it last
   };
   const Driver& driver_;
   Owner& owner_;
-  std::map<std::tuple<Place, MemKind, u32, u64, bool, Content, u32>, Kept> kept_;
+  std::map<Key, Kept> kept_, old_;
+  std::map<std::pair<Place, MemKind>, u64> most_;
   u64 made_ = 0, program_ = 0;
 };
 

@@ -70,6 +70,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
   [[nodiscard]] Trace run(Session&, const Order&) override;
+  void renew(const std::vector<Wanted>& most) override { buffers_.renew(most); }
 
  private:
   Device& device(u32 index);

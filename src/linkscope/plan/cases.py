@@ -1,7 +1,7 @@
 """From a point to what the worker is asked, and what that may cost."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
@@ -10,13 +10,16 @@ from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
 _CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
-_HOST_FOOTPRINT = 256 << 20  # CPU caches that are larger are flushed instead: the memory would take seconds to make
+# Copies to and from host memory rotate over no more. Caches on their way are flushed before each batch, and a batch has
+# hardly more bytes; host memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
+_HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
-# What a point costs before anything is known, from results/h200x4-standard: half of all points lie within a factor 1.5.
-_SETUP_S = 5e-3
-_TOUCHED = {"numa": 8e9, "gpu": 50e9}  # bytes a second of memory made, filled and compared
-_BATCH_S, _LARGE_BATCH_S = 0.3e-3, 1.5e-3
+# What a point costs before anything is known, from results/h200x4-standard-c: half of all points lie within a factor 1.6.
+_SETUP_S = 3.3e-3
+_TOUCHED = {"numa": 10e9, "gpu": 200e9}  # bytes a second of memory made, filled, flushed and compared
+_ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
+_AT_ONCE = 2.5  # flows that are to end together have longer batches, and are tried more often
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes a second
 
 
@@ -28,6 +31,7 @@ def pages_move(point: PointId) -> bool:
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
+    Copies to and from host memory rotate over 64 MiB at most; what a kernel touches there, over what its GPU asks for.
     One slice where caches are to be hot, and of memory whose pages are moved once a sample; 1 MiB at most where a core
     is to hold it modified; 0 for an operation without bytes. Of several paths each has its part: making memory is what
     such a point takes longest for.
@@ -38,7 +42,12 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     if point.param("cache") in ("written", "dirty"):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
     ends = [*itertools.chain(*point.paths), *_others(point, machine)]
-    wanted = max([_wanted(machine, place) for place in ends]) // len(point.paths)
+    caches = {place: _CACHES * machine.cache_bytes.get(place, 0) for place in ends}
+    wanted = max(caches.values())
+    if any(kind_of(place) == "numa" for place in ends):
+        of_gpus = [wanted for place, wanted in caches.items() if "gpu:" in place] if point.engine == "sm" else []
+        wanted = min(wanted, max([_HOST_FOOTPRINT, *of_gpus]))
+    wanted //= len(point.paths)
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
 
 
@@ -48,11 +57,6 @@ def _others(point: PointId, machine: MachineFacts) -> list[str]:
         if place.endswith("gpu:all") and place == all_gpus(other):
             return machine.gpus_but(other)
     return []
-
-
-def _wanted(machine: MachineFacts, place: str) -> int:
-    wanted = _CACHES * machine.cache_bytes.get(place, 0)
-    return wanted if "gpu:" in place else min(wanted, _HOST_FOOTPRINT)
 
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
@@ -72,14 +76,28 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     }
 
 
+def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:
+    """`most` of a renew request (docs/worker.md): what the points want of each kind of host memory at most."""
+    most: dict[tuple[str, str], int] = {}
+    for point in points:
+        if pages_move(point):
+            continue
+        for end in ((point.src, point.src_memory), (point.dst, point.dst_memory)):
+            if kind_of(end[0]) == "numa":
+                most[end] = max(most.get(end, 0), footprint(point, machine))
+    return [{"at": at, "memory": memory, "bytes": size} for (at, memory), size in most.items() if size]
+
+
 def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
     """Roughly what one round of a point costs before anything is known: memory made and touched, a few samples."""
-    flows = len(point.paths) + point.bidirectional
+    flows = max(len(point.paths), len(_others(point, machine))) * (1 + point.bidirectional)
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
-    each = max(batch, flows * point.bytes / _rate(point))
+    if point.param("mode") == "single":
+        batch = _ALONE_S
+    each = max(batch, flows * point.bytes / _rate(point)) * (_AT_ONCE if flows > 1 else 1.0)
     idle = 0.0 if machine.modelled else samples * point.idle_gap_s
     return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
 

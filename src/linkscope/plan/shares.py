@@ -15,7 +15,7 @@ SHARE = 6.0  # of the budget over the number of points: cheap points leave time 
 MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
 CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
 ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
-_ROUND_S = 0.5  # what opening the machine for another round takes, roughly
+OPENING_S = 0.5  # what opening the machine for another pass takes, roughly
 _ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
 
@@ -75,7 +75,7 @@ def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
     offers = sorted(_offers(plan, points), key=lambda offer: (offer[0], offer[1].id))
     opened = 0
     for cost, work, rounds in offers:
-        if spent + cost + max(opened, rounds) * _ROUND_S > left_s:
+        if spent + cost + max(opened, rounds) * OPENING_S > left_s:
             break
         spent, opened = spent + cost, max(opened, rounds)
         found.append(work)

@@ -1,24 +1,26 @@
 """What to measure next where paths form classes: a pure function of the plan, the points and the time left.
 
 1. Of every curve the representative at all sizes, the others at three: three rounds each.
-2. Who differs from the representative leads a class of its own, and has its own curve; who is like it inherits. One of
-   these has all sizes too, as an audit. More sizes where a leader's curve bends.
-3. Paths at once, to find what they share (interference.py).
-4. More rounds for what missed its precision, as far as a point's share of the budget goes, and for what has three that
-   agree although its likes do not.
-5. With the time that is left, inherited points are measured after all: what an interval gains by a second decides.
-6. What is left then is for more rounds of what missed its precision, cheap points first, then for more paths at once.
+2. Together, since every pass through the machine costs opening it: who differs from the representative leads a class of
+   its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes where
+   a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until three
+   quarters are measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
+   for what has three that agree although its likes do not; again while this asks for anything.
+3. With the time that is left more rounds for what missed its precision, cheap points first; then inherited points are
+   measured after all, and more paths at once.
+
+Which inherited points come first: what an interval gains by a second decides.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, precision_target
-from linkscope.plan.shares import in_doubt, late_rounds, rounds_in_share, share_s
+from linkscope.plan.shares import OPENING_S, in_doubt, late_rounds, rounds_in_share, share_s
 from linkscope.plan.work import Work
 from linkscope.runfile import Flow, Point
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
@@ -26,8 +28,8 @@ from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
 MARGIN = 0.03  # what still counts as alike
 LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
 CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
-_ROUND_S = 0.5  # what opening the machine for another round takes, roughly
 _FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
+MOST = 0.75  # of the points of a map: what is measured before more rounds have all the time left
 _LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
 
 
@@ -50,17 +52,30 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
         return [Work(id, EARLY_ROUNDS) for id in dict.fromkeys(fresh)]
     alike = [(curve, likeness(plan, curve, points)) for curve in curves]
     full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
-    if full:
-        return [Work(id, EARLY_ROUNDS) for id in full]
-    if at_once := next_together(plan.together, points):
-        return [Work(id, EARLY_ROUNDS) for id in at_once]
+    few = _wanted_measured(plan, {*points, *full})
+    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
+    new = [*full, *next_together(plan.together, points), *(of.id for of in _those_with_time(offers, left_s))]
     wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
     missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
-    if missed:
-        return sorted(missed, key=lambda work: (points[work.id].device_s / max(1, _have(points[work.id])), work.id))
-    return (
-        _chosen(plan, alike, points, left_s) or late_rounds(plan, points, left_s) or _more_at_once(plan, points, left_s)
+    work = [Work(id, EARLY_ROUNDS) for id in new]
+    work += _cheapest(missed, points, left_s * CHUNK if new else math.inf)
+    return work or (
+        late_rounds(plan, points, left_s)
+        or _those_with_time(_offers(plan, alike, points), left_s)
+        or _more_at_once(plan, points, left_s)
     )
+
+
+def _cheapest(missed: list[Work], points: Mapping[str, Point], room: float) -> list[Work]:
+    """Cheap ones first, as many as fit."""
+    each = {work.id: points[work.id].device_s / max(1, _have(points[work.id])) for work in missed}
+    found, spent = [], 0.0
+    for work in sorted(missed, key=lambda work: (each[work.id], work.id)):
+        spent += each[work.id] * (work.rounds - _have(points[work.id]))
+        if spent > room:
+            break
+        found.append(work)
+    return found
 
 
 def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
@@ -160,34 +175,52 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
     return found
 
 
-def _chosen(
-    plan: Plan, alike: Sequence[tuple[ClassCurve, Mapping[str, Likeness]]], points: Mapping[str, Point], left_s: float
-) -> list[Work]:
-    """The points to measure after all: those that gain most by a second, as many as there is time for."""
-    offers = []
+@dataclass(frozen=True)
+class _Offer:
+    """An inherited point that could be measured: what that gains, per second, and costs."""
+
+    id: str
+    gain: float
+    cost_s: float
+
+
+def _offers(
+    plan: Plan, alike: Sequence[tuple[ClassCurve, Mapping[str, Likeness]]], points: Mapping[str, Point]
+) -> list[_Offer]:
+    """The best first."""
+    found = []
     for curve, of in alike:
         for one in _inheriting(plan, curve, of, points):
             source = points[one.source]
-            cost = source.device_s
             width = _half_width(source) + (one.high - one.low) / 2
             gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-            offers.append((gain / max(cost, 1e-9), cost, one.id))
-    room = left_s - (0.0 if not offers else 3 * _ROUND_S)
-    everything = sum(cost for _, cost, _ in offers)
+            found.append(_Offer(one.id, gain / max(source.device_s, 1e-9), source.device_s))
+    return sorted(found, key=lambda offer: (-offer.gain, offer.id))
+
+
+def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
+    """How many points are missing until most of the map is measured."""
+    return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
+
+
+def _those_with_time(offers: Sequence[_Offer], left_s: float) -> list[Work]:
+    """As many as there is time for."""
+    room = left_s - (0.0 if not offers else 3 * OPENING_S)
+    everything = sum(offer.cost_s for offer in offers)
     room = room if everything <= room / 2 else room * CHUNK
     found, spent = [], 0.0
-    for _, cost, id in sorted(offers, key=lambda offer: (-offer[0], offer[2])):
-        if spent + cost > room:
+    for offer in offers:
+        if spent + offer.cost_s > room:
             continue
-        spent += cost
-        found.append(Work(id, EARLY_ROUNDS))
+        spent += offer.cost_s
+        found.append(Work(offer.id, EARLY_ROUNDS))
     return found
 
 
 def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
     """Of the paths to run at once that nothing gives reason for as many as there is time for."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
-    room = left_s - 3 * _ROUND_S
+    room = left_s - 3 * OPENING_S
     ids = where_there_is_time(plan.together, points)
     count = len(ids) if len(ids) * each <= room / 2 else int(CHUNK * room / max(each, 1e-9))
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]

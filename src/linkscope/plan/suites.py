@@ -260,7 +260,7 @@ SUITES: dict[str, Suite] = {
             "quick",
             "three sizes of every path, one way and both ways, peer access on: a first look in seconds",
             (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
-            budget_s=16.0,
+            budget_s=15.0,
         ),
         Suite(
             "standard",

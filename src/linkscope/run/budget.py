@@ -24,9 +24,9 @@ class Budget:
         """Seconds used so far."""
         return self._spent_s + (0.0 if self._modelled else time.monotonic() - self._started)
 
-    def allows(self, cost_s: float, share: float = 1.0) -> bool:
-        """Whether something of that cost still fits into this share of the budget."""
-        return self.total_s is None or self.spent() + cost_s <= self.total_s * share
+    def allows(self, cost_s: float, keep_s: float = 0.0) -> bool:
+        """Whether something of that cost still fits into the budget, so many seconds of which are kept for others."""
+        return self.total_s is None or self.spent() + cost_s + keep_s <= self.total_s
 
     def left(self) -> float:
         """Seconds that may still be used; infinite without a limit."""

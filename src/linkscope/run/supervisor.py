@@ -1,11 +1,11 @@
-"""Carries out a plan: rounds outermost, every record written as soon as it is known, whatever the workers do.
+"""Carries out a plan: passes outermost, every record written as soon as it is known, whatever the workers do.
 
-Each round is a fresh worker (on a model a fresh session) and a new random order of the points.
+A pass measures the next round of every point, in a new random order, by a fresh worker (on a model a fresh session).
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
@@ -16,6 +16,7 @@ from linkscope.plan import (
     Work,
     in_order,
     left_over,
+    most_memory,
     next_work,
     representatives,
     rounds_wanted,
@@ -96,7 +97,9 @@ class Supervisor:
         # With classes the first rounds are of few points only, and the costliest of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._like = representatives(plan) if plan.classes else {}
+        self._passes = 0
         self._lost: set[str] = set()
+        self._kept_s = 0.0  # of the time left: what first rounds leave for the rounds after them
         self._waiting: list[str] = []  # points whose first round did not fit into the share of first rounds
         self._admitted: set[str] = set()  # of those: the ones that were given time after all
 
@@ -129,16 +132,17 @@ class Supervisor:
         return Outcome(self._points, complete, wall_s)
 
     def _take_up(self, work: list[Work]) -> None:
-        """Takes every point of the list to its number of rounds, all points of one round before any of the next."""
+        """Takes every point of the list to its number of rounds."""
         wanted = {item.id: item.rounds for item in work}
         for id in wanted:
             self._points.pop(id, None)
             if id not in self._states:  # a size that is added where a curve bends
                 self._states[id] = state_of(id, self._plan, self._target.facts)
         self._waiting = []
-        self._in_rounds(list(wanted), wanted)
+        self._kept_s = self._budget.left() * (1 - self._first_share) if self._plan.budget_s is not None else 0.0
+        self._in_passes(list(wanted), wanted)
         while group := self._that_fit():
-            self._in_rounds(group, wanted)
+            self._in_passes(group, wanted)
         for id in self._waiting:
             self._states[id].stopped = self._budget.reason()
         if self._plan.classes:
@@ -156,11 +160,24 @@ class Supervisor:
     def _inherit(self, takeover: Takeover) -> None:
         self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
 
-    def _in_rounds(self, ids: list[str], wanted: dict[str, int]) -> None:
-        for number in range(max(wanted[id] for id in ids)):
-            due = [id for id in ids if number < wanted[id] and not self._states[id].has(number)]
-            if due := [id for id in due if id not in self._waiting]:
-                self._one_round(number, due, wanted)
+    def _in_passes(self, ids: list[str], wanted: dict[str, int]) -> None:
+        """Each pass takes all points one round further, whichever that is: opening the machine is what a pass costs."""
+        asked = dict.fromkeys(ids, -1)  # the last round that was asked for, measured or not
+        while due := self._due(asked, wanted):
+            asked |= due
+            self._one_pass(due, wanted)
+
+    def _due(self, asked: Mapping[str, int], wanted: Mapping[str, int]) -> dict[str, int]:
+        """The next round of every point that may still be measured."""
+        found = {}
+        for id, last in asked.items():
+            state = self._states[id]
+            if id in self._waiting or id in self._points or state.stopped:
+                continue
+            number = next((number for number in range(last + 1, wanted[id]) if not state.has(number)), None)
+            if number is not None:
+                found[id] = number
+        return found
 
     def _that_fit(self) -> list[str]:
         """Points that wait for their first round and, as far as costs are known, have time for all of them now."""
@@ -174,44 +191,49 @@ class Supervisor:
         self._admitted.update(group)
         return group
 
-    def _one_round(self, number: int, due: list[str], wanted: dict[str, int]) -> None:
-        self._begin_anew(number)
+    def _one_pass(self, due: Mapping[str, int], wanted: dict[str, int]) -> None:
+        """Measures that round of each point."""
+        self._begin_anew(due)
+        number = min(due.values())
         cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
         again = []
         # First rounds of what has a representative come behind it: its batch is theirs.
-        order = due if cheap_first else in_order(self._plan, due, number, self._like if number == 0 else ())
-        self._coming = self._by_several(order, number)
+        behind = {id for id, number in due.items() if number == 0 and id in self._like}
+        order = list(due) if cheap_first else in_order(self._plan, due, number, behind)
+        self._coming = self._by_several(order, due)
         for id in order:
-            record = self._take(id, number)
+            record = self._take(id, due[id])
             if record is not None and "throttled" in record.guards:
                 again.append(id)
-            elif record is not None and number + 1 == wanted[id]:
+            elif record is not None and due[id] + 1 == wanted[id]:
                 self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
         self._coming = None
         for id in again:  # the GPU may have recovered by now; both records are kept
-            self._take(id, number)
+            self._take(id, due[id])
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
 
-    def _begin_anew(self, number: int) -> None:
-        """On hardware each round has a fresh process; where time is short every other one only a fresh platform, which
+    def _begin_anew(self, ids: Iterable[str]) -> None:
+        """On hardware each pass has a fresh process; where time is short every other one only fresh memory, which
         medians differ by as much (docs/planner.md)."""
+        self._passes += 1
         if self._target.modelled:
             return
-        if self._plan.classes and number % 2:
+        self._workers.wants(most_memory([self._states[id].what for id in ids], self._target.facts))
+        if self._plan.classes and self._passes % 2 == 0:
             self._or_lost(self._workers.renew())
         else:
             self._drop_worker()
 
-    def _by_several(self, order: list[str], number: int) -> Iterator[Round | Failure] | None:
+    def _by_several(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
         """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""
-        states = [self._states[id] for id in order if id not in self._points and not self._states[id].stopped]
-        if not self._target.modelled or self._plan.budget_s is not None or len(states) < WORTH_IT:
+        if not self._target.modelled or self._plan.budget_s is not None or len(order) < WORTH_IT:
             return None
         if self._ahead is None:
             sampler = _SAMPLERS[self._plan.rule]
             self._ahead = Ahead(self._command, self._target.open_request, sampler, self._plan, self._target.facts)
-        return self._ahead.results([Task(state.what, number, state.first, state.spread) for state in states])
+        states = [(self._states[id], due[id]) for id in order]
+        return self._ahead.results([Task(state.what, number, state.first, state.spread) for state, number in states])
 
     def _take(self, id: str, number: int) -> Round | None:
         """One point in one round, if it may still be measured."""
@@ -224,8 +246,8 @@ class Supervisor:
             state.stopped = f"{', '.join(sorted(lost))} was lost: a worker that used it could not be killed"
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
-        elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._first_share)):
-            # First rounds get their share of the budget: few points with an interval are worth more than many without.
+        elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
+            # First rounds get their share of the time left: few points with an interval are worth more than many without.
             # What the others leave over is looked at when they are done.
             self._waiting.append(id)
             return None

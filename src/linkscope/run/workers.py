@@ -39,6 +39,7 @@ class Workers:
         self._open_request = open_request
         self._stop_asked = stop_asked
         self._worker: Worker | None = None
+        self._most: list[dict[str, Any]] = []
         self.start_s = 0.0  # what the last start took
 
     def get(self) -> Worker:
@@ -47,15 +48,19 @@ class Workers:
             self._worker = self._start()
         return self._worker
 
-    def renew(self) -> bool:
-        """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process.
+    def wants(self, most: list[dict[str, Any]]) -> None:
+        """What the workers from the next start or renewal on are told of the memory that they will need."""
+        self._most = most
 
-        A worker that does not open again is ended; False where it could not be.
+    def renew(self) -> bool:
+        """Memory anew in the worker at hand: cheaper than a process, which opens every GPU.
+
+        A worker that cannot do that is ended; False where it could not be.
         """
         if self._worker is None:
             return True
         try:
-            self._worker.open(self._open_request)
+            self._worker.renew(self._most)
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
@@ -81,6 +86,8 @@ class Workers:
             worker = Worker(self._command, self._stop_asked)
             try:
                 worker.open(self._open_request)
+                if self._most:
+                    worker.renew(self._most)
             except WorkerGone as gone:
                 problem = str(gone)
             except RequestFailed as failure:
