@@ -1,10 +1,10 @@
-"""At which level medians differ: between processes, platforms of one process, memories of one platform, rounds.
+"""At which level medians differ: between processes, between platforms of one process, between rounds of one platform.
 
 Usage: python tools/levels.py [--machine auto] [--times 12] POINT_ID...
 
-A platform made anew has memory, contexts, streams and code of its own. Every median is of one round, as a run takes it.
-As a Markdown table: the standard deviation of the medians, in per cent. What differs between memories of one platform
-as much as between processes need not wait for fresh processes.
+A platform made anew has memory, streams and code of its own; a process also its contexts and channels. Every median is
+of one round, as a run takes it. As a Markdown table: the standard deviation of the medians, in per cent. What differs
+between platforms as much as between processes need not wait for fresh processes.
 """
 
 import argparse
@@ -45,14 +45,6 @@ def platforms(target: Target, times: int) -> Iterator[Worker]:
     worker.kill()
 
 
-def memories(target: Target, times: int) -> Iterator[Worker]:
-    worker = opened(target)
-    for _ in range(times):
-        worker.renew([])
-        yield worker
-    worker.kill()
-
-
 def rounds(target: Target, times: int) -> Iterator[Worker]:
     worker = opened(target)
     for _ in range(times):
@@ -63,7 +55,6 @@ def rounds(target: Target, times: int) -> Iterator[Worker]:
 LEVELS: dict[str, Callable[[Target, int], Iterator[Worker]]] = {
     "processes": processes,
     "platforms of one": platforms,
-    "memories of one": memories,
     "rounds of one": rounds,
 }
 

@@ -101,22 +101,12 @@ struct Trace {
   }
 };
 
-/// So much memory of a kind at a place.
-struct Wanted {
-  Place at;
-  MemKind kind = MemKind::pageable;
-  u64 bytes = 0;
-};
-
 struct Platform {
   virtual ~Platform() = default;
   [[nodiscard]] virtual Support supports(const Program&) const = 0;
   /// `key` names the measurement (point id and round): simulated noise is drawn from it, never from the order of calls.
   [[nodiscard]] virtual std::unique_ptr<Session> prepare(const Program&, const std::string& key) = 0;
   [[nodiscard]] virtual Trace run(Session&, const Order&) = 0;
-  /// What is prepared from now on has memory of its own, not what was kept of programs before. `most` tells what those to
-  /// come want at most, so that memory which they share is made once.
-  virtual void renew(const std::vector<Wanted>& /*most*/) {}
 };
 
 }  // namespace linkscope

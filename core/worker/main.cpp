@@ -36,7 +36,6 @@ class Worker {
     if (op == "prepare") return prepare(request);
     if (op == "run") return run(request);
     if (op == "release") return release();
-    if (op == "renew") return renew(request);
     throw Error{ErrorKind::usage, "there is no request '" + op + "'"};
   }
 
@@ -78,7 +77,7 @@ class Worker {
       return {};
     }
     if (name == "cuda") {
-      auto cuda = make_cuda();
+      auto cuda = make_cuda(parse_wanted(request));
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       platform_ = std::move(cuda);
       return answer;
@@ -116,12 +115,6 @@ class Worker {
   Answer release() {
     session_.reset();
     return sim_ ? Answer{{{"held", sim_->in_use()}}, {}} : Answer{};
-  }
-
-  Answer renew(const Json& request) {
-    session_.reset();
-    platform_->renew(parse_wanted(request));
-    return {};
   }
 
   std::unique_ptr<Platform> platform_;

@@ -105,9 +105,6 @@ class FakeWorker:
     def release(self, request):
         return {}, b""
 
-    def renew(self, request):
-        return {}, b""
-
     def seconds(self, flow, count):
         machine = self.machine
         rate = machine.get("rates", {}).get(f"{flow['src']}->{flow['dst']}", machine.get("rate", 50e9))

@@ -233,3 +233,36 @@ def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_pa
             assert "CUDA_ERROR_OUT_OF_MEMORY" in point.reason or too_short(point)
     assert any("CUDA_ERROR_OUT_OF_MEMORY" in (point.reason or "") for point in points)
     assert any(point.status in ("ok", "missed_precision") for point in points)
+
+
+def most(size):
+    return [{"at": "numa:0", "memory": "pinned", "bytes": size}]
+
+
+def test_memory_is_made_once_where_it_is_known_how_much_will_be_wanted(worker, tmp_path) -> None:
+    log = tmp_path / "calls"
+    pipe, _ = opened(worker, CUDA_CALLS=log)
+
+    def memory_calls():
+        told = [line.split()[0] for line in log.read_text().splitlines()]
+        log.write_text("")
+        return [name for name in told if name in ("cuMemHostAlloc", "cuMemFreeHost")]
+
+    def sizes_make(*expected):
+        assert run(pipe, local())["ok"]  # what a platform takes for itself
+        memory_calls()
+        for size, calls in expected:
+            assert run(pipe, h2d(size=MIB, footprint=size * MIB))["ok"]
+            assert memory_calls() == calls, size
+
+    makes, makes_again = ["cuMemHostAlloc"], ["cuMemFreeHost", "cuMemHostAlloc"]
+    sizes_make((2, makes), (2, []), (8, makes_again), (4, []))
+    assert pipe.ask("open", platform="cuda", most=most(16 * MIB))["ok"]
+    sizes_make((2, makes), (16, []), (32, makes_again))
+
+
+def test_memory_that_will_be_wanted_and_is_not_there_is_made_as_large_as_it_is_wanted_now(worker) -> None:
+    pipe, _ = opened(worker, CUDA_PINNED=8 * MIB)
+    assert pipe.ask("open", platform="cuda", most=most(64 * MIB))["ok"]
+    assert run(pipe, h2d(size=MIB, footprint=2 * MIB))["ok"]
+    assert failure(prepare(pipe, h2d(size=MIB, footprint=64 * MIB)))["kind"] == "memory"

@@ -273,21 +273,21 @@ def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
 
 
 def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path, monkeypatch) -> None:
-    used: dict[int, set[str]] = {}
-    prepares = Worker.prepare
+    opened: list[int] = []
+    opens = Worker.open
 
-    def seen(worker: Worker, case: Any, key: str, *others: Any) -> Prepared:
-        used.setdefault(worker.pid, set()).add(key.partition("#")[2])
-        return prepares(worker, case, key, *others)
+    def seen(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        opened.append(worker.pid)
+        return opens(worker, request)
 
-    monkeypatch.setattr(Worker, "prepare", seen)
+    monkeypatch.setattr(Worker, "open", seen)
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
-    assert sorted(used.values()) == [{f"{number}"} for number in range(6)]
-    used.clear()
+    assert len(opened) == len(set(opened)) == 6
+    opened.clear()
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     with_classes = structs.replace(plan(ONE, LARGE, rounds=6), classes=classes)
     measured(target(modelled=False), with_classes, tmp_path / "b.jsonl")
-    assert any(len(rounds) > 1 for rounds in used.values())  # every other one has fresh memory in the same process
+    assert len(set(opened)) < len(opened)  # every other round has a fresh platform in the same process
 
 
 def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> None:
@@ -306,24 +306,24 @@ def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> 
 
 
 @pytest.mark.parametrize(
-    "problem", [RequestFailed("failed", "no memory anew"), WorkerGone("no answer", hung=True, abandoned=True)]
+    "problem", [RequestFailed("failed", "no second platform"), WorkerGone("no answer", hung=True, abandoned=True)]
 )
-def test_a_worker_without_fresh_memory_that_cannot_be_ended_loses_its_gpus(
+def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_loses_its_gpus(
     tmp_path, monkeypatch, problem: Exception
 ) -> None:
-    renews, kills = Worker.renew, Worker.kill
+    opens, kills = Worker.open, Worker.kill
     opened: list[int] = []
 
-    def once(worker: Worker, most: Any) -> None:
+    def once(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
         if worker.pid in opened:
             raise problem
         opened.append(worker.pid)
-        renews(worker, most)
+        return opens(worker, request)
 
     def unkillable(worker: Worker) -> bool:
         return kills(worker) and worker.pid not in opened
 
-    monkeypatch.setattr(Worker, "renew", once)
+    monkeypatch.setattr(Worker, "open", once)
     monkeypatch.setattr(Worker, "kill", unkillable)
     path = tmp_path / "a.jsonl"
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]

@@ -1,7 +1,6 @@
 #include "platform/cuda/buffers.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -50,9 +49,12 @@ void Buffer::fill_with_chain(u64 bytes) {
   stream.synchronize();
 }
 
+Buffers::Buffers(const Driver& driver, Owner& owner, const std::vector<Wanted>& most) : driver_{driver}, owner_{owner} {
+  for (const auto& [at, kind, bytes] : most) most_[{at, kind}] = bytes;
+}
+
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
-  const Key key{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number};
-  auto& [kept, program] = kept_[key];
+  auto& [kept, program] = kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
     kept.reset();  // before the larger one is made: both might not fit
@@ -63,7 +65,6 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
       if (error.kind() != ErrorKind::memory || most <= region.bytes) throw;
       kept = made(region, region.bytes, device);  // what wants more will say so
     }
-    old_.erase(key);
     if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
   }
   kept->reach_from(device);
@@ -81,15 +82,8 @@ u64 Buffers::most_of(const Region& region, u32 number) const {
   return found == most_.end() ? 0 : found->second;
 }
 
-void Buffers::renew(const std::vector<Wanted>& most) {
-  old_ = std::exchange(kept_, {});
-  most_.clear();
-  for (const auto& [at, kind, bytes] : most) most_[{at, kind}] = bytes;
-}
-
 bool Buffers::drop_unused() {
-  bool any = !old_.empty();
-  old_.clear();
+  bool any = false;
   for (auto& [what, kept] : kept_) {
     if (kept.program == program_ || !kept.buffer) continue;
     kept.buffer.reset();

@@ -8,7 +8,8 @@
 #include "base/error.hpp"
 #include "platform/cuda/allocation.hpp"
 #include "platform/cuda/device.hpp"
-#include "program/platform.hpp"
+#include "platform/cuda/cuda_platform.hpp"
+#include "program/program.hpp"
 #include "program/row_order.hpp"
 
 namespace linkscope {
@@ -46,22 +47,19 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, process, pages, content and number within a program. They live until they are given
-/// back, at the latest as long as the worker: a round has allocations of its own. Where memory runs out, those that the program does not use are given back.
+/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the
+/// platform: a round has one of its own, and so its allocations. Where memory runs out, those that the program does not use are given back.
 class Buffers {
  public:
-  Buffers(const Driver& driver, Owner& owner) : driver_{driver}, owner_{owner} {}
+  /// `most`: what programs to come want at most, so that memory which they share is made once.
+  Buffers(const Driver&, Owner&, const std::vector<Wanted>& most);
   /// Of the program that comes: what was got for those before may go.
   void begin_program() { ++program_; }
   [[nodiscard]] Buffer& get(const Region&, u32 number, Device*);
   /// Gives back what this program has not got; false where there is nothing like that.
   bool drop_unused();
-  /// Buffers are made anew, and at once as large as `most` says. What was kept goes only when its like is made: the driver
-  /// would hand out the same memory again.
-  void renew(const std::vector<Wanted>& most);
 
  private:
-  using Key = std::tuple<Place, MemKind, u32, u64, bool, Content, u32>;
   [[nodiscard]] std::unique_ptr<Buffer> made(const Region&, u64 bytes, Device*);
   /// As many bytes as programs to come want of a first buffer like this; 0 where nobody said.
   [[nodiscard]] u64 most_of(const Region&, u32 number) const;
@@ -72,7 +70,7 @@ class Buffers {
   };
   const Driver& driver_;
   Owner& owner_;
-  std::map<Key, Kept> kept_, old_;
+  std::map<std::tuple<Place, MemKind, u32, u64, bool, Content, u32>, Kept> kept_;
   std::map<std::pair<Place, MemKind>, u64> most_;
   u64 made_ = 0, program_ = 0;
 };

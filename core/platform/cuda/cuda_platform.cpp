@@ -56,7 +56,7 @@ std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<Device
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  CudaPlatformImpl() : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); }, [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }}, no_gate_{why_no_gate()}, buffers_{driver_, owner_} {
+  explicit CudaPlatformImpl(const std::vector<Wanted>& most) : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); }, [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }}, no_gate_{why_no_gate()}, buffers_{driver_, owner_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
     facts_.why_not = driver_.why_not();
@@ -70,7 +70,6 @@ class CudaPlatformImpl final : public CudaPlatform {
   [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
   [[nodiscard]] Trace run(Session&, const Order&) override;
-  void renew(const std::vector<Wanted>& most) override { buffers_.renew(most); }
 
  private:
   Device& device(u32 index);
@@ -456,6 +455,6 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
 
 }  // namespace
 
-std::unique_ptr<CudaPlatform> make_cuda() { return std::make_unique<CudaPlatformImpl>(); }
+std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most) { return std::make_unique<CudaPlatformImpl>(most); }
 
 }  // namespace linkscope

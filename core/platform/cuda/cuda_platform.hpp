@@ -29,6 +29,14 @@ struct CudaPlatform : Platform {
   [[nodiscard]] virtual const DriverFacts& facts() const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda();
+/// So much memory of a kind at a place.
+struct Wanted {
+  Place at;
+  MemKind kind = MemKind::pageable;
+  u64 bytes = 0;
+};
+
+/// `most`: what programs to come want at most, so that memory which they share is made once.
+[[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {});
 
 }  // namespace linkscope

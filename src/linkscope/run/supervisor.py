@@ -214,7 +214,7 @@ class Supervisor:
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
 
     def _begin_anew(self, ids: Iterable[str]) -> None:
-        """On hardware each pass has a fresh process; where time is short every other one only fresh memory, which
+        """On hardware each pass has a fresh process; where time is short every other one only a fresh platform, which
         medians differ by as much (docs/planner.md)."""
         self._passes += 1
         if self._target.modelled:

@@ -154,10 +154,6 @@ class Worker:
         answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "open", **request}, OPEN_LIMIT_S)[0])
         return answer
 
-    def renew(self, most: list[dict[str, Any]]) -> None:
-        """What is prepared next has memory of its own; `most` is what docs/worker.md says."""
-        self._ask({"op": "renew", "most": most}, OPEN_LIMIT_S)
-
     def prepare(
         self,
         case: dict[str, Any] | list[dict[str, Any]],

@@ -36,10 +36,9 @@ class Workers:
 
     def __init__(self, command: Sequence[str], open_request: dict[str, Any], stop_asked: Callable[[], bool]) -> None:
         self._command = command
-        self._open_request = open_request
+        self._open_request = dict(open_request)
         self._stop_asked = stop_asked
         self._worker: Worker | None = None
-        self._most: list[dict[str, Any]] = []
         self.start_s = 0.0  # what the last start took
 
     def get(self) -> Worker:
@@ -49,18 +48,18 @@ class Workers:
         return self._worker
 
     def wants(self, most: list[dict[str, Any]]) -> None:
-        """What the workers from the next start or renewal on are told of the memory that they will need."""
-        self._most = most
+        """What the platforms to come are told of the memory that they will need (docs/worker.md)."""
+        self._open_request["most"] = most
 
     def renew(self) -> bool:
-        """Memory anew in the worker at hand: cheaper than a process, which opens every GPU.
+        """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process.
 
-        A worker that cannot do that is ended; False where it could not be.
+        A worker that does not open again is ended; False where it could not be.
         """
         if self._worker is None:
             return True
         try:
-            self._worker.renew(self._most)
+            self._worker.open(self._open_request)
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
@@ -86,8 +85,6 @@ class Workers:
             worker = Worker(self._command, self._stop_asked)
             try:
                 worker.open(self._open_request)
-                if self._most:
-                    worker.renew(self._most)
             except WorkerGone as gone:
                 problem = str(gone)
             except RequestFailed as failure:
