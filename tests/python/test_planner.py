@@ -401,14 +401,14 @@ def test_every_point_of_the_plan_has_a_record_however_small_the_budget(slowed: T
 
 
 def test_on_hardware_every_other_pass_is_a_fresh_process_those_between_a_fresh_platform(tmp_path, monkeypatch) -> None:
-    opened = Worker.open
+    opened = Worker.opened
     pids: list[int] = []
 
-    def noted(worker: Worker, request):
+    def noted(worker: Worker):
         pids.append(worker.pid)
-        return opened(worker, request)
+        return opened(worker)
 
-    monkeypatch.setattr(Worker, "open", noted)
+    monkeypatch.setattr(Worker, "opened", noted)
     where = fakes.target(modelled=False)
     plan = make_plan(where.facts, fakes.table(), suite="quick", budget_s=60.0)
     assert fakes.measured(where, plan, tmp_path / "run.jsonl").complete

@@ -367,7 +367,7 @@ def test_it_draws_four_times_a_second_at_most_and_less_often_where_that_is_dear(
     for step in range(1000):
         now[0] = 10.0 + step / 100
         shown.tick(told)
-    assert len(asked) == 5  # 0.1 s of every two: 5 %
+    assert len(asked) == 2  # 0.1 s of every five: 2 %
 
 
 @pytest.mark.parametrize("width", [5, 20, 40, 60])

@@ -1,6 +1,7 @@
 """A run where it would be easy to lie: what did not settle, what was throttled, what was lost, what time is left."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -274,13 +275,13 @@ def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
 
 def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path, monkeypatch) -> None:
     opened: list[int] = []
-    opens = Worker.open
+    opens = Worker.opened
 
-    def seen(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+    def seen(worker: Worker) -> dict[str, Any]:
         opened.append(worker.pid)
-        return opens(worker, request)
+        return opens(worker)
 
-    monkeypatch.setattr(Worker, "open", seen)
+    monkeypatch.setattr(Worker, "opened", seen)
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
     assert len(opened) == len(set(opened)) == 6
     opened.clear()
@@ -288,6 +289,37 @@ def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path
     with_classes = structs.replace(plan(ONE, LARGE, rounds=6), classes=classes)
     measured(target(modelled=False), with_classes, tmp_path / "b.jsonl")
     assert len(set(opened)) < len(opened)  # every other round has a fresh platform in the same process
+
+
+def test_a_fresh_process_opens_while_the_one_before_ends_and_measures_when_that_is_gone(tmp_path, monkeypatch) -> None:
+    told: list[str] = []
+
+    def noted(does: Callable[..., Any]) -> Callable[..., Any]:
+        def told_first(*given: Any) -> Any:
+            told.append(does.__name__)
+            return does(*given)
+
+        return told_first
+
+    for name in ("ask_to_open", "kill", "prepare"):
+        monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
+    measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
+    first = told.index("ask_to_open")  # before: a worker that told its version
+    assert told[first:] == ["ask_to_open", "prepare", "ask_to_open", "kill", "prepare", "kill"]
+
+
+def test_a_worker_that_dies_while_it_opens_beside_the_one_before_is_started_again(tmp_path, monkeypatch) -> None:
+    asks, dying = Worker.ask_to_open, [0, 1, 0, 0]
+
+    def sometimes(worker: Worker, request: dict[str, Any]) -> None:
+        if dying.pop(0):
+            worker.kill()
+            raise WorkerGone("it died")
+        asks(worker, request)
+
+    monkeypatch.setattr(Worker, "ask_to_open", sometimes)
+    assert measured(target(modelled=False), plan(ONE, rounds=3), tmp_path / "a.jsonl").points[ONE].median_s
+    assert not dying
 
 
 def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> None:
@@ -381,15 +413,15 @@ def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monke
 
 
 def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
-    opens, failing = Worker.open, [2]
+    opens, failing = Worker.opened, [2]
 
-    def sometimes(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+    def sometimes(worker: Worker) -> dict[str, Any]:
         if failing[0] > 0:
             failing[0] -= 1
             raise RequestFailed("failed", "not yet")
-        return opens(worker, request)
+        return opens(worker)
 
-    monkeypatch.setattr(Worker, "open", sometimes)
+    monkeypatch.setattr(Worker, "opened", sometimes)
     assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
     failing[0] = 3
     found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]

@@ -325,16 +325,16 @@ def test_a_gpu_that_stays_hot_in_the_extra_rounds_ends_the_point(tmp_path, monke
 
 def test_a_driver_that_is_lost_for_good_keeps_what_was_measured(tmp_path, monkeypatch) -> None:
     path = tmp_path / "a.jsonl"
-    opened = Worker.open
+    opened = Worker.opened
     starts = []
 
-    def no_more(worker: Worker, request):
+    def no_more(worker: Worker):
         starts.append(worker.pid)
         if len(starts) > 6:  # one a round; none for the extra rounds
             raise RequestFailed("failed", "no GPU any more")
-        return opened(worker, request)
+        return opened(worker)
 
-    monkeypatch.setattr(Worker, "open", no_more)
+    monkeypatch.setattr(Worker, "opened", no_more)
     assert measured(target(modelled=False, noise=0.2), plan(ONE, precision=0.12), path).exit_code == 0
     found = results(path)[ONE]
     assert found.status == "missed_precision" and "no GPU any more" in found.reason and found.median_s

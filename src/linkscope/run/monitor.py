@@ -3,6 +3,7 @@
 A thread of its own looks twice a second. Without NVML there is nothing to see, and nothing is claimed.
 """
 
+import bisect
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -82,7 +83,7 @@ class NvmlMonitor:
     def _seen(self, gpu: str, since: float) -> list[State]:
         """The looks since then, or the last one before where the block was shorter than the pause between looks."""
         states = self._states[gpu]
-        return [state for state in states[-600:] if state.time >= since] or states[-1:]
+        return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY_S):

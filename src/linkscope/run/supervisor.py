@@ -223,7 +223,7 @@ class Supervisor:
         if self._plan.classes and self._passes % 2 == 0:
             self._or_lost(self._workers.renew())
         else:
-            self._drop_worker()
+            self._or_lost(self._workers.replace())
 
     def _by_several(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
         """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""

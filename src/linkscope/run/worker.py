@@ -151,7 +151,17 @@ class Worker:
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         """Opens a platform; `request` is what docs/worker.md says, without `op`. Returns the answer."""
-        answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "open", **request}, OPEN_LIMIT_S)[0])
+        self.ask_to_open(request)
+        return self.opened()
+
+    def ask_to_open(self, request: dict[str, Any]) -> None:
+        """Only sends what open() asks; opened() takes the answer."""
+        self._discard()
+        self._send(msgspec.json.encode({"op": "open", **request}) + b"\n")
+
+    def opened(self) -> dict[str, Any]:
+        """The answer to ask_to_open()."""
+        answer: dict[str, Any] = msgspec.json.decode(self._answer(OPEN_LIMIT_S)[0])
         return answer
 
     def prepare(
@@ -184,6 +194,10 @@ class Worker:
         if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
             raise self._garbage(line)
         return trace
+
+    def end(self) -> None:
+        """Has the kernel end the worker, without waiting for that; kill() does."""
+        self._process.kill()
 
     def kill(self) -> bool:
         """Ends the worker at once. False where it is still there five seconds later."""

@@ -1,5 +1,6 @@
 """The one worker that is running: started when needed, opened, replaced."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ class Workers:
         self._open_request = dict(open_request)
         self._stop_asked = stop_asked
         self._worker: Worker | None = None
-        self.start_s = 0.0  # what the last start took
+        self._opening: Worker | None = None  # the next one, where it was started already
 
     def get(self) -> Worker:
         """The worker at hand, or a new one. Raises CannotStart after three that did not open."""
@@ -67,12 +68,23 @@ class Workers:
             return self.drop()
         return True
 
-    def drop(self) -> bool:
-        """Ends the worker at hand, if there is one; the next is fresh. False where it could not be ended."""
+    def replace(self) -> bool:
+        """A fresh process for the worker at hand. It opens while the kernel takes back what the old one had, which is
+        gone when this returns; False where the old one could not be ended.
+        """
         if self._worker is None:
             return True
-        worker, self._worker = self._worker, None
-        return worker.kill()
+        old, self._worker = self._worker, None
+        old.end()
+        with contextlib.suppress(WorkerGone):  # get() starts another, and tells where none opens
+            self._opening = self._asked()
+        return old.kill()
+
+    def drop(self) -> bool:
+        """Ends the worker at hand, if there is one; the next is fresh. False where it could not be ended."""
+        workers = [worker for worker in (self._worker, self._opening) if worker]
+        self._worker = self._opening = None
+        return all([worker.kill() for worker in workers])
 
     def forget(self) -> None:
         """The worker at hand is gone already, or cannot be killed."""
@@ -81,19 +93,25 @@ class Workers:
     def _start(self) -> Worker:
         problem = ""
         for _ in range(self._TRIES):
-            started = time.monotonic()
-            worker = Worker(self._command, self._stop_asked)
             try:
-                worker.open(self._open_request)
-            except WorkerGone as gone:
-                problem = str(gone)
-            except RequestFailed as failure:
-                worker.kill()
+                return self._opened()
+            except (WorkerGone, RequestFailed) as failure:
                 problem = str(failure)
-            except BaseException:
-                worker.kill()
-                raise
-            else:
-                self.start_s = time.monotonic() - started
-                return worker
         raise CannotStart(f"no worker can open the machine: {problem}")
+
+    def _opened(self) -> Worker:
+        worker, self._opening = self._opening or self._asked(), None
+        try:
+            worker.opened()
+        except WorkerGone:
+            raise
+        except BaseException:
+            worker.kill()
+            raise
+        return worker
+
+    def _asked(self) -> Worker:
+        """A process that is opening the machine."""
+        worker = Worker(self._command, self._stop_asked)
+        worker.ask_to_open(self._open_request)
+        return worker
