@@ -3,8 +3,8 @@
 Usage: python tools/replay.py RUN.jsonl[.gz] [--budget SECONDS] [--opening SECONDS]
 
 The planner decides as in a run (linkscope.plan.next_work). A point's first rounds are those that it had; what it is
-given besides is drawn from what rounds of its kind differed by (tools/needs.py), at what its rounds cost. Every round
-of points also costs its opening. No more than a forecast: nothing here is measured.
+given besides is drawn from what rounds of its kind differed by (tools/needs.py), at what its rounds cost. Every pass
+through the machine also costs its opening. No more than a forecast: nothing here is measured.
 """
 
 import argparse
@@ -38,17 +38,16 @@ class Replay:
         self.chance = random.Random(1)
         self.points: dict[str, Point] = {}
         self.left_s = plan.budget_s or 0.0
-        self.rounds = 0
+        self.passes = 0
 
     def carry_out(self) -> Mapping[str, Point]:
         while work := next_work(self.plan, self.points, self.left_s):
-            before = {one.id: len(self.medians(one.id)) for one in work}
-            opened = range(min(before.values()), max(one.rounds for one in work))
-            for number in opened:
+            missing = {one.id: one.rounds - len(self.medians(one.id)) for one in work}
+            for number in range(max(missing.values())):
                 self.left_s -= self.opening_s
-                self.rounds += 1
+                self.passes += 1
                 for one in work:
-                    if before[one.id] <= number < one.rounds:
+                    if number < missing[one.id]:
                         self.take(one)
             for one in work:
                 self.settle(one.id)
@@ -97,8 +96,8 @@ def blank(old: Point) -> Point:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    parser.add_argument("--budget", type=float, default=110.0)
-    parser.add_argument("--opening", type=float, default=0.4, help="seconds of a round besides its points")
+    parser.add_argument("--budget", type=float, default=112.0)
+    parser.add_argument("--opening", type=float, default=0.6, help="seconds of a pass besides its points")
     asked = parser.parse_args()
     run = read_run(asked.run)
     plan = structs.replace(msgspec.convert(run.header.plan, Plan), budget_s=asked.budget)
@@ -112,7 +111,7 @@ def main() -> None:
     for kind, ids in [*sorted(groups.items()), ("all", [id for of in groups.values() for id in of])]:
         before, after = (sum(of[id].status == "ok" for id in ids) / len(ids) for of in (replay.known, found))
         print(f"| {kind} | {len(ids)} | {before:.0%} | {after:.0%} |")
-    print(f"\n{asked.budget - replay.left_s:.0f} s of {asked.budget:g} s, {replay.rounds} rounds opened.")
+    print(f"\n{asked.budget - replay.left_s:.0f} s of {asked.budget:g} s, {replay.passes} passes.")
 
 
 if __name__ == "__main__":

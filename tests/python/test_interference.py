@@ -265,10 +265,10 @@ def test_four_gpus_are_few_points_and_sixteen_are_bounded() -> None:
 
 
 def test_paths_at_once_divide_the_memory_that_they_go_round_over() -> None:
-    """Three times 60 MiB of cache are 12 copies of 16 MiB of one path, and 6 of each of two."""
+    """The 64 MiB of copies from host memory are 4 copies of 16 MiB of one path, and 2 of each of two."""
     machine = MachineFacts("two", True, ("numa:0", "gpu:0", "gpu:1"), {"gpu:0": 60 * MIB, "gpu:1": 60 * MIB})
     alone_id, pair_id = id_of("numa:0->gpu:0"), id_of("numa:0->gpu:0", "numa:0->gpu:1")
-    assert [footprint(PointId.parse(id), machine) // SIZE for id in (alone_id, pair_id)] == [12, 6]
+    assert [footprint(PointId.parse(id), machine) // SIZE for id in (alone_id, pair_id)] == [4, 2]
 
 
 def test_only_paths_that_were_measured_alone_are_paired() -> None:

@@ -18,6 +18,7 @@ from linkscope.plan import (
     footprint,
     in_order,
     make_plan,
+    most_memory,
     next_work,
     precision_target,
     rounds_wanted,
@@ -313,9 +314,18 @@ def test_only_the_rule_of_nvbandwidth_takes_what_only_it_needs() -> None:
 
 def test_precision_by_size_unless_asked_for() -> None:
     default, asked = plan("d2h/*"), plan("d2h/*", precision=0.002)
-    assert [precision_target(default, size) for size in (8, (1 << 20) - 8, 1 << 20)] == [0.05, 0.05, 0.01]
-    assert precision_target(default, 8, resolution=0.1) == 0.2
-    assert precision_target(asked, 8, resolution=0.1) == 0.002
+    copy = "d2h/ce/gpu:0.device->numa:0.pinned/{}?after=kernel&mode=batched"
+    at = {size: PointId.parse(copy.format(size)) for size in (8, (1 << 20) - 8, 1 << 20)}
+    assert [precision_target(default, point) for point in at.values()] == [0.05, 0.05, 0.01]
+    assert precision_target(default, at[8], resolution=0.1) == 0.2
+    assert precision_target(asked, at[8], resolution=0.1) == 0.002
+
+
+def test_paths_at_once_are_asked_for_what_tells_whether_they_share() -> None:
+    default, asked = plan("d2h/*"), plan("d2h/*", precision=0.002)
+    at_once = PointId.parse("concurrent/ce/gpu:0.device->numa:0.pinned/16777216?with=gpu:1->numa:0")
+    assert precision_target(default, at_once) == 0.03
+    assert precision_target(asked, at_once) == 0.002
 
 
 @pytest.mark.parametrize(
@@ -325,8 +335,8 @@ def test_precision_by_size_unless_asked_for() -> None:
         (64 << 20, 10 << 20, 64 << 20),
         (8, 10 << 20, 8 * 512),
         (768 << 20, 1 << 30, 768 << 20),
-        (1 << 20, 1 << 30, 256 << 20),
-        (4 << 20, 1 << 30, 256 << 20),
+        (1 << 20, 1 << 30, 64 << 20),
+        (4 << 20, 1 << 30, 64 << 20),
         (1 << 31, 1 << 20, 1 << 31),
     ],
 )
@@ -417,8 +427,33 @@ def test_one_other_gpu_is_not_all(gpus: int, one_to_all: int, host_to_all: int) 
 def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
     caches = {"numa:0": 8 << 20, "gpu:0": 50 << 20, "gpu:1": 50 << 20}
     machine = MachineFacts("m", True, ("numa:0", "gpu:0", "gpu:1"), caches)
-    what = PointId("all_to_host", "ce", "gpu:all", "device", "numa:0", "pinned", 1 << 20)
+    what = PointId("all_to_one", "ce", "gpu:all", "device", "gpu:0", "device", 1 << 20)
     assert footprint(what, machine) == 150 << 20
+    to_host = PointId("all_to_host", "ce", "gpu:all", "device", "numa:0", "pinned", 1 << 20)
+    assert footprint(to_host, machine) == 64 << 20  # caches on the way are flushed
+
+
+def test_what_kernels_touch_in_host_memory_is_more_than_their_l2_holds() -> None:
+    caches = {"numa:0": 1 << 30, "gpu:0": 50 << 20}
+    machine = MachineFacts("m", False, ("numa:0", "gpu:0"), caches)
+    assert footprint(PointId("read", "sm", "numa:0", "pinned", "gpu:0", "device", 1 << 20), machine) == 150 << 20
+
+
+def test_what_a_pass_wants_of_host_memory_is_the_most_that_a_point_wants() -> None:
+    machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 30, "gpu:0": 50 << 20})
+    copies = [
+        PointId("h2d", "ce", "numa:0", memory, "gpu:0", "device", size)
+        for memory, size in (("pinned", 8), ("pinned", 1 << 30), ("pageable", 1 << 20))
+    ]
+    others = [
+        PointId("prefetch", "prefetch", "numa:0", "managed", "gpu:0", "managed", 1 << 30),
+        PointId("launch", "host", "numa:0", "none", "gpu:0", "none", 0),
+    ]
+    assert most_memory([*copies, *others], machine) == [
+        {"at": "numa:0", "memory": "pinned", "bytes": 1 << 30},
+        {"at": "numa:0", "memory": "pageable", "bytes": 64 << 20},
+    ]
+    assert most_memory(others, machine) == []
 
 
 def test_an_operation_without_bytes_has_no_footprint_and_is_taken_once() -> None:

@@ -176,8 +176,8 @@ def test_one_way_a_copy_of_256_mib_is_a_batch() -> None:
     ("timing", "size", "first", "later"),
     [
         ("gate", 256 << 20, 2, 1), ("events", 256 << 20, 2, 1), ("kernel_clock", 256 << 20, 2, 1),
-        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 4, 4), ("host", 1 << 30, 4, 4),
-        ("gate", 255 << 20, 4, 2), ("gate", 16 << 20, 4, 2), ("gate", 15 << 20, 4, 2), ("host", 255 << 20, 4, 4),
+        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 3, 3), ("host", 1 << 30, 3, 3),
+        ("gate", 255 << 20, 3, 2), ("gate", 16 << 20, 3, 2), ("gate", 15 << 20, 3, 2), ("host", 255 << 20, 3, 3),
     ],
 )  # fmt: skip
 def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(timing, size, first, later) -> None:
@@ -254,4 +254,4 @@ def test_memory_that_takes_long_to_make_is_waited_for() -> None:
 def test_the_footprint_is_that_of_the_larger_cache_at_either_end() -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 20, "gpu:0": 50 << 20})
     for src, dst in (("numa:0", "gpu:0"), ("gpu:0", "numa:0")):
-        assert footprint(PointId("x", "ce", src, "pinned", dst, "device", 1 << 20), machine) == 150 << 20
+        assert footprint(PointId("x", "sm", src, "pinned", dst, "device", 1 << 20), machine) == 150 << 20

@@ -15,7 +15,7 @@ _CACHES = 3  # how many times the largest cache in the way a batch rotates over,
 _HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
-# What a point costs before anything is known, from results/h200x4-standard-c: half of all points lie within a factor 1.6.
+# What a point costs before anything is known, from results/h200x4-standard-c: half of them lie within a factor 1.6.
 _SETUP_S = 3.3e-3
 _TOUCHED = {"numa": 10e9, "gpu": 200e9}  # bytes a second of memory made, filled, flushed and compared
 _ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3

@@ -58,7 +58,7 @@ def _within_reach(plan: Plan, point: Point) -> bool:
     and the interval of nine rounds is 1.86 wide.
     """
     inner = sorted(_rounds(point))[1:-1]
-    return not inner or inner[-1] - inner[0] <= 2 * precision_target(plan, point.bytes) * median(inner)
+    return not inner or inner[-1] - inner[0] <= 2 * precision_target(plan, point) * median(inner)
 
 
 def rounds_after(plan: Plan, have: int) -> int:

@@ -15,7 +15,7 @@ from linkscope.plan.interference import Together, together
 from linkscope.plan.rules import RuleName
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
-from linkscope.runfile import PointId
+from linkscope.runfile import Point, PointId
 
 LARGE = 1 << 20
 MOST_OF_MEMBERS = 256 << 20  # what is larger is measured on one member of a class
@@ -90,13 +90,21 @@ def make_plan(
     )  # fmt: skip
 
 
-def precision_target(plan: Plan, size: int, resolution: float = 0.0) -> float:
+def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0) -> float:
     """The half-width to reach: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
 
-    `resolution` is one tick as a fraction of the value: a tick over L operations for a batch of L.
+    3 % of paths at once, which are measured to tell whether they share something and to divide it. `resolution` is one
+    tick as a fraction of the value: a tick over L operations for a batch of L.
     """
     if plan.precision is not None:
         return plan.precision
+    if "with" in dict(point.params):
+        return 0.03
+    return usual_precision(point.bytes, resolution)
+
+
+def usual_precision(size: int, resolution: float = 0.0) -> float:
+    """Of a copy where nobody asked for another."""
     return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
 
 

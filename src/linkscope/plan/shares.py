@@ -102,7 +102,7 @@ def _look(plan: Plan, point: Point) -> int | None:
 
 
 def _target(plan: Plan, point: Point) -> float:
-    return max(precision_target(plan, point.bytes), point.precision_target)
+    return max(precision_target(plan, point), point.precision_target)
 
 
 def _medians(point: Point) -> list[float]:

@@ -1,10 +1,10 @@
 """What to measure next where paths form classes: a pure function of the plan, the points and the time left.
 
 1. Of every curve the representative at all sizes, the others at three: three rounds each.
-2. Together, since every pass through the machine costs opening it: who differs from the representative leads a class of
-   its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes where
-   a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until three
-   quarters are measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
+2. Together, since every pass through the machine costs opening it: who differs from the representative leads a class
+   of its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes
+   where a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until most
+   of the map is measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
    for what has three that agree although its likes do not; again while this asks for anything.
 3. With the time that is left more rounds for what missed its precision, cheap points first; then inherited points are
    measured after all, and more paths at once.
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
-from linkscope.plan.plan import Plan, precision_target
+from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.shares import OPENING_S, in_doubt, late_rounds, rounds_in_share, share_s
 from linkscope.plan.work import Work
-from linkscope.runfile import Flow, Point
+from linkscope.runfile import Flow, Point, PointId
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
 
 MARGIN = 0.03  # what still counts as alike
 LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
 CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
 _FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
-MOST = 0.75  # of the points of a map: what is measured before more rounds have all the time left
+MOST = 0.72  # of the points of a map: what is measured before more rounds have all the time left
 _LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
 
 
@@ -111,7 +111,7 @@ def likeness(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict
 
 def margin(plan: Plan, size: int) -> float:
     """What still counts as alike: 3 %, or what is asked of the values themselves where that is more."""
-    return max(MARGIN, precision_target(plan, size))
+    return max(MARGIN, usual_precision(size) if plan.precision is None else plan.precision)
 
 
 def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
@@ -148,8 +148,10 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 
 
 def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[str]:
-    """All sizes of each cluster's leader and of the audit, and finer ones where a leader's curve bends."""
-    found = [id for id in _audited(curve) if id not in points]
+    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones where a leader's curve
+    bends."""
+    most = _affordable(plan, _curve_of(curve, curve.representative, points))
+    found = [id for id in _audited(curve) if id not in points and PointId.parse(id).bytes <= most]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
         base = [curve.ids[leader][size] for size in sorted(curve.ids[leader])]
         if missing := [id for id in base if id not in points]:
@@ -161,7 +163,8 @@ def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], po
 
 
 def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
-    """The largest size with time for its rounds: a dear one is not measured for the shape of a curve alone."""
+    """The largest size with time for its rounds: a dear one is not measured for the shape of a curve alone, nor to prove
+    that paths are alike."""
     return max([size for size, of in measured.items() if of.cost_s <= _FINER * share_s(plan)], default=0)
 
 

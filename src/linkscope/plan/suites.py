@@ -267,7 +267,7 @@ SUITES: dict[str, Suite] = {
             "curves of every path: copies, batched and single, accesses by threads, managed memory, latencies: a map "
             "of a machine in two minutes",
             _STANDARD,
-            budget_s=110.0,
+            budget_s=112.0,
             together_at=_TOGETHER_AT,
         ),
         Suite(

@@ -46,7 +46,7 @@ class Assembler:
         if not kept:
             return point
         _fill(point, kept, rounds)
-        point.precision_target = precision_target(self._plan, point.bytes, _resolution(kept[0], point))
+        point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
         _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes))
         if RULES[self._plan.rule].mean:
             _give_means(point)
@@ -93,7 +93,7 @@ class Assembler:
             id=id, status="skipped", reason="it was not measured", benchmark=what.benchmark, engine=what.engine,
             src=what.src, dst=what.dst, src_memory=what.src_memory, dst_memory=what.dst_memory, bytes=what.bytes,
             bidirectional=what.bidirectional, params=dict(what.params),
-            precision_target=precision_target(self._plan, what.bytes),
+            precision_target=precision_target(self._plan, what),
             limit_gbps=limit[0] if limit else None, limit_source=limit[1] if limit else None,
             footprint_bytes=footprint(what, self._machine), guards={},
         )  # fmt: skip

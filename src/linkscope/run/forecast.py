@@ -148,7 +148,7 @@ class Forecast:
         final = _RANGE[base - 2] if base <= 8 else 5.6 / math.sqrt(base)  # from nine on ends are dropped
         growth = max(1.0, final / _RANGE[min(seen.kept, 10) - 2])
         widths = [(high - low) / max(high + low, 1e-30) for low, high in seen.ends]
-        return growth * max(widths) > precision_target(self._plan, state.what.bytes)
+        return growth * max(widths) > precision_target(self._plan, state.what)
 
 
 def _take_up(seen: _Seen, record: Round) -> None:

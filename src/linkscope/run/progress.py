@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LINE_EVERY_S = 10.0
 _DRAW_EVERY_S = 0.25
-_DRAW_SHARE = 0.02  # of its processor time, at most, goes into drawing, when nothing is measured: a large run draws less
+_DRAW_SHARE = 0.02  # of its processor time, at most, goes into drawing, when nothing is measured
 _SPARE = 8  # columns beside the bar, for the ^C that a terminal shows
 _BAR, _LEAST_BAR = 30, 8
 

@@ -31,8 +31,8 @@ HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 1.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
 JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
-MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
-MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
+MOST_BUSY_S = 0.05  # of sampling in one point-round: what is not steady by then is told by its interval
+MOST_WALL_S = 0.12  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 MUCH_MORE = 4  # times as many operations as were tried
@@ -122,7 +122,7 @@ class PointRound:
         self._single = task.point.param("mode") == "single" or self._most == 1
         self._before = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._steady_before = task.first is not None and all(
-            len(flow.samples_s) > 2 and steady(flow.samples_s, precision_target(plan, task.point.bytes))
+            len(flow.samples_s) > 2 and steady(flow.samples_s, precision_target(plan, task.point))
             for flow in task.first.flows
         )
         self._each = self._before  # what is known by now
@@ -226,7 +226,7 @@ class PointRound:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
             if self._single or longest * max(counts) * 3 < LONG_S:
-                return 6 if self._single else 3
+                return 6 if self._single else 2
             return 1 if longest >= VERY_LONG_S else 2
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES
@@ -234,7 +234,7 @@ class PointRound:
             return 0
         resolution = self._tick / min(counts)
         # A median known to half of what rounds differ by is steady enough: the rest of a round's error is theirs.
-        enough = max(precision_target(self._plan, self._task.point.bytes), 2 * self._task.spread)
+        enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
         if all(steady(of, enough, resolution) for of in samples):
             return 0
         reach = OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken)
@@ -244,7 +244,7 @@ class PointRound:
 
     def _as_before(self, samples: list[list[float]]) -> bool:
         """Whether every actor took as long as in the first round, by half the precision that is asked for."""
-        near = precision_target(self._plan, self._task.point.bytes) / 2
+        near = precision_target(self._plan, self._task.point) / 2
         return all(abs(of[-1] - was) <= near * was for of, was in zip(samples, self._before, strict=True))
 
     def _too_long(self) -> bool:

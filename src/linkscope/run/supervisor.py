@@ -247,8 +247,8 @@ class Supervisor:
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
-            # First rounds get their share of the time left: few points with an interval are worth more than many without.
-            # What the others leave over is looked at when they are done.
+            # First rounds get their share of the time left: few points with an interval are worth more than many
+            # without. What the others leave over is looked at when they are done.
             self._waiting.append(id)
             return None
         if state.stopped:
