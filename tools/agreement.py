@@ -59,8 +59,10 @@ def grouped(pairs: list[tuple[Point, Point]]) -> list[tuple[str, list[tuple[Poin
 
 def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
     print("| family | points | intervals overlap | medians agree | middle difference |\n|---|---|---|---|---|")
-    precise = [pair for pair in pairs if all(point.status == "ok" for point in pair)]
-    for name, members in [*grouped(pairs), ("all", pairs), ("all within precision in both", precise)]:
+    taken = [pair for pair in pairs if all(point.status in ("ok", "missed_precision") for point in pair)]
+    precise = [pair for pair in taken if all(point.status == "ok" for point in pair)]
+    last = [("all", pairs), ("all measured in both", taken), ("all within precision in both", precise)]
+    for name, members in [*grouped(pairs), *last]:
         if members:
             alike, near = (sum(test(*pair) for pair in members) / len(members) for test in (overlap, agree))
             middle = median([apart(*pair) for pair in members])
@@ -68,7 +70,8 @@ def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
 
 
 def print_spread(pairs: list[tuple[Point, Point]]) -> None:
-    large = [pair for pair in pairs if pair[0].bytes >= LARGE and pair[0].params.get("mode") == "batched"]
+    measured = [pair for pair in pairs if pair[0].status in ("ok", "missed_precision")]
+    large = [pair for pair in measured if pair[0].bytes >= LARGE and pair[0].params.get("mode") == "batched"]
     print("| family, 16 MiB and above, in a batch | points | GB/s | spread of round medians: middle, largest |")
     print("|---|---|---|---|")
     for ways in (False, True):

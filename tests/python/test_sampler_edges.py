@@ -176,8 +176,8 @@ def test_one_way_a_copy_of_256_mib_is_a_batch() -> None:
     ("timing", "size", "first", "later"),
     [
         ("gate", 256 << 20, 2, 1), ("events", 256 << 20, 2, 1), ("kernel_clock", 256 << 20, 2, 1),
-        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 3, 3), ("host", 1 << 30, 3, 3),
-        ("gate", 255 << 20, 3, 2), ("gate", 16 << 20, 3, 2), ("gate", 15 << 20, 3, 2), ("host", 255 << 20, 3, 3),
+        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 4, 4), ("host", 1 << 30, 4, 4),
+        ("gate", 255 << 20, 4, 2), ("gate", 16 << 20, 4, 2), ("gate", 15 << 20, 4, 2), ("host", 255 << 20, 4, 4),
     ],
 )  # fmt: skip
 def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(timing, size, first, later) -> None:

@@ -2,6 +2,7 @@
 precision within that says so early. What time is left in the end goes to those that missed it, cheap ones first."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -15,13 +16,19 @@ SHARE = 6.0  # of the budget over the number of points: cheap points leave time 
 MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
 CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
 ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
-OPENING_S = 0.5  # what opening the machine for another pass takes, roughly
+_OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-c)
+_GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
 
 def share_s(plan: Plan) -> float:
     """Seconds that all rounds of one point may take; infinite without a budget."""
     return math.inf if plan.budget_s is None else SHARE * plan.budget_s / max(1, len(plan.points))
+
+
+def opening_s(plan: Plan) -> float:
+    """Seconds that opening the machine for another pass takes, roughly."""
+    return _OPENING_S + _CONTEXT_S * len({gpu for id in plan.points for gpu in _GPU.findall(id)})
 
 
 def rounds_in_share(plan: Plan, point: Point) -> int:
@@ -71,11 +78,11 @@ def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
     """More rounds for what missed its precision, whatever its share: cheap ones first, as many as there is time for."""
-    found, spent = [], 0.0
+    found, spent, each_s = [], 0.0, opening_s(plan)
     offers = sorted(_offers(plan, points), key=lambda offer: (offer[0], offer[1].id))
     opened = 0
     for cost, work, rounds in offers:
-        if spent + cost + max(opened, rounds) * OPENING_S > left_s:
+        if spent + cost + max(opened, rounds) * each_s > left_s:
             break
         spent, opened = spent + cost, max(opened, rounds)
         found.append(work)

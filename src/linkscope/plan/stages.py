@@ -20,7 +20,7 @@ from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
-from linkscope.plan.shares import OPENING_S, in_doubt, late_rounds, rounds_in_share, share_s
+from linkscope.plan.shares import in_doubt, late_rounds, opening_s, rounds_in_share, share_s
 from linkscope.plan.work import Work
 from linkscope.runfile import Flow, Point, PointId
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
@@ -54,14 +54,15 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
     full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
     few = _wanted_measured(plan, {*points, *full})
     offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
-    new = [*full, *next_together(plan.together, points), *(of.id for of in _those_with_time(offers, left_s))]
+    new = [*full, *next_together(plan.together, points), *(of.id for of in _those_with_time(plan, offers, left_s))]
     wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
     missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
     work = [Work(id, EARLY_ROUNDS) for id in new]
-    work += _cheapest(missed, points, left_s * CHUNK if new else math.inf)
+    passes = max([work.rounds - _have(points[work.id]) for work in missed], default=0)
+    work += _cheapest(missed, points, (CHUNK if new else 1.0) * left_s - passes * opening_s(plan))
     return work or (
         late_rounds(plan, points, left_s)
-        or _those_with_time(_offers(plan, alike, points), left_s)
+        or _those_with_time(plan, _offers(plan, alike, points), left_s)
         or _more_at_once(plan, points, left_s)
     )
 
@@ -148,8 +149,7 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 
 
 def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[str]:
-    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones where a leader's curve
-    bends."""
+    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones at bends."""
     most = _affordable(plan, _curve_of(curve, curve.representative, points))
     found = [id for id in _audited(curve) if id not in points and PointId.parse(id).bytes <= most]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
@@ -163,8 +163,7 @@ def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], po
 
 
 def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
-    """The largest size with time for its rounds: a dear one is not measured for the shape of a curve alone, nor to prove
-    that paths are alike."""
+    """The largest size with time for its rounds: a dear one is not measured for a curve's shape alone, nor as audit."""
     return max([size for size, of in measured.items() if of.cost_s <= _FINER * share_s(plan)], default=0)
 
 
@@ -206,9 +205,9 @@ def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
-def _those_with_time(offers: Sequence[_Offer], left_s: float) -> list[Work]:
+def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float) -> list[Work]:
     """As many as there is time for."""
-    room = left_s - (0.0 if not offers else 3 * OPENING_S)
+    room = left_s - (0.0 if not offers else EARLY_ROUNDS * opening_s(plan))
     everything = sum(offer.cost_s for offer in offers)
     room = room if everything <= room / 2 else room * CHUNK
     found, spent = [], 0.0
@@ -223,7 +222,7 @@ def _those_with_time(offers: Sequence[_Offer], left_s: float) -> list[Work]:
 def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
     """Of the paths to run at once that nothing gives reason for as many as there is time for."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
-    room = left_s - 3 * OPENING_S
+    room = left_s - EARLY_ROUNDS * opening_s(plan)
     ids = where_there_is_time(plan.together, points)
     count = len(ids) if len(ids) * each <= room / 2 else int(CHUNK * room / max(each, 1e-9))
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]

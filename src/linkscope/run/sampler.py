@@ -31,8 +31,8 @@ HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 1.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
 JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
-MOST_BUSY_S = 0.05  # of sampling in one point-round: what is not steady by then is told by its interval
-MOST_WALL_S = 0.12  # the same with all that is not timed: memory made again before each sample, data compared
+MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
+MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 MUCH_MORE = 4  # times as many operations as were tried
@@ -226,7 +226,7 @@ class PointRound:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
             if self._single or longest * max(counts) * 3 < LONG_S:
-                return 6 if self._single else 2
+                return 6 if self._single else 3
             return 1 if longest >= VERY_LONG_S else 2
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES

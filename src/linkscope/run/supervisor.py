@@ -90,6 +90,7 @@ class Supervisor:
         self._coming: Iterator[Round | Failure] | None = None  # of this round, where several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
+        self._settled = set(self._points)  # those whose record is written: no more is to come
         self._states = states_of(plan, target.facts, earlier)
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
@@ -110,6 +111,8 @@ class Supervisor:
         try:
             while work := next_work(self._plan, self._points, self._budget.left()):
                 self._take_up(work)
+            for id in sorted(self._points.keys() - self._settled):
+                self._settle(self._assembler.point(id, self._states[id].rounds, self._budget.reason()))
             for takeover in takeovers(self._plan, self._points):
                 self._inherit(takeover)
             for id, reason in left_over(self._plan, self._points).items():
@@ -136,6 +139,7 @@ class Supervisor:
         wanted = {item.id: item.rounds for item in work}
         for id in wanted:
             self._points.pop(id, None)
+            self._settled.discard(id)
             if id not in self._states:  # a size that is added where a curve bends
                 self._states[id] = state_of(id, self._plan, self._target.facts)
         self._waiting = []
@@ -339,6 +343,7 @@ class Supervisor:
 
     def _settle(self, point: Point) -> None:
         self._points[point.id] = point
+        self._settled.add(point.id)
         self._write(point)
 
     def _write(self, record: Round | Point) -> None:
@@ -348,13 +353,13 @@ class Supervisor:
     def _save_unfinished(self) -> None:
         """After Ctrl-C: a record for every point that has a round, so that the file can be read as it is."""
         for id, state in self._states.items():
-            if id not in self._points and state.rounds:
+            if id not in self._settled and state.rounds:
                 self._settle(self._assembler.point(id, state.rounds, INTERRUPTED))
 
     def _give_up(self, problem: str) -> None:
         """No worker starts any more: what has its base rounds keeps its value, the rest fails."""
         for id, state in self._states.items():
-            if id in self._points:
+            if id in self._settled:
                 continue
             if len(state.rounds) >= self._plan.rounds:
                 self._settle(self._assembler.point(id, state.rounds, problem))
