@@ -190,8 +190,8 @@ def test_the_machine_s_caches_give_the_footprint_as_by_linkscope_s_rule() -> Non
             cases.append(case)
             return super().prepare(case, key, limit_s)
 
-    worker = Seen([("numa:0", "gpu:0")], [[[4.0], [20.0]]] * 3)
+    worker = Seen([("gpu:0", "gpu:0")], [[[4.0], [20.0]]] * 3)
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"gpu:0": 300 << 20})
-    id = H2D.format(SIZE, "false", "batched")
+    id = f"local/ce/gpu:0.device->gpu:0.device/{SIZE}?mode=batched"
     NvbandwidthSampler(worker, plan(id), machine).measure(Task(PointId.parse(id), 0))  # type: ignore[arg-type]
     assert (cases[0]["bytes"], cases[0]["footprint_bytes"]) == (SIZE, 1 << 30)

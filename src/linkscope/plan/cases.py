@@ -12,7 +12,7 @@ MOST_FOOTPRINT = 1 << 30
 _CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
 # Copies to and from host memory rotate over no more. Caches on their way are flushed before each batch, and a batch has
 # hardly more bytes; host memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
-_HOST_FOOTPRINT = 64 << 20
+HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
 # What a point costs before anything is known, from results/h200x4-standard-c: half of them lie within a factor 1.6.
@@ -46,7 +46,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     wanted = max(caches.values())
     if any(kind_of(place) == "numa" for place in ends):
         of_gpus = [wanted for place, wanted in caches.items() if "gpu:" in place] if point.engine == "sm" else []
-        wanted = min(wanted, max([_HOST_FOOTPRINT, *of_gpus]))
+        wanted = min(wanted, max([HOST_FOOTPRINT, *of_gpus]))
     wanted //= len(point.paths)
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from linkscope.plan.cases import HOST_FOOTPRINT
 from linkscope.run.monitor import NoTally
 from linkscope.run.progress import Silent
 from linkscope.run.supervisor import Supervisor
@@ -118,14 +119,15 @@ def _caches(folder: Path) -> Finding:
 
 
 def _footprint(folder: Path) -> Finding:
-    """Batches meet no line twice: they rotate over three times the largest cache in the way, slice by slice."""
+    """Batches meet no line twice: they rotate over three times the largest cache in the way, or over as much as copies
+    of host memory rotate over, slice by slice."""
     found, least = [], []
     where = target()
     cache = max(where.facts.cache_bytes.values())
     for size in (4 * KIB, MIB):
         seen = watched(where, H2D.format(size, "false", "batched"))
         found.append(seen.prepared.slices * size)
-        least.append(min(3 * cache, 512 * size))
+        least.append(min(3 * cache, HOST_FOOTPRINT, 512 * size))
     return Finding(
         f"caches of {format_bytes(cache)}; to go through: {' and '.join(map(format_bytes, least))}",
         " and ".join(map(format_bytes, found)),
