@@ -120,7 +120,7 @@ def test_a_constant_that_is_not_needed_is_left_out_and_one_that_is_comes_back() 
 
 
 FORTH = Constant("link", "kernel_efficiency", 0.85, 0.01, 1.0, optional=True)
-BACK = Constant("link", "kernel_back_efficiency", 0.85, 0.01, 1.0, optional=True, beside=FORTH)
+BACK = Constant("link", "kernel_back_efficiency", 0.85, 0.01, 1.0, optional=True)
 
 
 class Threads(Lines):

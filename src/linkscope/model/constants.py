@@ -25,8 +25,7 @@ class Constant:
     """One constant: where it stands, from where the search starts and between what it looks.
 
     Of tables with rows (`numa`, `gpu`, `link`) there is one value a group of rows that are alike. `optional`: left out
-    unless the points are told better with it than without. `beside`: an optional constant that means both where this
-    one is left out, and so may only tell points better together with it.
+    unless the points are told better with it than without.
     """
 
     table: str
@@ -35,7 +34,6 @@ class Constant:
     low: float
     high: float
     optional: bool = False
-    beside: "Constant | None" = None
 
 
 @dataclass(frozen=True)
@@ -296,7 +294,7 @@ RINGS_AND_THREADS = (
             _us("kernel", "write_tile_us", 0.2),
             _fraction("kernel", "memory_efficiency", 0.8),
             _FORTH,
-            replace(_FORTH, key="kernel_back_efficiency", beside=_FORTH),
+            replace(_FORTH, key="kernel_back_efficiency"),
         ),
     ),
     Block(

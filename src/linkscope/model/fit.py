@@ -303,7 +303,7 @@ class Fit:
     def _add(
         self, constant: Constant, places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """An optional constant, group by group, where it pays for itself, or for itself and the one beside it."""
+        """An optional constant, group by group, where it pays for itself, or for itself and what stands for it."""
         for place in self.places(constant):
             if not self._felt([place], pooled):
                 continue
@@ -341,10 +341,11 @@ class Fit:
 
 
 def _ways_to_add(place: Place) -> list[list[Place]]:
-    """It; and where there is one beside it, that one, which may pay for itself now, and both."""
-    if place.constant.beside is None:
+    """It; and where what stands for it may be left out as well, that one, which may pay for itself now, and both."""
+    key = defaults.STANDS_FOR.get(place.constant.key)
+    if key not in defaults.STANDS_FOR:
         return [[place]]
-    other = replace(place, constant=place.constant.beside)
+    other = replace(place, constant=replace(place.constant, key=key))
     return [[place], [other], [other, place]]
 
 

@@ -10,7 +10,7 @@ from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
 
 FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
-ENOUGH = 1.1  # of what is measured in any case: the rest is for more rounds and more points
+ENOUGH = 1.05  # of what is measured in any case: the rest is for more rounds and more points
 _LEAST = 0.4  # of the same: estimates are rough, and half of a map is something
 
 
