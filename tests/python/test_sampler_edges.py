@@ -62,6 +62,20 @@ def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_t
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
 
 
+def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
+    """One engine, 0.2 ms a copy. The second flow looks fast while it has as many copies as the first; once it has many
+    more it is served first, and the first waits for it: both end together, and later the more copies there are."""
+    everything = (first + second) * 2e-4
+    return everything, second * 2e-4 if second > 8 * first else 1e-4 + second * 2e-6
+
+
+def test_counts_far_apart_that_get_no_more_done_are_not_taken_for_flows_that_end_together() -> None:
+    size = 64 << 20
+    assert len(set(measured(Joint(served_in_an_odd_order), size).batch)) == 1
+    unequal = measured(Joint(lambda first, second: (first * 2e-3, second * 2e-4)), size).batch
+    assert unequal[1] == 10 * unequal[0]  # these do run at once: they get five times as much done
+
+
 def test_long_flows_that_take_turns_are_compared_with_none_and_lose_only_the_start() -> None:
     """10 ms once, then 20 ms twice: 50 ms more than without any, behind starts of 1 and 5 ms."""
 

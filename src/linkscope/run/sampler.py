@@ -6,6 +6,7 @@ alone is T(1) - T(0).
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ MANY_SAMPLES, LITTLE_WALL_S = 31, 10e-3
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less; so are idle gaps
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
-_SAME_PACE = 1.05
+_SAME_PACE, _FAR_APART = 1.05, 2.0
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
 
 
@@ -310,11 +311,12 @@ class PointRound:
             short, long = (self._median_ends(trace, at) for at in (0, 1))
             # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
-            tried[tuple(batch)] = min(long) / max(long) * straight
+            # Copies a second: one engine that serves all in turn does as many with any batch.
+            paces.append(2 * sum(batch) / max(long))
+            at_once = not _takes_turns(batch, paces[-1] / paces[0])
+            tried[tuple(batch)] = min(long) / max(long) * straight * at_once
             if tried[tuple(batch)] >= (NEARLY_TOGETHER if even and batch == equal else TOGETHER):
                 return batch
-            # Copies a second: one engine that serves all in turn does as many with any batch, and none end together.
-            paces.append(2 * sum(batch) / max(long))
             if min(long) < NEARLY_TOGETHER * max(long) and len(paces) == 2 and paces[1] <= _SAME_PACE * paces[0]:
                 break
             # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
@@ -423,6 +425,16 @@ def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT)
         if uneven <= _EVEN:
             break
     return best
+
+
+def _takes_turns(batch: Sequence[int], gain: float) -> bool:
+    """Whether counts that are far apart get hardly more done than equal ones, `gain` times as many operations a second.
+
+    Flows that run at once, each at its pace, do: equal counts make all wait for the slowest. Where one engine serves
+    all in turn, those with few operations end with the others since they wait for them (1, 85, 1 from one GPU to three).
+    """
+    apart = sum(batch) / len(batch) / min(batch)
+    return apart > _FAR_APART and gain < math.sqrt(apart)
 
 
 def _first_guess(task: Task, flows: list[FlowFacts], actors: int) -> list[float]:
