@@ -431,7 +431,7 @@ def _takes_turns(batch: Sequence[int], gain: float) -> bool:
     """Whether counts that are far apart get hardly more done than equal ones, `gain` times as many operations a second.
 
     Flows that run at once, each at its pace, do: equal counts make all wait for the slowest. Where one engine serves
-    all in turn, those with few operations end with the others since they wait for them (1, 85, 1 from one GPU to three).
+    all in turn, those with few operations end with the others since they wait for them (1, 85, 1 from a GPU to three).
     """
     apart = sum(batch) / len(batch) / min(batch)
     return apart > _FAR_APART and gain < math.sqrt(apart)
