@@ -108,7 +108,9 @@ def main() -> None:
     for id, point in found.items():
         if id in replay.known and replay.known[id].status in ("ok", "missed_precision"):
             groups[kind_of(point)].append(id)
-    for kind, ids in [*sorted(groups.items()), ("all", [id for of in groups.values() for id in of])]:
+    others = [id for kind, of in groups.items() for id in of if not kind.startswith(("pageable", "managed"))]
+    everything = [id for of in groups.values() for id in of]
+    for kind, ids in [*sorted(groups.items()), ("all but pageable and managed", others), ("all", everything)]:
         before, after = (sum(of[id].status == "ok" for id in ids) / len(ids) for of in (replay.known, found))
         print(f"| {kind} | {len(ids)} | {before:.0%} | {after:.0%} |")
     print(f"\n{asked.budget - replay.left_s:.0f} s of {asked.budget:g} s, {replay.passes} passes.")
