@@ -16,8 +16,8 @@ HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
 # What a point costs before anything is known, from results/h200x4-standard-c: half of them lie within a factor 1.6.
-_SETUP_S = 3.3e-3
-_TOUCHED = {"numa": 10e9, "gpu": 200e9}  # bytes a second of memory made, filled, flushed and compared
+_SETUP_S = 2.4e-3
+_TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second of memory made, filled, flushed and compared
 _ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
 _AT_ONCE = 2.5  # flows that are to end together have longer batches, and are tried more often
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes a second
