@@ -210,6 +210,16 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     assert next_work(plan, everything, 10.0) == [] and takeovers(plan, everything) == []
 
 
+def test_a_value_that_was_taken_over_does_not_tell_how_far_members_differ() -> None:
+    plan = pairs_plan()
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    one, *others = takeovers(plan, points)
+    source = points[one.source]
+    wide = (0.5 * source.median_s, 2 * source.median_s)
+    inherited = point(one.id, status="inherited", flows=[], median_s=1e-6, ci95_s=wide)
+    assert takeovers(plan, points | {one.id: inherited}) == others
+
+
 def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_on() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     wide = flow([1e-3, 1.06e-3, 0.96e-3])
@@ -364,6 +374,19 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_map(slowed: Target, tmp_path
     assert measured[1] == pytest.approx(measured[0], rel=0.1)  # which points there was time for, may differ
 
 
+@pytest.mark.parametrize("part", [0.45, 0.81, 0.9, 0.97])
+def test_what_was_measured_before_a_run_was_cut_off_has_a_record_of_all_its_rounds(part: float, tmp_path: Path) -> None:
+    """Also a size that was added, or a point on its way to more rounds, where there is no time for these any more."""
+    here, path = modelled(models.load("h200x1"), 1), tmp_path / "run.jsonl"
+    measure(here, make_plan(here.facts, benchmark_table(), budget_s=15.0), path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: int(part * len(lines))]))
+    assert go_on(here, read_run(path)).complete
+    run = read_run(path)
+    rounds = {found.id: len(found.flows[0].round_medians_s) if found.flows else 0 for found in run.points}
+    assert {id: rounds.get(id) for id in run.rounds} == {id: len(of) for id, of in run.rounds.items()}
+
+
 def test_the_plan_tells_classes_roles_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x4", "--plan-only", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -398,6 +421,16 @@ def test_every_point_of_the_plan_has_a_record_however_small_the_budget(slowed: T
     assert set(plan.points) <= points.keys()
     skipped = [found for found in points.values() if found.status == "skipped"]
     assert skipped and all("the budget" in found.reason for found in skipped)
+
+
+def test_what_was_not_measured_takes_over_from_what_the_budget_cut_short(tmp_path: Path) -> None:
+    """Both are in one list: who was measured has its record first."""
+    here = modelled(models.load("h200x4"), 1)
+    plan = make_plan(here.facts, benchmark_table(), suite="quick", budget_s=2.8)
+    points = measure(here, plan, tmp_path / "run.jsonl").points
+    skipped = {id for id, found in points.items() if found.status == "skipped"}
+    known = {id: found for id, found in points.items() if id not in skipped}
+    assert skipped and not skipped & {takeover.id for takeover in takeovers(plan, known)}
 
 
 def test_on_hardware_every_other_pass_is_a_fresh_process_those_between_a_fresh_platform(tmp_path, monkeypatch) -> None:

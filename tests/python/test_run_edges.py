@@ -365,6 +365,25 @@ def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_lo
     assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
 
 
+def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_starts_any_more(
+    tmp_path, monkeypatch
+) -> None:
+    opened, left = Worker.opened, [3]
+
+    def no_more(worker: Worker) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RequestFailed("failed", "no GPU any more")
+        return opened(worker)
+
+    monkeypatch.setattr(Worker, "opened", no_more)
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    made = structs.replace(plan(ONE, budget_s=1e4), classes=classes, early=True)
+    found = measured(target(modelled=False, noise=0.05), made, tmp_path / "a.jsonl").points[ONE]
+    assert "no GPU any more" in (found.reason or "") + found.guards.get("stopped", "")
+    assert found.status in ("ok", "missed_precision") and found.median_s and len(found.flows[0].samples_s) == 3
+
+
 def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
     """They are not asked for one by one, and not told to have had no time."""
     sizes = [H2D.format(8 << 2 * at, "false", "batched") for at in range(12)]

@@ -258,7 +258,9 @@ def _stretch(
     leader = points[curve.ids[of.leader][size]]
     for member, other in alike.items():
         point = points.get(curve.ids[member].get(size, ""))
-        if member != of.leader and other.leader == of.leader and point is not None and point.ci95_s and leader.median_s:
+        if point is None or point.status == "inherited" or member == of.leader or other.leader != of.leader:
+            continue
+        if point.ci95_s and leader.median_s:
             ends.append((point.ci95_s[0] / leader.median_s, point.ci95_s[1] / leader.median_s))
     return min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
 

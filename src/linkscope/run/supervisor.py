@@ -36,7 +36,7 @@ from linkscope.run.target import Target
 from linkscope.run.worker import Interrupted, RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import End, Point, Round, Run, RunWriter
-from linkscope.stats import EARLY_ROUNDS
+from linkscope.stats import EARLY_ROUNDS, LOOKS
 
 _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "linkscope": Sampler,
@@ -92,6 +92,7 @@ class Supervisor:
         self._points = finished(earlier.points) if earlier else {}
         self._settled = set(self._points)  # those whose record is written: no more is to come
         self._states = states_of(plan, target.facts, earlier)
+        self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
@@ -109,10 +110,11 @@ class Supervisor:
         started = time.monotonic()
         complete = True
         try:
+            if self._plan.classes:
+                self._take_up_again()
             while work := next_work(self._plan, self._points, self._budget.left()):
                 self._take_up(work)
-            for id in sorted(self._points.keys() - self._settled):
-                self._settle(self._assembler.point(id, self._states[id].rounds, self._budget.reason()))
+            self._save_unfinished(self._budget.reason())
             for takeover in takeovers(self._plan, self._points):
                 self._inherit(takeover)
             for id, reason in left_over(self._plan, self._points).items():
@@ -120,7 +122,7 @@ class Supervisor:
                 self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))
         except Interrupted:
             complete = False
-            self._save_unfinished()
+            self._save_unfinished(INTERRUPTED)
         except CannotStart as problem:
             self._give_up(str(problem))
         finally:
@@ -133,6 +135,18 @@ class Supervisor:
         counts: dict[str, int] = dict(sorted(Counter(point.status for point in self._points.values()).items()))
         self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts, gained=self._tally.gained()))
         return Outcome(self._points, complete, wall_s)
+
+    def _take_up_again(self) -> None:
+        """What an earlier session was taking to more rounds is known as it was when that was decided."""
+        for id, state in self._states.items():
+            point, have = self._points.get(id), {round.round for round in state.rounds}
+            looks = [look for look in LOOKS if have.issuperset(range(look))]
+            if looks and (point is None or 0 < _rounds_of(point) < len(state.rounds)):
+                seen = [round for round in state.rounds if round.round < looks[-1]]
+                self._points[id] = self._assembler.point(id, seen)
+                self._settled.discard(id)
+                if len(seen) == len(state.rounds) and rounds_wanted(self._plan, self._points[id]) <= looks[-1]:
+                    self._settle(self._points[id])
 
     def _take_up(self, work: list[Work]) -> None:
         """Takes every point of the list to its number of rounds."""
@@ -149,8 +163,11 @@ class Supervisor:
             self._in_passes(group, wanted)
         for id in self._waiting:
             self._states[id].stopped = self._budget.reason()
-        if self._plan.classes:
-            self._take_over([id for id in wanted if id not in self._points and not self._states[id].rounds])
+        for id in wanted:
+            if self._states[id].rounds:
+                self._conclude(id)
+        if self._plan.classes:  # behind those that were measured: they may be whose value the others take over
+            self._take_over([id for id in wanted if id not in self._points])
         for id in wanted:
             self._conclude(id)
 
@@ -350,18 +367,24 @@ class Supervisor:
         self._writer.write(record)
         self._progress.record(record)
 
-    def _save_unfinished(self) -> None:
-        """After Ctrl-C: a record for every point that has a round, so that the file can be read as it is."""
-        for id, state in self._states.items():
+    def _save_unfinished(self, why: str) -> None:
+        """A record for every point that has a round and was to have more, so that the file can be read as it is."""
+        for id, state in sorted(self._states.items()):
             if id not in self._settled and state.rounds:
-                self._settle(self._assembler.point(id, state.rounds, INTERRUPTED))
+                self._settle(self._assembler.point(id, state.rounds, why))
 
     def _give_up(self, problem: str) -> None:
         """No worker starts any more: what has its base rounds keeps its value, the rest fails."""
         for id, state in self._states.items():
             if id in self._settled:
                 continue
-            if len(state.rounds) >= self._plan.rounds:
+            if len(state.rounds) >= self._base:
                 self._settle(self._assembler.point(id, state.rounds, problem))
             else:
                 self._settle(self._assembler.failed(id, state.rounds, problem))
+
+
+def _rounds_of(point: Point) -> int:
+    """How many rounds its record is of, throttled ones too."""
+    kept = point.flows[0].round_medians_s if point.flows else []
+    return len(kept) + len(point.guards.get("throttled_rounds", ()))
