@@ -10,8 +10,9 @@ from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
 
 FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
-# Of what is measured in any case; the rest is for more rounds and points, and for paths at once that others ask for.
-ENOUGH, ENOUGH_AT_ONCE = 1.05, 1.4
+# Of what is measured in any case; the rest is for more rounds and points, and for paths at once that others ask for: on
+# a model, whose time nobody waits for, for all of these.
+ENOUGH, ENOUGH_AT_ONCE, ENOUGH_MODELLED = 1.05, 1.4, 1.8
 _LEAST = 0.4  # of the same: estimates are rough, and half of a map is something
 
 
@@ -24,7 +25,8 @@ def expected_s(plan: Plan, machine: MachineFacts) -> dict[str, float]:
 
 def budget_of_its_own(plan: Plan, machine: MachineFacts) -> float:
     """Seconds for a plan whose budget nobody chose: that of its suite, more where the machine needs it."""
-    return max(plan.budget_s or 0.0, (ENOUGH_AT_ONCE if plan.together else ENOUGH) * _sure_s(plan, machine))
+    factor = ENOUGH if not plan.together else ENOUGH_MODELLED if machine.modelled else ENOUGH_AT_ONCE
+    return max(plan.budget_s or 0.0, factor * _sure_s(plan, machine))
 
 
 def check_budget(plan: Plan, machine: MachineFacts) -> None:

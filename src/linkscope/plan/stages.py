@@ -28,6 +28,7 @@ from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
 MARGIN = 0.03  # what still counts as alike
 LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
 CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
+BESIDE = 0.3  # the same, while paths at once go on telling which others to look at
 _FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
 MOST = 0.72  # of the points of a map: what is measured before more rounds have all the time left
 _LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
@@ -52,14 +53,17 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
         return [Work(id, EARLY_ROUNDS) for id in dict.fromkeys(fresh)]
     alike = [(curve, likeness(plan, curve, points)) for curve in curves]
     full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
-    few = _wanted_measured(plan, {*points, *full})
-    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
-    new = [*full, *next_together(plan.together, points), *(of.id for of in _those_with_time(plan, offers, left_s))]
+    new = [*full, *(at_once := next_together(plan.together, points))]
+    if not at_once:
+        few = _wanted_measured(plan, {*points, *full})
+        offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
+        new += [work.id for work in _those_with_time(plan, offers, left_s)]
     wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
     missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
     work = [Work(id, EARLY_ROUNDS) for id in new]
     passes = max([work.rounds - _have(points[work.id]) for work in missed], default=0)
-    work += _cheapest(missed, points, (CHUNK if new else 1.0) * left_s - passes * opening_s(plan))
+    share = BESIDE if at_once else CHUNK if new else 1.0
+    work += _cheapest(missed, points, share * left_s - passes * opening_s(plan))
     return work or (
         late_rounds(plan, points, left_s)
         or _those_with_time(plan, _offers(plan, alike, points), left_s)
