@@ -443,8 +443,9 @@ def test_what_a_pass_wants_of_host_memory_is_the_most_that_a_point_wants() -> No
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 30, "gpu:0": 50 << 20})
     copies = [
         PointId("h2d", "ce", "numa:0", memory, "gpu:0", "device", size)
-        for memory, size in (("pinned", 8), ("pinned", 1 << 30), ("pageable", 1 << 20))
+        for memory, size in (("pinned", 8), ("pinned", 1 << 30), ("pinned", 16), ("pageable", 1 << 20))
     ]
+    copies.append(PointId("d2h", "ce", "gpu:0", "device", "numa:0", "registered", 1 << 20))
     others = [
         PointId("prefetch", "prefetch", "numa:0", "managed", "gpu:0", "managed", 1 << 30),
         PointId("launch", "host", "numa:0", "none", "gpu:0", "none", 0),
@@ -452,6 +453,7 @@ def test_what_a_pass_wants_of_host_memory_is_the_most_that_a_point_wants() -> No
     assert most_memory([*copies, *others], machine) == [
         {"at": "numa:0", "memory": "pinned", "bytes": 1 << 30},
         {"at": "numa:0", "memory": "pageable", "bytes": 64 << 20},
+        {"at": "numa:0", "memory": "registered", "bytes": 64 << 20},
     ]
     assert most_memory(others, machine) == []
 

@@ -26,8 +26,8 @@ from linkscope.plan import (
 )
 from linkscope.plan.classes import checks
 from linkscope.plan.curve import Timed, cliffs, finer_sizes
-from linkscope.plan.shares import in_doubt, late_rounds
-from linkscope.plan.stages import MOST, likeness
+from linkscope.plan.shares import in_doubt, late_rounds, opening_s
+from linkscope.plan.stages import CHUNK, MOST, likeness
 from linkscope.report import html, summary
 from linkscope.run import benchmark_table, go_on, measure
 from linkscope.run.assemble import Assembler
@@ -269,6 +269,53 @@ def test_three_rounds_that_agree_are_doubted_where_most_of_their_likes_do_not() 
     for of in throttled.values():
         of.guards["throttled_rounds"] = []
     assert in_doubt(plan, throttled) == []  # it had its six rounds
+
+
+def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_take_cheap_ones_first() -> None:
+    plan = pairs_plan(budget_s=1000.0)
+    every = all_done(plan, set(plan.points))
+    every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})  # sizes where the curve bends
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    last = [curve.ids[member][256 * MIB] for member in curve.members]
+    near = flow([1e-3, 1.008e-3, 0.996e-3])  # wants three more rounds
+    for at, id in enumerate(last):
+        every[id] = point(id, status="missed_precision", flows=[near], device_s=len(last) - at)
+    cheap = [*reversed(last)]  # 1, 2, 3 … s for three more rounds
+    opening = 3 * opening_s(plan)
+
+    def given(left_s: float, without: str = "") -> list[str]:
+        points = {id: found for id, found in every.items() if id != without}
+        return [work.id for work in next_work(plan, points, left_s) if work.rounds == 6]
+
+    assert opening == pytest.approx(3 * (0.2 + 3 * 0.15))
+    assert given(opening + 3.01) == cheap[:2] and given(opening + 2.99) == cheap[:1]
+    # Beside points that are new, by costs that are not exactly known, a part of the time.
+    new = curve.id_of(curve.representative, KIB)
+    assert given((opening + 3.01) / CHUNK, new) == cheap[:2] and given((opening + 2.99) / CHUNK, new) == cheap[:1]
+
+
+def test_when_most_is_measured_what_missed_its_precision_comes_before_what_inherits() -> None:
+    plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
+    every = all_done(plan, set(plan.points))
+    every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    member = next(of for of in curve.members if of not in (curve.representative, curve.audit))
+    inherits, dear = (curve.ids[member][size] for size in (MIB, 256 * MIB))
+    near = flow([every[dear].median_s * factor for factor in (1.0, 1.008, 0.996)])
+    every[dear] = point(dear, status="missed_precision", flows=[near], device_s=0.9)
+    del every[inherits]
+    assert [(work.id, work.rounds) for work in next_work(plan, every, 10.0)] == [(dear, 6)]
+    assert [work.id for work in next_work(plan, every, 2.5)] == [inherits]  # no time for three more rounds of that
+
+
+def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
+    plan = pairs_plan(budget_s=6.6)
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    largest, audited = curve.ids[curve.representative][256 * MIB], curve.ids[curve.audit][256 * MIB]
+    for cost_s, wanted in ((0.29, True), (0.31, False)):
+        points |= all_done(plan, {largest}, cost_s)
+        assert (audited in {work.id for work in next_work(plan, points, 0.0)}) is wanted
 
 
 def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> None:

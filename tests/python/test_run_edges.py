@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -469,6 +470,29 @@ def test_a_round_that_no_longer_fits_into_the_budget_is_not_begun(tmp_path, roun
     measured(target(), made, part)
     taken_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
     assert 0 < taken_s <= budget_s
+
+
+@pytest.mark.parametrize("classes", [[], [PathClass("host to GPU", ["numa:0->gpu:0"])]], ids=["process", "platform"])
+def test_where_no_round_fits_into_the_budget_any_more_the_machine_is_not_opened_for_one(
+    tmp_path, monkeypatch, classes: list[PathClass]
+) -> None:
+    now, opens = [0.0], []
+    monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
+    ask, prepare = Worker.ask_to_open, Worker.prepare
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        opens.append(worker.pid)
+        ask(worker, request)
+
+    def long(worker: Worker, *given: Any) -> Prepared:
+        now[0] = 99.9999999
+        return prepare(worker, *given)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    monkeypatch.setattr(Worker, "prepare", long)
+    made = structs.replace(plan(ONE, budget_s=100.0), classes=classes)
+    found = measured(target(modelled=False), made, tmp_path / "a.jsonl").points[ONE]
+    assert len(found.flows[0].samples_s) == len(opens) == 1 and "the budget" in found.guards["stopped"]
 
 
 def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:

@@ -5,7 +5,7 @@ A pass measures the next round of every point, in a new random order, by a fresh
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
@@ -234,12 +234,12 @@ class Supervisor:
             self._take(id, due[id])
             self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
 
-    def _begin_anew(self, ids: Iterable[str]) -> None:
+    def _begin_anew(self, ids: Collection[str]) -> None:
         """On hardware each pass has a fresh process; where time is short every other one only a fresh platform, which
         medians differ by as much (docs/planner.md)."""
         self._passes += 1
-        if self._target.modelled:
-            return
+        if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
+            return  # where nothing fits into the budget any more nothing is opened for it
         self._workers.wants(most_memory([self._states[id].what for id in ids], self._target.facts))
         if self._plan.classes and self._passes % 2 == 0:
             self._or_lost(self._workers.renew())
