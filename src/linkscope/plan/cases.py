@@ -11,7 +11,7 @@ from linkscope.runfile import PointId
 MOST_FOOTPRINT = 1 << 30
 _CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
 # Copies to and from host memory rotate over no more. Caches on their way are flushed before each batch, and a batch has
-# hardly more bytes; host memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
+# hardly more bytes; pinned memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
 HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
