@@ -15,7 +15,7 @@ _CACHES = 3  # how many times the largest cache in the way a batch rotates over,
 HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
 _SLICES = 512  # the most that the worker rotates over
-# What a point costs before anything is known, from results/h200x4-standard-c: half of them lie within a factor 1.6.
+# What a point costs before anything is known, by results/h200x4-standard-e: half of them lie within a factor 1.5.
 _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second of memory made, filled, flushed and compared
 _ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3

@@ -16,7 +16,7 @@ SHARE = 6.0  # of the budget over the number of points: cheap points leave time 
 MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
 CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
 ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
-_OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-c)
+_OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-151s)
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
