@@ -4,7 +4,7 @@ precision within that says so early. What time is left in the end goes to those 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
@@ -77,27 +77,32 @@ def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int
 
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """More rounds for what missed its precision, whatever its share: cheap ones first, as many as there is time for."""
-    found, spent, each_s = [], 0.0, opening_s(plan)
-    offers = sorted(_offers(plan, points), key=lambda offer: (offer[0], offer[1].id))
-    opened = 0
-    for cost, work, rounds in offers:
-        if spent + cost + max(opened, rounds) * each_s > left_s:
+    """More rounds for what missed its precision, whatever its share: as many as there is time for."""
+    return that_fit(plan, points, _offers(plan, points), left_s)
+
+
+def that_fit(plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float) -> list[Work]:
+    """Of more rounds for points that have some, cheap ones first, as many as there is time for; the passes that they
+    take open the machine."""
+    rounds = {work: work.rounds - len(_medians(points[work.id])) for work in more}
+    cost = {work: _each_s(points[work.id]) * count for work, count in rounds.items()}
+    found, spent, passes, opening = [], 0.0, 0, opening_s(plan)
+    for work in sorted(rounds, key=lambda work: (cost[work], work.id)):
+        spent, passes = spent + cost[work], max(passes, rounds[work])
+        if spent + passes * opening > left_s:
             break
-        spent, opened = spent + cost, max(opened, rounds)
         found.append(work)
     return found
 
 
-def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[tuple[float, Work, int]]:
-    """What a point costs, to how many rounds it would go, and how many these are."""
+def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[Work]:
     for point in points.values():
         have = len(_medians(point))
         if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
             continue
         look = _look(plan, point)
         if look is not None:
-            yield _each_s(point) * (look - have), Work(point.id, look), look - have
+            yield Work(point.id, look)
 
 
 def _look(plan: Plan, point: Point) -> int | None:

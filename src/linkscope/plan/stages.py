@@ -20,7 +20,7 @@ from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
-from linkscope.plan.shares import in_doubt, late_rounds, opening_s, rounds_in_share, share_s
+from linkscope.plan.shares import in_doubt, late_rounds, opening_s, rounds_in_share, share_s, that_fit
 from linkscope.plan.work import Work
 from linkscope.runfile import Flow, Point, PointId
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
@@ -61,26 +61,12 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
     wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
     missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
     work = [Work(id, EARLY_ROUNDS) for id in new]
-    passes = max([work.rounds - _have(points[work.id]) for work in missed], default=0)
-    share = BESIDE if at_once else CHUNK if new else 1.0
-    work += _cheapest(missed, points, share * left_s - passes * opening_s(plan))
+    work += that_fit(plan, points, missed, left_s * (BESIDE if at_once else CHUNK if new else 1.0))
     return work or (
         late_rounds(plan, points, left_s)
         or _those_with_time(plan, _offers(plan, alike, points), left_s)
         or _more_at_once(plan, points, left_s)
     )
-
-
-def _cheapest(missed: list[Work], points: Mapping[str, Point], room: float) -> list[Work]:
-    """Cheap ones first, as many as fit."""
-    each = {work.id: points[work.id].device_s / max(1, _have(points[work.id])) for work in missed}
-    found, spent = [], 0.0
-    for work in sorted(missed, key=lambda work: (each[work.id], work.id)):
-        spent += each[work.id] * (work.rounds - _have(points[work.id]))
-        if spent > room:
-            break
-        found.append(work)
-    return found
 
 
 def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
