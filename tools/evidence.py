@@ -1,10 +1,12 @@
 """All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
 
 Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,full] [--seconds 540]
+       [--unfinished UNFINISHED]
 
 Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
-is left. Each run goes to FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to
-FOLDER/log.txt, with the free memory of the host and the used memory of every GPU between the steps.
+is left, and what it has not done by then stays in UNFINISHED for the next call. Each run goes to
+FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to FOLDER/log.txt, with the free memory
+of the host and the used memory of every GPU between the steps.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 ENDING_S = 20  # a run that is told to stop saves what it has
+ENDED = (0, 1)  # exit codes of a run that has nothing left to measure
 # Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 STEPS: dict[str, tuple[float, list[str]]] = {
     "quick": (40, ["--suite", "quick"]),
@@ -32,22 +35,22 @@ STEPS: dict[str, tuple[float, list[str]]] = {
 }
 
 
-def carried_out(name: str, folder: Path, left_s: float, log: TextIO) -> int:
-    """The exit code of a step; what it prints goes to the log."""
+def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: TextIO) -> int:
+    """The exit code of a step; what it prints goes to the log. A run that was told to stop goes on another time."""
     if name == "tests":
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
     options = list(STEPS[name][1])
     if name == "findings":
         points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]
         options += subprocess.run(points, capture_output=True, text=True, check=True).stdout.split()
-    if name == "full":
-        options += ["--budget", f"{left_s - ENDING_S:.0f}s"]
-    with tempfile.TemporaryDirectory() as scratch:
-        written = Path(scratch) / "run.jsonl"
-        status = logged([sys.executable, "-m", "linkscope", "run", *options, "-o", str(written)], left_s, log)
-        if written.exists():
-            with written.open("rb") as plain, gzip.open(folder / f"{machine()}-{name}.jsonl.gz", "wb") as packed:
-                shutil.copyfileobj(plain, packed)
+    written = unfinished / f"{machine()}-{name}.jsonl"
+    options = ["--resume", str(written)] if written.exists() else [*options, "-o", str(written)]
+    status = logged([sys.executable, "-m", "linkscope", "run", *options], left_s, log)
+    if written.exists():
+        with written.open("rb") as plain, gzip.open(folder / f"{written.name}.gz", "wb") as packed:
+            shutil.copyfileobj(plain, packed)
+        if status in ENDED:
+            written.unlink()
     return status
 
 
@@ -88,13 +91,16 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--unfinished", type=Path)
     arguments = parser.parse_args()
     names = arguments.steps.split(",")
     if unknown := [name for name in names if name not in STEPS]:
         parser.error(f"there is no step {unknown[0]}; there are {', '.join(STEPS)}")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     end, worst = time.monotonic() + arguments.seconds, 0
-    with (arguments.folder / "log.txt").open("a", encoding="utf-8") as log:
+    with (arguments.folder / "log.txt").open("a", encoding="utf-8") as log, tempfile.TemporaryDirectory() as scratch:
+        unfinished = arguments.unfinished or Path(scratch)
+        unfinished.mkdir(parents=True, exist_ok=True)
 
         def say(text: str) -> None:
             print(text, flush=True)
@@ -107,7 +113,7 @@ def main() -> int:
                 say(f"{name}: not begun, {end - began:.0f} s are left and it may take {STEPS[name][0]:.0f}")
                 continue
             seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
-            status = carried_out(name, arguments.folder, seconds, log)
+            status = carried_out(name, arguments.folder, unfinished, seconds, log)
             say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
             worst = max(worst, status)
     return worst
