@@ -63,6 +63,26 @@ TEST_CASE("a prefetch goes in pieces through the copy engine") {
   is(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
 
+TEST_CASE("over NVLink alone, pages go from GPU to GPU directly, peer access or not") {
+  auto machine = toy();
+  const auto prefetch = [&](const char* peer) { return single(*make_sim(machine, 1), managed("prefetch", "gpu:0", "gpu:1", 1_MiB, {{"peer", peer}})); };
+  const auto demand = [&](const char* peer, Params params = {}) {
+    params["peer"] = peer;
+    return single(*make_sim(machine, 1), managed("demand", "gpu:0", "gpu:1", 1_MiB, std::move(params)));
+  };
+  for (auto& link : machine["link"]) link["kind"] = "nvlink";
+  CHECK(prefetch("off") == prefetch("on"));
+  CHECK(demand("off") == demand("on"));
+  CHECK(demand("off", {{"advice", "accessed_by"}}) == demand("on", {{"advice", "accessed_by"}}));
+  machine["link"][2]["kind"] = "pcie";
+  CHECK(prefetch("off") > 1.5 * prefetch("on"));
+  // To a CPU and on by NVLink is not from GPU to GPU by it.
+  machine["link"].erase(2);
+  machine.erase("peer");
+  for (auto& link : machine["link"]) link["kind"] = "nvlink";
+  is(prefetch("off"), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
+}
+
 TEST_CASE("both ways at once each direction has its link") {
   const auto sim = make_sim(toy(), 1);
   const auto times = [&](const Program& program) {

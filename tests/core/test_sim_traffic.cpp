@@ -85,9 +85,16 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
   }
 }
 
+/// Whether pages from GPU to GPU go through the host: without peer access, unless NVLink alone is on the way.
+bool through_host(const Machine& machine, const Program& program, const Place& from, const Place& to) {
+  const auto way = machine.way(from, to);
+  const bool over_nvlink = std::all_of(way.begin(), way.end(), [](const std::string& name) { return name.starts_with("nvlink"); });
+  return from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer && !over_nvlink;
+}
+
 /// Whether who touches the pages was advised to access them where they are, and reaches them there.
 bool accessed_there(const Machine& machine, const Program& program, const Region& region, const Actor& actor, bool prefetched) {
-  const bool reaches = region.at.kind != PlaceKind::gpu || (actor.kind == ActorKind::cpu_thread ? machine.cpus_reach : program.peer);
+  const bool reaches = region.at.kind != PlaceKind::gpu || (actor.kind == ActorKind::cpu_thread ? machine.cpus_reach : !through_host(machine, program, region.at, actor.place));
   if (prefetched || !region.advice || !reaches) return false;
   const bool by_actor = region.advice->place == actor.place;
   return region.advice->kind == Advice::Kind::accessed_by ? by_actor : region.advice->kind == Advice::Kind::preferred && !by_actor;
@@ -110,7 +117,7 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
   const u64 unit = chain && chain->dependent_steps > 0 ? 64_KiB : machine.page;
   const u64 bytes = (span.bytes + unit - 1) / unit * unit;
   const u64 brought = prefetch && prefetch->discard != Prefetch::Discard::no ? 0 : bytes;
-  const bool staged = home.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer;
+  const bool staged = through_host(machine, program, home, to);
   const Place through = staged ? machine.host(actor.place) : home;
   for (const auto& [from, there, carried] : {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
     if (carried == 0) continue;

@@ -10,6 +10,7 @@ from linkscope.plan import rounds_wanted
 from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import EVENT_TICK_S
+from linkscope.run.states import INTERRUPTED, finished
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import PointId, Round, RoundFlow
 
@@ -57,6 +58,14 @@ def test_a_flow_without_time_fails_the_point() -> None:
     found = assembler().point(BOTH, [round_of(n, [20e-6], [-1e-9]) for n in range(6)])
     assert found.status == "failed" and "too short for the clock" in (found.reason or "")
     assert all(flow.gbps is None and flow.median_s is None for flow in found.flows)
+
+
+def test_a_flow_without_time_when_the_run_was_stopped_is_measured_on_when_it_goes_on() -> None:
+    rounds = [round_of(n, [seconds]) for n, seconds in enumerate((3e-6, -6e-6))]
+    found = assembler().point(ONE, rounds, INTERRUPTED)
+    assert found.status == "failed" and "in 2 of 6 rounds; the run was stopped" in (found.reason or "")
+    assert finished([found, assembler().point(ONE, rounds)]).keys() == {ONE}  # the one that nobody stopped
+    assert finished([found]) == {}
 
 
 def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_the_run_goes_on() -> None:

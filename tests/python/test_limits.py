@@ -83,6 +83,15 @@ def test_without_peer_access_it_goes_through_the_host(h200):
     assert peer(h200(driver=fakes.driver(peer=False))).gbps == out(machine).gbps
 
 
+def test_managed_pages_go_over_nvlink_without_peer_access_too(h200):
+    def pages(machine):
+        return limit(machine, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False)
+
+    assert pages(h200()) == peer(h200())
+    assert pages(h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})).gbps == out(h200()).gbps  # over PCIe as any copy
+    assert pages(h200(driver=fakes.driver(peer=False))).gbps == out(h200()).gbps
+
+
 def test_peers_over_pcie(h200):
     machine = h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})
     assert peer(machine).gbps == out(machine).gbps and "directly over PCIe" in peer(machine).source
@@ -163,5 +172,15 @@ def test_limits_of_a_model():
     h200x4 = models.load("h200x4")
     assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce").gbps == 478
     assert path_limit(h200x4, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps == 58.45
+    for model, src, dst, gbps in (
+        (h200x4, "gpu:0", "gpu:1", 478),
+        (ac922, "gpu:0", "gpu:1", 75),
+        (ac922, "gpu:0", "gpu:2", 64),
+    ):
+        for engine in ("prefetch", "fault"):
+            assert path_limit(model, src, dst, "managed", "managed", engine, peer=False).gbps == gbps
+    dl160 = models.load("dl160")  # over PCIe as any copy
+    through_host = path_limit(dl160, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps
+    assert path_limit(dl160, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False).gbps == through_host
     with pytest.raises(UserError, match="gpu:8 is not here: ac922 has"):
         path_limit(ac922, "gpu:8", "gpu:0", "device", "device", "ce")

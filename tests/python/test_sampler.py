@@ -139,6 +139,34 @@ def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
     assert len(record.flows[0].samples_s) > 4  # its result depends on no clock of this computer
 
 
+class HeldUp(Restless):
+    """A worker whose first batch is held up in the first two samples: these take less than no time."""
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            self.calls += 1
+            late_s = 1e-3 if self.calls <= 2 else 0.0
+            stamps += [
+                0.0,
+                batches[0][0] * 2e-6 + late_s,
+                *(t for batch in batches[1:] for t in (0.0, batch[0] * 2e-6)),
+            ]
+        self.verified += verify
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+
+def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeypatch) -> None:
+    """Seen on H200, 256 B read from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    id = H2D.format(8, "false", "batched")
+    first = sampled(8, each_s=2e-6)
+    record = Sampler(HeldUp(), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+    taken = record.flows[0].samples_s
+    assert sum(of < 0 for of in taken) == 2 and len(taken) == MOST_SAMPLES
+    assert value(record) == pytest.approx(2e-6)
+
+
 class Told(Restless):
     """A worker whose operations take 10 ms, and that says of the first what the test says."""
 

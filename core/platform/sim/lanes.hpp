@@ -180,6 +180,7 @@ class Compiler {
   [[nodiscard]] Op op(const Program&, const Actor&, const Prefetch&) const;
   [[nodiscard]] Op touch(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
+  [[nodiscard]] bool pages_go_directly(const Program&, Node from, Node to) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
   // Memory of other kinds, and what it costs (kinds.cpp).
   [[nodiscard]] Support supports_kind(const Region&) const;

@@ -163,14 +163,15 @@ class Parser {
       const double there = table.rate("gbps") * efficiency;
       const double back = table.has("back_gbps") ? table.rate("back_gbps") * efficiency : there;
       const double latency = table.number("latency_us") * micro;
+      const bool nvlink = table.has("kind") && table.text("kind") == "nvlink";
       for (const auto& pair : table.list("between")) {
         const auto a = pair.value->at(0).get<std::string>(), b = pair.value->at(1).get<std::string>();
         const Node from = node(a, pair.name), to = node(b, pair.name);
         const auto first = static_cast<u32>(machine_.links.size());
         const double kernels = table.number("kernel_efficiency", efficiency);
         const double kernels_back = table.number("kernel_back_efficiency", kernels);
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency, wake_up(table)});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency, wake_up(table)});
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency, wake_up(table), nvlink});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency, wake_up(table), nvlink});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }

@@ -57,6 +57,7 @@ struct Link {
   double latency = 0;  // s
   double kernel_share = 1;  // what a GPU's threads get of the rate
   WakeUp wake_up{};
+  bool nvlink = false;
 };
 
 /// A capacity that several directed links have in common.

@@ -53,11 +53,9 @@ def path_limit(
     for place in (src, dst):
         if place not in (*known.numa, *known.gpus):
             raise _not_here(place, machine.machine.name, (*known.numa, *known.gpus))
-    both_gpus = src != dst and src in known.gpus and dst in known.gpus
-    if both_gpus and (peer is False or (src, dst) not in known.peers):
-        found = models.limit_through_host(machine, src, dst)
-    else:
-        found = models.limits(machine)[src, dst]
+    found = models.limit_finder(machine)(src, dst, peer is not False, "managed" in (src_memory, dst_memory))
+    if found is None:
+        return Limit(None, "nothing joins these places")
     if bidirectional and src == dst:
         return Limit(found.gbps / 2, f"{found.derivation}, shared by both flows")
     return Limit(found.gbps, found.derivation)
@@ -76,6 +74,7 @@ def limit(
 ) -> Limit:
     """The limit of one flow from place to place; `peer` False: without direct access between GPUs, None: as it is.
 
+    Managed pages go over NVLink in any case: the driver that moves them makes GPUs joined by it each other's peers.
     Raises UserError for a place that the machine does not have.
     """
     for place in (src, dst):
@@ -92,7 +91,7 @@ def limit(
         case [Gpu() as gpu, None]:
             return _host_link(gpu, to_gpu=False)
         case [Gpu() as one, Gpu() as other] if one.index != other.index:
-            return _between(machine, one, other, peer)
+            return _between(machine, one, other, peer, managed="managed" in (src_memory, dst_memory))
         case [Gpu() as gpu, _]:
             return _local(gpu, bidirectional)
     raise AssertionError(f"two places have two ends: {ends}")
@@ -114,10 +113,10 @@ def _host_link(gpu: Gpu, *, to_gpu: bool) -> Limit:
     return _pcie(gpu, _COMPLETION if to_gpu else _WRITE)
 
 
-def _between(machine: Machine, src: Gpu, dst: Gpu, peer: bool | None) -> Limit:
+def _between(machine: Machine, src: Gpu, dst: Gpu, peer: bool | None, *, managed: bool) -> Limit:
     pair = machine.pair(src.index, dst.index)
-    direct = pair is None or pair.peer is not False
-    if direct and peer is not False:
+    asked = peer is not False or (managed and pair is not None and bool(pair.nvlinks))
+    if asked and (pair is None or pair.peer is not False):
         if pair and pair.nvlink_gbps is not None:
             return Limit(round(pair.nvlink_gbps, 2), f"{pair.nvlink_source} = {pair.nvlink_gbps:.4g} GB/s")
         if pair and pair.nvlinks is None:

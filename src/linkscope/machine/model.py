@@ -7,10 +7,21 @@ import msgspec
 
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.machine.model_checks import Mistake, check, explain, line_of
-from linkscope.machine.model_paths import PathLimit, limit_through_host, limits
+from linkscope.machine.model_paths import PathLimit, limit_finder, limit_through_host, limits
 from linkscope.machine.model_types import Model, Places, places
 
-__all__ = ["Model", "PathLimit", "Places", "bundled", "limit_through_host", "limits", "load", "parse", "places"]
+__all__ = [
+    "Model",
+    "PathLimit",
+    "Places",
+    "bundled",
+    "limit_finder",
+    "limit_through_host",
+    "limits",
+    "load",
+    "parse",
+    "places",
+]
 
 _CURE = "docs/machine-file.md says what one holds"
 

@@ -1,6 +1,8 @@
 """Ways through a modelled machine, as the simulation takes them (core/platform/sim/routes.cpp), and their limits."""
 
+import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from linkscope.machine.model_types import Link, Model, Quantity, order, places
@@ -114,6 +116,25 @@ def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
 
     through = [narrower(host, *both) for host, both in through_host(model, src, dst).items()]
     return max(through, key=lambda limit: limit.gbps)
+
+
+def limit_finder(model: Model) -> Callable[[str, str, bool, bool], PathLimit | None]:
+    """What a path allows, from its ends, whether peer access is wanted, and whether managed pages move; None: no path.
+
+    Between GPUs without peer access it is what the way through the host allows, but not for managed pages over NVLink:
+    the driver that moves them makes GPUs joined by it each other's peers.
+    """
+    ways, everywhere, known = routes(model), limits(model), places(model)
+
+    @functools.cache
+    def limit(src: str, dst: str, peer: bool, managed: bool) -> PathLimit | None:
+        if src == dst or src not in known.gpus or dst not in known.gpus:
+            return everywhere.get((src, dst))
+        over_nvlink = all(link.link.kind == "nvlink" for link in ways[src, dst])
+        directly = (src, dst) in known.peers and (peer or (managed and over_nvlink))
+        return everywhere[src, dst] if directly else limit_through_host(model, src, dst)
+
+    return limit
 
 
 def _limit(model: Model, way: list[DirectedLink], src: str, dst: str) -> PathLimit:

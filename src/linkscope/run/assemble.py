@@ -105,6 +105,9 @@ class Assembler:
             # A call may cost next to nothing; what moves bytes takes its time.
             point.status = "failed" if point.bytes else "unsupported"
             point.reason = "it is too short for the clock: no time was left over the empty batch"
+            if stopped:
+                point.guards["stopped"] = stopped
+                point.reason += f" in {rounds} of {self._plan.rounds} rounds; {stopped}"
             _drop_values(point)
             return
         widths = [_half_width(flow) for flow in point.flows if flow.role == "measured"]

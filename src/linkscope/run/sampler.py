@@ -239,7 +239,9 @@ class PointRound:
         if all(steady(of, enough, resolution) for of in samples):
             return 0
         reach = OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken)
-        if taken > 1 and not little and not all(steady(of, reach * enough, reach * resolution) for of in samples):
+        disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: two of four in which a batch was held up
+        hopeless = not all(steady(of, reach * enough, reach * resolution) for of in samples)
+        if taken > 1 and not little and hopeless and not disturbed:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
         return min(2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 

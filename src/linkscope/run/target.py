@@ -12,7 +12,6 @@ from linkscope.runfile import PointId, Run
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
-    from linkscope.machine.model_paths import PathLimit
 
 
 @dataclass(frozen=True)
@@ -67,20 +66,17 @@ def target_of(run: Run) -> Target:
 def modelled(model: "Model", seed: int) -> Target:
     """A model as a target; its noise depends on the seed."""
     from linkscope.machine.alike import kinds_modelled
-    from linkscope.machine.model import places
-    from linkscope.machine.model_paths import limit_through_host, limits
+    from linkscope.machine.model import limit_finder, places
 
     known = places(model)
-    everywhere = limits(model)
+    limit_between = limit_finder(model)
     content = model.to_json()
-    through_host = functools.cache(lambda src, dst: limit_through_host(model, src, dst))
 
     def limit(point: PointId) -> tuple[float, str] | None:
         if _has_no_limit(point):
             return None
-        found: PathLimit | None = everywhere.get((point.src, point.dst))
-        if point.param("peer") == "off" and point.src != point.dst:
-            found = through_host(point.src, point.dst)
+        managed = "managed" in (point.src_memory, point.dst_memory)
+        found = limit_between(point.src, point.dst, point.param("peer") != "off", managed)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
     kinds = functools.cache(lambda: kinds_modelled(model))
