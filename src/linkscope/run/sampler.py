@@ -236,10 +236,10 @@ class PointRound:
         resolution = self._tick / min(counts)
         # A median known to half of what rounds differ by is steady enough: the rest of a round's error is theirs.
         enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
-        if all(steady(of, enough, resolution) for of in samples):
+        disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: batches were held up
+        if not disturbed and all(steady(of, enough, resolution) for of in samples):
             return 0
         reach = OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken)
-        disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: two of four in which a batch was held up
         hopeless = not all(steady(of, reach * enough, reach * resolution) for of in samples)
         if taken > 1 and not little and hopeless and not disturbed:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
