@@ -163,7 +163,7 @@ def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeyp
     first = sampled(8, each_s=2e-6)
     record = Sampler(HeldUp(), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
     taken = record.flows[0].samples_s
-    assert sum(of < 0 for of in taken) == 2 and len(taken) == MOST_SAMPLES
+    assert sum(of < 0 for of in taken) == 2 and len(taken) > 4
     assert value(record) == pytest.approx(2e-6)
 
 
