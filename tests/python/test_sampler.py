@@ -104,7 +104,7 @@ class Restless:
         for _ in range(samples):
             for batch in batches:
                 self.calls += 1
-                stamps += [0.0, batch[0] * 1e-5 * (1 + self.part * (self.calls % 3))]
+                stamps += [0.0, batch[0] * 2e-6 * (1 + self.part * (self.calls % 3))]
         self.verified += verify
         return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 

@@ -44,8 +44,11 @@ CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
 MANY_SAMPLES, LITTLE_WALL_S = 31, 10e-3
+# A sample that takes as long as all else of a point-round on H200 is dear: where three rounds agree, twice the error of
+# each does not show, and where they do not another round tells more.
+DEAR_S, DEAR = 4e-3, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
-LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled less; so are idle gaps
+LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled twice; so are idle gaps
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE, _FAR_APART = 1.05, 2.0
 _EVEN = 0.02  # flows whose ends differ by less than this ended together
@@ -223,19 +226,18 @@ class PointRound:
                 return 1
             if taken == 1 and self._as_before(samples):
                 return 0
+        dear = longest * max(counts) * 3 >= DEAR_S
         if taken == 0:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
-            if self._single or longest * max(counts) * 3 < LONG_S:
-                return 6 if self._single else 3
-            return 1 if longest >= VERY_LONG_S else 2
+            return 1 if dear else 6 if self._single else 3
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
             return 0
         resolution = self._tick / min(counts)
         # A median known to half of what rounds differ by is steady enough: the rest of a round's error is theirs.
-        enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
+        enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread) * (DEAR if dear else 1)
         disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: batches were held up
         if not disturbed and all(steady(of, enough, resolution) for of in samples):
             return 0
@@ -243,7 +245,7 @@ class PointRound:
         hopeless = not all(steady(of, reach * enough, reach * resolution) for of in samples)
         if taken > 1 and not little and hopeless and not disturbed:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
-        return min(2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+        return min(1 if dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 
     def _as_before(self, samples: list[list[float]]) -> bool:
         """Whether every actor took as long as in the first round, by half the precision that is asked for."""
