@@ -3,8 +3,9 @@
 Usage: python tools/replay.py RUN.jsonl[.gz] [--budget SECONDS] [--opening SECONDS]
 
 The planner decides as in a run (linkscope.plan.next_work). A point's first rounds are those that it had; what it is
-given besides is drawn from what rounds of its kind differed by (tools/needs.py), at what its rounds cost. Every pass
-through the machine also costs its opening. No more than a forecast: nothing here is measured.
+given besides is drawn from what rounds of its kind differed by (tools/needs.py), at what its rounds cost; what it
+inherited then it would measure as the point that it has its value from. Every pass through the machine also costs its
+opening. No more than a forecast: nothing here is measured.
 """
 
 import argparse
@@ -30,7 +31,10 @@ class Replay:
 
     def __init__(self, run: Run, plan: Plan, opening_s: float) -> None:
         self.plan, self.opening_s = plan, opening_s
-        self.known = {point.id: point for point in run.points}
+        known = {point.id: point for point in run.points}
+        sources = {id: known.get(point.inherited_from or "") for id, point in known.items()}
+        self.known = {id: structs.replace(sources[id] or point, id=id) for id, point in known.items()}
+        self.measured = {id for id, point in known.items() if point.status in ("ok", "missed_precision")}
         self.noise: dict[str, list[float]] = defaultdict(list)
         for point in run.points:
             if point.status in ("ok", "missed_precision") and len(point.flows[0].round_medians_s) > 2:
@@ -106,14 +110,18 @@ def main() -> None:
     print("| points of | | within precision, as measured | replayed |\n|---|---|---|---|")
     groups: dict[str, list[str]] = defaultdict(list)
     for id, point in found.items():
-        if id in replay.known and replay.known[id].status in ("ok", "missed_precision"):
+        if id in replay.measured:
             groups[kind_of(point)].append(id)
     others = [id for kind, of in groups.items() for id in of if not kind.startswith(("pageable", "managed"))]
     everything = [id for of in groups.values() for id in of]
     for kind, ids in [*sorted(groups.items()), ("all but pageable and managed", others), ("all", everything)]:
         before, after = (sum(of[id].status == "ok" for id in ids) / len(ids) for of in (replay.known, found))
         print(f"| {kind} | {len(ids)} | {before:.0%} | {after:.0%} |")
-    print(f"\n{asked.budget - replay.left_s:.0f} s of {asked.budget:g} s, {replay.passes} passes.")
+    mapped = [id for id in plan.points if found.get(id) is not None and found[id].status in ("ok", "missed_precision")]
+    print(f"\n{asked.budget - replay.left_s:.0f} s of {asked.budget:g} s, {replay.passes} passes;", end=" ")
+    print(
+        f"{len(mapped)} of {len(plan.points)} points of the map measured, then {len(replay.measured & {*plan.points})}."
+    )
 
 
 if __name__ == "__main__":

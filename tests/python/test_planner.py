@@ -38,6 +38,7 @@ from linkscope.stats import clusters, holm
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (8, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+WITH = "concurrent/ce/gpu:0.device->gpu:1.device/16777216?with=gpu:1->gpu:2"
 PAIR = "d2d/ce/gpu:{}.device->gpu:{}.device/{}?mode=batched"
 
 
@@ -292,6 +293,31 @@ def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_t
     # Beside points that are new, by costs that are not exactly known, a part of the time.
     new = curve.id_of(curve.representative, KIB)
     assert given((opening + 3.01) / CHUNK, new) == cheap[:2] and given((opening + 2.99) / CHUNK, new) == cheap[:1]
+
+
+def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_at_once(monkeypatch) -> None:
+    plan = pairs_plan(budget_s=1000.0)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
+    points |= all_done(plan, {work.id for work in next_work(plan, points, 0.0)}, 0.3)  # the audit, and finer sizes
+    wide = flow([1e-3, 1.008e-3, 0.996e-3])  # wants three more rounds
+    first, *_ = (id for id in points if id in plan.points)
+    points[first] = point(first, status="missed_precision", flows=[wide], median_s=1e-3, device_s=3.0)
+
+    def given(left_s: float, at_once: bool) -> tuple[int, int]:
+        """How many points that inherit are measured now, and how many have more rounds."""
+        monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: [WITH] if at_once else [])
+        work = next_work(plan, points, left_s)
+        assert at_once == (WITH in {of.id for of in work})
+        return sum(of.rounds == 3 and of.id in plan.points for of in work), sum(of.rounds == 6 for of in work)
+
+    inherit = math.ceil(MOST * len(plan.points)) - len(points.keys() & set(plan.points))
+    opening = 3 * opening_s(plan)
+    cost = inherit * 0.3  # three rounds of each, as many as their source had
+    assert given(1000.0, False) == given(1000.0, True) == (inherit, 1)
+    enough = (cost + 3.0 + opening) / CHUNK  # of which a part is given out at once
+    assert given(enough + 0.1, False) == (inherit, 1) and given(enough - 0.1, False) == (inherit, 0)
+    few, more = given((cost + opening) / 0.3, True)
+    assert few > 0.5 * inherit and more == 0
 
 
 def test_when_most_is_measured_what_missed_its_precision_comes_before_what_inherits() -> None:

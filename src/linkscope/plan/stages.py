@@ -53,18 +53,19 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
         return [Work(id, EARLY_ROUNDS) for id in dict.fromkeys(fresh)]
     alike = [(curve, likeness(plan, curve, points)) for curve in curves]
     full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
-    new = [*full, *(at_once := next_together(plan.together, points))]
-    if not at_once:
-        few = _wanted_measured(plan, {*points, *full})
-        offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
-        new += [work.id for work in _those_with_time(plan, offers, left_s)]
+    at_once = next_together(plan.together, points)
+    few = _wanted_measured(plan, {*points, *full})
+    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
+    inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s)
     wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
     missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
-    work = [Work(id, EARLY_ROUNDS) for id in new]
-    work += that_fit(plan, points, missed, left_s * (BESIDE if at_once else CHUNK if new else 1.0))
+    new = [*full, *at_once, *(offer.id for offer in inherited)]
+    # That most of the map is measured comes before more rounds.
+    room = left_s * (BESIDE if at_once else CHUNK if new else 1.0) - sum(offer.cost_s for offer in inherited)
+    work = [Work(id, EARLY_ROUNDS) for id in new] + that_fit(plan, points, missed, room)
     return work or (
         late_rounds(plan, points, left_s)
-        or _those_with_time(plan, _offers(plan, alike, points), left_s)
+        or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(plan, alike, points), left_s)]
         or _more_at_once(plan, points, left_s)
     )
 
@@ -186,7 +187,8 @@ def _offers(
             source = points[one.source]
             width = _half_width(source) + (one.high - one.low) / 2
             gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-            found.append(_Offer(one.id, gain / max(source.device_s, 1e-9), source.device_s))
+            cost_s = source.device_s * EARLY_ROUNDS / max(_have(source), EARLY_ROUNDS)
+            found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
 
@@ -195,7 +197,7 @@ def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
-def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float) -> list[Work]:
+def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float) -> list[_Offer]:
     """As many as there is time for."""
     room = left_s - (0.0 if not offers else EARLY_ROUNDS * opening_s(plan))
     everything = sum(offer.cost_s for offer in offers)
@@ -205,7 +207,7 @@ def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float) -> lis
         if spent + offer.cost_s > room:
             continue
         spent += offer.cost_s
-        found.append(Work(offer.id, EARLY_ROUNDS))
+        found.append(offer)
     return found
 
 
