@@ -1,6 +1,6 @@
 """All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
 
-Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,full] [--seconds 540]
+Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,full] [--seconds 540]
        [--unfinished UNFINISHED]
 
 Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
@@ -24,6 +24,7 @@ from typing import TextIO
 ROOT = Path(__file__).parents[1]
 ENDING_S = 20  # a run that is told to stop saves what it has
 ENDED = (0, 1)  # exit codes of a run that has nothing left to measure
+FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
 # Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 STEPS: dict[str, tuple[float, list[str]]] = {
     "quick": (40, ["--suite", "quick"]),
@@ -31,6 +32,7 @@ STEPS: dict[str, tuple[float, list[str]]] = {
     "standard-again": (160, []),
     "tests": (240, []),
     "findings": (120, ["--suite", "full", "--budget", "90s"]),
+    "papers": (120, ["--suite", "comm-scope", "--budget", "90s", *FEW_SIZES]),
     "full": (120, ["--suite", "full"]),
 }
 
