@@ -91,7 +91,7 @@ def lines(run: Run, samples: list[Run], outputs: list[Path]) -> Iterator[str]:
         told = f"Comm\\|Scope, as {len(factors)} of its points took"
         yield _row(told, ours.points, ours.by_rule_s * median(factors), ours.seconds)
     if run.end is not None:
-        yield f"\n{ours.points} points with bytes; the run took {run.end.wall_s:.1f} s of wall time in all."
+        yield f"\n{ours.points} points with bytes; the run took {run.wall_s:.1f} s of wall time in all."
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -1,7 +1,7 @@
 """All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
 
-Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,full] [--seconds 540]
-       [--unfinished UNFINISHED]
+Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,full]
+       [--seconds 540] [--unfinished UNFINISHED]
 
 Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
 is left, and what it has not done by then stays in UNFINISHED for the next call. Each run goes to

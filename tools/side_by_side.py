@@ -78,7 +78,7 @@ def main() -> None:
         verdict = "" if abs(off) <= allowed else "beyond"
         print(f"| {key} | {shown} | {own:.2%} | {ours[key]:.2f} | {off:+.2%} | {allowed:.2%} | {verdict} |")
     rounds = max(each.round for of in run.rounds.values() for each in of) + 1
-    wall = f"{run.end.wall_s:.1f} s" if run.end else "not ended"
+    wall = f"{run.wall_s:.1f} s" if run.end else "not ended"
     print(f"\nlinkscope: {wall} in {rounds} processes, of which timed batches ran for {timed_s(run):.1f} s.")
 
 

@@ -82,6 +82,14 @@ def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_
     assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
 
 
+def test_no_interval_reaches_below_no_time() -> None:
+    """Order statistics of six rounds, one of which noise turned round."""
+    seconds = [2.5e-6, 2.6e-6, 37.9e-6, 2.7e-6, -14.3e-6, 20e-6]
+    found = assembler().point(ONE, [round_of(n, [of]) for n, of in enumerate(seconds)])
+    assert found.status == "missed_precision" and found.ci95_s is None and found.median_s == 2.65e-6
+    assert "noise was as large" in (found.reason or "") and found.flows[0].ci95_s is None
+
+
 def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> None:
     def limit(point: PointId) -> tuple[float, str]:
         return 60.0, "the link"

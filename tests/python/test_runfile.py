@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from fakes import flow, header, point, round_record
 from linkscope.errors import UserError
+from linkscope.report.outcome import run_text
 from linkscope.runfile import End, PointId, Resume, RunWriter, read_run
+from linkscope.units import format_seconds
 
 IDS = [f"h2d/ce/numa:0.pinned->gpu:0.device/{8 << n}?mode=batched" for n in range(3)]
 
@@ -137,6 +139,22 @@ def test_going_on_cuts_the_torn_line(run_path, cut: int) -> None:
     run = read_run(run_path)
     assert run.warnings == [] and len(run.resumes) == 1 and run.end is None
     assert [found.id for found in run.points] == IDS and run.points[0].reason == "again"
+
+
+def test_a_run_of_several_sessions_took_as_long_as_all_of_them(run_path) -> None:
+    told = [(60.0, {"cpu_steal": 0.02, "gpu:0": {"pcie_replays": 2}}), (20.0, {"cpu_steal": 0.06}), (10.0, {})]
+    for seconds, gained in told:
+        with RunWriter.go_on(read_run(run_path), Resume(started="later", tool={}, points_done=3)) as writer:
+            writer.write(
+                End(wall_s=seconds, complete=False, counts={}, gained={**gained, "gpu:1": {"pcie_replays": 1}})
+            )
+    run = read_run(run_path)
+    first_s = run.earlier_ends[0].wall_s
+    assert run.wall_s == first_s + 90.0 and run.end is not None and run.end.wall_s == 10.0
+    counters, stolen = run.gained()
+    assert counters == {"gpu:0": {"pcie_replays": 2}, "gpu:1": {"pcie_replays": 3}}
+    assert stolen == pytest.approx((60 * 0.02 + 20 * 0.06) / run.wall_s)
+    assert f"took {format_seconds(run.wall_s)} in 4 parts" in run_text(run)
 
 
 def test_going_on_in_a_compressed_file_is_refused(run_path, tmp_path) -> None:

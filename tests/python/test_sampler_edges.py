@@ -209,6 +209,27 @@ def test_a_process_that_does_not_do_as_the_first_did_is_sampled_as_much() -> Non
     assert len(other.flows[0].samples_s) == 3
 
 
+class Waking(Restless):
+    """A worker whose operations take 3 us; in its first requests 0.2 ms more, while a link wakes up."""
+
+    def __init__(self, asleep: int) -> None:
+        super().__init__()
+        self.asleep = asleep
+
+    def run(self, samples, batches, *, verify, limit_s):
+        self.calls += 1
+        late_s = 0.2e-3 if self.calls <= self.asleep else 0.0
+        ends = [batch[0] * 3e-6 + (late_s if batch is batches[-1] else 0.0) for batch in batches]
+        return Trace(samples, len(batches), 1, self.timing, stamps=[t for end in ends for t in (0.0, end)] * samples)
+
+
+@pytest.mark.parametrize("asleep", [0, 1, 2, 3])
+def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep: int) -> None:
+    """64 operations of 3 us are to last 0.2 ms; an operation that seems to take 53 us would make it six of them."""
+    record = measured(Waking(asleep), 256, "false")
+    assert record.batch[0] * 3e-6 >= 0.5 * 64 * 3e-6 and value(record) == pytest.approx(3e-6)
+
+
 class Wobbling(Restless):
     """A worker whose samples lie around a time, as far from it as `part` says."""
 

@@ -91,7 +91,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     _warn(run)
     if run.end is not None and run.end.complete:
         print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
-        return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.end.wall_s))
+        return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
     target = target_of(run)
     with StopFlag(last=True) as stop, _progress(target, plan_of(run), run) as progress:
         outcome = go_on(target, run, budget_s=budget_s, progress=progress, stop=stop)

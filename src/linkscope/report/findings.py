@@ -11,7 +11,7 @@ from linkscope.report.finding import Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
-from linkscope.runfile import End, Point, Run
+from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
 SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
@@ -31,7 +31,7 @@ SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, in the order in which they matter."""
-    return [*_errors(run.end), *_slower_than_their_kind(run), *point_findings(run.points)]
+    return [*_errors(run), *_slower_than_their_kind(run), *point_findings(run.points)]
 
 
 def _slower_than_their_kind(run: Run) -> list[Finding]:
@@ -159,10 +159,9 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
     return [worst("two modes", told, "point") for told in groups.values()]
 
 
-def _errors(end: End | None) -> list[Finding]:
+def _errors(run: Run) -> list[Finding]:
     """What counters gained while the run was made: data that was sent again, memory that failed, CPUs taken away."""
-    gained = dict(end.gained) if end else {}
-    steal = gained.pop("cpu_steal", 0.0)
+    gained, steal = run.gained()
     found = []
     for kind, meaning, belongs in (
         ("errors", "data or links were lost: look at the GPUs before trusting this run", _lost_something),

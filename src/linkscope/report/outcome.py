@@ -78,10 +78,15 @@ def run_text(run: Run) -> str:
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
-    parts.append("has no end record" if run.end is None else f"took {format_seconds(run.end.wall_s)}")
+    parts.append("has no end record" if run.end is None else _took_text(run))
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)
+
+
+def _took_text(run: Run) -> str:
+    parts = f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
+    return f"took {format_seconds(run.wall_s)}{parts}"
 
 
 def _only_text(only: Any) -> str:

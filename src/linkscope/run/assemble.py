@@ -224,6 +224,8 @@ def _give_intervals(point: Point, *, early: bool, shared: bool) -> None:
         interval = rounds_interval(medians, precision) if shared else median_interval(medians)
         if early and interval is None:
             interval = early_interval(medians, precision)
+        if interval is not None and interval.low <= 0:
+            interval = None  # nothing takes less than no time: what noise makes of so little is not known
         flow.ci95_s = (interval.low, interval.high) if interval else None
         if flow is point.flows[0]:
             point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None

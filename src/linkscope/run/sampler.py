@@ -24,6 +24,7 @@ LEAST_BATCH_S = 50e-6
 # The first copies of a batch may cost less than those that follow (H200, device to host, up to 64 KiB: the first 60 by
 # a fifth, docs/alone.md), and the cost in a batch is that of those that follow.
 LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
+LEAST_PART = 0.5  # of that, as it turns out: a batch that lasts less is doubled
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
 # Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
 # time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
@@ -337,7 +338,11 @@ class PointRound:
         return [median([trace.seconds(sample, batch, actor) for sample in samples]) for actor in range(self._actors)]
 
     def _straightened(self, batch: list[int]) -> list[int]:
-        """Doubles the batch until its slope is that of its double; tells where it never is."""
+        """Doubles the batch until its slope is that of its double; tells where it never is.
+
+        First until it lasts as long as a batch has to: what woke up while an operation was timed for the first time (a
+        link of H200 takes 0.2 ms) makes it look long, and the batch is too short for what wakes up later.
+        """
         if self._task.point.bytes >= EVEN_BYTES:
             return batch
         while 4 * sum(batch) <= 2 * self._most_count and 7 * max(self._ends(batch)) <= STRAIGHT_S:
@@ -348,11 +353,14 @@ class PointRound:
                 return batch  # four times the batch does not fit behind the gate: the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             bent = [a for a in range(self._actors) if not self._alike(short[a], long[a], min(batch))]
-            if not bent:
+            each = [median(of) for of in long]
+            lasts = max(count * of for count, of in zip(batch, each, strict=True))
+            if not bent and lasts >= LEAST_PART * self._least_of(each):
                 self._bent = ""
                 return batch
-            before, after, count = median(short[bent[0]]), median(long[bent[0]]), batch[bent[0]]
-            self._bent = f"{before:.3g} s an operation from a batch of {count} to {2 * count}, then {after:.3g} s"
+            if bent:
+                before, after, count = median(short[bent[0]]), median(long[bent[0]]), batch[bent[0]]
+                self._bent = f"{before:.3g} s an operation from a batch of {count} to {2 * count}, then {after:.3g} s"
             batch = batches[1]
         return batch
 
@@ -375,13 +383,17 @@ class PointRound:
         return [count * each for count, each in zip(batch, self._each, strict=True)]
 
     def _least_s(self) -> float:
-        """How long a batch is at least."""
+        """How long a batch is at least, by what is known of an operation."""
+        return self._least_of(self._each)
+
+    def _least_of(self, each_s: list[float]) -> float:
+        """The same by the seconds of an operation of each actor."""
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = HUGE_BATCH_S if self._task.point.bytes >= HUGE_BYTES else LARGE_BATCH_S, JOINT_BATCH_S
         if self._task.point.bytes >= EVEN_BYTES:  # one such copy is a batch's worth of bytes
             alone = joint = EVEN_BATCH_S
-        longest = max(self._each)
+        longest = max(each_s)
         enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
         if self._actors > 1 and self._task.point.bytes < EVEN_BYTES:
             # Who gets how much of what is shared evens out over a few operations, or within one that is large.

@@ -3,6 +3,7 @@
 import io
 import os
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,11 +29,32 @@ class Run:
     warnings: list[str]
     valid_bytes: int
     compressed: bool
+    earlier_ends: list[End] = field(default_factory=list)  # of sessions before the last that ended by themselves
 
     @property
     def modelled(self) -> bool:
         """Whether this came from a machine model and not from hardware."""
         return self.header.modelled
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds that all its sessions took, as far as they ended by themselves."""
+        return sum(end.wall_s for end in self._ends())
+
+    def gained(self) -> tuple[dict[str, Counter[str]], float]:
+        """What the error counters of each GPU gained in all sessions, and the share of CPU time that was stolen."""
+        counters: dict[str, Counter[str]] = {}
+        stolen_s = 0.0
+        for end in self._ends():
+            for place, told in end.gained.items():
+                if place == "cpu_steal":
+                    stolen_s += told * end.wall_s
+                else:
+                    counters.setdefault(place, Counter()).update(told)
+        return counters, stolen_s / self.wall_s if self.wall_s else 0.0
+
+    def _ends(self) -> list[End]:
+        return [*self.earlier_ends, *([self.end] if self.end else [])]
 
 
 class _Kind(msgspec.Struct):
@@ -63,6 +85,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
     points: dict[str, Point] = {}
     rounds: dict[str, list[Round]] = {}
     resumes: list[Resume] = []
+    earlier: list[End] = []
     end: End | None = None
     for number, line in enumerate(content, 2):
         try:
@@ -86,6 +109,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
                     rounds.setdefault(record.id, []).append(record)
             case Resume():
                 resumes.append(record)
+                earlier += [end] if end else []
                 end = None
             case End():
                 end = record
@@ -94,7 +118,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
                     f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line"
                 )
         offset += len(line)
-    return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset, compressed)
+    return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset, compressed, earlier)
 
 
 def _opened(where: Path) -> io.BufferedReader:
