@@ -113,6 +113,18 @@ TEST_CASE("what the destination queues costs more: all of it where bytes are few
   is(single(*sim, d2d(ten_chunks, staged)), single(*make_sim(toy(), 1), d2d(ten_chunks, staged)) * 1e6);
 }
 
+TEST_CASE("what the destination queues is done by the source's engine: from three at once, from one by turns") {
+  const auto sim = make_sim(exact(bundled("h200x4")), 1);
+  const auto of_three = [&](const char* benchmark, const char* src, const char* dst) {
+    auto c = copy_case(benchmark, src, "device", dst, "device", 8, {{"initiator", "dst"}});
+    c.others = {gpu(1), gpu(2), gpu(3)};
+    return slope(*sim, build_program(c));
+  };
+  const double one = slope(*sim, d2d(8, {{"initiator", "dst"}}));
+  CHECK(of_three("all_to_one", "gpu:all", "gpu:0") == doctest::Approx(one));
+  CHECK(of_three("one_to_all", "gpu:0", "gpu:all") == doctest::Approx(3 * one));
+}
+
 TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, the last chunk's transfer the fill") {
   const auto sim = make_sim(toy(), 1);
   const double call = 2, thread = 2 + 25.6, transfer = 0.5 + 2 + 10.24;
