@@ -83,6 +83,13 @@ def test_balance(each: list[float], least: float) -> None:
     assert all(1 <= count <= MOST_COUNT for count in counts)
 
 
+def test_a_batch_is_no_longer_than_whole_operations_need_to_end_together() -> None:
+    """Of 7 and 5 ms: from 20 ms on, three and four end 1 ms apart, and five and seven at the same time."""
+    assert balanced([7e-3, 5e-3], 20e-3) == [5, 7]
+    assert balanced([7e-3, 7e-3], 20e-3) == [3, 3]
+    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five of 70 ms would be too long
+
+
 def test_long_operations_get_few_samples_and_short_ones_more() -> None:
     assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
     assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 3

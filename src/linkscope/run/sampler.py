@@ -427,18 +427,18 @@ def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT)
     longer batches are tried as long as they stay short.
     """
     best, smallest, most, slowest = [1] * len(each_s), math.inf, most_in_all // len(each_s), max(each_s)
-    for stretch in range(1, 9):
-        span = math.ceil(least_s / slowest) * slowest * stretch
-        if stretch > 1 and span > STRETCH_S:
+    least = math.ceil(least_s / slowest)  # operations of the slowest
+    for count in range(least, 8 * least + 1) if len(each_s) > 1 else [least]:
+        if count > least and count * slowest > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
-        span = min(span, most * min(each_s))  # the fastest flow's queue is full: the others must not run on alone
+        span = min(count * slowest, most * min(each_s))  # the fastest flow's queue is full: others must not run on alone
         counts = [min(max(rounded(span / each), 1), most) for each in each_s]
         ends = [count * each for count, each in zip(counts, each_s, strict=True)]
         uneven = max(ends) / min(ends) - 1
         if uneven < smallest:
             best, smallest = counts, uneven
-        if uneven <= _EVEN:
+        if uneven <= _EVEN or span < count * slowest:
             break
     return best
 
