@@ -52,7 +52,7 @@ ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled twice; so are idle gaps
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE, _FAR_APART = 1.05, 2.0
-_EVEN = 0.02  # flows whose ends differ by less than this ended together
+_EVEN = 0.035  # flows whose ends differ by less than this end together: a little less than TOGETHER asks for
 
 
 class Unsupported(Exception):
@@ -432,7 +432,7 @@ def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT)
         if count > least and count * slowest > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
-        span = min(count * slowest, most * min(each_s))  # the fastest flow's queue is full: others must not run on alone
+        span = min(count * slowest, most * min(each_s))  # with the fastest flow's queue full no other runs on alone
         counts = [min(max(rounded(span / each), 1), most) for each in each_s]
         ends = [count * each for count, each in zip(counts, each_s, strict=True)]
         uneven = max(ends) / min(ends) - 1
