@@ -18,7 +18,7 @@ Every operation of the papers and tools that linkscope follows, with the points 
 `linkscope run --only` takes them, with the parameters of the paper. "Not yet" is an operation that is not there. The
 same by `linkscope list --source NAME`. `linkscope run --suite comm-scope` and `--suite nvbandwidth` have their points
 at their sizes; `--rule comm-scope` and `--rule nvbandwidth` measure as they do ([comm-scope.md](comm-scope.md),
-[nvbandwidth.md](nvbandwidth.md)).
+[nvbandwidth.md](nvbandwidth.md)). What of it was measured on hardware: [measured.md](measured.md).
 """
 
 
