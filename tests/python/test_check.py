@@ -3,8 +3,10 @@
 import pytest
 
 from invented import point
-from linkscope.model.check import MOST, MOST_JOINT, Check, Held, family_of, split, summary
+from linkscope.model.check import MOST, MOST_JOINT, Check, Held, deviations, split, summary
+from linkscope.model.known import JOINT, deviation, family_of
 from linkscope.model.observed import observed
+from linkscope.runfile import PointId
 
 H2D = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional={}&mode={}"
 
@@ -54,8 +56,34 @@ def test_bounds_are_3_percent_of_all_and_10_of_joint_transfers(alone: float, joi
 
 def test_joint_transfers_and_single_ones_are_families_of_their_own() -> None:
     def name(both: str, mode: str) -> str:
-        return family_of(observed([point(H2D.format(0, 8, both, mode), 1e-6)])[0])
+        return family_of(PointId.parse(H2D.format(0, 8, both, mode)))
 
     assert [name("false", "batched"), name("true", "batched"), name("false", "single")] == [
         "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways", "h2d by ce, pinned -> device, single"
     ]  # fmt: skip
+
+
+def test_a_machine_file_says_how_far_it_is_off_by_what_is_done_and_of_several_at_once() -> None:
+    several = [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9)]
+    found = deviations(several, held_out=True)
+    alone, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
+    assert found[alone] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
+    assert found[both] == found[JOINT] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
+    assert set(deviations(held([0.01] * 4), held_out=False)) == set()  # too few to tell
+
+
+def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
+    rows = {JOINT: {"points": 9}, "h2d by ce, pinned -> device": {"points": 7}, "a": {"points": 1}}
+    peers = "d2d by ce, device -> device, peer on, initiator src"
+    content = {"deviation": {**rows, peers: {"points": 5}}}
+    one = PointId("h2d", "ce", "numa:0", "pinned", "gpu:0", "device", 64 << 20)
+    back = PointId("d2h", "ce", "gpu:0", "device", "numa:0", "pinned", 64 << 20)
+    pair = PointId("d2d", "ce", "gpu:0", "device", "gpu:1", "device", 64 << 20, (("peer", "on"),))
+
+    def name(*flows: PointId, both_ways: bool = False) -> str | None:
+        found = deviation(content, flows, both_ways=both_ways)
+        return found and found[0]
+
+    assert name(one) == "h2d by ce, pinned -> device" and name(pair) == peers
+    assert name(one, pair) == JOINT and name(one, back, both_ways=True) == JOINT
+    assert name(back) is None and deviation({}, [one], both_ways=False) is None

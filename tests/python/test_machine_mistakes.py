@@ -12,6 +12,12 @@ WITHOUT = 'between = [["numa:0", "gpu:0"]]'
 # Each mistake in several forms: the file, the line that the message names, what it holds of it, and the cure.
 LISTED = {
     "unknown key": (GOOD.replace("lanes = 16", "lines = 16"), "lines = 16", "link[0].lines", "did you mean 'lanes'?"),
+    "a deviation that is none": (
+        GOOD + '\n[deviation]\n"h2d by ce, pinned -> device" = { points = 9, median = 0.2, ninety = 0.1 }\n',
+        "[deviation]",
+        "0.2 and 0.1 of 9 points",
+        "leave the row out",
+    ),
     "unknown key like none": (
         GOOD.replace("[costs]\n", f"[costs]\n{COFFEE}"),
         "coffee_us",

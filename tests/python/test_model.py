@@ -133,6 +133,22 @@ def test_the_file_predicts_and_refuses_paths_that_were_not_measured(
     assert "gpu:0 -> gpu:3" in said and "without this path" in said and "linkscope run --only" in said
 
 
+def test_the_file_knows_how_far_it_is_off_and_predict_says_so(h200x4: Path, model: dict, capsys) -> None:
+    rows = model["deviation"]
+    assert all(0 <= row["median"] <= row["ninety"] and not row["held_out"] for row in rows.values())
+    assert rows["h2d by ce, pinned -> device"]["median"] < 0.01 < rows["several at once"]["points"]
+    words = ["predict", "--machine", str(h200x4.with_suffix(".toml")), "--src", "numa:0", "--dst", "gpu:0"]
+    capsys.readouterr()
+    assert main([*words, "--json"]) == main([*words, "--with", "numa:0 -> gpu:1"]) == 0
+    alone, *told = capsys.readouterr().out.splitlines()
+    assert json.loads(alone)["deviation"] == {
+        "of": "h2d by ce, pinned -> device",
+        **rows["h2d by ce, pinned -> device"],
+    }
+    count = rows["several at once"]["points"]
+    assert f"of {count} points (several at once) that it is fitted to, half are within" in told[-1]
+
+
 UNMEASURED = [
     (
         ["--src", "numa:0", "--dst", "gpu:0", "--memory", "pageable"],
@@ -228,7 +244,7 @@ latency_us = {{ v = 0.05, from = "assumed", why = "-" }}
 {costs}
 """)
     found = fitted(measured(tmp_path, str(path), "h2h/*", "latency/*"))
-    assert set(found) == {"machine", "numa", "link", "costs"}
+    assert set(found) == {"machine", "numa", "link", "costs", "deviation"}
     wanted = {"memcpy_gbps": 12, "memcpy_remote_gbps": 9, "load_us": 0.1}
     assert {key: found["numa"][0][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.01)
     assert found["link"][0]["latency_us"]["v"] == pytest.approx(0.05, rel=0.02)

@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
 
     from linkscope.model.build import build, refuse_too_little
-    from linkscope.model.check import check
+    from linkscope.model.check import check, compared, deviations
     from linkscope.model.observed import observed
     from linkscope.run.simulate import simulation
     from linkscope.runfile import read_run
@@ -63,6 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
             print(json.dumps(_check_json(checked))) if arguments.json else _print_check(checked, runs)
             return SOMETHING_FAILED if checked.too_far() else FINE
         content = build(header, points, observations, simulated, name, _tell)
+        content["deviation"] = deviations(compared(content, observations, simulated), held_out=False)
     if target:
         _write(target, content)
     if arguments.json:

@@ -4,15 +4,16 @@ linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 
-Rates are those of the steady state, all transfers running. What it says is MODELLED.
+Rates are those of the steady state, all transfers running. What it says is MODELLED; a file from `linkscope model`
+knows how far off it is.
 """
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linkscope.errors import FINE, NOT_HERE, UserError
-from linkscope.units import format_bytes, format_seconds, parse_bytes
+from linkscope.units import format_bytes, format_fraction, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope predict`."""
     from linkscope.machine.choose import Modelled, resolve
+    from linkscope.model.known import deviation
     from linkscope.run.steady import steady_rates
 
     size = parse_bytes(arguments.bytes)
@@ -71,8 +73,12 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
     found = steady_rates(choice.model, [point for part in parts for point in part])
     flows = [_summed(part, found) for part in parts]
+    told = deviation(
+        choice.model.to_json(), [part[0] for part in parts], both_ways=arguments.bidirectional and not arguments.others
+    )
     if arguments.json:
-        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows}))
+        off = {"of": told[0], **told[1]} if told else None
+        print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows, "deviation": off}))
         return FINE
     print(f"MODELLED: {choice.model.machine.title}")
     for flow in flows:
@@ -82,7 +88,21 @@ def main(arguments: argparse.Namespace) -> int:
         )
     if len(flows) > 1:
         print(f"in all  {sum(float(flow['gbps']) for flow in flows):.4g} GB/s")
+    print(_deviation_text(told))
     return FINE
+
+
+def _deviation_text(told: tuple[str, dict[str, Any]] | None) -> str:
+    if told is None:
+        return "how far off that may be is not known: no points like it stand behind the machine file"
+    from linkscope.model.words import count_text
+
+    name, row = told
+    which = "that it was not fitted to" if row["held_out"] else "that it is fitted to"
+    return (
+        f"how far off that may be: of {count_text(row['points'], 'point')} ({name}) {which}, half are within "
+        f"{format_fraction(row['median'])}, nine of ten within {format_fraction(row['ninety'])}"
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:

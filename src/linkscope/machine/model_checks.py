@@ -37,6 +37,10 @@ def check(model: Model) -> None:
     _check_tables(model)
     _check_ways(model)
     _check_noise(model)
+    for name, told in model.deviation.items():
+        if not (told.points > 0 and 0 <= told.median <= told.ninety):
+            what = f"{told.median:g} and {told.ninety:g} of {told.points} points are no median and ninth decile"
+            raise Mistake(f"deviation.{name}", what, "`linkscope model` writes them; leave the row out")
     _check_faults(model)
 
 

@@ -356,8 +356,21 @@ class Fault(_Table, frozen=True):
     share: float | None = None
 
 
+class Deviation(_Table, frozen=True):
+    """By how much the simulation of a fitted file differs from what was measured, as fractions: in the middle, and what
+    nine of ten points stay below. `held_out`: of points that it was not fitted to."""
+
+    points: int
+    median: float
+    ninety: float
+    held_out: bool = False
+
+
 class Model(_Table, frozen=True, kw_only=True):
     machine: Head
+    deviation: dict[str, Deviation] = msgspec.field(
+        default_factory=dict
+    )  # by what is done: "h2d by ce, pinned -> device"
     numa: list[Numa]
     gpu: list[Gpu] = msgspec.field(default_factory=list)
     nic: list[Nic] = msgspec.field(default_factory=list)

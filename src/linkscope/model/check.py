@@ -7,19 +7,21 @@ tells paths and joint transfers of which the curves have nothing.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from linkscope.model.build import build
-from linkscope.model.curves import Family
+from linkscope.model.known import JOINT, family_of
 from linkscope.model.observed import Observation, Simulation, observed
 from linkscope.model.segments import Costs, costs
 from linkscope.model.skeleton import Content
-from linkscope.runfile import Header, Point, PointId
+from linkscope.runfile import Header, Point
 
 MOST, MOST_JOINT = 0.03, 0.10
+_FEW = 5  # points that say too little of how far off a file is
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Check:
         """All that is held out, by what is done; joint transfers apart."""
         found: dict[str, list[Held]] = defaultdict(list)
         for one in self.held:
-            found[family_of(one.observation)].append(one)
+            found[family_of(one.observation.point)].append(one)
         return dict(sorted(found.items()))
 
     def too_far(self) -> list[str]:
@@ -86,16 +88,41 @@ def check(
     observations = observed(kept)
     content = build(header, kept, observations, simulation, f"{run} (half of its points, seed {seed})", tell)
     tell("the other half")
-    held_out = observed(out)
-    told = curves_of(observations)
-    times = dict(zip((p.id for p in out), simulation.seconds(content, [PointId.parse(p.id) for p in out]), strict=True))
-    held = []
-    for one in held_out:
-        predicted = one.of(times[str(one.point)])
-        curve = told.get(_curve_key(one))
+    held = compared(content, observed(out), simulation, curves_of(observations))
+    return Check(content | {"deviation": deviations(held, held_out=True)}, len(observations), tuple(held))
+
+
+def compared(
+    content: Content,
+    observations: Sequence[Observation],
+    simulation: Simulation,
+    curves: Mapping[tuple[object, ...], Costs] | None = None,
+) -> list[Held]:
+    """Every observation with what the simulation of the file says of it, and what the curves do."""
+    points = list(dict.fromkeys(one.point for one in observations))
+    times = dict(zip(points, simulation.seconds(content, points), strict=True))
+    found = []
+    for one in observations:
+        curve = (curves or {}).get(_curve_key(one))
         by_curve = curve.seconds(one.point.bytes) if curve else None
-        held.append(Held(one, _error(predicted, one), _error(by_curve, one)))
-    return Check(content, len(observations), tuple(held))
+        found.append(Held(one, _error(one.of(times[one.point]), one), _error(by_curve, one)))
+    return found
+
+
+def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, Any]]:
+    """What a machine file says of how far it is off, by what is done, and of all joint transfers together."""
+    families = {JOINT: [one for one in held if one.observation.joint]}
+    for one in held:
+        families.setdefault(family_of(one.observation.point), []).append(one)
+    found = {}
+    for name, of in sorted(families.items()):
+        errors = summary(of, lambda one: one.by_file)
+        told = errors.count - errors.untold
+        if errors.median is None or errors.ninety is None or told < _FEW:
+            continue
+        sizes = {"median": float(f"{errors.median:.3g}"), "ninety": float(f"{errors.ninety:.3g}")}
+        found[name] = {"points": told, **sizes, "held_out": held_out}
+    return found
 
 
 def split(points: Iterable[Point], seed: int) -> tuple[list[Point], list[Point]]:
@@ -139,16 +166,6 @@ def _curve_key(one: Observation) -> tuple[object, ...]:
 
 def _error(predicted: float | None, one: Observation) -> float | None:
     return None if predicted is None else predicted / one.seconds - 1
-
-
-def family_of(one: Observation) -> str:
-    """'h2d by ce, pinned -> device', and whether one alone, both ways or joint."""
-    point = one.point
-    text = str(Family(point.benchmark, point.engine, point.src_memory, point.dst_memory))
-    said = [f"{name} {point.param(name)}" for name in ("peer", "initiator") if point.param(name)]
-    said += ["single"] if point.param("mode") == "single" else []
-    said += ["both ways"] if point.bidirectional else []
-    return text + (f", {', '.join(said)}" if said else "")
 
 
 def summary(held: Sequence[Held], way: Callable[[Held], float | None]) -> Errors:

@@ -1,13 +1,16 @@
-"""What a fitted machine file does not know: paths and ways of copying of which its run has no time.
+"""What a fitted machine file does not know, and how well it knows the rest.
 
-A machine file has a value for all that it needs, so what nobody measured would be told from defaults.
+It has a value for all that it needs, so what nobody measured, paths and ways of copying, would be told from defaults.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
+from linkscope.model.curves import Family
 from linkscope.model.skeleton import Content
 from linkscope.runfile import PointId
 
+JOINT = "several at once"
 _THREADS = ("copies by threads", "kernel", ("read_tile_us", "write_tile_us", "launch_us"))
 
 
@@ -42,3 +45,26 @@ def _rests_on(point: PointId) -> tuple[str, str, Sequence[str]]:
         way = "to_device" if to else "from_device"
         return f"pageable copies {'to' if to else 'from'} a GPU", "pageable", (f"{way}_gbps", f"{way}_us")
     return "", "", ()
+
+
+def family_of(point: PointId) -> str:
+    """'h2d by ce, pinned -> device', and whether one alone, both ways or joint."""
+    text = str(Family(point.benchmark, point.engine, point.src_memory, point.dst_memory))
+    said = [f"{name} {point.param(name)}" for name in ("peer", "initiator") if point.param(name)]
+    said += ["single"] if point.param("mode") == "single" else []
+    said += ["both ways"] if point.bidirectional else []
+    return text + (f", {', '.join(said)}" if said else "")
+
+
+def deviation(content: Content, flows: Sequence[PointId], *, both_ways: bool) -> tuple[str, dict[str, Any]] | None:
+    """The row of [deviation] that such transfers are of, and its name; None: the file does not know how far off it is.
+
+    `both_ways`: it is one transfer and its opposite.
+    """
+    rows = content.get("deviation", {})
+    names = [JOINT]
+    if len(flows) == 1 or both_ways:
+        name = family_of(flows[0]) + (", both ways" if both_ways else "")
+        source_queues = family_of(flows[0]) + ", initiator src" + (", both ways" if both_ways else "")
+        names = [name, source_queues, *(names if both_ways else [])]
+    return next(((name, rows[name]) for name in names if name in rows), None)

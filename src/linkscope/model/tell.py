@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from linkscope.model.check import costs_of, curves_of, family_of
+from linkscope.model.check import costs_of, curves_of
 from linkscope.model.curves import Estimate, Path
+from linkscope.model.known import family_of
 from linkscope.model.observed import Observation
 from linkscope.model.segments import Costs, Segment
 from linkscope.model.skeleton import Content
@@ -29,7 +30,7 @@ def methods_text(observations: Iterable[Observation]) -> list[str]:
     for one in observations:
         batched = one.point.param("mode", "batched") == "batched"
         if one.point.bytes and not one.joint and batched:
-            families[family_of(one)][one.point.bytes].append(one)
+            families[family_of(one.point)][one.point.bytes].append(one)
     lines = []
     for name, sizes in sorted(families.items()):
         middle = [sorted(of, key=lambda one: one.seconds)[len(of) // 2] for of in sizes.values()]

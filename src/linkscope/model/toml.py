@@ -5,7 +5,7 @@ from typing import Any
 
 _ORDER = (
     "machine", "numa", "gpu", "nic", "disk", "switch", "link", "share", "route", "peer", "costs", "copy", "pull",
-    "batch", "graph", "kernel", "managed", "calls", "atomic", "memory", "pageable", "staged_peer", "noise",
+    "batch", "graph", "kernel", "managed", "calls", "atomic", "memory", "pageable", "staged_peer", "noise", "deviation",
 )  # fmt: skip
 
 
