@@ -17,9 +17,10 @@ PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "machine-file.md"
 
 
 def table_of(kind: Any) -> Any:
-    """The struct that a key's type speaks of, alone, in a list or perhaps missing; otherwise the type itself."""
+    """The struct that a key's type speaks of, alone, in a list, by name or perhaps missing; otherwise the type itself."""
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
-    return table_of(parts[0]) if typing.get_origin(kind) in (list, typing.Union, types.UnionType) else kind
+    origin = typing.get_origin(kind)
+    return table_of(parts[-1]) if origin in (list, dict, typing.Union, types.UnionType) else kind
 
 
 def tables() -> dict[str, Any]:

@@ -302,9 +302,7 @@ def test_flows_of_all_gpus_at_once_get_what_they_share(tmp_path: Path) -> None:
     for point in points:
         expected = JOINT[point.benchmark][point.bidirectional]
         assert point.total_gbps == pytest.approx(expected, rel=0.02), point.id
-        ends = (point.benchmark, point.params.get("initiator"))
-        # Queued on one GPU, whose one engine serves all.
-        in_turn = ends in {("one_to_all", "src"), ("all_to_one", "dst")}
+        in_turn = point.benchmark == "one_to_all"  # the source's one engine serves all, whoever queues the copies
         assert ("in_turn" in point.guards, point.status) == (in_turn, "missed_precision" if in_turn else "ok"), point.id
 
 
