@@ -17,7 +17,7 @@ PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "machine-file.md"
 
 
 def table_of(kind: Any) -> Any:
-    """The struct that a key's type speaks of, alone, in a list, by name or perhaps missing; otherwise the type itself."""
+    """The struct of a key's type, alone, in a list, by name or perhaps missing; otherwise the type itself."""
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
     origin = typing.get_origin(kind)
     return table_of(parts[-1]) if origin in (list, dict, typing.Union, types.UnionType) else kind
