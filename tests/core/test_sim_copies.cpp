@@ -114,15 +114,18 @@ TEST_CASE("what the destination queues costs more: all of it where bytes are few
 }
 
 TEST_CASE("what the destination queues is done by the source's engine: from three at once, from one by turns") {
-  const auto sim = make_sim(exact(bundled("h200x4")), 1);
-  const auto of_three = [&](const char* benchmark, const char* src, const char* dst) {
+  auto machine = exact(bundled("h200x4"));
+  const auto times_of_one = [&](const char* benchmark, const char* src, const char* dst) {
+    const auto sim = make_sim(machine, 1);
     auto c = copy_case(benchmark, src, "device", dst, "device", 8, {{"initiator", "dst"}});
     c.others = {gpu(1), gpu(2), gpu(3)};
-    return slope(*sim, build_program(c));
+    return slope(*sim, build_program(c)) / slope(*sim, d2d(8, {{"initiator", "dst"}}));
   };
-  const double one = slope(*sim, d2d(8, {{"initiator", "dst"}}));
-  CHECK(of_three("all_to_one", "gpu:all", "gpu:0") == doctest::Approx(one));
-  CHECK(of_three("one_to_all", "gpu:0", "gpu:all") == doctest::Approx(3 * one));
+  CHECK(times_of_one("all_to_one", "gpu:all", "gpu:0") == doctest::Approx(1));
+  CHECK(times_of_one("one_to_all", "gpu:0", "gpu:all") == doctest::Approx(3));
+  machine.erase("pull");  // then it costs no more, and the destination's own engine does it
+  CHECK(times_of_one("all_to_one", "gpu:all", "gpu:0") == doctest::Approx(3));
+  CHECK(times_of_one("one_to_all", "gpu:0", "gpu:all") == doctest::Approx(1));
 }
 
 TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, the last chunk's transfer the fill") {

@@ -88,7 +88,9 @@ def test_managed_pages_go_over_nvlink_without_peer_access_too(h200):
         return limit(machine, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False)
 
     assert pages(h200()) == peer(h200())
-    assert pages(h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})).gbps == out(h200()).gbps  # over PCIe as any copy
+    assert "staged" in pages(h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})).source  # over PCIe as any copy
+    hidden = pages(h200(remote="hidden", refuse={"nvmlDeviceGetP2PStatus": fakes.NOT_SUPPORTED}))
+    assert hidden.gbps is None and "not visible" in hidden.source  # links that may or may not lead there
     assert pages(h200(driver=fakes.driver(peer=False))).gbps == out(h200()).gbps
 
 
@@ -179,6 +181,8 @@ def test_limits_of_a_model():
     ):
         for engine in ("prefetch", "fault"):
             assert path_limit(model, src, dst, "managed", "managed", engine, peer=False).gbps == gbps
+    for memories in (("managed", "device"), ("device", "managed")):
+        assert path_limit(h200x4, "gpu:0", "gpu:1", *memories, "prefetch", peer=False).gbps == 478
     dl160 = models.load("dl160")  # over PCIe as any copy
     through_host = path_limit(dl160, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps
     assert path_limit(dl160, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False).gbps == through_host

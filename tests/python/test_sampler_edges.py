@@ -210,24 +210,35 @@ def test_a_process_that_does_not_do_as_the_first_did_is_sampled_as_much() -> Non
 
 
 class Waking(Restless):
-    """A worker whose operations take 3 us; in its first requests 0.2 ms more, while a link wakes up."""
+    """A worker whose operations take 3 us; in its first requests the last batch takes more, while a link wakes up."""
 
-    def __init__(self, asleep: int) -> None:
+    def __init__(self, asleep: int, late_s: float) -> None:
         super().__init__()
-        self.asleep = asleep
+        self.asleep, self.late_s = asleep, late_s
 
     def run(self, samples, batches, *, verify, limit_s):
         self.calls += 1
-        late_s = 0.2e-3 if self.calls <= self.asleep else 0.0
+        late_s = self.late_s if self.calls <= self.asleep else 0.0
         ends = [batch[0] * 3e-6 + (late_s if batch is batches[-1] else 0.0) for batch in batches]
         return Trace(samples, len(batches), 1, self.timing, stamps=[t for end in ends for t in (0.0, end)] * samples)
 
 
-@pytest.mark.parametrize("asleep", [0, 1, 2, 3])
-def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep: int) -> None:
+@pytest.mark.parametrize(("asleep", "late_s"), [(0, 0.2e-3), (1, 0.2e-3), (2, 0.2e-3), (3, 0.4e-3), (2, 1e-3)])
+def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep: int, late_s: float) -> None:
     """64 operations of 3 us are to last 0.2 ms; an operation that seems to take 53 us would make it six of them."""
-    record = measured(Waking(asleep), 256, "false")
+    record = measured(Waking(asleep, late_s), 256, "false")
     assert record.batch[0] * 3e-6 >= 0.5 * 64 * 3e-6 and value(record) == pytest.approx(3e-6)
+    assert "nonlinear" not in record.guards  # what bent while the link woke up is straight since
+
+
+@pytest.mark.parametrize(("each_s", "later"), [(0.3e-3, 4), (1.4e-3, 4), (5e-3, 3)])
+def test_one_copy_alone_is_dear_by_its_own_time_and_not_by_what_was_guessed(monkeypatch, each_s, later) -> None:
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    id = H2D.format(64 << 20, "false", "single")
+    record = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    assert len(record.flows[0].samples_s) == 7  # of which nothing is known before
+    other = Sampler(Timed(lambda count: 1e-6 + count * 1.1 * each_s), plan(id), facts())
+    assert len(other.measure(Task(PointId.parse(id), 1, record)).flows[0].samples_s) == later
 
 
 class Wobbling(Restless):

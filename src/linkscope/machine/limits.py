@@ -115,7 +115,7 @@ def _host_link(gpu: Gpu, *, to_gpu: bool) -> Limit:
 
 def _between(machine: Machine, src: Gpu, dst: Gpu, peer: bool | None, *, managed: bool) -> Limit:
     pair = machine.pair(src.index, dst.index)
-    asked = peer is not False or (managed and pair is not None and bool(pair.nvlinks))
+    asked = peer is not False or (managed and pair is not None and pair.nvlinks != 0)  # None: links that cannot be seen
     if asked and (pair is None or pair.peer is not False):
         if pair and pair.nvlink_gbps is not None:
             return Limit(round(pair.nvlink_gbps, 2), f"{pair.nvlink_source} = {pair.nvlink_gbps:.4g} GB/s")

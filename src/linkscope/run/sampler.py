@@ -45,14 +45,14 @@ CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
 MANY_SAMPLES, LITTLE_WALL_S = 31, 10e-3
-# A sample that takes as long as all else of a point-round on H200 is dear: where three rounds agree, twice the error of
-# each does not show, and where they do not another round tells more.
+# Of samples this long a few are most of what a point-round costs (H200: 7 ms besides). Where three rounds agree, twice
+# the error of each does not show; where they do not, another round tells more.
 DEAR_S, DEAR = 4e-3, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
-LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations that long are batched no more, and sampled twice; so are idle gaps
+LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
 _SAME_PACE, _FAR_APART = 1.05, 2.0
-_EVEN = 0.035  # flows whose ends differ by less than this end together: a little less than TOGETHER asks for
+_EVEN = 0.03  # flows whose ends differ by less than this end together: a little less than TOGETHER asks for
 
 
 class Unsupported(Exception):
@@ -141,7 +141,7 @@ class PointRound:
     def opening(self) -> RunRequest:
         """What measure() asks for first."""
         _, shorter, longer, counts = self._batches()
-        more = self._samples_wanted([[]], counts)
+        more = self._samples_wanted([[]], counts, self._takes(shorter, longer))
         return RunRequest(more or 1, [shorter, longer], more == 0)
 
     def _batches(self) -> tuple[list[int], list[int], list[int], list[int]]:
@@ -160,7 +160,7 @@ class PointRound:
         once: list[float] = []
         overlaps: list[float] = []
         while True:
-            more = self._samples_wanted(samples, counts)
+            more = self._samples_wanted(samples, counts, self._takes(shorter, longer))
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
             durations = trace.durations()
             for at in range(0, len(durations), 2 * self._actors):
@@ -215,7 +215,13 @@ class PointRound:
             device_s=self.rounded(self._busy_s),
         )
 
-    def _samples_wanted(self, samples: list[list[float]], counts: list[int]) -> int:
+    def _takes(self, shorter: list[int], longer: list[int]) -> float:
+        """Seconds that the two batches of a sample take; 0: nothing is known of an operation yet."""
+        if self._task.first is None and self._last is None:
+            return 0.0
+        return max((less + more) * each for less, more, each in zip(shorter, longer, self._each, strict=True))
+
+    def _samples_wanted(self, samples: list[list[float]], counts: list[int], takes_s: float) -> int:
         """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
         taken, longest = len(samples[0]), max(self._each)
         if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
@@ -227,7 +233,7 @@ class PointRound:
                 return 1
             if taken == 1 and self._as_before(samples):
                 return 0
-        dear = longest * max(counts) * 3 >= DEAR_S
+        dear = takes_s >= DEAR_S
         if taken == 0:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
@@ -353,14 +359,13 @@ class PointRound:
                 return batch  # four times the batch does not fit behind the gate: the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             bent = [a for a in range(self._actors) if not self._alike(short[a], long[a], min(batch))]
-            each = [median(of) for of in long]
-            lasts = max(count * of for count, of in zip(batch, each, strict=True))
-            if not bent and lasts >= LEAST_PART * self._least_of(each):
-                self._bent = ""
-                return batch
+            self._each = [max(median(of), self._tick / 8) for of in long]
+            self._bent = ""
             if bent:
                 before, after, count = median(short[bent[0]]), median(long[bent[0]]), batch[bent[0]]
                 self._bent = f"{before:.3g} s an operation from a batch of {count} to {2 * count}, then {after:.3g} s"
+            elif max(self._ends(batch)) >= LEAST_PART * self._least_s():
+                return batch
             batch = batches[1]
         return batch
 
@@ -384,16 +389,12 @@ class PointRound:
 
     def _least_s(self) -> float:
         """How long a batch is at least, by what is known of an operation."""
-        return self._least_of(self._each)
-
-    def _least_of(self, each_s: list[float]) -> float:
-        """The same by the seconds of an operation of each actor."""
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = HUGE_BATCH_S if self._task.point.bytes >= HUGE_BYTES else LARGE_BATCH_S, JOINT_BATCH_S
         if self._task.point.bytes >= EVEN_BYTES:  # one such copy is a batch's worth of bytes
             alone = joint = EVEN_BATCH_S
-        longest = max(each_s)
+        longest = max(self._each)
         enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
         if self._actors > 1 and self._task.point.bytes < EVEN_BYTES:
             # Who gets how much of what is shared evens out over a few operations, or within one that is large.
