@@ -12,6 +12,7 @@ import pytest
 from fakes import FAKE_WORKER, H2D, header
 from linkscope.cli.main import VERBS, main
 from linkscope.machine.model import bundled
+from linkscope.report.outcome import run_text
 from linkscope.run import benchmark_table
 from linkscope.runfile import RunWriter, read_run
 from linkscope.units import format_bytes
@@ -134,8 +135,10 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
     Path("a.jsonl").write_text("".join(lines[:30]) + lines[30][:50])
     capsys.readouterr()
     assert main(["run", "--resume", "a.jsonl", "--json"]) == 0
-    assert "torn" in capsys.readouterr().err
+    said = capsys.readouterr()
     run = read_run("a.jsonl")
+    assert "torn" in said.err and json.loads(said.out)["wall_s"] == pytest.approx(run.wall_s, abs=0.002)
+    assert "took at least" in run_text(run)  # what was cut off told no time
     assert {found.id: found for found in run.points} == whole
     assert run.end is not None and run.end.complete and len(run.resumes) == 1
 

@@ -54,8 +54,7 @@ def path_limit(
         if place not in (*known.numa, *known.gpus):
             raise _not_here(place, machine.machine.name, (*known.numa, *known.gpus))
     found = models.limit_finder(machine)(src, dst, peer is not False, "managed" in (src_memory, dst_memory))
-    if found is None:
-        return Limit(None, "nothing joins these places")
+    assert found is not None  # both are there, and a path joins whatever is
     if bidirectional and src == dst:
         return Limit(found.gbps / 2, f"{found.derivation}, shared by both flows")
     return Limit(found.gbps, found.derivation)

@@ -85,8 +85,10 @@ def run_text(run: Run) -> str:
 
 
 def _took_text(run: Run) -> str:
-    parts = f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
-    return f"took {format_seconds(run.wall_s)}{parts}"
+    if not run.resumes:
+        return f"took {format_seconds(run.wall_s)}"
+    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a part that was cut off tells no time
+    return f"took {least}{format_seconds(run.wall_s)} in {count_text(len(run.resumes) + 1, 'part')}"
 
 
 def _only_text(only: Any) -> str:

@@ -1,6 +1,7 @@
 """One session of a run: a new run file, or an earlier one that goes on."""
 
 import contextlib
+import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,13 +77,17 @@ def go_on(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's; `stop` as above."""
+    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's; `stop` as above.
+
+    The outcome is that of the whole run, with the time that its earlier sessions took.
+    """
     plan = plan_of(run)
     if budget_s is not None:
         plan = msgspec.structs.replace(plan, budget_s=budget_s)
     resume = Resume(started=_now(), tool=_tool(target, command), points_done=len(run.points))
     with RunWriter.go_on(run, resume) as writer:
-        return _supervised(target, plan, writer, command, progress, run, stop)
+        outcome = _supervised(target, plan, writer, command, progress, run, stop)
+    return dataclasses.replace(outcome, wall_s=round(run.wall_s + outcome.wall_s, 3))
 
 
 def plan_of(run: Run) -> Plan:
