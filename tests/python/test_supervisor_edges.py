@@ -4,9 +4,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
+from linkscope.plan.classes import PathClass
 from linkscope.run import go_on
+from linkscope.run.assemble import Assembler
 from linkscope.run.monitor import State, _summary
 from linkscope.run.states import states_of
 from linkscope.runfile import Round, RunWriter, read_run
@@ -31,6 +34,31 @@ def test_a_resumed_run_keeps_the_budget_of_the_whole(tmp_path) -> None:
     assert spent(path) < 0.9 * at_once
     assert go_on(target(), read_run(path), command=FAKE_WORKER).complete
     assert spent(path) == pytest.approx(at_once, rel=0.02)  # what a round costs is known better by then
+
+
+def records(path: Path) -> list[bytes]:
+    """All rounds and points of a file, in any order."""
+    kinds = (b'{"record":"round"', b'{"record":"point"')
+    return sorted(line for line in path.read_bytes().splitlines() if line.startswith(kinds))
+
+
+@pytest.mark.parametrize("classes", [True, False], ids=["classes", "no classes"])
+@pytest.mark.parametrize("flawed", [{}, {"wrong": "*#4"}, {"unsupported": "*#4"}], ids=lambda flawed: "".join(flawed))
+def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, flawed: dict, classes: bool) -> None:
+    """None is lost, none is there twice, and no look at a point is added, which would be ok after 12 rounds already."""
+    whole, part, id = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", H2D.format(4096, "false", "batched")
+    made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02, flawed=flawed)
+    if classes:
+        made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
+    measured(where, made, whole)
+    rounds = read_run(whole).rounds[id]
+    if classes and not flawed:
+        assert len(rounds) == 22 and Assembler(made, facts(), lambda point: None).point(id, rounds[:12]).status == "ok"
+    lines = whole.read_bytes().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        part.write_bytes(b"".join(lines[:count]))
+        assert go_on(where, read_run(part), command=FAKE_WORKER).complete
+        assert records(part) == records(whole), count
 
 
 def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> None:
