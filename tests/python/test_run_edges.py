@@ -13,6 +13,7 @@ from fakes import H2D, facts, measured, plan, round_record, target
 from linkscope.plan import Takeover
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
+from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
 from linkscope.run.sampler import Sampler, Task
@@ -547,3 +548,32 @@ def test_a_budget_that_is_overdrawn_leaves_nothing_and_not_less() -> None:
     looks._budget = Budget(5e-3, modelled=True, spent_s=8e-3)
     told = looks.left({}, dict.fromkeys(ids, 6), 1)
     assert told.share == 1.0
+
+
+def test_what_was_stopped_is_not_to_come() -> None:
+    looks, ids = forecast_of([50.0] * 2)
+    looks._states[ids[0]].stopped = "the budget left no time"
+    told = looks.left({}, dict.fromkeys(ids, 6), 1)
+    assert told.points == 2 and told.share == pytest.approx(6 / (6 + 2 * 4))
+
+
+@pytest.mark.parametrize("last, more", [(50.4, 0), (52.0, 3)])
+def test_of_a_point_that_missed_its_precision_more_rounds_are_to_come(last: float, more: int) -> None:
+    looks, ids = forecast_of([50.0, 50.4, 50.0, 50.4, 50.0, last])
+    made = Assembler(plan(*ids, precision=0.01), facts(), lambda point: None)
+    points = {id: made.point(id, looks._states[id].rounds) for id in ids}
+    assert {found.status for found in points.values()} == {"missed_precision" if more else "ok"}
+    told = looks.left(points, dict.fromkeys(ids, 6), 5)
+    assert told.share == pytest.approx(6 / (6 + more)) and told.points == (3 if more else 0)
+
+
+def test_the_time_left_of_a_run_that_goes_on_is_told_by_its_own_rounds(monkeypatch) -> None:
+    """Three of six rounds were measured before, the fourth took 3 s a point: two more of three points take 18 s."""
+    now = [0.0]
+    monkeypatch.setattr("linkscope.run.forecast.time", SimpleNamespace(monotonic=lambda: now[0]))
+    looks, ids = forecast_of([50.0] * 3)
+    for at, id in enumerate(ids):
+        assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s is None
+        now[0] = 3.0 * (at + 1)
+        looks._states[id].rounds.append(taken(id, 3, 50.0))
+    assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s == pytest.approx(9.0 * 6 / 3)
