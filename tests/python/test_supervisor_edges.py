@@ -1,18 +1,24 @@
 """The supervisor where it would be easy to lie: budgets over a resume, what a monitor is asked, who goes first."""
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
+from linkscope.plan import most_memory
 from linkscope.plan.classes import PathClass
-from linkscope.run import go_on
+from linkscope.run import go_on, measure
 from linkscope.run.assemble import Assembler
+from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
 from linkscope.run.states import states_of
-from linkscope.runfile import Round, RunWriter, read_run
+from linkscope.run.worker import Worker
+from linkscope.runfile import PointId, Round, RunWriter, read_run
 
 ONE = H2D.format(8, "false", "batched")
 MIB = H2D.format(1 << 20, "false", "batched")
@@ -61,6 +67,72 @@ def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, fl
         assert records(part) == records(whole), count
 
 
+class Stop(StopFlag):
+    """Asks to stop before so many rounds were measured, and one more."""
+
+    def __init__(self, rounds: int) -> None:
+        self.left = rounds
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize("rounds", range(12, 18))
+def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_measured(tmp_path, rounds: int) -> None:
+    path = tmp_path / "a.jsonl"
+    made = plan(MIB, ONE, precision=0.19)
+    outcome = measure(target(noise=0.2), made, path, command=FAKE_WORKER, stop=Stop(rounds))
+    run = read_run(path)
+    assert not outcome.complete and outcome.points.keys() == {ONE, MIB} and run.end is not None
+    assert sum(run.end.counts.values()) == 2 and sum(map(len, run.rounds.values())) == rounds
+    assert {one.id: len(one.flows[0].round_medians_s) for one in run.points} == {
+        id: len(of) for id, of in run.rounds.items()
+    }
+
+
+@pytest.mark.parametrize("ending", ["whole", "stopped", "no worker"])
+def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeypatch, ending: str) -> None:
+    stopped: list[bool] = []
+    monitor = SimpleNamespace(guards=lambda places, since: {}, stop=lambda: stopped.append(True))
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
+    where = target(closed="the driver is too old") if ending == "no worker" else target()
+    stop = Stop(3 if ending == "stopped" else 99)
+    measure(where, plan(ONE), tmp_path / "a.jsonl", command=FAKE_WORKER, stop=stop)
+    assert stopped == [True]
+
+
+def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path) -> None:
+    """And not one or two to each, which would give none an interval."""
+    ids = [H2D.format(8, "false", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in range(12)]
+    measured(target(12), plan(*ids, gpus=12), tmp_path / "whole.jsonl")
+    made = plan(*ids, gpus=12, budget_s=spent(tmp_path / "whole.jsonl") / 2)
+    found = measured(target(12), made, tmp_path / "part.jsonl").points
+    rounds = [len(one.flows[0].samples_s) if one.flows else 0 for one in found.values()]
+    assert rounds.count(6) >= 3 and set(rounds) == {0, 6}
+
+
+def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate(tmp_path, monkeypatch) -> None:
+    measured(target(), plan(LARGE), tmp_path / "whole.jsonl")
+    budget_s = 0.6 * spent(tmp_path / "whole.jsonl")
+    monkeypatch.setattr("linkscope.run.states.estimated_seconds", lambda *given: 1e-9)
+    measured(target(), plan(LARGE, budget_s=budget_s), tmp_path / "part.jsonl")
+    assert 0.3 * budget_s < spent(tmp_path / "part.jsonl") <= budget_s
+
+
+def test_platforms_are_told_how_much_memory_they_will_need(tmp_path, monkeypatch) -> None:
+    asked: list[Any] = []
+    asks = Worker.ask_to_open
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        asked.append(request.get("most"))
+        asks(worker, request)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    measured(target(modelled=False), plan(ONE, LARGE, rounds=2), tmp_path / "a.jsonl")
+    assert len(asked) == 2 and asked[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
+
+
 def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> None:
     asked: list[float] = []
 
@@ -74,6 +146,17 @@ def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> N
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: Asked())
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
     assert len(asked) == 12 and asked == sorted(set(asked))
+
+
+def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_watched(tmp_path, monkeypatch) -> None:
+    asked: list[list[str]] = []
+    monitor = SimpleNamespace(guards=lambda places, since: asked.append(places) or {}, stop=lambda: None)
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
+    ticks = itertools.count()
+    monkeypatch.setattr("linkscope.run.supervisor.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    between = "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&initiator=src&mode=batched&peer=on"
+    found = measured(target(modelled=False), plan(between, rounds=2), tmp_path / "a.jsonl").points[between]
+    assert asked == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
 
 
 def test_with_a_budget_extra_rounds_go_to_the_cheap_first(tmp_path) -> None:
