@@ -78,6 +78,20 @@ class Stop(StopFlag):
         return self.left < 0
 
 
+def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_were_decided_on(tmp_path) -> None:
+    """After 12 rounds and after 15 to 21 it is ok, and would end there; but from 6 on 22 were asked for."""
+    id = H2D.format(4096, "false", "batched")
+    made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02)
+    made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
+    whole = measured(where, made, tmp_path / "whole.jsonl").points[id]
+    assert whole.status == "ok" and len(whole.flows[0].samples_s) == 22
+    for rounds in (12, 13, 17, 21):
+        path = tmp_path / f"{rounds}.jsonl"
+        stopped = measure(where, made, path, command=FAKE_WORKER, stop=Stop(rounds)).points[id]
+        assert len(stopped.flows[0].samples_s) == rounds and stopped.guards["stopped"] == "the run was stopped"
+        assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == whole
+
+
 @pytest.mark.parametrize("rounds", range(12, 18))
 def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_measured(tmp_path, rounds: int) -> None:
     path = tmp_path / "a.jsonl"
