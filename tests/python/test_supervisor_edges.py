@@ -17,7 +17,7 @@ from linkscope.run.assemble import Assembler
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
 from linkscope.run.states import states_of
-from linkscope.run.worker import Worker
+from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import PointId, Round, RunWriter, read_run
 
 ONE = H2D.format(8, "false", "batched")
@@ -114,6 +114,22 @@ def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeyp
     stop = Stop(3 if ending == "stopped" else 99)
     measure(where, plan(ONE), tmp_path / "a.jsonl", command=FAKE_WORKER, stop=stop)
     assert stopped == [True]
+
+
+def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
+    opens, left = Worker.opened, [2]
+
+    def twice(worker: Worker) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RequestFailed("failed", "no GPU any more")
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "opened", twice)
+    where = target(modelled=False, flawed={"unsupported": "*/8?*#0"})
+    found = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl").points
+    assert found[ONE].status == "unsupported" and "the test says so" in (found[ONE].reason or "")
+    assert found[LARGE].status == "failed" and len(found[LARGE].flows[0].samples_s) == 2
 
 
 def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path) -> None:
