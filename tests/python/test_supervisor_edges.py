@@ -10,15 +10,16 @@ import pytest
 from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
-from linkscope.plan import most_memory
+from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
-from linkscope.run import go_on, measure
+from linkscope.run import Outcome, Target, go_on, measure
 from linkscope.run.assemble import Assembler
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
+from linkscope.run.progress import Silent
 from linkscope.run.states import states_of
 from linkscope.run.worker import RequestFailed, Worker
-from linkscope.runfile import PointId, Round, RunWriter, read_run
+from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
 
 ONE = H2D.format(8, "false", "batched")
 MIB = H2D.format(1 << 20, "false", "batched")
@@ -67,15 +68,21 @@ def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, fl
         assert records(part) == records(whole), count
 
 
-class Stop(StopFlag):
-    """Asks to stop before so many rounds were measured, and one more."""
+class StopsAfter(Silent):
+    """Asks the run to stop when so many rounds were measured."""
 
     def __init__(self, rounds: int) -> None:
-        self.left = rounds
+        self.left, self.flag = rounds, StopFlag()
 
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
+    def record(self, record: Round | Point) -> None:
+        self.left -= isinstance(record, Round)
+        if self.left == 0:
+            self.flag.ask()
+
+
+def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome:
+    progress = StopsAfter(rounds)
+    return measure(where, made, path, command=FAKE_WORKER, progress=progress, stop=progress.flag)
 
 
 def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_were_decided_on(tmp_path) -> None:
@@ -87,7 +94,7 @@ def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_we
     assert whole.status == "ok" and len(whole.flows[0].samples_s) == 22
     for rounds in (12, 13, 17, 21):
         path = tmp_path / f"{rounds}.jsonl"
-        stopped = measure(where, made, path, command=FAKE_WORKER, stop=Stop(rounds)).points[id]
+        stopped = stopped_after(rounds, where, made, path).points[id]
         assert len(stopped.flows[0].samples_s) == rounds and stopped.guards["stopped"] == "the run was stopped"
         assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == whole
 
@@ -95,8 +102,7 @@ def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_we
 @pytest.mark.parametrize("rounds", range(12, 18))
 def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_measured(tmp_path, rounds: int) -> None:
     path = tmp_path / "a.jsonl"
-    made = plan(MIB, ONE, precision=0.19)
-    outcome = measure(target(noise=0.2), made, path, command=FAKE_WORKER, stop=Stop(rounds))
+    outcome = stopped_after(rounds, target(noise=0.2), plan(MIB, ONE, precision=0.19), path)
     run = read_run(path)
     assert not outcome.complete and outcome.points.keys() == {ONE, MIB} and run.end is not None
     assert sum(run.end.counts.values()) == 2 and sum(map(len, run.rounds.values())) == rounds
@@ -111,9 +117,8 @@ def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeyp
     monitor = SimpleNamespace(guards=lambda places, since: {}, stop=lambda: stopped.append(True))
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
     where = target(closed="the driver is too old") if ending == "no worker" else target()
-    stop = Stop(3 if ending == "stopped" else 99)
-    measure(where, plan(ONE), tmp_path / "a.jsonl", command=FAKE_WORKER, stop=stop)
-    assert stopped == [True]
+    outcome = stopped_after(3 if ending == "stopped" else 99, where, plan(ONE), tmp_path / "a.jsonl")
+    assert stopped == [True] and outcome.complete is (ending != "stopped")
 
 
 def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
