@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes import H2D, facts, measured, plan, round_record, target
+from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
 from linkscope.plan import Takeover
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
@@ -19,7 +19,7 @@ from linkscope.run.forecast import Forecast
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import State
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
-from linkscope.run.workers import twice
+from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
 from test_assemble import BOTH, ONE, assembler, round_of
 from test_progress import MIB, h2d, taken
@@ -179,6 +179,7 @@ def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread
 
 def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
     """Operations of 5 ms that differ by 2 %: they are sampled for some 80 ms, for which seven samples are too many."""
+
     class Slow(Restless):
         timing = "virtual"
 
@@ -303,11 +304,11 @@ def test_a_fresh_process_opens_while_the_one_before_ends_and_measures_when_that_
 
         return told_first
 
-    for name in ("ask_to_open", "kill", "prepare"):
+    for name in ("ask_to_open", "end", "kill", "prepare"):
         monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
     measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
     first = told.index("ask_to_open")  # before: a worker that told its version
-    assert told[first:] == ["ask_to_open", "prepare", "ask_to_open", "kill", "prepare", "kill"]
+    assert told[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
 
 
 def test_a_worker_that_dies_while_it_opens_beside_the_one_before_is_started_again(tmp_path, monkeypatch) -> None:
@@ -345,26 +346,46 @@ def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> 
 def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_loses_its_gpus(
     tmp_path, monkeypatch, problem: Exception
 ) -> None:
-    opens, kills = Worker.open, Worker.kill
-    opened: list[int] = []
+    kills, tried = Worker.kill, list[int]()
 
-    def once(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
-        if worker.pid in opened:
-            raise problem
-        opened.append(worker.pid)
-        return opens(worker, request)
+    def never(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        tried.append(worker.pid)
+        raise problem
 
     def unkillable(worker: Worker) -> bool:
-        return kills(worker) and worker.pid not in opened
+        return kills(worker) and worker.pid not in tried
 
-    monkeypatch.setattr(Worker, "open", once)
+    monkeypatch.setattr(Worker, "open", never)
     monkeypatch.setattr(Worker, "kill", unkillable)
     path = tmp_path / "a.jsonl"
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     measured(target(modelled=False), structs.replace(plan(ONE, rounds=6), classes=classes), path)
-    assert len(opened) == 1
     (found,) = read_run(path).points
+    assert len(tried) == len(found.flows[0].samples_s) == 1
     assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
+
+
+def test_a_worker_that_is_still_opening_is_ended_too_and_not_handed_out(monkeypatch) -> None:
+    started, opened = list[Worker](), list[int]()
+    asks, opens = Worker.ask_to_open, Worker.opened
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        started.append(worker)
+        asks(worker, request)
+
+    def seen(worker: Worker) -> dict[str, Any]:
+        opened.append(started.index(worker))
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    monkeypatch.setattr(Worker, "opened", seen)
+    workers = Workers(FAKE_WORKER, target().open_request, lambda: False)
+    workers.get()
+    assert workers.replace() and workers.drop()
+    assert [worker._process.poll() is None for worker in started] == [False, False]
+    workers.get()
+    workers.drop()
+    assert opened == [0, 2]
 
 
 def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_starts_any_more(
@@ -415,6 +436,7 @@ def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_pat
 
 def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
     """Not where it hung: that costs the whole wait again; nor where it takes long to see it die once more."""
+
     def tries(problem: Exception) -> int:
         tried: list[int] = []
 
@@ -459,6 +481,15 @@ def test_a_share_of_a_budget_is_less_than_all_of_it() -> None:
     assert budget.allows(6.0) and not budget.allows(6.1)
     assert budget.allows(1.0, 5.0) and not budget.allows(1.1, 5.0)
     assert Budget(None, modelled=True).allows(1e9, 5.0)
+
+
+def test_on_hardware_a_budget_is_wall_time_and_what_earlier_sessions_spent(monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
+    budget = Budget(10.0, modelled=False, spent_s=4.0)
+    now[0] = 103.0
+    budget.add(1.0)  # is in the wall time already
+    assert budget.spent() == 7.0 and budget.left() == 3.0
 
 
 @pytest.mark.parametrize("rounds", [2.5, 3.9, 5.2])
