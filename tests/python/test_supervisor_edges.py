@@ -17,6 +17,7 @@ from linkscope.run.assemble import Assembler
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
 from linkscope.run.progress import Silent
+from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import states_of
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
@@ -96,6 +97,7 @@ def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_we
         path = tmp_path / f"{rounds}.jsonl"
         stopped = stopped_after(rounds, where, made, path).points[id]
         assert len(stopped.flows[0].samples_s) == rounds and stopped.guards["stopped"] == "the run was stopped"
+        assert stopped.status == ("missed_precision" if rounds == 13 else "ok")
         assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == whole
 
 
@@ -153,6 +155,20 @@ def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate
     monkeypatch.setattr("linkscope.run.states.estimated_seconds", lambda *given: 1e-9)
     measured(target(), plan(LARGE, budget_s=budget_s), tmp_path / "part.jsonl")
     assert 0.3 * budget_s < spent(tmp_path / "part.jsonl") <= budget_s
+
+
+def test_a_round_is_told_the_batch_of_the_first_and_what_rounds_differ_by(tmp_path, monkeypatch) -> None:
+    tasks: list[Task] = []
+    measures = Sampler.measure
+
+    def noted(sampler: Sampler, task: Task) -> Round:
+        tasks.append(task)
+        return measures(sampler, task)
+
+    monkeypatch.setattr(Sampler, "measure", noted)
+    measured(target(noise=0.02), plan(ONE, rounds=5), tmp_path / "a.jsonl")
+    assert [task.first and task.first.round for task in tasks] == [None, 0, 0, 0, 0]
+    assert [task.spread > 0 for task in tasks] == [False, False, False, True, True]
 
 
 def test_platforms_are_told_how_much_memory_they_will_need(tmp_path, monkeypatch) -> None:
