@@ -150,7 +150,8 @@ def test_links_to_the_cpu(h200):
 
 def test_a_link_to_the_cpu_that_is_down_carries_nothing(h200):
     states = {"nvmlDeviceGetNvLinkState": lambda handle, link: (1, 0, 1)[link] if link < 3 else fakes.fail(2)}
-    assert into(h200(remote="npu", links=3, answers=states)).gbps == pytest.approx(2 * 26.562, abs=0.01)
+    found = into(h200(remote="npu", links=3, answers=states))
+    assert found.gbps == pytest.approx(2 * 26.562, abs=0.01) and "2 links x 26.56 GB/s" in found.source
 
 
 def test_disks_and_cards_have_no_limit_yet(h200):

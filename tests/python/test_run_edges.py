@@ -535,6 +535,14 @@ def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
         made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [factor * 1e-6] * 3)]
         state.rounds.append(made)
     assert state.spread == pytest.approx(0.1)
+    for made in state.rounds:  # noise turned them round
+        made.flows[0].samples_s = [-seconds for seconds in made.flows[0].samples_s]
+    assert state.spread == 0.0
+
+
+def test_a_point_touches_the_places_of_all_paths_at_once() -> None:
+    point = PointId.parse("concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1,gpu:2->numa:0")
+    assert State(point, 1e-3).places == {"numa:0", "gpu:0", "gpu:1", "gpu:2"}
 
 
 # --- how much is left ---
