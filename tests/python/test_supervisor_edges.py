@@ -12,6 +12,7 @@ from msgspec import structs
 from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
 from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
+from linkscope.plan.interference import Together
 from linkscope.run import Outcome, Target, go_on, measure
 from linkscope.run.assemble import Assembler
 from linkscope.run.interrupt import StopFlag
@@ -225,6 +226,24 @@ def test_a_resumed_run_knows_what_a_round_cost(tmp_path) -> None:
     measured(target(), made, path)
     run = read_run(path)
     assert states_of(made, facts(), run)[LARGE].expected_s == run.rounds[LARGE][-1].device_s
+
+
+@pytest.mark.parametrize("kind", ["together", "classes", "neither"])
+def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itself(tmp_path, kind: str) -> None:
+    """Sizes added where a curve bends, and paths at once; with neither there are none."""
+    path, added = tmp_path / "a.jsonl", "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1"
+    measured(target(), plan(ONE, rounds=1), path)
+    earlier = read_run(path)
+    earlier.rounds[added] = [round_record(added, 0), round_record(added, 1)]
+    made = plan(ONE, rounds=1)
+    if kind == "together":
+        made = structs.replace(made, together=[Together(added, "two GPUs at once", True)])
+    elif kind == "classes":
+        made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
+    states = states_of(made, facts(), earlier)
+    assert len(states[ONE].rounds) == 1
+    assert states.keys() == ({ONE} if kind == "neither" else {ONE, added})
+    assert kind == "neither" or [round.round for round in states[added].rounds] == [0, 1]
 
 
 class OutOfBreath:
