@@ -117,7 +117,7 @@ def main() -> int:
             seconds = end - began - ENDING_S if name == "full" else STEPS[name][0]
             status = carried_out(name, arguments.folder, unfinished, seconds, log)
             say(f"{name}: exit code {status} after {time.monotonic() - began:.1f} s; {memory()}")
-            worst = max(worst, status)
+            worst = max(worst, status if status >= 0 else 128 - status)  # -9: killed, which is no success
     return worst
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fakes import H2D, facts, plan
-from linkscope.plan import rounds_wanted
+from linkscope.plan import Takeover, rounds_wanted
 from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import EVENT_TICK_S
@@ -195,7 +195,63 @@ def test_flows_that_took_turns_have_a_total_and_a_reason_and_get_no_more_rounds(
     assert rounds_wanted(plan(BOTH), point) == 6
 
 
+def test_one_round_whose_flows_ran_in_turn_does_not_make_the_point_so() -> None:
+    rounds = [round_of(n, [40e-6], [40e-6], guards={"joint_overlap": 0.5 if n == 5 else 0.96}) for n in range(6)]
+    point = assembler().point(BOTH, rounds)
+    assert point.guards["joint_overlap"] == 0.96 and point.status == "ok" and "in_turn" not in point.guards
+
+
+def test_what_was_spent_is_of_throttled_rounds_too() -> None:
+    rounds = [round_of(n, [2e-6], guards={"spent": {"samples_s": 0.25}}) for n in range(6)]
+    rounds.append(round_of(5, [9e-6], guards={"spent": {"samples_s": 0.5}, "throttled": ["hw_thermal"]}))
+    point = assembler().point(ONE, rounds)
+    assert point.guards["spent"] == {"samples_s": 2.0} and point.median_s == 2e-6
+
+
+@pytest.mark.parametrize("limit, status", [(52.0, "ok"), (51.8, "failed")])
+def test_a_rate_is_above_the_limit_from_one_per_cent_on(limit: float, status: str) -> None:
+    """1 MiB in 20 us are 52.43 GB/s: 0.8 % and 1.2 % more."""
+    made = assembler(lambda point: (limit, "the link"))
+    point = made.point(BOTH, [round_of(n, [20e-6], [20e-6]) for n in range(6)])
+    assert point.status == status and ("above_limit" in point.guards) is (status == "failed")
+
+
+def test_a_point_that_failed_keeps_its_samples_and_no_value() -> None:
+    made = assembler()
+    made._plan = msgspec.structs.replace(made._plan, rule="comm-scope")
+    rounds = [round_of(n, [20e-6, 21e-6], [22e-6, 20e-6]) for n in range(6)]
+    point, whole = made.failed(BOTH, rounds, "wrong data", verified=False), made.point(BOTH, rounds)
+    values = ("median_s", "ci95_s", "gbps", "total_gbps", "ci_level", "spread")
+    assert all(getattr(whole, name) is not None and getattr(point, name) is None for name in values)
+    for one, other in zip(whole.flows, point.flows, strict=True):
+        for name in ("median_s", "ci95_s", "gbps", "mean_s", "stddev_s"):
+            assert getattr(one, name) is not None and getattr(other, name) is None
+        assert one.samples_s == other.samples_s != []
+
+
+def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() -> None:
+    """Two ticks of a clock are as much here for the one as for the other."""
+    source = assembler().point(ONE, [round_of(n, [0.4e-6], batch=[2]) for n in range(6)])
+    assert source.precision_target > assembler().empty(ONE).precision_target
+    found = assembler().inherited(Takeover(ONE.replace("gpu:0", "gpu:1"), ONE, 1.0, 1.0, shown=True), source)
+    assert found.precision_target == source.precision_target
+
+
 def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
     guards = {"joint_overlap": 0.5, "together_s": 50e-6}
     point = assembler().point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
     assert point.total_gbps == pytest.approx(2 * (1 << 20) / 50e-6 / 1e9) and "in_turn" not in point.guards
+    one = round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards, roles=("measured", "background"))
+    assert assembler().point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
+
+
+def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> None:
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    shared = msgspec.structs.replace(plan(ONE, precision=0.01, budget_s=1e3), classes=classes, early=True)
+    made = Assembler(shared, facts(), lambda point: None)
+    for apart, wanted in ((0.008, 6), (0.5, 6)):
+        point = made.point(ONE, [round_of(n, [2e-6 * (1 + apart * n)]) for n in range(3)])
+        assert point.status == "missed_precision" and rounds_wanted(shared, point) == wanted
+        assert "more would not make it so" not in (point.reason or "")
+    point = made.point(ONE, [round_of(n, [2e-6 * (1 + 0.5 * n)]) for n in range(6)])
+    assert rounds_wanted(shared, point) == 6 and "more would not make it so within its share" in (point.reason or "")

@@ -2,9 +2,11 @@
 
 import gzip
 import io
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import evidence as tool
 import pytest
@@ -53,10 +55,65 @@ def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeyp
     monkeypatch.setattr(tool, "machine", lambda: "oddx2")
     for folder in (kept, packed):
         folder.mkdir()
-    for status, parts in ((4, 1), (-9, 2), (0, 3), (0, 1)):
+    for status, parts in ((4, 1), (-9, 2), (0, 3), (1, 1), (0, 1)):  # 1: something failed, nothing is left to measure
         tool.carried_out("full", packed, kept, 500.0, io.StringIO())
-        assert list(kept.iterdir()) == ([kept / "oddx2-full.jsonl"] if status else [])
+        assert list(kept.iterdir()) == ([] if status in (0, 1) else [kept / "oddx2-full.jsonl"])
         with gzip.open(packed / "oddx2-full.jsonl.gz", "rt") as lines:
             assert len(list(lines)) == parts
     new, again = ["--suite", "full", "-o"], ["--resume"]
-    assert started == [new, again, again, new]
+    assert started == [new, again, again, new, new]
+
+
+@pytest.mark.parametrize("status, told", [(4, 4), (-9, 137)])
+def test_full_has_the_time_that_is_left_and_the_worst_exit_code_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, told: int
+) -> None:
+    done: list[tuple[str, Path, float]] = []
+
+    def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: object) -> int:
+        done.append((name, unfinished, left_s))
+        return status if name == "full" else 0
+
+    words = [str(tmp_path), "--seconds", "400", "--steps", "full,quick", "--unfinished", str(tmp_path / "kept")]
+    monkeypatch.setattr(sys, "argv", ["evidence.py", *words])
+    monkeypatch.setattr(tool, "carried_out", carried_out)
+    monkeypatch.setattr(tool, "time", SimpleNamespace(monotonic=lambda: 1e3))
+    assert tool.main() == told
+    assert done == [("full", tmp_path / "kept", 400.0 - tool.ENDING_S), ("quick", tmp_path / "kept", 40)]
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_step_whose_time_is_over_is_told_to_stop_and_killed_where_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, deaf: bool
+) -> None:
+    told: list[object] = []
+
+    class Long:
+        def __init__(self, words: list[str], **settings: object) -> None: ...
+
+        def wait(self, seconds: float | None = None) -> int:
+            told.append(seconds)
+            if seconds == 500.0 or (deaf and seconds is not None):
+                raise subprocess.TimeoutExpired("linkscope", seconds)
+            return -9 if deaf else 4
+
+        def send_signal(self, number: int) -> None:
+            told.append(number)
+
+        def kill(self) -> None:
+            told.append("kill")
+
+    monkeypatch.setattr(tool.subprocess, "Popen", Long)
+    assert tool.logged(["linkscope"], 500.0, io.StringIO()) == (-9 if deaf else 4)
+    assert told == [500.0, signal.SIGINT, tool.ENDING_S, *(["kill", None] if deaf else [])]
+
+
+def test_findings_measures_the_points_that_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(tool, "logged", lambda words, seconds, log: started.append(words) or 0)
+    monkeypatch.setattr(tool, "machine", lambda: "oddx2")
+    points = SimpleNamespace(stdout="--only d2h/* --only h2d/*\n")
+    monkeypatch.setattr(tool.subprocess, "run", lambda words, **settings: points)
+    assert tool.carried_out("findings", tmp_path, tmp_path, 120.0, io.StringIO()) == 0
+    suite = ["--suite", "full", "--budget", "90s", "--only", "d2h/*", "--only", "h2d/*"]
+    assert started[0][started[0].index("run") + 1 :] == [*suite, "-o", str(tmp_path / "oddx2-findings.jsonl")]

@@ -94,6 +94,20 @@ def test_managed_pages_go_over_nvlink_without_peer_access_too(h200):
     assert pages(h200(driver=fakes.driver(peer=False))).gbps == out(h200()).gbps
 
 
+def test_where_nobody_tells_whether_gpus_are_peers_the_limit_is_that_of_the_faster_way(h200):
+    """No limit may be below what can be measured."""
+    assert peer(h200(driver={**fakes.driver(), "peers": []})).gbps == peer(h200()).gbps
+
+
+def test_between_two_gpus_the_slower_link_limits_out_of_one_and_into_the_other(h200):
+    """That of gpu:0 is of PCIe 4.0: packets out of it are smaller than those into it."""
+    names = [f"nvmlDeviceGet{which}PcieLinkGeneration" for which in ("Curr", "Max")]
+    machine = h200(answers=dict.fromkeys(names, lambda handle: 4 if handle == 0 else 5))
+    assert peer(machine, peer=False).gbps == pytest.approx(31.508 * 256 / 280, abs=0.01)
+    back = limit(machine, "gpu:1", "gpu:0", "device", "device", "ce", peer=False)
+    assert back.gbps == pytest.approx(31.508 * 256 / 276, abs=0.01)
+
+
 def test_peers_over_pcie(h200):
     machine = h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})
     assert peer(machine).gbps == out(machine).gbps and "directly over PCIe" in peer(machine).source
@@ -133,6 +147,12 @@ def test_links_to_the_cpu(h200):
     gpus = tuple(type(gpu)(pci=gpu.pci, c2c_links=10, c2c_mbps=45000.0) for gpu in reading.gpus)
     grace = probe(None, files=Files.replay(texts, fakes.lists_of(texts)), nvml=NvmlReading(gpus=gpus))
     assert into(grace).gbps == 450 and "chip-to-chip" in into(grace).source
+
+
+def test_a_link_to_the_cpu_that_is_down_carries_nothing(h200):
+    states = {"nvmlDeviceGetNvLinkState": lambda handle, link: (1, 0, 1)[link] if link < 3 else fakes.fail(2)}
+    found = into(h200(remote="npu", links=3, answers=states))
+    assert found.gbps == pytest.approx(2 * 26.562, abs=0.01) and "2 links x 26.56 GB/s" in found.source
 
 
 def test_disks_and_cards_have_no_limit_yet(h200):

@@ -198,6 +198,18 @@ def test_without_peer_access_the_limit_is_that_of_the_better_host() -> None:
     assert model.limit_through_host(machine, "gpu:0", "gpu:1").gbps == 12
 
 
+def test_what_goes_through_the_host_although_a_link_joins_the_gpus() -> None:
+    """Without peer access; and managed pages too, where a part of the way is no NVLink."""
+    bridge = LINK.format(name="bridge", one="gpu:0", other="gpu:1", gbps=99)
+    apart = GOOD.replace('groups = [["gpu:0", "gpu:1"]]', "groups = []")
+    machines = {peers: model.parse(text + bridge, "small") for peers, text in ((True, GOOD), (False, apart))}
+    limits = [model.limit_finder(machines[peers])("gpu:0", "gpu:1", True, False) for peers in (True, False)]
+    assert [limit and limit.gbps for limit in limits] == [99, 12]
+    mixed = model.parse(GOOD.replace('"pcie"', '"nvlink"').replace("v = 100", "v = 5"), "small")
+    pages = model.limit_finder(mixed)("gpu:0", "gpu:1", False, True)
+    assert pages and pages.gbps == 5 and "the memory of numa:" in pages.derivation
+
+
 def test_limits_of_bundled_machines() -> None:
     ac922 = model.limits(model.load("ac922"))
     assert ac922["numa:0", "gpu:1"].gbps == 75

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes import H2D, facts, measured, plan, round_record, target
+from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
 from linkscope.plan import Takeover
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
+from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import State
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
-from linkscope.run.workers import twice
+from linkscope.run.workers import Workers, twice
 from linkscope.runfile import Point, PointId, RoundFlow, read_run
 from test_assemble import BOTH, ONE, assembler, round_of
 from test_progress import MIB, h2d, taken
@@ -178,6 +179,7 @@ def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread
 
 def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
     """Operations of 5 ms that differ by 2 %: they are sampled for some 80 ms, for which seven samples are too many."""
+
     class Slow(Restless):
         timing = "virtual"
 
@@ -302,11 +304,11 @@ def test_a_fresh_process_opens_while_the_one_before_ends_and_measures_when_that_
 
         return told_first
 
-    for name in ("ask_to_open", "kill", "prepare"):
+    for name in ("ask_to_open", "end", "kill", "prepare"):
         monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
     measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
     first = told.index("ask_to_open")  # before: a worker that told its version
-    assert told[first:] == ["ask_to_open", "prepare", "ask_to_open", "kill", "prepare", "kill"]
+    assert told[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
 
 
 def test_a_worker_that_dies_while_it_opens_beside_the_one_before_is_started_again(tmp_path, monkeypatch) -> None:
@@ -344,26 +346,46 @@ def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> 
 def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_loses_its_gpus(
     tmp_path, monkeypatch, problem: Exception
 ) -> None:
-    opens, kills = Worker.open, Worker.kill
-    opened: list[int] = []
+    kills, tried = Worker.kill, list[int]()
 
-    def once(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
-        if worker.pid in opened:
-            raise problem
-        opened.append(worker.pid)
-        return opens(worker, request)
+    def never(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        tried.append(worker.pid)
+        raise problem
 
     def unkillable(worker: Worker) -> bool:
-        return kills(worker) and worker.pid not in opened
+        return kills(worker) and worker.pid not in tried
 
-    monkeypatch.setattr(Worker, "open", once)
+    monkeypatch.setattr(Worker, "open", never)
     monkeypatch.setattr(Worker, "kill", unkillable)
     path = tmp_path / "a.jsonl"
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     measured(target(modelled=False), structs.replace(plan(ONE, rounds=6), classes=classes), path)
-    assert len(opened) == 1
     (found,) = read_run(path).points
+    assert len(tried) == len(found.flows[0].samples_s) == 1
     assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
+
+
+def test_a_worker_that_is_still_opening_is_ended_too_and_not_handed_out(monkeypatch) -> None:
+    started, opened = list[Worker](), list[int]()
+    asks, opens = Worker.ask_to_open, Worker.opened
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        started.append(worker)
+        asks(worker, request)
+
+    def seen(worker: Worker) -> dict[str, Any]:
+        opened.append(started.index(worker))
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    monkeypatch.setattr(Worker, "opened", seen)
+    workers = Workers(FAKE_WORKER, target().open_request, lambda: False)
+    workers.get()
+    assert workers.replace() and workers.drop()
+    assert [worker._process.poll() is None for worker in started] == [False, False]
+    workers.get()
+    workers.drop()
+    assert opened == [0, 2]
 
 
 def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_starts_any_more(
@@ -414,6 +436,7 @@ def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_pat
 
 def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
     """Not where it hung: that costs the whole wait again; nor where it takes long to see it die once more."""
+
     def tries(problem: Exception) -> int:
         tried: list[int] = []
 
@@ -460,6 +483,15 @@ def test_a_share_of_a_budget_is_less_than_all_of_it() -> None:
     assert Budget(None, modelled=True).allows(1e9, 5.0)
 
 
+def test_on_hardware_a_budget_is_wall_time_and_what_earlier_sessions_spent(monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
+    budget = Budget(10.0, modelled=False, spent_s=4.0)
+    now[0] = 103.0
+    budget.add(1.0)  # is in the wall time already
+    assert budget.spent() == 7.0 and budget.left() == 3.0
+
+
 @pytest.mark.parametrize("rounds", [2.5, 3.9, 5.2])
 def test_a_round_that_no_longer_fits_into_the_budget_is_not_begun(tmp_path, rounds: float) -> None:
     whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
@@ -503,6 +535,14 @@ def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
         made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [factor * 1e-6] * 3)]
         state.rounds.append(made)
     assert state.spread == pytest.approx(0.1)
+    for made in state.rounds:  # noise turned them round
+        made.flows[0].samples_s = [-seconds for seconds in made.flows[0].samples_s]
+    assert state.spread == 0.0
+
+
+def test_a_point_touches_the_places_of_all_paths_at_once() -> None:
+    point = PointId.parse("concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1,gpu:2->numa:0")
+    assert State(point, 1e-3).places == {"numa:0", "gpu:0", "gpu:1", "gpu:2"}
 
 
 # --- how much is left ---
@@ -547,3 +587,32 @@ def test_a_budget_that_is_overdrawn_leaves_nothing_and_not_less() -> None:
     looks._budget = Budget(5e-3, modelled=True, spent_s=8e-3)
     told = looks.left({}, dict.fromkeys(ids, 6), 1)
     assert told.share == 1.0
+
+
+def test_what_was_stopped_is_not_to_come() -> None:
+    looks, ids = forecast_of([50.0] * 2)
+    looks._states[ids[0]].stopped = "the budget left no time"
+    told = looks.left({}, dict.fromkeys(ids, 6), 1)
+    assert told.points == 2 and told.share == pytest.approx(6 / (6 + 2 * 4))
+
+
+@pytest.mark.parametrize("last, more", [(50.4, 0), (52.0, 3)])
+def test_of_a_point_that_missed_its_precision_more_rounds_are_to_come(last: float, more: int) -> None:
+    looks, ids = forecast_of([50.0, 50.4, 50.0, 50.4, 50.0, last])
+    made = Assembler(plan(*ids, precision=0.01), facts(), lambda point: None)
+    points = {id: made.point(id, looks._states[id].rounds) for id in ids}
+    assert {found.status for found in points.values()} == {"missed_precision" if more else "ok"}
+    told = looks.left(points, dict.fromkeys(ids, 6), 5)
+    assert told.share == pytest.approx(6 / (6 + more)) and told.points == (3 if more else 0)
+
+
+def test_the_time_left_of_a_run_that_goes_on_is_told_by_its_own_rounds(monkeypatch) -> None:
+    """Three of six rounds were measured before, the fourth took 3 s a point: two more of three points take 18 s."""
+    now = [0.0]
+    monkeypatch.setattr("linkscope.run.forecast.time", SimpleNamespace(monotonic=lambda: now[0]))
+    looks, ids = forecast_of([50.0] * 3)
+    for at, id in enumerate(ids):
+        assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s is None
+        now[0] = 3.0 * (at + 1)
+        looks._states[id].rounds.append(taken(id, 3, 50.0))
+    assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s == pytest.approx(9.0 * 6 / 3)

@@ -122,7 +122,7 @@ def test_what_a_worker_does_costs_one_point(tmp_path, flaw: str, words: str) -> 
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={flaw: "*/8?*#1"}), plan(ONE, OTHER, MIB), path)
     assert outcome.exit_code == 1
-    assert words in results(path)[ONE].reason
+    assert words in results(path)[ONE].reason and len(results(path)[ONE].flows[0].samples_s) == 1
     assert {found.status for id, found in results(path).items() if id != ONE} == {"ok"}
 
 

@@ -1,15 +1,27 @@
 """The supervisor where it would be easy to lie: budgets over a resume, what a monitor is asked, who goes first."""
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
-from linkscope.run import go_on
+from linkscope.plan import Plan, most_memory
+from linkscope.plan.classes import PathClass
+from linkscope.plan.interference import Together
+from linkscope.run import Outcome, Target, go_on, measure
+from linkscope.run.assemble import Assembler
+from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import State, _summary
+from linkscope.run.progress import Silent
+from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import states_of
-from linkscope.runfile import Round, RunWriter, read_run
+from linkscope.run.worker import RequestFailed, Worker
+from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
 
 ONE = H2D.format(8, "false", "batched")
 MIB = H2D.format(1 << 20, "false", "batched")
@@ -33,6 +45,146 @@ def test_a_resumed_run_keeps_the_budget_of_the_whole(tmp_path) -> None:
     assert spent(path) == pytest.approx(at_once, rel=0.02)  # what a round costs is known better by then
 
 
+def records(path: Path) -> list[bytes]:
+    """All rounds and points of a file, in any order."""
+    kinds = (b'{"record":"round"', b'{"record":"point"')
+    return sorted(line for line in path.read_bytes().splitlines() if line.startswith(kinds))
+
+
+@pytest.mark.parametrize("classes", [True, False], ids=["classes", "no classes"])
+@pytest.mark.parametrize("flawed", [{}, {"wrong": "*#4"}, {"unsupported": "*#4"}], ids=lambda flawed: "".join(flawed))
+def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, flawed: dict, classes: bool) -> None:
+    """None is lost, none is there twice, and no look at a point is added, which would be ok after 12 rounds already."""
+    whole, part, id = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", H2D.format(4096, "false", "batched")
+    made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02, flawed=flawed)
+    if classes:
+        made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
+    measured(where, made, whole)
+    rounds = read_run(whole).rounds[id]
+    if classes and not flawed:
+        assert len(rounds) == 22 and Assembler(made, facts(), lambda point: None).point(id, rounds[:12]).status == "ok"
+    lines = whole.read_bytes().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        part.write_bytes(b"".join(lines[:count]))
+        assert go_on(where, read_run(part), command=FAKE_WORKER).complete
+        assert records(part) == records(whole), count
+
+
+class StopsAfter(Silent):
+    """Asks the run to stop when so many rounds were measured."""
+
+    def __init__(self, rounds: int) -> None:
+        self.left, self.flag = rounds, StopFlag()
+
+    def record(self, record: Round | Point) -> None:
+        self.left -= isinstance(record, Round)
+        if self.left == 0:
+            self.flag.ask()
+
+
+def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome:
+    progress = StopsAfter(rounds)
+    return measure(where, made, path, command=FAKE_WORKER, progress=progress, stop=progress.flag)
+
+
+def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_were_decided_on(tmp_path) -> None:
+    """After 12 rounds and after 15 to 21 it is ok, and would end there; but from 6 on 22 were asked for."""
+    id = H2D.format(4096, "false", "batched")
+    made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02)
+    made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
+    whole = measured(where, made, tmp_path / "whole.jsonl").points[id]
+    assert whole.status == "ok" and len(whole.flows[0].samples_s) == 22
+    for rounds in (12, 13, 17, 21):
+        path = tmp_path / f"{rounds}.jsonl"
+        stopped = stopped_after(rounds, where, made, path).points[id]
+        assert len(stopped.flows[0].samples_s) == rounds and stopped.guards["stopped"] == "the run was stopped"
+        assert stopped.status == ("missed_precision" if rounds == 13 else "ok")
+        assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == whole
+
+
+@pytest.mark.parametrize("rounds", range(12, 18))
+def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_measured(tmp_path, rounds: int) -> None:
+    path = tmp_path / "a.jsonl"
+    outcome = stopped_after(rounds, target(noise=0.2), plan(MIB, ONE, precision=0.19), path)
+    run = read_run(path)
+    assert not outcome.complete and outcome.points.keys() == {ONE, MIB} and run.end is not None
+    assert sum(run.end.counts.values()) == 2 and sum(map(len, run.rounds.values())) == rounds
+    assert {one.id: len(one.flows[0].round_medians_s) for one in run.points} == {
+        id: len(of) for id, of in run.rounds.items()
+    }
+
+
+@pytest.mark.parametrize("ending", ["whole", "stopped", "no worker"])
+def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeypatch, ending: str) -> None:
+    stopped: list[bool] = []
+    monitor = SimpleNamespace(guards=lambda places, since: {}, stop=lambda: stopped.append(True))
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
+    where = target(closed="the driver is too old") if ending == "no worker" else target()
+    outcome = stopped_after(3 if ending == "stopped" else 99, where, plan(ONE), tmp_path / "a.jsonl")
+    assert stopped == [True] and outcome.complete is (ending != "stopped")
+
+
+def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
+    opens, left = Worker.opened, [2]
+
+    def twice(worker: Worker) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RequestFailed("failed", "no GPU any more")
+        return opens(worker)
+
+    monkeypatch.setattr(Worker, "opened", twice)
+    where = target(modelled=False, flawed={"unsupported": "*/8?*#0"})
+    found = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl").points
+    assert found[ONE].status == "unsupported" and "the test says so" in (found[ONE].reason or "")
+    assert found[LARGE].status == "failed" and len(found[LARGE].flows[0].samples_s) == 2
+
+
+def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path) -> None:
+    """And not one or two to each, which would give none an interval."""
+    ids = [H2D.format(8, "false", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in range(12)]
+    measured(target(12), plan(*ids, gpus=12), tmp_path / "whole.jsonl")
+    made = plan(*ids, gpus=12, budget_s=spent(tmp_path / "whole.jsonl") / 2)
+    found = measured(target(12), made, tmp_path / "part.jsonl").points
+    rounds = [len(one.flows[0].samples_s) if one.flows else 0 for one in found.values()]
+    assert rounds.count(6) >= 3 and set(rounds) == {0, 6}
+
+
+def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate(tmp_path, monkeypatch) -> None:
+    measured(target(), plan(LARGE), tmp_path / "whole.jsonl")
+    budget_s = 0.6 * spent(tmp_path / "whole.jsonl")
+    monkeypatch.setattr("linkscope.run.states.estimated_seconds", lambda *given: 1e-9)
+    measured(target(), plan(LARGE, budget_s=budget_s), tmp_path / "part.jsonl")
+    assert 0.3 * budget_s < spent(tmp_path / "part.jsonl") <= budget_s
+
+
+def test_a_round_is_told_the_batch_of_the_first_and_what_rounds_differ_by(tmp_path, monkeypatch) -> None:
+    tasks: list[Task] = []
+    measures = Sampler.measure
+
+    def noted(sampler: Sampler, task: Task) -> Round:
+        tasks.append(task)
+        return measures(sampler, task)
+
+    monkeypatch.setattr(Sampler, "measure", noted)
+    measured(target(noise=0.02), plan(ONE, rounds=5), tmp_path / "a.jsonl")
+    assert [task.first and task.first.round for task in tasks] == [None, 0, 0, 0, 0]
+    assert [task.spread > 0 for task in tasks] == [False, False, False, True, True]
+
+
+def test_platforms_are_told_how_much_memory_they_will_need(tmp_path, monkeypatch) -> None:
+    asked: list[Any] = []
+    asks = Worker.ask_to_open
+
+    def noted(worker: Worker, request: dict[str, Any]) -> None:
+        asked.append(request.get("most"))
+        asks(worker, request)
+
+    monkeypatch.setattr(Worker, "ask_to_open", noted)
+    measured(target(modelled=False), plan(ONE, LARGE, rounds=2), tmp_path / "a.jsonl")
+    assert len(asked) == 2 and asked[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
+
+
 def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> None:
     asked: list[float] = []
 
@@ -46,6 +198,17 @@ def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> N
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: Asked())
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
     assert len(asked) == 12 and asked == sorted(set(asked))
+
+
+def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_watched(tmp_path, monkeypatch) -> None:
+    asked: list[list[str]] = []
+    monitor = SimpleNamespace(guards=lambda places, since: asked.append(places) or {}, stop=lambda: None)
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
+    ticks = itertools.count()
+    monkeypatch.setattr("linkscope.run.supervisor.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    between = "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&initiator=src&mode=batched&peer=on"
+    found = measured(target(modelled=False), plan(between, rounds=2), tmp_path / "a.jsonl").points[between]
+    assert asked == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
 
 
 def test_with_a_budget_extra_rounds_go_to_the_cheap_first(tmp_path) -> None:
@@ -63,6 +226,24 @@ def test_a_resumed_run_knows_what_a_round_cost(tmp_path) -> None:
     measured(target(), made, path)
     run = read_run(path)
     assert states_of(made, facts(), run)[LARGE].expected_s == run.rounds[LARGE][-1].device_s
+
+
+@pytest.mark.parametrize("kind", ["together", "classes", "neither"])
+def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itself(tmp_path, kind: str) -> None:
+    """Sizes added where a curve bends, and paths at once; with neither there are none."""
+    path, added = tmp_path / "a.jsonl", "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1"
+    measured(target(), plan(ONE, rounds=1), path)
+    earlier = read_run(path)
+    earlier.rounds[added] = [round_record(added, 0), round_record(added, 1)]
+    made = plan(ONE, rounds=1)
+    if kind == "together":
+        made = structs.replace(made, together=[Together(added, "two GPUs at once", True)])
+    elif kind == "classes":
+        made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
+    states = states_of(made, facts(), earlier)
+    assert len(states[ONE].rounds) == 1
+    assert states.keys() == ({ONE} if kind == "neither" else {ONE, added})
+    assert kind == "neither" or [round.round for round in states[added].rounds] == [0, 1]
 
 
 class OutOfBreath:

@@ -8,6 +8,7 @@ from typing import Any
 from linkscope.plan import RULES, Plan, Takeover, footprint, precision_target, rounds_wanted, share_s
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
+from linkscope.run.states import INTERRUPTED
 from linkscope.runfile import Flow, Point, PointId, Round, Spread
 from linkscope.stats import (
     EARLY_ROUNDS,
@@ -136,9 +137,11 @@ class Assembler:
                 f"the flows ran together for only {overlap:.0%} of the time that the longest took: their rates are "
                 "over the time until the last had ended"
             )
-        if stopped and (point.status == "missed_precision" or rounds < self._plan.rounds):
+        few = rounds < self._plan.rounds
+        # Of what was interrupted more rounds are still to come, also where it is precise with those it has.
+        if stopped and (point.status == "missed_precision" or few or stopped == INTERRUPTED):
             point.guards["stopped"] = stopped
-            if point.status == "ok" and self._plan.early and rounds == EARLY_ROUNDS:
+            if point.status == "ok" and (not few or (self._plan.early and rounds == EARLY_ROUNDS)):
                 return  # which it could have been with these alone
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"

@@ -3,6 +3,7 @@
 A pass measures the next round of every point, in a new random order, by a fresh worker (on a model a fresh session).
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from linkscope.plan import (
     rounds_wanted,
     takeovers,
 )
+from linkscope.plan.shares import late_rounds
 from linkscope.run.ahead import WORTH_IT, Ahead, Failure
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
@@ -139,14 +141,24 @@ class Supervisor:
     def _take_up_again(self) -> None:
         """What an earlier session was taking to more rounds is known as it was when that was decided."""
         for id, state in self._states.items():
-            point, have = self._points.get(id), {round.round for round in state.rounds}
-            looks = [look for look in LOOKS if have.issuperset(range(look))]
-            if looks and (point is None or 0 < _rounds_of(point) < len(state.rounds)):
-                seen = [round for round in state.rounds if round.round < looks[-1]]
-                self._points[id] = self._assembler.point(id, seen)
-                self._settled.discard(id)
-                if len(seen) == len(state.rounds) and rounds_wanted(self._plan, self._points[id]) <= looks[-1]:
-                    self._settle(self._points[id])
+            point = self._points.get(id)
+            if point is None or 0 < _rounds_of(point) < len(state.rounds):
+                self._take_up_seen(id, state.rounds)
+
+    def _take_up_seen(self, id: str, rounds: Sequence[Round]) -> None:
+        """Looks where the earlier session did. A look that it left out as too early could end the point here, with
+        rounds behind it that nobody asks about any more."""
+        have = {round.round for round in rounds}
+        look: int | None = LOOKS[0]
+        while look and have.issuperset(range(look)):
+            seen = [round for round in rounds if round.round < look]
+            point = self._points[id] = self._assembler.point(id, seen)
+            self._settled.discard(id)
+            wanted = [rounds_wanted(self._plan, point)]
+            wanted += [work.rounds for work in late_rounds(self._plan, {id: point}, math.inf)]
+            if len(seen) == len(rounds) and wanted[0] <= look:
+                self._settle(point)
+            look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _take_up(self, work: list[Work]) -> None:
         """Takes every point of the list to its number of rounds."""
