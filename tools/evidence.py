@@ -23,7 +23,7 @@ from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
 ENDING_S = 20  # a run that is told to stop saves what it has
-ENDED = (0, 1)  # exit codes of a run that has nothing left to measure
+STOPPED = 4  # the exit code of a run that was, and that can go on
 FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
 # Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 STEPS: dict[str, tuple[float, list[str]]] = {
@@ -38,7 +38,7 @@ STEPS: dict[str, tuple[float, list[str]]] = {
 
 
 def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: TextIO) -> int:
-    """The exit code of a step; what it prints goes to the log. A run that was told to stop goes on another time."""
+    """The exit code of a step; what it prints goes to the log. `full` goes on another time where it was stopped."""
     if name == "tests":
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
     options = list(STEPS[name][1])
@@ -51,8 +51,8 @@ def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: T
     if written.exists():
         with written.open("rb") as plain, gzip.open(folder / f"{written.name}.gz", "wb") as packed:
             shutil.copyfileobj(plain, packed)
-        if status in ENDED:
-            written.unlink()
+        if name != "full" or status not in (STOPPED, -signal.SIGKILL):
+            written.unlink()  # a file that cannot go on would be refused for ever
     return status
 
 

@@ -55,13 +55,16 @@ def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeyp
     monkeypatch.setattr(tool, "machine", lambda: "oddx2")
     for folder in (kept, packed):
         folder.mkdir()
-    for status, parts in ((4, 1), (-9, 2), (0, 3), (1, 1), (0, 1)):  # 1: something failed, nothing is left to measure
+    for status, parts in ((4, 1), (-9, 2), (0, 3), (1, 1), (4, 1), (2, 2), (0, 1)):  # 2: refused
         tool.carried_out("full", packed, kept, 500.0, io.StringIO())
-        assert list(kept.iterdir()) == ([] if status in (0, 1) else [kept / "oddx2-full.jsonl"])
+        assert list(kept.iterdir()) == ([kept / "oddx2-full.jsonl"] if status in (4, -9) else [])
         with gzip.open(packed / "oddx2-full.jsonl.gz", "rt") as lines:
             assert len(list(lines)) == parts
     new, again = ["--suite", "full", "-o"], ["--resume"]
-    assert started == [new, again, again, new, new]
+    assert started == [new, again, again, new, new, again, new]
+    status = 4
+    tool.carried_out("standard", packed, kept, 500.0, io.StringIO())
+    assert list(kept.iterdir()) == []  # how long it takes is what it shows: half of it is of no use
 
 
 @pytest.mark.parametrize("status, told", [(4, 4), (-9, 137)])
