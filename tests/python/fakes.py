@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from linkscope.plan import Benchmark, MachineFacts, Plan, make_plan
 from linkscope.run import Outcome, Target, benchmark_table, measure
+from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import Flow, Header, Point, PointId, Round, RoundFlow
 
 FAKE_WORKER = [sys.executable, str(Path(__file__).parent / "fake_worker.py")]
@@ -41,6 +44,19 @@ def plan(*only: str, gpus: int = 2, **wishes: Any) -> Plan:
 
 def measured(where: Target, what: Plan, path: Path) -> Outcome:
     return measure(where, what, path, command=FAKE_WORKER)
+
+
+def no_worker_opens_after(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many workers open; then the machine has no GPU any more."""
+    opened, left = Worker.opened, [times]
+
+    def at_first(worker: Worker) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RequestFailed("failed", "no GPU any more")
+        return opened(worker)
+
+    monkeypatch.setattr(Worker, "opened", at_first)
 
 
 def point(id: str, **fields: Any) -> Point:

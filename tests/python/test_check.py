@@ -81,9 +81,12 @@ def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
     pair = PointId("d2d", "ce", "gpu:0", "device", "gpu:1", "device", 64 << 20, (("peer", "on"),))
 
     def name(*flows: PointId, both_ways: bool = False) -> str | None:
-        found = deviation(content, flows, both_ways=both_ways)
+        found = deviation(content, [[flow] for flow in flows], both_ways=both_ways)
         return found and found[0]
 
     assert name(one) == "h2d by ce, pinned -> device" and name(pair) == peers
     assert name(one, pair) == JOINT and name(one, back, both_ways=True) == JOINT
-    assert name(back) is None and deviation({}, [one], both_ways=False) is None
+    assert name(back) is None and deviation({}, [[one]], both_ways=False) is None
+    assert deviation(content, [[one, one]], both_ways=False) is None  # shared by threads: nobody measured that
+    local = PointId("local", "ce", "gpu:0", "device", "gpu:0", "device", 64 << 20)
+    assert name(local, local, both_ways=True) is None and name(one, local) is None  # nor what shares one memory

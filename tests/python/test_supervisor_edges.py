@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from fakes import FAKE_WORKER, H2D, facts, measured, plan, round_record, target
+from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan, round_record, target
 from linkscope.plan import Plan, most_memory
 from linkscope.plan.classes import PathClass
 from linkscope.plan.interference import Together
@@ -20,7 +20,7 @@ from linkscope.run.monitor import State, _summary
 from linkscope.run.progress import Silent
 from linkscope.run.sampler import Sampler, Task
 from linkscope.run.states import states_of
-from linkscope.run.worker import RequestFailed, Worker
+from linkscope.run.worker import Worker
 from linkscope.runfile import Point, PointId, Round, RunWriter, read_run
 
 ONE = H2D.format(8, "false", "batched")
@@ -125,15 +125,7 @@ def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeyp
 
 
 def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
-    opens, left = Worker.opened, [2]
-
-    def twice(worker: Worker) -> dict[str, Any]:
-        left[0] -= 1
-        if left[0] < 0:
-            raise RequestFailed("failed", "no GPU any more")
-        return opens(worker)
-
-    monkeypatch.setattr(Worker, "opened", twice)
+    no_worker_opens_after(2, monkeypatch)
     where = target(modelled=False, flawed={"unsupported": "*/8?*#0"})
     found = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl").points
     assert found[ONE].status == "unsupported" and "the test says so" in (found[ONE].reason or "")

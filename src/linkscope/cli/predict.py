@@ -73,9 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
     found = steady_rates(choice.model, [point for part in parts for point in part])
     flows = [_summed(part, found) for part in parts]
-    told = deviation(
-        choice.model.to_json(), [part[0] for part in parts], both_ways=arguments.bidirectional and not arguments.others
-    )
+    told = deviation(choice.model.to_json(), parts, both_ways=arguments.bidirectional and not arguments.others)
     if arguments.json:
         off = {"of": told[0], **told[1]} if told else None
         print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows, "deviation": off}))
@@ -100,7 +98,7 @@ def _deviation_text(told: tuple[str, dict[str, Any]] | None) -> str:
     name, row = told
     which = "that it was not fitted to" if row["held_out"] else "that it is fitted to"
     return (
-        f"how far off that may be: of {count_text(row['points'], 'point')} ({name}) {which}, half are within "
+        f"how far off it was from its run: of {count_text(row['points'], 'point')} ({name}) {which}, half are within "
         f"{format_fraction(row['median'])}, nine of ten within {format_fraction(row['ninety'])}"
     )
 

@@ -368,9 +368,7 @@ class Deviation(_Table, frozen=True):
 
 class Model(_Table, frozen=True, kw_only=True):
     machine: Head
-    deviation: dict[str, Deviation] = msgspec.field(
-        default_factory=dict
-    )  # by what is done: "h2d by ce, pinned -> device"
+    deviation: dict[str, Deviation] = msgspec.field(default_factory=dict)  # "h2d by ce, pinned -> device"
     numa: list[Numa]
     gpu: list[Gpu] = msgspec.field(default_factory=list)
     nic: list[Nic] = msgspec.field(default_factory=list)

@@ -56,15 +56,21 @@ def family_of(point: PointId) -> str:
     return text + (f", {', '.join(said)}" if said else "")
 
 
-def deviation(content: Content, flows: Sequence[PointId], *, both_ways: bool) -> tuple[str, dict[str, Any]] | None:
+def deviation(
+    content: Content, transfers: Sequence[Sequence[PointId]], *, both_ways: bool
+) -> tuple[str, dict[str, Any]] | None:
     """The row of [deviation] that such transfers are of, and its name; None: the file does not know how far off it is.
 
-    `both_ways`: it is one transfer and its opposite.
+    A transfer is one point, or as many as threads share it, of which no row says anything; nor does one say anything
+    of several within one place. `both_ways`: it is one transfer and its opposite.
     """
-    rows = content.get("deviation", {})
+    first = transfers[0][0]
+    within = any(point.src == point.dst for points in transfers for point in points)
+    if any(len(points) > 1 for points in transfers) or (within and len(transfers) > 1):
+        return None
     names = [JOINT]
-    if len(flows) == 1 or both_ways:
-        name = family_of(flows[0]) + (", both ways" if both_ways else "")
-        source_queues = family_of(flows[0]) + ", initiator src" + (", both ways" if both_ways else "")
-        names = [name, source_queues, *(names if both_ways else [])]
+    if len(transfers) == 1 or both_ways:
+        end = ", both ways" if both_ways else ""
+        names = [family_of(first) + end, f"{family_of(first)}, initiator src{end}", *(names if both_ways else [])]
+    rows = content.get("deviation", {})
     return next(((name, rows[name]) for name in names if name in rows), None)
