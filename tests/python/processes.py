@@ -13,3 +13,11 @@ def children(parent: int) -> list[int]:
             if int(of) == parent and state != "Z":
                 found.append(int(stat.parent.name))
     return found
+
+
+def runs(pid: int) -> bool:
+    """It is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

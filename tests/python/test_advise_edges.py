@@ -137,6 +137,7 @@ def test_the_number_of_the_copy_that_pays_reads_as_it_is_said(gain_s: float, tol
 
 def test_the_break_between_two_sizes_is_beyond_the_doubt_of_both() -> None:
     """From 1 to 4 MiB a time may grow fourfold, and by 3 % more; intervals of +-2 % each are 4 % more."""
+
     def read(factor: float) -> bool:
         points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 20e-6 * factor)]
         return bool(ways(points, "numa:0", "gpu:0", 2 * MIB))
@@ -154,6 +155,7 @@ def test_both_ways_is_no_way_of_one_transfer() -> None:
 
 def test_a_larger_size_is_slower_where_the_intervals_do_not_meet() -> None:
     """2 MiB has 80 % of the rate of 1 MiB; where that may be 100 % it is no dip, nor is 90 %."""
+
     def lost(rate: float, spread: float) -> list[float]:
         points = [h2d("pinned", MIB, MIB / 50e9), h2d("pinned", 2 * MIB, 2 * MIB / rate)]
         low, high = (points[1].median_s * (1 + part) for part in (-spread, spread))

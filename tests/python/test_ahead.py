@@ -11,6 +11,7 @@ import pytest
 from fakes import measured, plan, target
 from linkscope.run import supervisor
 from linkscope.runfile import read_run
+from processes import children, runs
 
 
 def written(path, monkeypatch, least: int, **behaviour):
@@ -58,10 +59,9 @@ def test_on_hardware_nothing_is_measured_at_once(tmp_path, monkeypatch):
     assert read_run(tmp_path / "a.jsonl").points
 
 
-def children_of(pid: int) -> set[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    mine = {int(one) for one in found.split()}
-    return mine.union(*(children_of(one) for one in mine))
+def family_of(pid: int) -> set[int]:
+    mine = set(children(pid))
+    return mine.union(*(family_of(one) for one in mine))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -75,11 +75,11 @@ def test_nobody_is_left_when_the_command_ends(tmp_path, how):
     deadline = time.monotonic() + 60
     while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
         time.sleep(0.05)
-    family = children_of(process.pid)
+    family = family_of(process.pid)
     assert len(family) >= 4  # two processes or more, each with a worker
     process.send_signal(how)
     process.wait(30)
-    while (alive := [one for one in family if _runs(one)]) and time.monotonic() < deadline + 30:
+    while (alive := [one for one in family if runs(one)]) and time.monotonic() < deadline + 30:
         time.sleep(0.1)
     assert not alive
     run = read_run(path)
@@ -94,17 +94,8 @@ def test_a_process_that_is_killed_ends_the_run_with_a_reason(tmp_path):
     deadline = time.monotonic() + 60
     while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
         time.sleep(0.05)
-    own = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
-    os.kill(int(own.split()[0]), signal.SIGKILL)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
     said = process.communicate(timeout=60)[1]
     assert "Traceback" not in said and process.returncode == 1
     run = read_run(path)
     assert run.end is not None and any("was killed" in (point.reason or "") for point in run.points)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

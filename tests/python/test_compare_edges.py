@@ -42,6 +42,7 @@ def test_intervals_hold_together_for_all_that_is_timed_in_both() -> None:
 
 def test_points_that_happen_to_agree_are_steadied_by_their_kind() -> None:
     """Of five paths one has six equal rounds in both runs; its kind says that rounds differ by 1.4 %."""
+
     def made(seconds: float) -> Run:
         return run([timed(seconds, 0, (1.0,) * 6), *(timed(1e-3, gpu) for gpu in range(1, 5))])
 

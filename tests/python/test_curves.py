@@ -55,6 +55,7 @@ def test_the_share_of_a_limit_is_of_one_path() -> None:
 
 def test_a_curve_breaks_where_no_line_joins_two_sizes_beyond_their_doubt() -> None:
     """Twice the bytes in more than 2.06 times the time, or in less than 0.97 times; intervals add half of each."""
+
     def broken(factor: float, half: float) -> bool:
         sizes = (1 << 20, 2 << 20)
         points = [point(H2D.format(size, "false", "batched"), 1e-4 * (factor if at else 1.0))

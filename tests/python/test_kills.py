@@ -19,7 +19,7 @@ import pytest
 
 from linkscope.errors import UserError
 from linkscope.runfile import Point, Run, read_run
-from processes import children
+from processes import children, runs
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
 KILLS = 25  # of the command, and as many of workers
@@ -144,6 +144,28 @@ def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
         the_same(read_run(path), whole)
         killed += kills_of_run
     assert run_number < 4 * KILLS / AT_ONCE
+
+
+def test_a_killed_command_leaves_no_worker_not_even_one_that_hangs() -> None:
+    """Its standard input stays open in this process: that its parent is gone it learns from the kernel alone."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess; subprocess.run([{str(WORKER)!r}])"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    parent.stdin.write(b'{"op": "hello"}\n')
+    parent.stdin.flush()
+    assert parent.stdout.readline().startswith(b"{")
+    workers = children(parent.pid)
+    assert len(workers) == 1
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 60
+    while runs(workers[0]):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    parent.stdin.close()
 
 
 def killed_now(pid: int) -> bool:

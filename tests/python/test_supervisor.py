@@ -1,6 +1,5 @@
 """The supervisor: whatever workers do, every point has its line, and a stopped run goes on to the same points."""
 
-import contextlib
 import json
 import os
 import random
@@ -225,7 +224,8 @@ def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
 def test_stopping_saves_and_resuming_ends_with_the_same_points(tmp_path, number, flawed) -> None:
     path, whole = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
     process = start(path, noise=0.02, flawed=flawed)
-    wait_for(process, path, 60 if not flawed else 20)
+    # Every first round is there: if second ones hang, one does now.
+    wait_for(process, path, 1 + len(plan(suite="quick").points))
     process.send_signal(number)
     assert process.wait(20) == 4
     run = read_run(path)
@@ -259,28 +259,6 @@ def test_killed_at_random_moments_loses_at_most_the_point_under_way(tmp_path) ->
     assert outcome.exit_code == 0
     assert results(path) == results(whole)
     assert all(len({one.round for one in of}) == len(of) for of in read_run(path).rounds.values())
-
-
-def in_session(leader: int) -> list[int]:
-    """The processes of a session besides its leader, and the leader itself while it lives."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == leader and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return found
-
-
-def test_a_killed_parent_leaves_no_worker(tmp_path) -> None:
-    process = start(tmp_path / "a.jsonl", flawed={"hang": "*#1"})
-    wait_for(process, tmp_path / "a.jsonl", 20)
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 10
-    while in_session(process.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Hot:
