@@ -215,7 +215,7 @@ def test_additions_add_up(worker, name):
 @pytest.mark.parametrize("name", ["atomic gpu:1 gpu", "atomic numa:0 system", "atomic_latency gpu:0 gpu", "all to one"])
 @pytest.mark.parametrize("fault", ["CUDA_SKIP", "CUDA_CORRUPT"])
 def test_an_addition_that_is_missing_or_wrong_is_found(worker, name, fault):
-    pipe, _ = opened(worker, **{fault: "3+"})
+    pipe, _ = opened(worker, **{fault: "2+"})
     assert prepare(pipe, ATOMICS[name])["supported"]
     answer = pipe.ask("run", samples=2, batches=[[3]], verify=True)
     assert not answer["verdict"]["ok"] and "by the sum" in answer["verdict"]["first_wrong"]

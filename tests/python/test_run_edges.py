@@ -176,14 +176,14 @@ class Ticking(Restless):
 
 def test_a_host_clock_is_read_in_steps_of_100_ns(monkeypatch) -> None:
     """Steadier than a quarter of a step nothing can be shown to be, so no more samples are taken for it."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     by_host, by_events = (of_timed(Ticking(timing), precision=1e-6) for timing in ("host", "gate"))
     assert len(by_host.flows[0].samples_s) == 4 < len(by_events.flows[0].samples_s)
 
 
 @pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
 def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread: float, samples: int) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     worker = Restless(0.05)
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))

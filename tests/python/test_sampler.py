@@ -125,7 +125,7 @@ class Restless:
 )
 def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
     """With all samples that may make it steady; where nothing can, with few; where they cost little, with many."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", little_s)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)
     id = H2D.format(8, "false", "batched")
@@ -165,7 +165,7 @@ class HeldUp(Restless):
 
 def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeypatch) -> None:
     """Seen on H200, 256 B read from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     id = H2D.format(8, "false", "batched")
     first = sampled(8, each_s=2e-6)
     record = Sampler(HeldUp(), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))

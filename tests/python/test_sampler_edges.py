@@ -1,6 +1,7 @@
 """The sampler where flows differ, batches change the clock, and a short batch would leave a wrong cost."""
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import (
     HUGE_BATCH_S,
     LARGE_BATCH_S,
+    LEAST_BATCH_S,
+    LEAST_PART,
     MANY_SAMPLES,
     MOST_SAMPLES,
     REQUEST_LIMIT_S,
@@ -112,7 +115,7 @@ class Overlapping(Joint):
     ],
 )
 def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overlaps, overlap: float) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.MANY_SAMPLES", MOST_SAMPLES)
     record = measured(Overlapping(overlaps), 8, first=earlier([10, 10], 1e-5, 1e-5))
     assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
@@ -181,9 +184,65 @@ def test_large_copies_both_ways_are_several_in_a_batch_and_larger_ones_one(size:
     assert measured(Joint(lambda first, second: (first * 4e-3, second * 4e-3)), size).batch == batch
 
 
-def test_one_way_a_copy_of_256_mib_is_a_batch() -> None:
+def test_one_way_a_copy_of_256_mib_of_a_millisecond_is_a_batch() -> None:
     assert sampled(256 << 20, each_s=1.22e-3, rate=1e15).batch == [1]
-    assert sampled(248 << 20, each_s=1.22e-3, rate=1e15).batch == [2]
+    assert sampled(256 << 20, each_s=0.7e-3, rate=1e15).batch == [2]
+    assert sampled(248 << 20, each_s=0.7e-3, rate=1e15).batch == [1]
+
+
+class Blurred(Restless):
+    """Where a batch ends is uncertain by 2.5 us, and if it is of more than `most` copies the host times it."""
+
+    def __init__(self, each_s: float, most: int = 1 << 30) -> None:
+        super().__init__()
+        self.each_s, self.most, self.chance = each_s, most, random.Random(3)
+
+    def run(self, samples, batches, *, verify, limit_s):
+        by_host = max(batch[0] for batch in batches) > self.most
+        stamps = []
+        for _ in range(samples):
+            for batch in batches:
+                self.calls += 1
+                stamps += [0.0, batch[0] * self.each_s * (1 + by_host) + self.chance.gauss(20e-6, 2.5e-6)]
+        return Trace(samples, len(batches), 1, "host" if by_host else "gate", stamps=stamps)
+
+
+@pytest.mark.parametrize(
+    ("size", "each_s", "error"), [(4096, 2e-6, 0.01), (1 << 20, 20e-6, 2e-3), (16 << 20, 0.3e-3, 1e-3)]
+)
+def test_one_batch_is_much_longer_than_the_other_for_ends_are_uncertain(size, each_s, error) -> None:
+    """A slope's error is that of two ends over what the one lasts more."""
+    record = measured(Blurred(each_s), size, "false")
+    assert 3 <= record.longer <= 8
+    samples = record.flows[0].samples_s
+    span_s = (record.longer - 1) * record.batch[0] * each_s
+    assert max(abs(each / each_s - 1) for each in samples) < 3 * 2**0.5 * 2.5e-6 / span_s < 3 * error
+    together_s = (record.longer + 1) * record.batch[0] * each_s
+    assert span_s > together_s / 2 and together_s < 5e-3  # of a batch and its double: a third
+
+
+def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> None:
+    record = measured(Blurred(20e-6, most=70), 1 << 20, "false")
+    assert record.longer == 2 and 4 * record.batch[0] <= 70 and record.timing == "gate+slope"
+    assert value(record) == pytest.approx(20e-6, rel=0.03)
+    later = measured(Blurred(20e-6, most=70), 1 << 20, "false", record)
+    assert (later.batch, later.longer, later.timing) == (record.batch, 2, "gate+slope")
+    assert measured(Blurred(20e-6), 1 << 20, "false").longer * record.batch[0] > 70
+
+
+def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
+    first = measured(Blurred(20e-6), 1 << 20, "false")
+    again = measured(Blurred(10e-6), 1 << 20, "false", first)  # it would have chosen others
+    assert (again.batch, again.longer) == (first.batch, first.longer)
+
+
+def test_of_one_call_that_makes_all_copies_a_batch_grows_until_it_is_long_enough() -> None:
+    id = H2D.format(4096, "false", "batched").replace("/ce/", "/batch/")
+    like = plan(H2D.format(4096, "false", "batched"))
+    record = Sampler(Blurred(10e-9), like, facts()).measure(Task(PointId.parse(id), 0))
+    assert record.batch[0] * 10e-9 >= LEAST_PART * LEAST_BATCH_S and record.longer * record.batch[0] <= 16384
+    short = Sampler(Blurred(10e-9, most=3000), like, facts()).measure(Task(PointId.parse(id), 0))
+    assert short.timing == "gate+slope" and short.longer * short.batch[0] <= 3000
 
 
 @pytest.mark.parametrize(
@@ -233,7 +292,7 @@ def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep
 
 @pytest.mark.parametrize(("each_s", "later"), [(0.3e-3, 4), (1.4e-3, 4), (5e-3, 3)])
 def test_one_copy_alone_is_dear_by_its_own_time_and_not_by_what_was_guessed(monkeypatch, each_s, later) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     id = H2D.format(64 << 20, "false", "single")
     record = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert len(record.flows[0].samples_s) == 7  # of which nothing is known before
@@ -260,7 +319,7 @@ class Wobbling(Restless):
 @pytest.mark.parametrize(("each_s", "part", "taken"), [(20e-6, 0.0035, 6), (2e-3, 0.0035, 3), (2e-3, 0.02, 7)])
 def test_dear_samples_are_taken_one_by_one_until_half_as_steady(monkeypatch, each_s, part, taken) -> None:
     """Of 1 MiB, of which 1 % is asked: a batch of 0.5 ms is cheap, one copy of 2 ms makes 6 ms a sample."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", 0.0)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     first = earlier([25 if each_s < 1e-3 else 1], each_s)  # which says nothing of how steady it was
     record = measured(Wobbling(each_s, part), 1 << 20, "false", first)
     assert len(record.flows[0].samples_s) == taken and value(record) == pytest.approx(each_s, rel=part)
@@ -301,7 +360,7 @@ class Uneven(Joint):
 @pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
 def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
     """Or for as long as they cost little; few where nothing makes it steady."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_WALL_S", little_s)
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
 
 

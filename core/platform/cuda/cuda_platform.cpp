@@ -284,6 +284,12 @@ u32 whole_footprint(const Actor& actor) {
   return static_cast<u32>(most);
 }
 
+/// This batch, or as much of it as goes over all memory once.
+std::vector<u32> at_most_footprint(const Program& program, std::vector<u32> batch) {
+  for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], whole_footprint(program.actors[a]));
+  return batch;
+}
+
 constexpr Seconds rehearsal{0.02};  // how long queueing may take where nothing is known of it
 
 bool within(const std::vector<u32>& small, const std::vector<u32>& large) {
@@ -367,8 +373,9 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
     const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(), [&](const auto& other) { return within(other, batch); });
     if (hopeless) return Timing::host;  // another way of timing is another quantity
     if (total(batch) == 0) continue;
-    if (rehearsed(session, halved(batch))) continue;  // so little more is found out by the sample itself
-    if (!rehearse(session, batch, unused.data())) return Timing::host;
+    const auto all_memory = at_most_footprint(session.program, batch);  // what a longer one would show more the sample itself finds out
+    if (rehearsed(session, halved(all_memory))) continue;
+    if (!rehearse(session, all_memory, unused.data())) return Timing::host;
   }
   return Timing::gate;
 }

@@ -38,6 +38,12 @@ COLUMNS: tuple[tuple[str, type, str, Callable[[Point, Flow | None], Any]], ...] 
     ("precision_target", float, "half-width asked for, of the median", lambda p, f: p.precision_target),
     ("timing", str, "how time was taken", lambda p, f: p.timing),
     ("batch", int, "operations in a batch of the first actor", lambda p, f: p.batch[0] if p.batch else None),
+    (
+        "longer",
+        int,
+        "how many times as long the batch was that it was compared with; 1: with none",
+        lambda p, f: p.longer,
+    ),
     ("overhead_s", float, "what a batch costs besides its operations", lambda p, f: p.overhead_s),
     ("verified", bool, "whether the data were compared and right", lambda p, f: p.verified),
     ("footprint_bytes", int, "over how many bytes a batch rotates", lambda p, f: p.footprint_bytes),

@@ -47,6 +47,8 @@ class Assembler:
         if not kept:
             return point
         _fill(point, kept, rounds)
+        if self._plan.rule == "linkscope":
+            point.longer = kept[0].longer
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
         _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes))
         if RULES[self._plan.rule].mean:
@@ -313,9 +315,13 @@ def _half_width(flow: Flow) -> float | None:
 
 
 def _resolution(round: Round, point: Point) -> float:
-    """One clock tick, spread over a batch, as a fraction of the value."""
+    """One clock tick, spread over what the longer batch has more, as a fraction of the value."""
     tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
-    return tick / min(round.batch) / point.median_s if point.median_s and point.median_s > 0 else 0.0
+    return (
+        tick / (min(round.batch) * max(round.longer - 1, 1)) / point.median_s
+        if point.median_s and point.median_s > 0
+        else 0.0
+    )
 
 
 def _drop_values(point: Point) -> None:

@@ -1,7 +1,7 @@
 """One point in one round: calibrate the batch, sample until the median is steady, verify.
 
-The cost of one operation in a batch is the slope (T(2L) - T(L)) / L; one operation
-alone is T(1) - T(0).
+The cost of one operation in a batch of L is the slope between that batch and one m times as long, (T(mL) - T(L)) /
+((m - 1) L); one operation alone is T(1) - T(0).
 """
 
 import math
@@ -26,11 +26,14 @@ LEAST_BATCH_S = 50e-6
 LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
 LEAST_PART = 0.5  # of that, as it turns out: a batch that lasts less is doubled
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
-# Large copies reach 1 % only when the first microseconds of a batch are few against the rest; joint flows only when the
-# time before all run and after the first ends is. Seen on H200: 16 MiB, one batch of 0.3 ms, +-1.7 % both ways.
-LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.5e-3, 2e-3  # joint and large
-HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 1.5e-3
+# Where a batch begins and ends is uncertain by some microseconds however long it is (H200, copies by engine: 2 to 6 us
+# from batches of 0.15 ms to 2.4 ms), so the error of a slope goes with 1 / (what the longer batch lasts more). For the
+# same time the shorter one is short, then: as long as what is different about its beginning.
+LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # joint and large
+HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 0.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
+LONGER_S, LARGE_LONGER_S, HUGE_LONGER_S = 0.6e-3, 2.5e-3, 4e-3  # how long the longer one is to last
+MOST_LONGER = 8
 JOINT_COUNT = 4
 TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
@@ -38,13 +41,14 @@ MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again befo
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 MUCH_MORE = 4  # times as many operations as were tried
-MOST_COUNT = 256
-MOST_TOGETHER = 1024  # of one call that makes all copies: each costs so little
+MOST_COUNT, MOST_QUEUED = 256, 512
+# Of one call that makes all copies: each costs so little. More only as far as it shows that they go behind the gate.
+MOST_TOGETHER, MOST_QUEUED_TOGETHER = 1024, 16384
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
-MANY_SAMPLES, LITTLE_WALL_S = 31, 10e-3
+MANY_SAMPLES, LITTLE_S = 31, 10e-3
 # Of samples this long a few are most of what a point-round costs (H200: 7 ms besides). Where three rounds agree, twice
 # the error of each does not show; where they do not, another round tells more.
 DEAR_S, DEAR = 4e-3, 2.0
@@ -133,7 +137,10 @@ class PointRound:
         self._each = self._before  # what is known by now
         self._busy_s = 0.0
         self._since = time.monotonic()
-        self._most_count = MOST_TOGETHER if task.point.engine == "batch" else MOST_COUNT
+        one_call = task.point.engine == "batch"
+        self._most_count = MOST_TOGETHER if one_call else MOST_COUNT
+        self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
+        self._longer = 1 if self._single else task.first.longer if task.first else 2
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
         self._bent = ""  # how the cost of an operation changes with the batch, where it does
@@ -147,14 +154,13 @@ class PointRound:
     def _batches(self) -> tuple[list[int], list[int], list[int], list[int]]:
         """The batch, the two that are compared, and by how many operations these differ."""
         batch = self._batch()
-        # Of an operation that lasts long the first is like any other: it is compared with none instead of with two.
-        alone = self._single or min(self._each) >= ALONE_S
-        shorter = [0] * self._actors if alone else batch
-        longer = batch if alone else [2 * count for count in batch]
+        shorter = [0] * self._actors if self._longer == 1 else batch
+        longer = [self._longer * count for count in batch]
         return batch, shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
 
     def measure(self) -> Round:
         batch, shorter, longer, counts = self._batches()
+        gated = self._last.timing if self._last else ""
         samples: list[list[float]] = [[] for _ in range(self._actors)]
         last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
@@ -162,6 +168,11 @@ class PointRound:
         while True:
             more = self._samples_wanted(samples, counts, self._takes(shorter, longer))
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
+            if self._longer > 2 and gated not in ("", trace.timing):
+                # So many do not fit behind the gate: another clock would be another quantity.
+                self._longer = 2
+                longer, counts = [2 * count for count in batch], batch
+                continue
             durations = trace.durations()
             for at in range(0, len(durations), 2 * self._actors):
                 starts, ends = durations[at : at + self._actors], durations[at + self._actors : at + 2 * self._actors]
@@ -187,7 +198,23 @@ class PointRound:
     def _batch(self) -> list[int]:
         if self._single:
             return [1] * self._actors
-        return self._task.first.batch if self._task.first else self._calibrate()
+        if self._task.first:
+            return self._task.first.batch
+        batch = self._calibrate()
+        self._longer = self._longer_than(batch)
+        return batch
+
+    def _longer_than(self, batch: list[int]) -> int:
+        """How many times as long as this the other batch of a sample is; 1: it is compared with no operation."""
+        size = self._task.point.bytes
+        if min(self._each) >= ALONE_S:  # of what lasts so long the first is like any other
+            return 1
+        if self._most or not size or self._by_host():
+            return 2
+        joint = self._actors > 1 and size >= LARGE_BYTES
+        wanted = HUGE_LONGER_S if joint or size >= HUGE_BYTES else LARGE_LONGER_S if size >= LARGE_BYTES else LONGER_S
+        fitting = min(math.ceil(wanted / max(self._ends(batch))), MOST_LONGER, self._most_queued // sum(batch))
+        return max(fitting, 2)
 
     def _record(self, batch: list[int], samples: list[list[float]], once: list[float], overlap: float) -> Round:
         trace = self._last
@@ -208,6 +235,7 @@ class PointRound:
             round=self._task.round,
             flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
             batch=batch,
+            longer=self._longer,
             overhead_s=self.rounded(median(once)),
             timing=_timing(trace.timing),
             verified=None if trace.verdict is None else True,
@@ -264,8 +292,8 @@ class PointRound:
         return not self._modelled() and time.monotonic() - self._since >= MOST_WALL_S
 
     def _took_little(self) -> bool:
-        """Whether more samples cost next to nothing. On a model all samples cost the same."""
-        return not self._modelled() and time.monotonic() - self._since < LITTLE_WALL_S
+        """Whether more samples cost next to nothing, of the machine's time or of the model's."""
+        return (self._busy_s if self._modelled() else time.monotonic() - self._since) < LITTLE_S
 
     def _modelled(self) -> bool:
         return self._last is not None and self._last.timing == "virtual"
@@ -351,7 +379,7 @@ class PointRound:
         """
         if self._task.point.bytes >= EVEN_BYTES:
             return batch
-        while 4 * sum(batch) <= 2 * self._most_count and 7 * max(self._ends(batch)) <= STRAIGHT_S:
+        while 4 * sum(batch) <= self._most_queued and 7 * max(self._ends(batch)) <= STRAIGHT_S:
             batches = [[factor * count for count in batch] for factor in (1, 2, 4)]
             timing = self._last.timing if self._last else ""
             trace = self._run(3, batches, verify=False)

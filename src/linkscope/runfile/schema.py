@@ -37,8 +37,11 @@ class RoundFlow(msgspec.Struct, gc=False):
     samples_s: list[float]
 
 
-class Round(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="round"):
-    """One point in one round, written at once; readers need it only where the point has no record of its own yet."""
+class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
+    """One point in one round, written at once; readers need it only where the point has no record of its own yet.
+
+    A sample is the slope between `batch` operations and `longer` times as many; or, where that is 1, none.
+    """
 
     id: str
     round: int
@@ -49,6 +52,7 @@ class Round(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="rou
     verified: bool | None
     guards: dict[str, Any]
     device_s: float
+    longer: int = 2
 
 
 class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
@@ -102,6 +106,7 @@ class Point(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="poi
     flows: list[Flow] = []
     inherited_from: str | None = None
     batch: list[int] | None = None
+    longer: int | None = None
     overhead_s: float | None = None
     precision_target: float
     ci_level: float | None = None

@@ -1,4 +1,4 @@
-"""The cost of one operation in a batch, from how long L and 2L of them took.
+"""The cost of one operation in a batch, from how long L and mL of them took.
 
 The slope of time over batch size leaves out what every batch pays once (Criterion's linear sampling; Moreno and
 Fischmeister, Accurate Measurement of Small Execution Times, 2017).
