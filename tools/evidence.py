@@ -1,12 +1,12 @@
 """All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
 
-Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,full]
+Usage: python tools/evidence.py FOLDER [--steps batches,quick,standard,standard-again,tests,findings,papers,full]
        [--seconds 540] [--unfinished UNFINISHED]
 
 Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
 is left, and what it has not done by then stays in UNFINISHED for the next call. Each run goes to
-FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to FOLDER/log.txt, with the free memory
-of the host and the used memory of every GPU between the steps.
+FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to FOLDER/log.txt, with what `batches`
+(tools/batch_curve.py) shows, the free memory of the host and the used memory of every GPU between the steps.
 """
 
 import argparse
@@ -26,7 +26,19 @@ ENDING_S = 20  # a run that is told to stop saves what it has
 STOPPED = 4  # the exit code of a run that was, and that can go on
 FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
 # Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
+BATCHES = (
+    "h2d/ce/numa:0.pinned->gpu:0.device/8?mode=batched",
+    "d2h/ce/gpu:0.device->numa:0.pinned/1048576?mode=batched",
+    "h2d/ce/numa:0.pinned->gpu:0.device/16777216?mode=batched",
+    "local/batch/gpu:0.device->gpu:0.device/4096?mode=batched",
+)
+BETWEEN_GPUS = (
+    "d2d/ce/gpu:0.device->gpu:1.device/4096?mode=batched",
+    "d2d/ce/gpu:0.device->gpu:1.device/16777216?mode=batched",
+    "d2d/sm/gpu:0.device->gpu:1.device/4096?mode=batched",
+)
 STEPS: dict[str, tuple[float, list[str]]] = {
+    "batches": (30, []),
     "quick": (40, ["--suite", "quick"]),
     "standard": (160, []),
     "standard-again": (160, []),
@@ -41,6 +53,9 @@ def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: T
     """The exit code of a step; what it prints goes to the log. `full` goes on another time where it was stopped."""
     if name == "tests":
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
+    if name == "batches":
+        points = [*BATCHES, *(() if machine().endswith("x1") else BETWEEN_GPUS)]
+        return logged([sys.executable, str(ROOT / "tools" / "batch_curve.py"), *points], left_s, log)
     options = list(STEPS[name][1])
     if name == "findings":
         points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]

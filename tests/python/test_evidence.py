@@ -20,8 +20,8 @@ def evidence(*words: str, **settings: int) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
-    done = evidence(str(tmp_path), "--seconds", "50")
-    assert done.returncode == 0 and done.stdout.count("not begun") == 7 and "MemAvailable" in done.stdout
+    done = evidence(str(tmp_path), "--seconds", "45")
+    assert done.returncode == 0 and done.stdout.count("not begun") == 8 and "MemAvailable" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["log.txt"]
 
 
@@ -39,6 +39,16 @@ def test_a_run_is_packed_under_the_machines_name_with_what_it_left(tmp_path: Pat
     with gzip.open(run, "rt") as lines:
         assert '"record":"end"' in list(lines)[-1]
     assert "run file:" in (tmp_path / "log.txt").read_text()
+
+
+@needs_fake
+@needs_worker
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_batches_of_what_the_machine_has_are_in_the_log(tmp_path: Path, gpus: int) -> None:
+    done = evidence(str(tmp_path), "--steps", "batches", "--seconds", "70", CUDA_GPUS=gpus, NVML_GPUS=gpus)
+    assert done.returncode == 0 and "batches: exit code 0" in done.stdout, done.stdout
+    log = (tmp_path / "log.txt").read_text()
+    assert "| 512 |" in log and ("->gpu:1.device" in log) == (gpus == 2)
 
 
 def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
