@@ -18,7 +18,7 @@ from linkscope.runfile import PointId
 from linkscope.stats import mad, median
 
 LENGTHS = (0, 1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-SAMPLES = 9
+SAMPLES, LIMIT_S = 9, 60.0
 NORMAL = 1.4826  # standard deviations of a normal distribution in a median absolute deviation
 
 
@@ -27,7 +27,7 @@ def curve(worker: Worker, point: PointId, machine: object) -> list[tuple[float, 
     prepared = worker.prepare(case_of(point, machine), f"{point}#0")
     if not prepared.supported:
         sys.exit(f"{point}: {prepared.reason}")
-    trace = worker.run(SAMPLES, [[length] * prepared.actors for length in LENGTHS], verify=False)
+    trace = worker.run(SAMPLES, [[length] * prepared.actors for length in LENGTHS], verify=False, limit_s=LIMIT_S)
     times = [[trace.seconds(sample, at, 0) for sample in range(SAMPLES)] for at in range(len(LENGTHS))]
     return [(median(of), NORMAL * mad(of, median(of))) for of in times]
 

@@ -41,14 +41,24 @@ def test_a_run_is_packed_under_the_machines_name_with_what_it_left(tmp_path: Pat
     assert "run file:" in (tmp_path / "log.txt").read_text()
 
 
-@needs_fake
 @needs_worker
-@pytest.mark.parametrize("gpus", [1, 2])
-def test_batches_of_what_the_machine_has_are_in_the_log(tmp_path: Path, gpus: int) -> None:
-    done = evidence(str(tmp_path), "--steps", "batches", "--seconds", "70", CUDA_GPUS=gpus, NVML_GPUS=gpus)
-    assert done.returncode == 0 and "batches: exit code 0" in done.stdout, done.stdout
-    log = (tmp_path / "log.txt").read_text()
-    assert "| 512 |" in log and ("->gpu:1.device" in log) == (gpus == 2)
+@pytest.mark.parametrize("name", ["h200x1", "h200x2"])
+def test_batches_are_of_paths_that_the_machine_has(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run(words: list[str], seconds: float, log: object) -> int:
+        asked.extend(words)
+        return 0
+
+    monkeypatch.setattr(tool, "logged", run)
+    monkeypatch.setattr(tool, "machine", lambda: name)
+    assert tool.carried_out("batches", Path(), Path(), 30.0, io.StringIO()) == 0
+    done = subprocess.run([*asked, "--machine", name], capture_output=True, text=True, timeout=100)
+    heads, _, *rows = done.stdout.splitlines()
+    assert done.returncode == 0 and heads.count("`") == 2 * len(asked[2:]) and len(rows) == 15
+    assert ("gpu:1" in heads) == (name == "h200x2")
+    us, uncertain, each = map(float, rows[-1].split("|")[2].split(","))
+    assert us == pytest.approx(512 * each, rel=0.05) and uncertain < 0.1 * us
 
 
 def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
