@@ -91,7 +91,7 @@ def ac922_host(place: str) -> str:
 
 MACHINES = {
     "h200x4": Machine(
-        pairs=("numa:0>numa:0", "numa:0>gpu:1", "gpu:2>numa:0", "gpu:1>gpu:3", "gpu:0>gpu:0"),
+        pairs=("numa:0>numa:0", "numa:0>gpu:0", "gpu:2>numa:0", "gpu:0>gpu:1", "gpu:0>gpu:0"),
         way=h200x4_way, of_host=lambda place: "numa:0",
         memcpy=lambda src, dst: 7.9, memcpy_call_s=0.025e-6,
         to_device_s=1.92e-6, from_device_s=1.56e-6, peer_s=2.2e-6, small_peer_s=2.04e-6,

@@ -200,8 +200,10 @@ _STANDARD = (
     _rule(16 * MIB, bidirectional=("true",)),
     _rule(*_STAGED, peer=("off",)),
     _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
-    _rule(*_ALONE, mode=("single",), initiator=EACH, after=EACH),
-    _rule(*_ALONE, mode=("single",), peer=("off",)),
+    _rule(*_ALONE, mode=_SINGLE),
+    # What the cost of a copy alone depends on, more than on its path.
+    replace(_rule(*_ALONE, mode=_SINGLE, initiator=EACH, after=EACH), one_path=True),
+    replace(_rule(*_ALONE, mode=_SINGLE, peer=("off",)), one_path=True),
     _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
     _rule(benchmarks=("latency",)),
     *(of_preset(text, _SM_CURVE) for text in (*_ACCESSES, *_PEER_ACCESSES)),
