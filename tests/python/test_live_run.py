@@ -127,9 +127,9 @@ def test_going_on_shows_what_was_found_before(tmp_path: Path) -> None:
     terminal.read(until=is_live)
     terminal.type(b"\x03")
     assert terminal.end() == 4
+    before = {f"{point.benchmark} by" for point in read_run(path).points if point.gbps}
     again = OnTerminal("run", "--resume", str(path))
     again.read(until=is_live)
-    before = {f"{point.benchmark} by" for point in read_run(path).points if point.gbps}
     assert before and all(name in again.screen.text() for name in before)
     again.type(b"\x03")
     assert again.end() in (0, 4)
