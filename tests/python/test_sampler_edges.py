@@ -196,8 +196,10 @@ class Blurred(Restless):
     def __init__(self, each_s: float, most: int = 1 << 30) -> None:
         super().__init__()
         self.each_s, self.most, self.chance = each_s, most, random.Random(3)
+        self.asked: list[list[list[int]]] = []
 
     def run(self, samples, batches, *, verify, limit_s):
+        self.asked.append(batches)
         by_host = max(batch[0] for batch in batches) > self.most
         stamps = []
         for _ in range(samples):
@@ -228,6 +230,42 @@ def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> N
     later = measured(Blurred(20e-6, most=70), 1 << 20, "false", record)
     assert (later.batch, later.longer, later.timing) == (record.batch, 2, "gate+slope")
     assert measured(Blurred(20e-6), 1 << 20, "false").longer * record.batch[0] > 70
+
+
+def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
+    """Or that of another path of its kind. Its value is by the clock of the first, then."""
+    first = measured(Blurred(20e-6), 1 << 20, "false")
+    assert first.longer > 2
+    later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
+    assert (later.batch, later.longer, later.timing) == (first.batch, 2, "gate+slope")
+    assert value(later) == pytest.approx(20e-6, rel=0.03)
+    never = measured(Blurred(20e-6, most=0), 1 << 20, "false", first)
+    assert never.timing == "host" and value(never) == pytest.approx(40e-6, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("each_s", "mode", "said", "asked"),
+    [
+        (1e-3, "batched", None, [[3], [6]]),
+        (8.2e-3, "batched", None, [[0], [3]]),
+        (8.2e-3, "batched", 2, [[3], [6]]),
+        (1e-3, "batched", 1, [[0], [3]]),
+        (1e-3, "single", None, [[0], [1]]),
+    ],
+)
+def test_a_round_that_does_not_say_what_its_batch_was_compared_with_is_of_a_version_before(
+    each_s: float, mode: str, said: int | None, asked: list[list[int]]
+) -> None:
+    """It took the double, and for what is alone or lasts 8 ms no operation. Resumed runs go on as they began."""
+    id = H2D.format(64 << 20, "false", mode)
+    first = earlier([3 if mode == "batched" else 1], each_s)
+    first.longer = said
+    worker = Blurred(each_s)
+    later = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+    assert worker.asked and all(batches == asked for batches in worker.asked)
+    assert later.longer == (1 if asked[0] == [0] else 2)
+    point = Assembler(plan(id), facts(), lambda _: None).point(id, [first, later])
+    assert point.longer == said, "of the first round; null where that does not say"
 
 
 def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
