@@ -11,8 +11,6 @@ from linkscope.plan import MachineFacts, footprint
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import (
-    HUGE_BATCH_S,
-    LARGE_BATCH_S,
     LEAST_BATCH_S,
     LEAST_PART,
     MANY_SAMPLES,
@@ -197,9 +195,11 @@ class Blurred(Restless):
         super().__init__()
         self.each_s, self.most, self.chance = each_s, most, random.Random(3)
         self.asked: list[list[list[int]]] = []
+        self.samples: list[int] = []
 
     def run(self, samples, batches, *, verify, limit_s):
         self.asked.append(batches)
+        self.samples.append(samples)
         by_host = max(batch[0] for batch in batches) > self.most
         stamps = []
         for _ in range(samples):
@@ -232,6 +232,13 @@ def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> N
     assert measured(Blurred(20e-6), 1 << 20, "false").longer * record.batch[0] > 70
 
 
+def test_the_largest_copies_have_the_double_where_more_would_change_the_clock_and_few_samples() -> None:
+    worker = Blurred(0.6e-3, most=4)
+    record = measured(worker, 256 << 20, "false")
+    assert (record.batch, record.longer, record.timing) == ([2], 2, "gate+slope")
+    assert worker.samples and min(worker.samples) > 0 and value(record) == pytest.approx(0.6e-3, rel=0.03)
+
+
 def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
     """Or that of another path of its kind. Its value is by the clock of the first, then."""
     first = measured(Blurred(20e-6), 1 << 20, "false")
@@ -239,6 +246,9 @@ def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer(
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
     assert (later.batch, later.longer, later.timing) == (first.batch, 2, "gate+slope")
     assert value(later) == pytest.approx(20e-6, rel=0.03)
+    first.longer = 3  # the least from which there is a way back
+    later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
+    assert (later.longer, later.timing) == (2, "gate+slope")
     never = measured(Blurred(20e-6, most=0), 1 << 20, "false", first)
     assert never.timing == "host" and value(never) == pytest.approx(40e-6, rel=0.03)
 
@@ -363,10 +373,37 @@ def test_dear_samples_are_taken_one_by_one_until_half_as_steady(monkeypatch, eac
     assert len(record.flows[0].samples_s) == taken and value(record) == pytest.approx(each_s, rel=part)
 
 
-@pytest.mark.parametrize("size, least", [(1 << 20, LARGE_BATCH_S), (16 << 20, HUGE_BATCH_S)])
-def test_batches_of_large_copies_are_long_against_their_first_microseconds(size: int, least: float) -> None:
+@pytest.mark.parametrize("size, least_s", [(1 << 20, 0.3e-3), (16 << 20, 0.5e-3)])
+def test_batches_of_large_copies_are_long_against_their_first_microseconds(size: int, least_s: float) -> None:
     record = sampled(size, each_s=0.0, rate=50e9)
-    assert record.batch[0] * size / 50e9 >= least
+    assert record.batch[0] * size / 50e9 >= least_s
+
+
+def test_joint_batches_of_large_copies_are_long_against_the_time_in_which_not_all_run() -> None:
+    record = measured(Joint(lambda first, second: (first * 50e-6, 30e-6 + second * 50e-6)), 1 << 20)
+    assert min(record.batch) * 50e-6 >= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("size", "each_s", "least_s", "most_s"), [(1 << 20, 50e-6, 4e-3, 5e-3), (8, 10e-6, 0.6e-3, 1.2e-3), (8, 1e-6, 0, 1)]
+)
+def test_the_longer_joint_batch_lasts_long_where_flows_are_large_and_has_512_operations_in_all(
+    size: int, each_s: float, least_s: float, most_s: float
+) -> None:
+    class Gated(Joint):
+        def run(self, samples, batches, *, verify, limit_s):
+            trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
+            trace.timing = "gate"
+            return trace
+
+    record = measured(Gated(lambda first, second: (first * each_s, second * each_s)), size)
+    assert least_s <= record.longer * record.batch[0] * each_s <= most_s
+    assert record.longer * sum(record.batch) <= 512
+
+
+def test_a_batch_is_compared_with_one_of_eight_times_its_length_at_most() -> None:
+    """A seventh of its error is left of the shorter one then: more would only take longer."""
+    assert measured(Wobbling(20e-6, 0.0), 1 << 20, "false").longer == 8
 
 
 def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:

@@ -147,19 +147,19 @@ class PointRound:
 
     def opening(self) -> RunRequest:
         """What measure() asks for first."""
-        _, shorter, longer, counts = self._batches()
+        shorter, longer, counts = self._compared(self._batch())
         more = self._samples_wanted([[]], counts, self._takes(shorter, longer))
         return RunRequest(more or 1, [shorter, longer], more == 0)
 
-    def _batches(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """The batch, the two that are compared, and by how many operations these differ."""
-        batch = self._batch()
+    def _compared(self, batch: list[int]) -> tuple[list[int], list[int], list[int]]:
+        """The two batches that are compared, and by how many operations they differ."""
         shorter = [0] * self._actors if self._longer == 1 else batch
         longer = [self._longer * count for count in batch]
-        return batch, shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
+        return shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
 
     def measure(self) -> Round:
-        batch, shorter, longer, counts = self._batches()
+        batch = self._batch()
+        shorter, longer, counts = self._compared(batch)
         before = self._last or self._task.first
         gated = before is not None and before.timing in ("gate", "gate+slope")
         samples: list[list[float]] = [[] for _ in range(self._actors)]
@@ -172,7 +172,7 @@ class PointRound:
             if self._longer > 2 and gated and trace.timing != "gate":
                 # So many do not fit behind the gate: another clock would be another quantity.
                 self._longer = 2
-                longer, counts = [2 * count for count in batch], batch
+                shorter, longer, counts = self._compared(batch)
                 continue
             durations = trace.durations()
             for at in range(0, len(durations), 2 * self._actors):
@@ -262,7 +262,7 @@ class PointRound:
         taken, longest = len(samples[0]), max(self._each)
         if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
             # Engines and links repeat a copy that large to a thousandth: one a round, two while nothing is known.
-            return 0 if self._task.first else 1 - taken
+            return 0 if self._task.first or taken else 1
         if self._task.first and (self._steady_before or self._task.point.bytes >= HUGE_BYTES) and not self._by_host():
             # Nor does what repeats need many samples in a process that does as the first did.
             if taken == 0:
