@@ -63,6 +63,20 @@ def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_t
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
 
 
+def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_change_the_clock() -> None:
+    class Held(Joint):
+        def run(self, samples, batches, *, verify, limit_s):
+            trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
+            trace.timing = "host" if max(map(max, batches)) > 20 else "gate"
+            return trace
+
+    first = earlier([4, 10], 2e-3, 3e-3)
+    first.timing, first.longer = "gate+slope", 3
+    record = measured(Held(takes_turns), 64 << 20, first=first)
+    assert (record.longer, record.timing) == (2, "gate+slope")
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / 4, 38e-3 / 10], rel=1e-6)
+
+
 def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
     """One engine, 0.2 ms a copy. The second flow looks fast while it has as many copies as the first; once it has many
     more it is served first, and the first waits for it: both end together, and later the more copies there are."""
@@ -195,11 +209,10 @@ class Blurred(Restless):
         super().__init__()
         self.each_s, self.most, self.chance = each_s, most, random.Random(3)
         self.asked: list[list[list[int]]] = []
-        self.samples: list[int] = []
 
     def run(self, samples, batches, *, verify, limit_s):
         self.asked.append(batches)
-        self.samples.append(samples)
+        assert samples > 0
         by_host = max(batch[0] for batch in batches) > self.most
         stamps = []
         for _ in range(samples):
@@ -233,10 +246,9 @@ def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> N
 
 
 def test_the_largest_copies_have_the_double_where_more_would_change_the_clock_and_few_samples() -> None:
-    worker = Blurred(0.6e-3, most=4)
-    record = measured(worker, 256 << 20, "false")
+    record = measured(Blurred(0.6e-3, most=4), 256 << 20, "false")
     assert (record.batch, record.longer, record.timing) == ([2], 2, "gate+slope")
-    assert worker.samples and min(worker.samples) > 0 and value(record) == pytest.approx(0.6e-3, rel=0.03)
+    assert value(record) == pytest.approx(0.6e-3, rel=0.03)
 
 
 def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
@@ -276,6 +288,14 @@ def test_a_round_that_does_not_say_what_its_batch_was_compared_with_is_of_a_vers
     assert later.longer == (1 if asked[0] == [0] else 2)
     point = Assembler(plan(id), facts(), lambda _: None).point(id, [first, later])
     assert point.longer == said, "of the first round; null where that does not say"
+
+
+@pytest.mark.parametrize(("each_s", "longer"), [((10e-3, 5e-3), 2), ((10e-3, 9e-3), 1)])
+def test_a_version_before_compared_with_none_where_all_flows_lasted_8_ms(
+    each_s: tuple[float, float], longer: int
+) -> None:
+    worker = Joint(lambda first, second: (first * each_s[0], second * each_s[1]))
+    assert measured(worker, 256 << 20, first=earlier([1, 1], *each_s)).longer == longer
 
 
 def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
