@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[1]
 ENDING_S = 20  # a run that is told to stop saves what it has
 STOPPED = 4  # the exit code of a run that was, and that can go on
 FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
-# Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 BATCHES = (
     "h2d/ce/numa:0.pinned->gpu:0.device/8?mode=batched",
     "d2h/ce/gpu:0.device->numa:0.pinned/1048576?mode=batched",
@@ -37,6 +36,7 @@ BETWEEN_GPUS = (
     "d2d/ce/gpu:0.device->gpu:1.device/16777216?mode=batched",
     "d2d/sm/gpu:0.device->gpu:1.device/4096?mode=batched",
 )
+# Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 STEPS: dict[str, tuple[float, list[str]]] = {
     "batches": (30, []),
     "quick": (40, ["--suite", "quick"]),

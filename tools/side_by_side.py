@@ -37,14 +37,15 @@ def printed(path: str) -> dict[str, float]:
 
 
 def timed_s(run: Run) -> float:
-    """Seconds in which timed batches ran: two a sample, the second twice as long, or one alone (docs/worker.md)."""
-    alone = 8e-3
+    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone (docs/worker.md)."""
+    alone = 8e-3  # how long an operation was, where it was compared with none and the round does not say so
     total = 0.0
     for rounds in run.rounds.values():
         for each in rounds:
             of = [flow.samples_s for flow in each.flows]
             for sample in zip(*of, strict=True):
-                batches = 1 if min(sample) >= alone else 3
+                longer = each.longer or (1 if min(sample) >= alone else 2)
+                batches = 1 if longer == 1 else 1 + longer
                 total += batches * max(seconds * count for seconds, count in zip(sample, _counts(each), strict=True))
     return total
 

@@ -33,7 +33,7 @@ def test_the_page_in_docs_lists_the_columns() -> None:
 
 def test_values_of_one_point() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
-    first, second = rows(to_csv(run([point(id, 1e-6, limit_gbps=63.0)])))
+    first, second = rows(to_csv(run([point(id, 1e-6, limit_gbps=63.0, longer=4)])))
     assert (first["flow"], second["flow"]) == ("0", "1")
     assert (first["src"], first["dst"]) == (second["dst"], second["src"]) == ("numa:0", "gpu:0")
     assert (first["src_memory"], second["src_memory"]) == ("pinned", "device")
@@ -41,6 +41,7 @@ def test_values_of_one_point() -> None:
     assert (float(first["ci_low_s"]), float(first["ci_high_s"])) == (0.98e-6, 1.02e-6)
     assert (first["mode"], first["params"], first["modelled"]) == ("batched", "bidirectional=true", "true")
     assert (first["rounds"], first["samples"], first["verified"]) == ("6", "12", "true")
+    assert (first["batch"], first["longer"]) == ("16", "4")
 
 
 def test_points_without_a_value_and_odd_names() -> None:

@@ -7,14 +7,17 @@ The digits of a rate in GB/s: engine (1 ce, 2 sm), two for what was measured (`K
 import fnmatch
 import gzip
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+import side_by_side
 
+from fakes import round_record
 from invented import flow, point, run
 from linkscope.report.nvbandwidth import Table, tables, text
-from linkscope.runfile import Flow, Point, Run
+from linkscope.runfile import Flow, Point, RoundFlow, Run
 
 SIZE = 512 << 20
 GPUS = range(4)
@@ -378,3 +381,15 @@ def test_of_several_nodes_of_the_host_the_faster_one_stands() -> None:
         "host_to_device_bidirectional_memcpy_ce": [[50, 30]],
         "device_to_host_bidirectional_memcpy_ce": [[33, 11]],  # of the same point, not the best of each direction
     }
+
+
+@pytest.mark.parametrize(
+    ("longer", "each_s", "batches"), [(8, 1e-3, 9), (2, 9e-3, 3), (1, 1e-3, 1), (None, 1e-3, 3), (None, 9e-3, 1)]
+)
+def test_what_was_timed_is_both_batches_of_every_sample(longer: int | None, each_s: float, batches: int) -> None:
+    """Of two flows the slower one's. Rounds of versions before do not say how long the other batch was."""
+    flows = [RoundFlow("gpu:0", "gpu:1", "device", "device", 8, "measured", [each_s * part] * 3) for part in (1, 1.5)]
+    record = round_record("two flows", 0)
+    record.flows, record.batch, record.longer = flows, [4, 2], longer
+    measured = replace(run([]), rounds={"two flows": [record]})
+    assert side_by_side.timed_s(measured) == pytest.approx(3 * batches * 4 * each_s)

@@ -52,6 +52,16 @@ def test_standard_has_every_pair_both_initiators_and_the_staged_way() -> None:
     assert len(points) == 12 * 3 + 6 * 2
 
 
+def test_a_copy_alone_is_on_every_path_and_who_queues_it_and_how_on_one_of_each_kind() -> None:
+    alone = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 4096 and p.param("mode") == "single"]
+    paths: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for p in alone:
+        paths.setdefault((p.param("peer"), p.param("initiator")), set()).add((p.src, p.dst))
+    pairs = {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(4) if a != b}
+    assert paths.pop(("on", "src")) == pairs
+    assert {way: len(of) for way, of in paths.items()} == {("on", "dst"): 1, ("off", "src"): 1}
+
+
 def test_both_ways_has_one_point_a_pair_beyond_ten_gpus() -> None:
     points = [p for p in ids(gpus=12, suite="quick") if p.benchmark == "d2d" and p.bidirectional]
     assert len(points) == 12 * 11 // 2

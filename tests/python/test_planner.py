@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from linkscope.run import benchmark_table, go_on, measure
 from linkscope.run.assemble import Assembler
 from linkscope.run.target import Target, modelled
 from linkscope.run.worker import Worker
-from linkscope.runfile import Round, RoundFlow, Run, read_run
+from linkscope.runfile import PointId, Round, RoundFlow, Run, read_run
 from linkscope.stats import clusters, holm
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -461,6 +462,18 @@ def test_what_was_measured_before_a_run_was_cut_off_has_a_record_of_all_its_roun
     run = read_run(path)
     rounds = {found.id: len(found.flows[0].round_medians_s) if found.flows else 0 for found in run.points}
     assert {id: rounds.get(id) for id in run.rounds} == {id: len(of) for id, of in run.rounds.items()}
+
+
+def test_a_copy_alone_is_after_a_kernel_on_every_path_and_after_a_wait_on_one_of_each_kind() -> None:
+    points = map(PointId.parse, make_plan(modelled(models.load("h200x4"), 1).facts, benchmark_table()).points)
+    paths: dict[tuple[str | None, ...], set[tuple[str, str]]] = defaultdict(set)
+    for one in points:
+        if (one.engine, one.bytes, one.param("mode")) == ("ce", 4096, "single") and one.src_memory != "pageable":
+            paths[one.benchmark, one.param("after")].add((one.src, one.dst))
+    assert {what: len(of) for what, of in paths.items()} == {
+        ("h2d", "kernel"): 4, ("d2h", "kernel"): 4, ("d2d", "kernel"): 12, ("local", "kernel"): 4,
+        ("h2d", "wait"): 1, ("d2h", "wait"): 1, ("d2d", "wait"): 1, ("local", "wait"): 1,
+    }  # fmt: skip
 
 
 def test_the_plan_tells_classes_roles_and_costs(capsys: pytest.CaptureFixture[str]) -> None:

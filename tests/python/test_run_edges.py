@@ -68,6 +68,12 @@ def test_two_ticks_of_a_gpus_clock_are_64_ns_of_the_smallest_batch() -> None:
     assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / 2 / 0.4e-6)
 
 
+@pytest.mark.parametrize(("longer", "more"), [(8, 14), (2, 2), (1, 2), (None, 2)])
+def test_a_tick_is_spread_over_what_the_longer_batch_has_more(longer: int | None, more: int) -> None:
+    rounds = [round_of(n, [0.04e-6], batch=[2, 64], longer=longer) for n in range(6)]
+    assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / more / 0.04e-6)
+
+
 def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
     assert assembler().point(ONE, [round_of(n, [2e-6], overhead_s=None) for n in range(6)]).overhead_s is None
 

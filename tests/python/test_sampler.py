@@ -135,6 +135,20 @@ def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float
     assert record.timing == "gate+slope" and record.verified is None
 
 
+@pytest.mark.parametrize(("little_s", "most"), [(60e-3, MANY_SAMPLES), (1e-3, 4)])
+def test_of_a_model_samples_cost_the_time_that_the_model_says(monkeypatch, little_s: float, most: int) -> None:
+    """One of 64 copies and four times as many, 2 us to 4 us each: 31 are 40 ms, whatever the simulation took."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
+    first = sampled(8, each_s=2e-6)
+    first.longer = 4
+    monkeypatch.setattr("time.monotonic", iter(range(100, 10**6, 100)).__next__)
+    worker = Restless()
+    worker.timing = "virtual"
+    id = H2D.format(8, "false", "batched")
+    record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+    assert len(record.flows[0].samples_s) == most
+
+
 def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
     id = H2D.format(8, "false", "batched")

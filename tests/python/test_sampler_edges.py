@@ -11,8 +11,6 @@ from linkscope.plan import MachineFacts, footprint
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import (
-    HUGE_BATCH_S,
-    LARGE_BATCH_S,
     LEAST_BATCH_S,
     LEAST_PART,
     MANY_SAMPLES,
@@ -63,6 +61,20 @@ def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_t
     id = H2D.format(size, "true", "batched")
     point = Assembler(plan(id), facts(), lambda _: None).point(id, [record])
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
+
+
+def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_change_the_clock() -> None:
+    class Held(Joint):
+        def run(self, samples, batches, *, verify, limit_s):
+            trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
+            trace.timing = "host" if max(map(max, batches)) > 20 else "gate"
+            return trace
+
+    first = earlier([4, 10], 2e-3, 3e-3)
+    first.timing, first.longer = "gate+slope", 3
+    record = measured(Held(takes_turns), 64 << 20, first=first)
+    assert (record.longer, record.timing) == (2, "gate+slope")
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / 4, 38e-3 / 10], rel=1e-6)
 
 
 def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
@@ -196,8 +208,11 @@ class Blurred(Restless):
     def __init__(self, each_s: float, most: int = 1 << 30) -> None:
         super().__init__()
         self.each_s, self.most, self.chance = each_s, most, random.Random(3)
+        self.asked: list[list[list[int]]] = []
 
     def run(self, samples, batches, *, verify, limit_s):
+        self.asked.append(batches)
+        assert samples > 0
         by_host = max(batch[0] for batch in batches) > self.most
         stamps = []
         for _ in range(samples):
@@ -228,6 +243,59 @@ def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> N
     later = measured(Blurred(20e-6, most=70), 1 << 20, "false", record)
     assert (later.batch, later.longer, later.timing) == (record.batch, 2, "gate+slope")
     assert measured(Blurred(20e-6), 1 << 20, "false").longer * record.batch[0] > 70
+
+
+def test_the_largest_copies_have_the_double_where_more_would_change_the_clock_and_few_samples() -> None:
+    record = measured(Blurred(0.6e-3, most=4), 256 << 20, "false")
+    assert (record.batch, record.longer, record.timing) == ([2], 2, "gate+slope")
+    assert value(record) == pytest.approx(0.6e-3, rel=0.03)
+
+
+def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
+    """Or that of another path of its kind. Its value is by the clock of the first, then."""
+    first = measured(Blurred(20e-6), 1 << 20, "false")
+    assert first.longer > 2
+    later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
+    assert (later.batch, later.longer, later.timing) == (first.batch, 2, "gate+slope")
+    assert value(later) == pytest.approx(20e-6, rel=0.03)
+    first.longer = 3  # the least from which there is a way back
+    later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
+    assert (later.longer, later.timing) == (2, "gate+slope")
+    never = measured(Blurred(20e-6, most=0), 1 << 20, "false", first)
+    assert never.timing == "host" and value(never) == pytest.approx(40e-6, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("each_s", "mode", "said", "asked"),
+    [
+        (1e-3, "batched", None, [[3], [6]]),
+        (8.2e-3, "batched", None, [[0], [3]]),
+        (8.2e-3, "batched", 2, [[3], [6]]),
+        (1e-3, "batched", 1, [[0], [3]]),
+        (1e-3, "single", None, [[0], [1]]),
+    ],
+)
+def test_a_round_that_does_not_say_what_its_batch_was_compared_with_is_of_a_version_before(
+    each_s: float, mode: str, said: int | None, asked: list[list[int]]
+) -> None:
+    """It took the double, and for what is alone or lasts 8 ms no operation. Resumed runs go on as they began."""
+    id = H2D.format(64 << 20, "false", mode)
+    first = earlier([3 if mode == "batched" else 1], each_s)
+    first.longer = said
+    worker = Blurred(each_s)
+    later = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+    assert worker.asked and all(batches == asked for batches in worker.asked)
+    assert later.longer == (1 if asked[0] == [0] else 2)
+    point = Assembler(plan(id), facts(), lambda _: None).point(id, [first, later])
+    assert point.longer == said, "of the first round; null where that does not say"
+
+
+@pytest.mark.parametrize(("each_s", "longer"), [((10e-3, 5e-3), 2), ((10e-3, 9e-3), 1)])
+def test_a_version_before_compared_with_none_where_all_flows_lasted_8_ms(
+    each_s: tuple[float, float], longer: int
+) -> None:
+    worker = Joint(lambda first, second: (first * each_s[0], second * each_s[1]))
+    assert measured(worker, 256 << 20, first=earlier([1, 1], *each_s)).longer == longer
 
 
 def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
@@ -325,10 +393,37 @@ def test_dear_samples_are_taken_one_by_one_until_half_as_steady(monkeypatch, eac
     assert len(record.flows[0].samples_s) == taken and value(record) == pytest.approx(each_s, rel=part)
 
 
-@pytest.mark.parametrize("size, least", [(1 << 20, LARGE_BATCH_S), (16 << 20, HUGE_BATCH_S)])
-def test_batches_of_large_copies_are_long_against_their_first_microseconds(size: int, least: float) -> None:
+@pytest.mark.parametrize("size, least_s", [(1 << 20, 0.3e-3), (16 << 20, 0.5e-3)])
+def test_batches_of_large_copies_are_long_against_their_first_microseconds(size: int, least_s: float) -> None:
     record = sampled(size, each_s=0.0, rate=50e9)
-    assert record.batch[0] * size / 50e9 >= least
+    assert record.batch[0] * size / 50e9 >= least_s
+
+
+def test_joint_batches_of_large_copies_are_long_against_the_time_in_which_not_all_run() -> None:
+    record = measured(Joint(lambda first, second: (first * 50e-6, 30e-6 + second * 50e-6)), 1 << 20)
+    assert min(record.batch) * 50e-6 >= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("size", "each_s", "least_s", "most_s"), [(1 << 20, 50e-6, 4e-3, 5e-3), (8, 10e-6, 0.6e-3, 1.2e-3), (8, 1e-6, 0, 1)]
+)
+def test_the_longer_joint_batch_lasts_long_where_flows_are_large_and_has_512_operations_in_all(
+    size: int, each_s: float, least_s: float, most_s: float
+) -> None:
+    class Gated(Joint):
+        def run(self, samples, batches, *, verify, limit_s):
+            trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
+            trace.timing = "gate"
+            return trace
+
+    record = measured(Gated(lambda first, second: (first * each_s, second * each_s)), size)
+    assert least_s <= record.longer * record.batch[0] * each_s <= most_s
+    assert record.longer * sum(record.batch) <= 512
+
+
+def test_a_batch_is_compared_with_one_of_eight_times_its_length_at_most() -> None:
+    """A seventh of its error is left of the shorter one then: more would only take longer."""
+    assert measured(Wobbling(20e-6, 0.0), 1 << 20, "false").longer == 8
 
 
 def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:

@@ -31,8 +31,8 @@ WORDS = (
     ("batched", "the time of one operation among many that follow each other"),
     ("single, alone", "the time of one operation by itself"),
     ("both ways", "the opposite direction runs at the same time; a rate is the total of both"),
-    ("gate+slope", "copies are queued behind a closed gate, then run back to back; what twice as many take longer is "
-     "the time of one"),
+    ("gate+slope", "copies are queued behind a closed gate, then run back to back; what several times as many take "
+     "longer, for each more, is the time of one"),
     ("two modes", "samples lie in two groups with a gap between them, further apart than the precision asked for"),
     ("point", "one number that was asked for: operation, engine, from, to, memories, size and parameters"),
     ("round", "every point once, in fresh processes, with fresh memory and in a new random order"),

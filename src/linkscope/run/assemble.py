@@ -47,8 +47,6 @@ class Assembler:
         if not kept:
             return point
         _fill(point, kept, rounds)
-        if self._plan.rule == "linkscope":
-            point.longer = kept[0].longer
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
         _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes))
         if RULES[self._plan.rule].mean:
@@ -201,7 +199,7 @@ def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     point.median_s, point.gbps = main.median_s, main.gbps
     rates = [flow.gbps for flow in point.flows if flow.role == "measured" and flow.gbps is not None]
     point.total_gbps = sum(rates) if rates else None
-    point.batch, point.timing = first.batch, first.timing
+    point.batch, point.longer, point.timing = first.batch, first.longer, first.timing
     overheads = [round.overhead_s for round in kept if round.overhead_s is not None]
     point.overhead_s = median(overheads) if overheads else None
     checks = [round.verified for round in kept]
@@ -317,11 +315,8 @@ def _half_width(flow: Flow) -> float | None:
 def _resolution(round: Round, point: Point) -> float:
     """One clock tick, spread over what the longer batch has more, as a fraction of the value."""
     tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
-    return (
-        tick / (min(round.batch) * max(round.longer - 1, 1)) / point.median_s
-        if point.median_s and point.median_s > 0
-        else 0.0
-    )
+    more = min(round.batch) * max((round.longer or 2) - 1, 1)
+    return tick / more / point.median_s if point.median_s and point.median_s > 0 else 0.0
 
 
 def _drop_values(point: Point) -> None:

@@ -140,27 +140,28 @@ class PointRound:
         one_call = task.point.engine == "batch"
         self._most_count = MOST_TOGETHER if one_call else MOST_COUNT
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
-        self._longer = 1 if self._single else task.first.longer if task.first else 2
+        self._longer = 1 if self._single else self._longer_before()
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
         self._bent = ""  # how the cost of an operation changes with the batch, where it does
 
     def opening(self) -> RunRequest:
         """What measure() asks for first."""
-        _, shorter, longer, counts = self._batches()
+        shorter, longer, counts = self._compared(self._batch())
         more = self._samples_wanted([[]], counts, self._takes(shorter, longer))
         return RunRequest(more or 1, [shorter, longer], more == 0)
 
-    def _batches(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """The batch, the two that are compared, and by how many operations these differ."""
-        batch = self._batch()
+    def _compared(self, batch: list[int]) -> tuple[list[int], list[int], list[int]]:
+        """The two batches that are compared, and by how many operations they differ."""
         shorter = [0] * self._actors if self._longer == 1 else batch
         longer = [self._longer * count for count in batch]
-        return batch, shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
+        return shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
 
     def measure(self) -> Round:
-        batch, shorter, longer, counts = self._batches()
-        gated = self._last.timing if self._last else ""
+        batch = self._batch()
+        shorter, longer, counts = self._compared(batch)
+        before = self._last or self._task.first
+        gated = before is not None and before.timing in ("gate", "gate+slope")
         samples: list[list[float]] = [[] for _ in range(self._actors)]
         last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
@@ -168,10 +169,10 @@ class PointRound:
         while True:
             more = self._samples_wanted(samples, counts, self._takes(shorter, longer))
             trace = self._run(more or 1, [shorter, longer], verify=more == 0)
-            if self._longer > 2 and gated not in ("", trace.timing):
+            if self._longer > 2 and gated and trace.timing != "gate":
                 # So many do not fit behind the gate: another clock would be another quantity.
                 self._longer = 2
-                longer, counts = [2 * count for count in batch], batch
+                shorter, longer, counts = self._compared(batch)
                 continue
             durations = trace.durations()
             for at in range(0, len(durations), 2 * self._actors):
@@ -188,7 +189,9 @@ class PointRound:
             if more == 0:
                 # Flows that take turns have no time of their own; together they have that of the last.
                 overlap = median(overlaps)
-                return self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
+                record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
+                record.longer = self._longer
+                return record
 
     @staticmethod
     def rounded(seconds: float) -> float:
@@ -203,6 +206,12 @@ class PointRound:
         batch = self._calibrate()
         self._longer = self._longer_than(batch)
         return batch
+
+    def _longer_before(self) -> int:
+        """That of the first round. Where it does not say, 2, or 1 for what lasts long, as versions before had it."""
+        if self._task.first and self._task.first.longer:
+            return self._task.first.longer
+        return 1 if self._task.first and min(self._before) >= ALONE_S else 2
 
     def _longer_than(self, batch: list[int]) -> int:
         """How many times as long as this the other batch of a sample is; 1: it is compared with no operation."""
@@ -235,7 +244,6 @@ class PointRound:
             round=self._task.round,
             flows=[_flow(facts, samples[facts.actor]) for facts in self._flows],
             batch=batch,
-            longer=self._longer,
             overhead_s=self.rounded(median(once)),
             timing=_timing(trace.timing),
             verified=None if trace.verdict is None else True,
@@ -254,7 +262,7 @@ class PointRound:
         taken, longest = len(samples[0]), max(self._each)
         if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
             # Engines and links repeat a copy that large to a thousandth: one a round, two while nothing is known.
-            return 0 if self._task.first else 1 - taken
+            return 0 if self._task.first or taken else 1
         if self._task.first and (self._steady_before or self._task.point.bytes >= HUGE_BYTES) and not self._by_host():
             # Nor does what repeats need many samples in a process that does as the first did.
             if taken == 0:

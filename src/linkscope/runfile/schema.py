@@ -40,7 +40,8 @@ class RoundFlow(msgspec.Struct, gc=False):
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
     """One point in one round, written at once; readers need it only where the point has no record of its own yet.
 
-    A sample is the slope between `batch` operations and `longer` times as many; or, where that is 1, none.
+    A sample is the slope between `batch` operations and `longer` times as many; or, where that is 1, none. By the rule
+    of another tool it is something else, and versions before this field did not say.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     verified: bool | None
     guards: dict[str, Any]
     device_s: float
-    longer: int = 2
+    longer: int | None = None
 
 
 class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
