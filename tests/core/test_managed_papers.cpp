@@ -110,12 +110,43 @@ TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured (re
   CHECK(fault("2MiB", 200) == doctest::Approx(28.4).epsilon(0.03));
 }
 
+TEST_CASE("H200: a CPU's dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured (results/h200x4-full and h200x2-full-a)") {
+  const auto sim = make_sim(exact(bundled("h200x1")), 1);
+  const auto fault = [&](const char* step, u32 steps) {
+    auto c = copy_case("fault_latency", "gpu:0", "managed", "numa:0", "managed", 0, {{"step", step}});
+    c.engine = Engine::fault;
+    return slope(*sim, build_program(c), steps) * 1e6;
+  };
+  CHECK(fault("4KiB", 1024) == doctest::Approx(0.66).epsilon(0.2));
+  CHECK(fault("64KiB", 1024) == doctest::Approx(8.6).epsilon(0.2));
+  CHECK(fault("2MiB", 200) == doctest::Approx(30.6).epsilon(0.25));
+}
+
+TEST_CASE("H200: CPU threads touch pages of a GPU, as measured (results/h200x4-full and h200x2-full-a)") {
+  const Modelled machine{"h200x1"};
+  const auto us = [&](const char* threads, u64 bytes) {
+    return static_cast<double>(bytes) / machine.managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}) * 1e-3;
+  };
+  const auto near = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
+  for (const auto& [bytes, measured] : {std::pair<u64, double>{4_KiB, 18.3}, {64_KiB, 35.7}, {128_KiB, 60.6}, {256_KiB, 104}, {512_KiB, 158},
+                                        {1_MiB, 263}, {2_MiB, 451}, {16_MiB, 3600}, {64_MiB, 15900}, {256_MiB, 56000}}) {
+    CAPTURE(bytes);
+    CHECK(us("1", bytes) == near(measured, 0.2));
+  }
+  for (const auto& [threads, measured] : {std::pair{"2", 11400.0}, {"4", 7700.0}, {"8", 5350.0}, {"16", 4430.0}}) {
+    CAPTURE(threads);
+    CHECK(us(threads, 64_MiB) == near(measured, 0.2));
+  }
+  for (const auto& [threads, measured] : {std::pair{"2", 3070.0}, {"4", 2090.0}, {"8", 1450.0}, {"16", 1300.0}}) {
+    CAPTURE(threads);
+    CHECK(us(threads, 16_MiB) == near(measured, 0.25));
+  }
+  CHECK(us("16", 1_MiB) >= us("1", 1_MiB));  // measured: 340 and 263
+}
+
 TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-standard-b and -findings)") {
   const Modelled machine{"h200x1"};
-  const auto threads = [&](const char* count) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", count}}); };
   CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(10).epsilon(0.1));  // 8.3 and 11.1
-  CHECK(threads("1") == doctest::Approx(5.2).epsilon(0.05));
-  CHECK(threads("8") == doctest::Approx(14.3).epsilon(0.05));
   CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(46.9).epsilon(0.05));
   CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(17.5).epsilon(0.05));
 }

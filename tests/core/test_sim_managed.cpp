@@ -52,6 +52,45 @@ TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
   is(demand("16", 1_MiB), faults(16));  // more threads than pages
 }
 
+TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads in one block do not help each other") {
+  auto machine = toy();
+  machine["managed"]["cpu_block_pages"] = 16;  // 1 MiB; the first fault in it brings two
+  machine["managed"]["cpu_page_us"] = 2;
+  const auto sim = make_sim(machine, 1);
+  const auto demand = [&](const char* threads, u64 bytes, Params params = {}) {
+    params["threads"] = threads;
+    return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, std::move(params)));
+  };
+  /// So many faults of each of the threads, which touch so many pages each.
+  const auto chunk = [](double faults, double pages, double threads = 1) { return faults * 15 + 0.5 + pages * 2 + threads * pages * page_us / 4; };
+  is(demand("1", 8), chunk(1, 1));
+  is(demand("1", 128_KiB), chunk(1, 2));
+  is(demand("1", 192_KiB), chunk(2, 3));
+  is(demand("1", 256_KiB), chunk(2, 4));
+  is(demand("1", 320_KiB), chunk(3, 5));
+  is(demand("1", 512_KiB), chunk(3, 8));
+  is(demand("1", 576_KiB), chunk(4, 9));
+  is(demand("1", 1_MiB), chunk(4, 16));
+  is(demand("1", 2_MiB + 64_KiB), 2 * chunk(4, 16) + chunk(1, 1));
+  for (const char* threads : {"2", "16"}) is(demand(threads, 1_MiB), chunk(4, 16));
+  is(demand("2", 4_MiB), 2 * chunk(4, 16, 2));
+  for (const char* threads : {"4", "16"}) is(demand(threads, 4_MiB), chunk(4, 16, 4));
+  is(demand("4", 6_MiB), chunk(4, 16, 4) + chunk(3, 8, 4));  // what is left is split evenly
+  is(demand("2", 2_MiB, {{"touch", "all"}}), chunk(4, 16, 2) + 32 * page_us / (2 * 5));
+}
+
+TEST_CASE("a CPU's dependent faults go through a block as it does, and a lone one brings what the first does") {
+  auto machine = toy();
+  machine["managed"]["cpu_block_pages"] = 16;
+  machine["managed"]["cpu_page_us"] = 2;  // loads touch what came
+  const auto sim = make_sim(machine, 1);
+  const auto step = [&](const char* apart, u32 steps) { return slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0, {{"step", apart}}), steps); };
+  is(step("2MiB", 100), 15.5 + 2 * page_us / 4);
+  // Of the 16 pages of a block those at 0, 2, 4 and 8 fault, of its 256 steps of 4 KiB as many.
+  is(step("64KiB", 1024), (4 * 15.5 + 16 * page_us / 4 + 12 * 0.1) / 16);
+  is(step("4KiB", 1024), (4 * 15.5 + 16 * page_us / 4 + 252 * 0.1) / 256);
+}
+
 TEST_CASE("a prefetch goes in pieces through the copy engine") {
   const auto sim = make_sim(toy(), 1);
   const auto prefetch = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) { return single(*sim, managed("prefetch", src, dst, bytes, std::move(params))); };

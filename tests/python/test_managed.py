@@ -56,6 +56,16 @@ def refusal(old, new):
         ("cpu_fault_us = { v = 12", "cpu_fault_us = { v = -1", "managed.cpu_fault_us: -1 is no time"),
         ("gpu_batch_pages = { v = 256", "gpu_batch_pages = { v = 2.5", "managed.gpu_batch_pages: 2.5 is no count"),
         ("cpu_fault_pages = { v = 1", "cpu_fault_pages = { v = 1.5", "managed.cpu_fault_pages: 1.5 is no count"),
+        (
+            "cpu_fault_pages = { v = 1",
+            'cpu_block_pages = { v = 3, from = "assumed", why = "-" }\ncpu_fault_pages = { v = 2',
+            "managed.cpu_block_pages: a block of 3 pages does not consist of faults of 2 pages; write a multiple",
+        ),
+        (
+            "cpu_fault_us = ",
+            'cpu_block_pages = { v = 1.5, from = "assumed", why = "-" }\ncpu_fault_us = ',
+            "managed.cpu_block_pages: 1.5 is no count",
+        ),
         ("piece_kib = { v = 2048", "piece_kib = { v = 100", "not whole pages of 64 KiB; write a multiple of page_kib"),
         ("prefetch_us = .*", "", "managed.prefetch_us: it is missing"),
         ("launch_us = ", "start_us = ", "managed.start_us: there is no such key"),

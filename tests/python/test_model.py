@@ -5,6 +5,7 @@ The numbers of the machines are written here, as in test_sim_machines.
 
 import json
 import random
+import re
 import tomllib
 from pathlib import Path
 
@@ -27,11 +28,11 @@ PEERS = ("d2d/*initiator=src*mode=batched*peer=on",)
 JOINT = ("host_to_all/*", "all_to_host/*")
 
 
-def measured(folder: Path, machine: str, *only: str) -> Path:
-    """A run of the points of suite standard that the globs name."""
+def measured(folder: Path, machine: str, *only: str, suite: str = "standard") -> Path:
+    """A run of the suite's points that the globs name."""
     path = folder / f"{Path(machine).stem}.jsonl"
     globs = [word for glob in only for word in ("--only", glob)]
-    assert main(["run", "--machine", machine, "--suite", "standard", *globs, "-o", str(path)]) == 0
+    assert main(["run", "--machine", machine, "--suite", suite, *globs, "-o", str(path)]) == 0
     return path
 
 
@@ -82,6 +83,22 @@ def test_what_small_copies_cost_besides_comes_back(tmp_path) -> None:
     assert {key: found["copy"][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.1)
     wanted = {"small_gbps": 6.8, "small_us": 1.1, "end_us": 2.2, "from_device_us": 4}
     assert {key: found["pageable"][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.1)
+
+
+def test_what_cpu_threads_faults_cost_comes_back(tmp_path) -> None:
+    """Other costs than a fit starts from: a fault, a page that is touched, what all threads share."""
+    text = models.bundled()["h200x1"].read_text()
+    planted = {"cpu_fault_us": 31, "cpu_page_us": 0.2, "from_device_gbps": 11}
+    managed, after = text[text.index("[managed]") :].split("\n\n", 1)
+    before = text[: text.index("[managed]")]
+    for key, value in planted.items():
+        managed, found = re.subn(rf"(?m)^{key} = {{ v = [\d.]+", f"{key} = {{ v = {value}", managed)
+        assert found == 1
+    machine = tmp_path / "planted.toml"
+    machine.write_text(f"{before}{managed}\n\n{after}")
+    found = fitted(measured(tmp_path, str(machine), *DIRECT, "demand/fault/gpu:0*", suite="full"))["managed"]
+    assert {key: found[key]["v"] for key in planted} == pytest.approx(planted, rel=0.1)
+    assert {found[key]["from"] for key in planted} == {"fitted"}
 
 
 def test_a_machine_without_such_costs_gets_none(tmp_path) -> None:

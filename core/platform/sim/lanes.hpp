@@ -56,6 +56,7 @@ struct Stage {
   u32 server = nobody;
   Path path;
   double setup = 0;         // s a chunk, besides the path's latency
+  u64 first_setup = 0;      // B that one set-up brings; each further one as many as are there already; 0: one brings the chunk
   double byte_setup = 0;    // and s a byte of it
   double region_setup = 0;  // and s a region of pages, and a block, of which none was there
   double block_setup = 0;
@@ -72,6 +73,7 @@ struct Migration {
   Span span;
   bool home = false;
   u64 around = 1;        // whole multiples of so many bytes come, whatever of them is wanted
+  u64 block = 1;         // and where these are not the first of such a block, as much as lies before them there
   bool contents = true;  // they bring what they hold
 };
 

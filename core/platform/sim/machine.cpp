@@ -294,15 +294,18 @@ class Parser {
     const Table table = file_["managed"];
     const u64 page = table.bytes("page_kib");
     const double to = table.rate("to_device_gbps");
+    const u64 cpu_fault_pages = table.count("cpu_fault_pages");
     machine_.managed = ManagedCosts{.page_bytes = page,
                                     .launch = table.number("launch_us") * micro,
                                     .gpu_batch_bytes = table.count("gpu_batch_pages") * page,
-                                    .cpu_fault_bytes = table.count("cpu_fault_pages") * page,
+                                    .cpu_fault_bytes = cpu_fault_pages * page,
+                                    .cpu_block_bytes = (table.has("cpu_block_pages") ? table.count("cpu_block_pages") : cpu_fault_pages) * page,
                                     .gpu_batch = table.number("gpu_batch_us") * micro,
                                     .gpu_page = table.number("gpu_page_us") * micro,
                                     .gpu_region = table.number("gpu_region_us", 0) * micro,
                                     .gpu_block = table.number("gpu_block_us", 0) * micro,
                                     .cpu_fault = table.number("cpu_fault_us") * micro,
+                                    .cpu_page = table.number("cpu_page_us", 0) * micro,
                                     .to_device = to,
                                     .from_device = table.rate("from_device_gbps"),
                                     .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,

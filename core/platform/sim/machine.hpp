@@ -128,10 +128,11 @@ struct KernelCosts {
 struct ManagedCosts {
   u64 page_bytes = 0;
   double launch = 0;                             // s of a kernel that touches pages, besides what its faults take
-  u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or a fault of one CPU thread, brings
+  u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or the first of one CPU thread, brings
+  u64 cpu_block_bytes = 0;                       // in which each further fault brings as much as is there already
   double gpu_batch = 0, gpu_page = 0;            // s a batch, and more a page of it
   double gpu_region = 0, gpu_block = 0;          // s more for each region, or block, of which nothing was there before
-  double cpu_fault = 0;                          // s a fault; threads fault at the same time
+  double cpu_fault = 0, cpu_page = 0;            // s a fault, and more a page that is touched; threads fault at the same time
   double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
   double cpu_reach = 0;                          // B/s of a CPU thread on a GPU's pages where they are; 0: it cannot
   double prefetch = 0;                           // s a call

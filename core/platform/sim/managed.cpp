@@ -2,6 +2,7 @@
 #include "platform/sim/managed.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "program/managed.hpp"
@@ -29,8 +30,14 @@ Pages::Range Pages::pages(const Op& op, u32 iteration, u64 chunk) const {
   const Span& span = op.migration->span;
   const u64 slice = span.offset_at(iteration), begin = slice + chunk * op.chunk_bytes;
   const u64 end = std::min(begin + op.chunk_bytes, slice + span.bytes);
-  const u64 around = std::max(op.migration->around, page_bytes_), last = (end + around - 1) / around * around;
-  return {begin / around * around / page_bytes_, std::min<std::size_t>(last / page_bytes_, at_home_[span.region].size())};
+  const u64 around = std::max(op.migration->around, page_bytes_);
+  u64 first = begin / around * around, last = (end + around - 1) / around * around;
+  if (const u64 before = first % op.migration->block; before > 0) {
+    const u64 doubled = std::bit_floor(before / around) * around, block = first - before;
+    first = block + doubled;
+    last = block + std::min(2 * doubled, op.migration->block);
+  }
+  return {first / page_bytes_, std::min<std::size_t>(last / page_bytes_, at_home_[span.region].size())};
 }
 
 u64 Pages::fresh(const Op& op, u32 iteration, u64 chunk, u64 unit) const {
@@ -213,16 +220,24 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
   const Node from = by == home ? *away(program, span.region) : home;
   // The threads of a GPU fault in batches, those of a CPU each for itself and all at the same time.
   const bool dependent = kernel.dependent_steps > 0;
-  Op op = moving(span, by == home, on_cpu ? costs.cpu_fault_bytes * threads : costs.gpu_batch_bytes);
-  // A single fault brings what lies around its page: of a GPU the whole region (Ganguly et al., ISCA 2019, section 3).
+  // A block's faults are handled one at a time: only threads in different ones help each other.
+  const u64 at_once = std::min<u64>(threads, (span.bytes + costs.cpu_block_bytes - 1) / costs.cpu_block_bytes);
+  Op op = moving(span, by == home, on_cpu ? costs.cpu_block_bytes * at_once : costs.gpu_batch_bytes);
+  // A single fault brings what lies around its page: of a GPU the whole region, of a CPU, which goes through a block in
+  // order, as much as is there of it (Ganguly et al., ISCA 2019, section 3).
   if (dependent) op.migration->around = on_cpu ? costs.cpu_fault_bytes : std::max(managed_region, costs.page_bytes);
+  if (dependent && on_cpu) op.migration->block = costs.cpu_block_bytes;
   Stage stage;
   stage.path = migration_path(program, from, by);
   if (on_cpu) {
     stage.by = Stage::By::thread;
     stage.setup = costs.cpu_fault;
+    if (!dependent) {
+      stage.first_setup = costs.cpu_fault_bytes * at_once;
+      stage.byte_setup = costs.cpu_page / static_cast<double>(costs.page_bytes * at_once);
+    }
     // Who touches all words of a page that came takes as long for them as for a copy within the node.
-    if (kernel.traffic.front().pattern == Access::Pattern::linear) stage.byte_setup = 1 / (machine_.numa[by].memcpy_near * threads);
+    if (kernel.traffic.front().pattern == Access::Pattern::linear) stage.byte_setup += 1 / (machine_.numa[by].memcpy_near * threads);
     if (dependent) stage.present = machine_.numa[by].load;
     stage.path.cap = costs.from_device;
   } else {

@@ -1,6 +1,7 @@
 #include "platform/sim/simulation.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -16,6 +17,12 @@ u64 chunk_size(const Op& op, u64 chunk) {
 /// What queueing it so many times takes the host, in s.
 double queueing(const Op& op, u32 iterations) {
   return op.calls ? op.queue * op.calls * iterations : op.queue + op.queue_copy * op.chunks * iterations;
+}
+
+/// How many set-ups a chunk takes, where each brings as much as those before it together.
+double set_ups(const Stage& stage, u64 bytes) {
+  if (stage.first_setup == 0) return 1;
+  return 1 + std::bit_width((bytes + stage.first_setup - 1) / stage.first_setup - 1);
 }
 
 double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / tick) * tick : time; }
@@ -317,7 +324,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
   const bool nothing_missing = op.migration && bytes == 0;
-  const double setup = nothing_missing ? stage.present : stage.setup + stage.byte_setup * static_cast<double>(bytes) + fresh_setup(running, op, stage);
+  const double setup = nothing_missing ? stage.present : stage.setup * set_ups(stage, bytes) + stage.byte_setup * static_cast<double>(bytes) + fresh_setup(running, op, stage);
   double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:

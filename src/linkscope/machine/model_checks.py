@@ -263,6 +263,7 @@ _TOGETHER = (
 )
 _COUNTS = (
     ("pageable", "slots"), ("staged_peer", "slots"), ("managed", "gpu_batch_pages"), ("managed", "cpu_fault_pages"),
+    ("managed", "cpu_block_pages"),
 )  # fmt: skip
 
 
@@ -296,6 +297,11 @@ def _check_tables(model: Model) -> None:
     if model.managed and model.managed.piece_kib.v % model.managed.page_kib.v:
         what = f"pieces of {model.managed.piece_kib.v:g} KiB are not whole pages of {model.managed.page_kib.v:g} KiB"
         raise Mistake("managed.piece_kib", what, "write a multiple of page_kib")
+    if model.managed and model.managed.cpu_block_pages:
+        block, fault = model.managed.cpu_block_pages.v, model.managed.cpu_fault_pages.v
+        if block % fault:
+            what = f"a block of {block:g} pages does not consist of faults of {fault:g} pages"
+            raise Mistake("managed.cpu_block_pages", what, "write a multiple of cpu_fault_pages")
 
 
 def _check_together(at: str, table: Any, together: tuple[str, ...]) -> None:

@@ -226,7 +226,9 @@ class Managed(_Table, frozen=True, kw_only=True):
     gpu_region_us: Quantity | None = None
     gpu_block_us: Quantity | None = None
     cpu_fault_pages: Quantity
+    cpu_block_pages: Quantity | None = None
     cpu_fault_us: Quantity
+    cpu_page_us: Quantity | None = None
     to_device_gbps: Quantity
     from_device_gbps: Quantity
     peer_gbps: Quantity | None = None
