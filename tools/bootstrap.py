@@ -64,6 +64,8 @@ def main() -> None:
     have = installed()
     if mark in have and have.issuperset(wanted):
         return
+    if mark not in have and VENV.is_symlink():  # what it leads to is another tree's, and would be emptied
+        sys.exit(f".venv is a link to {VENV.resolve()}, which was not made for this folder: remove the link (rm .venv)")
     print("linkscope: preparing .venv (once; downloads about 150 MB)", flush=True)
     if mark in have:
         own = (VENV / "bin" / "pip").exists()
