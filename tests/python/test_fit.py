@@ -182,3 +182,20 @@ def test_one_time_that_is_far_off_changes_little() -> None:
     sizes = tuple(8 + at for at in range(8))
     made = observations(lambda _, size: 2e-6 * (10 if size == 8 else 1) + size / 60e9, sizes)
     assert fitted(made, SET_UP)["copy"]["to_device_us"]["v"] == pytest.approx(2.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "pays", [{"a": "b", "b": "", "c": "b"}, {"a": "c", "b": "a", "c": ""}, {"a": "c", "b": "b", "c": ""}]
+)
+def test_constants_that_pay_only_beside_another_are_tried_again_once_that_one_is_there(monkeypatch, pays) -> None:
+    """`pays`: beside which other one each pays; beside itself: never."""
+    tried: list[str] = []
+
+    def add(self, constant, places, fitted, pooled):
+        tried.append(constant)
+        return ([*places, constant] if pays[constant] in ("", *places) else places), fitted
+
+    monkeypatch.setattr(Fit, "_add", add)
+    places, _ = object.__new__(Fit)._add_optional(["a", "b", "c"], [], None, [])
+    assert set(places) == {name for name, beside in pays.items() if beside != name}
+    assert len(places) == len(set(places)) and len(tried) <= 6

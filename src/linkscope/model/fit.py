@@ -173,9 +173,7 @@ class Fit:
         choices = [choice for choice in block.choices if choice.table in self.content]
         if choices:
             fitted = self._choose(choices, places, fitted, pooled)
-        for constant in constants:
-            if constant.optional:
-                places, fitted = self._add(constant, places, fitted, pooled)
+        places, fitted = self._add_optional([one for one in constants if one.optional], places, fitted, pooled)
         if block.optional and huber(self.residuals(before, pooled)) - fitted.loss < gain_needed(len(pooled)):
             self.content = before
             return
@@ -299,6 +297,23 @@ class Fit:
             return {"from": "fitted", "fitted_to": [f"{self._told(pooled)}; the best of {listed}"]}
         same = ", ".join(f"{value:g}" for value in sorted(value for value in as_good if not isinstance(value, str)))
         return {"from": "assumed", "why": f"{self.run} does not tell it from the others among {same}"}
+
+    def _add_optional(
+        self, constants: Sequence[Constant], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
+    ) -> tuple[list[Place], Fitted]:
+        """One after the other, and again those that did not pay before another one came: some pay only together."""
+        while constants:
+            passed_over: list[Constant] = []
+            again: list[Constant] = []
+            for constant in constants:
+                before = len(places)
+                places, fitted = self._add(constant, places, fitted, pooled)
+                if len(places) == before:
+                    passed_over.append(constant)
+                else:
+                    again = list(passed_over)
+            constants = again
+        return places, fitted
 
     def _add(
         self, constant: Constant, places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
