@@ -98,28 +98,21 @@ TEST_CASE("MB-3, MB-7: a page fault takes longer on POWER9 than on POWER8, and t
   CHECK(fault("h200x1", "numa:0", "gpu:0") == doctest::Approx(28.4).epsilon(0.03));
 }
 
-TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured (results/h200x2-full-a)") {
+TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured") {
   const auto sim = make_sim(exact(bundled("h200x1")), 1);
-  const auto fault = [&](const char* step, u32 steps) {
-    auto c = copy_case("fault_latency", "numa:0", "managed", "gpu:0", "managed", 0, {{"step", step}});
+  const auto fault = [&](const char* src, const char* dst, const char* step) {
+    auto c = copy_case("fault_latency", src, "managed", dst, "managed", 0, {{"step", step}});
     c.engine = Engine::fault;
-    return slope(*sim, build_program(c), steps) * 1e6;
+    return slope(*sim, build_program(c), std::string_view{step} == "2MiB" ? 200 : 1024) * 1e6;
   };
-  CHECK(fault("4KiB", 1024) == doctest::Approx(0.84).epsilon(0.1));
-  CHECK(fault("64KiB", 1024) == doctest::Approx(6.93).epsilon(0.05));
-  CHECK(fault("2MiB", 200) == doctest::Approx(28.4).epsilon(0.03));
-}
-
-TEST_CASE("H200: a CPU's dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured (results/h200x4-full and h200x2-full-a)") {
-  const auto sim = make_sim(exact(bundled("h200x1")), 1);
-  const auto fault = [&](const char* step, u32 steps) {
-    auto c = copy_case("fault_latency", "gpu:0", "managed", "numa:0", "managed", 0, {{"step", step}});
-    c.engine = Engine::fault;
-    return slope(*sim, build_program(c), steps) * 1e6;
-  };
-  CHECK(fault("4KiB", 1024) == doctest::Approx(0.66).epsilon(0.2));
-  CHECK(fault("64KiB", 1024) == doctest::Approx(8.6).epsilon(0.2));
-  CHECK(fault("2MiB", 200) == doctest::Approx(30.6).epsilon(0.25));
+  // of a GPU (results/h200x2-full-a)
+  CHECK(fault("numa:0", "gpu:0", "4KiB") == doctest::Approx(0.84).epsilon(0.1));
+  CHECK(fault("numa:0", "gpu:0", "64KiB") == doctest::Approx(6.93).epsilon(0.05));
+  CHECK(fault("numa:0", "gpu:0", "2MiB") == doctest::Approx(28.4).epsilon(0.03));
+  // of a CPU (results/h200x4-full and h200x2-full-a)
+  CHECK(fault("gpu:0", "numa:0", "4KiB") == doctest::Approx(0.66).epsilon(0.2));
+  CHECK(fault("gpu:0", "numa:0", "64KiB") == doctest::Approx(8.6).epsilon(0.2));
+  CHECK(fault("gpu:0", "numa:0", "2MiB") == doctest::Approx(30.6).epsilon(0.25));
 }
 
 TEST_CASE("H200: CPU threads touch pages of a GPU, as measured (results/h200x4-full and h200x2-full-a)") {

@@ -26,9 +26,9 @@ LEAST_BATCH_S = 50e-6
 LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
 LEAST_PART = 0.5  # of that, as it turns out: a batch that lasts less is doubled
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
-# Where a batch begins and ends is uncertain by some microseconds however long it is (H200, copies by engine: 2 to 6 us
-# from batches of 0.15 ms to 2.4 ms), so the error of a slope goes with 1 / (what the longer batch lasts more). For the
-# same time the shorter one is short, then: as long as what is different about its beginning.
+# How long a batch takes is uncertain by some microseconds, and less than in proportion by more for longer ones (H200,
+# copies between GPUs: 2.5 us of 0.2 ms, 5 us of 1.5 ms; docs/planner.md). So the slope is told best by one batch as
+# short as what is different about its beginning allows, and one as long as there is time for.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # joint and large
 HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 0.5e-3
 SMALL_JOINT_BATCH_S = 200e-6

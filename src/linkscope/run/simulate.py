@@ -11,14 +11,13 @@ from typing import Any
 from linkscope.plan import case_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import Prepared
-from linkscope.run.sampler import balanced
+from linkscope.run.sampler import JOINT_BATCH_S, balanced
 from linkscope.run.worker import RequestFailed, Worker, worker_command
 from linkscope.runfile import PointId
 
 _SMALL_BYTES, _SMALL_COUNT, _COUNT = 4 << 20, 16, 4
 _STEPS = 64  # of a chase or another operation without bytes
 _TOGETHER = 0.96  # flows of which the shortest takes so much of the longest ended together
-_JOINT_S = 2e-3  # how long a batch of joint flows is at least, as in the sampler
 
 
 class Simulation:
@@ -76,7 +75,7 @@ class Simulation:
         each = self._slopes([count] * actors, [2 * count] * actors)
         if actors == 1 or min(each) >= _TOGETHER * max(each):
             return each
-        counts = balanced(each, max(_JOINT_S, count * max(each)))
+        counts = balanced(each, max(JOINT_BATCH_S, count * max(each)))
         return self._slopes(counts, [2 * count for count in counts])
 
     def _slopes(self, shorter: list[int], longer: list[int]) -> list[float]:
