@@ -16,7 +16,7 @@ ID = H2D.format(4096, "false", "batched")
 def noisy(chance: random.Random, longer: int | None, samples: int = 15) -> Round:
     """Batches of 100 copies of 2 us and `longer` times as many, each of which ends at 3 us more or less."""
     made = round_record(ID, 0)
-    span = 100 * ((longer or 2) - 1)
+    span = 100 * max((longer or 2) - 1, 1)
     each = [2e-6 + (chance.gauss(0, 3e-6) - chance.gauss(0, 3e-6)) / span for _ in range(samples)]
     made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 4096, "measured", each)]
     made.batch, made.longer = [100], longer
