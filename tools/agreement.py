@@ -19,6 +19,7 @@ from linkscope.runfile import Point, read_run
 from linkscope.stats import median
 
 LARGE = 16 << 20
+DISTURBED = {"pageable", "managed"}  # what CPU threads, the driver's too, have to do with
 
 
 def family(point: Point) -> str:
@@ -61,7 +62,13 @@ def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
     print("| family | points | intervals overlap | medians agree | middle difference |\n|---|---|---|---|---|")
     taken = [pair for pair in pairs if all(point.status in ("ok", "missed_precision") for point in pair)]
     precise = [pair for pair in taken if all(point.status == "ok" for point in pair)]
-    last = [("all", pairs), ("all measured in both", taken), ("all within precision in both", precise)]
+    quiet = [pair for pair in taken if not DISTURBED & {pair[0].src_memory, pair[0].dst_memory}]
+    last = [
+        ("all", pairs),
+        ("all measured in both", taken),
+        ("of these, neither pageable nor managed memory", quiet),
+        ("all within precision in both", precise),
+    ]
     for name, members in [*grouped(pairs), *last]:
         if members:
             alike, near = (sum(test(*pair) for pair in members) / len(members) for test in (overlap, agree))

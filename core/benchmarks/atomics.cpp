@@ -10,7 +10,7 @@ Scope scope_of(const Case& c) { return c.param("scope", "gpu") == "gpu" ? Scope:
 /// One addition for every 8 bytes.
 Program build_rate(const Case& c) {
   const u64 stride = slice_stride(c.bytes);
-  const u32 slices = slice_count(c.bytes, c.footprint_bytes);
+  const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto pattern = c.param("words", "each") == "each" ? Access::Pattern::linear : Access::Pattern::same;
   Kernel kernel{"add", kernel_shape(c), 0, {{{0, 0, c.bytes, stride, slices}, Access::Dir::write, pattern, sizeof(u64)}}, scope_of(c)};
   return one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, stride * slices, std::move(kernel));

@@ -11,8 +11,9 @@ u64 slice_stride(u64 bytes) {
   return (bytes + line - 1) / line * line;
 }
 
-u32 slice_count(u64 bytes, u64 footprint_bytes) {
-  constexpr u64 most = 512;  // beyond this small slices stay apart by flushing, not by rotation
+u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
+  // As many as a stream's queue takes: a batch then meets none twice. What a CPU thread does is not queued.
+  const u64 most = engine == Engine::cpu ? 32768 : 512;
   return static_cast<u32>(std::clamp<u64>((footprint_bytes + bytes - 1) / bytes, 1, most));
 }
 
@@ -110,7 +111,7 @@ Program empty_program(const Case& c) {
 void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const auto region = static_cast<u32>(program.regions.size());
   Span from{region, 0, c.bytes, 0, 1, copy.src_rows}, to{region + 1, 0, c.bytes, 0, 1, copy.dst_rows};
-  from.slices = to.slices = slice_count(std::max(from.extent(), to.extent()), c.footprint_bytes);
+  from.slices = to.slices = slice_count(std::max(from.extent(), to.extent()), c.footprint_bytes, c.engine);
   const auto stride = [](const Span& span) { return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes); };  // behind the last row as between rows
   from.stride = stride(from);
   to.stride = stride(to);

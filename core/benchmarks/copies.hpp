@@ -60,7 +60,7 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] Region completed(const Case&, Region);
 
 /// How many distinct slices a batch rotates over, and how far apart they lie.
-[[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes);
+[[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
 /// A region of its own at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.

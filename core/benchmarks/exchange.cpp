@@ -25,7 +25,7 @@ Shape shape_of(const Case& c) {
 /// A kernel of the GPU `dst` whose warps copy from and to the host at once: one actor, two flows.
 void add_exchange(Program& program, const Case& c, const Place& host, const Place& gpu) {
   const u64 stride = slice_stride(c.bytes);
-  const u32 slices = slice_count(c.bytes, c.footprint_bytes);
+  const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto region = static_cast<u32>(program.regions.size());
   const auto span = [&](u32 number) { return Span{region + number, 0, c.bytes, stride, slices}; };
   const auto add = [&](const Place& at, MemKind kind, Content content) { program.regions.push_back({at, kind, stride * slices, content}); };

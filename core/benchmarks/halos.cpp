@@ -33,7 +33,7 @@ struct Cube {
 Program build(const Case& c) {
   const auto cube = Cube::with_face(c);
   const Rows face = cube.face(c.param("face", "z"));
-  const u32 slices = slice_count(cube.bytes(), c.footprint_bytes);
+  const u32 slices = slice_count(cube.bytes(), c.footprint_bytes, c.engine);
   const Span from{0, 0, c.bytes, cube.bytes(), slices, face}, to{1, 0, c.bytes, cube.bytes(), slices, face};
   Program program = empty_program(c);
   program.peer = c.src != c.dst;

@@ -205,11 +205,13 @@ TEST_CASE("slices never share a line and cover the footprint up to 512 of them")
   CHECK(slice_stride(8) == 256);
   CHECK(slice_stride(256) == 256);
   CHECK(slice_stride(264) == 512);
-  CHECK(slice_count(1_MiB, 180_MiB) == 180);
-  CHECK(slice_count(1_MiB, 180_MiB + 1) == 181);
-  CHECK(slice_count(8, 180_MiB) == 512);
-  CHECK(slice_count(1_GiB, 180_MiB) == 1);
-  CHECK(slice_count(8, 0) == 1);
+  CHECK(slice_count(1_MiB, 180_MiB, Engine::ce) == 180);
+  CHECK(slice_count(1_MiB, 180_MiB + 1, Engine::ce) == 181);
+  CHECK(slice_count(8, 180_MiB, Engine::ce) == 512);
+  CHECK(slice_count(8, 180_MiB, Engine::cpu) == 32768);  // nothing is queued
+  CHECK(slice_count(1_MiB, 64_MiB, Engine::cpu) == 64);
+  CHECK(slice_count(1_GiB, 180_MiB, Engine::ce) == 1);
+  CHECK(slice_count(8, 0, Engine::ce) == 1);
 }
 
 TEST_CASE("a case that does not fit its row is refused with what would") {

@@ -143,3 +143,15 @@ TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-s
   CHECK(machine.managed("prefetch", "numa:0", "gpu:0", 256_MiB) == doctest::Approx(46.9).epsilon(0.05));
   CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(17.5).epsilon(0.05));
 }
+
+TEST_CASE("H200: pages of another GPU and of the host come on demand, as measured (middle of results/h200x2-full and h200x4-full)") {
+  const Modelled machine{"h200x2"};
+  const auto us = [&](const char* src, const char* dst, u64 bytes) { return static_cast<double>(bytes) / machine.managed("demand", src, dst, bytes) * 1e-3; };
+  for (const auto& [bytes, peer, host] : {std::tuple<u64, double, double>{4_KiB, 42, 78}, {64_KiB, 71, 74}, {512_KiB, 118, 122}, {1_MiB, 192, 168}, {64_MiB, 5700, 7650}}) {
+    CAPTURE(bytes);
+    CHECK(us("gpu:0", "gpu:1", bytes) == doctest::Approx(peer).epsilon(0.35));
+    CHECK(us("numa:0", "gpu:0", bytes) == doctest::Approx(host).epsilon(0.35));
+  }
+  // What comes from a CPU has to be unmapped there first.
+  CHECK(us("numa:0", "gpu:0", 4_KiB) - us("gpu:0", "gpu:1", 4_KiB) == doctest::Approx(32).epsilon(0.1));
+}

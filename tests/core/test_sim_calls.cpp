@@ -160,11 +160,16 @@ TEST_CASE("atomic operations: as many as memory or link take, or there and back 
   is(slope(*sim, adds("atomic", "gpu:0", {}, megabyte)), 2 + 125 / 4.0);
   is(slope(*sim, adds("atomic", "gpu:0", {{"words", "one"}, {"scope", "system"}}, megabyte)), 2 + 125 / 0.5);
   is(slope(*sim, adds("atomic", "gpu:1", {}, megabyte)), 2 + 0.25 + 125 / (40.0 / 32));  // the bridge, 32 B each
+  is(slope(*sim, adds("atomic", "gpu:1", {{"words", "one"}}, megabyte)), 2 + 0.25 + 125 / 0.5);
   is(slope(*sim, adds("atomic", "numa:0", {}, megabyte)), 2 + 0.5 + 125 / 0.25);
   is(slope(*sim, adds("atomic", "numa:0", {{"words", "one"}}, megabyte)), 2 + 0.5 + 125000 * (0.2 + 2 * 0.5));  // one waits for another
   is(slope(*sim, adds("atomic_latency", "gpu:0"), 100), 0.3);
   is(slope(*sim, adds("atomic_latency", "gpu:1"), 100), 0.3 + 2 * 0.25);
   is(slope(*sim, adds("atomic_latency", "numa:0"), 100), 0.2 + 2 * 0.5);
+  auto slower = toy();
+  slower["atomic"]["same_peer_gops"] = 0.2;
+  is(slope(*make_sim(slower, 1), adds("atomic", "gpu:1", {{"words", "one"}}, megabyte)), 2 + 0.25 + 125 / 0.2);
+  is(slope(*make_sim(slower, 1), adds("atomic", "gpu:0", {{"words", "one"}}, megabyte)), 2 + 125 / 0.5);
 }
 
 TEST_CASE("what the model cannot say of calls, words and atomic operations, it says") {

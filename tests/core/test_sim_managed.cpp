@@ -102,6 +102,15 @@ TEST_CASE("a prefetch goes in pieces through the copy engine") {
   is(prefetch("gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}}), 30 + 8 * (5 + 0.75 + 0.5 + 2 * page_us / 10));
 }
 
+TEST_CASE("a kernel that touches another GPU's pages starts as the file says, its faults are the same") {
+  auto machine = toy();
+  const auto demand = [&](const char* src) { return single(*make_sim(machine, 1), managed("demand", src, "gpu:1", 1_MiB)); };
+  const double from_gpu = demand("gpu:0"), from_host = demand("numa:0");
+  machine["managed"]["peer_launch_us"] = 1.5;
+  CHECK((from_gpu - demand("gpu:0")) * 1e6 == doctest::Approx(2 - 1.5));
+  CHECK(demand("numa:0") == from_host);
+}
+
 TEST_CASE("over NVLink alone, pages go from GPU to GPU directly, peer access or not") {
   auto machine = toy();
   const auto prefetch = [&](const char* peer) { return single(*make_sim(machine, 1), managed("prefetch", "gpu:0", "gpu:1", 1_MiB, {{"peer", peer}})); };

@@ -1,5 +1,6 @@
 // Copies and fills: queued on a stream, made by its thread.
 #include <cstring>
+#include <filesystem>
 #include <functional>
 
 #include "calls.hpp"
@@ -61,7 +62,8 @@ void make(const Copy& copy, bool garbled) {
 
 /// Without peer access the driver takes data through buffers of its own; when those are full, the caller waits.
 void wait_for_staging(CUstream_st& stream, size_t bytes) {
-  if (stream.staged_bytes != 0 && stream.staged_bytes + bytes > settings().staging_bytes) stream.wait();
+  if (stream.staged_bytes == 0 || stream.staged_bytes + bytes <= settings().staging_bytes) return;
+  if (const auto& when = settings().staging_while; when.empty() || std::filesystem::exists(when)) stream.wait();
 }
 
 CUresult queue(const Copy& copy, CUstream handle) {

@@ -98,6 +98,7 @@ Settings read() {
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
   s.hmm = flag("FAKE_CUDA_HMM");
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
+  s.staging_while = text("FAKE_CUDA_STAGING_WHILE");
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");
   s.log = text("FAKE_CUDA_LOG");
   s.calls = text("FAKE_CUDA_CALLS");

@@ -39,6 +39,7 @@ struct Settings {
   bool no_posix_fd = false, private_shares = false;
   bool no_peer = false, lying_peer = false, hmm = false;
   unsigned long long staging_bytes = never;
+  std::string staging_while;
   bool launch_blocking = false;
   std::string log, calls;
 };

@@ -164,10 +164,23 @@ def test_stamps_hold_all_that_the_copies_take(worker, wanted):
     assert lasted(answer) >= 8e-3
 
 
+def test_a_batch_that_went_through_and_then_holds_the_host_up_is_timed_by_its_clock(worker, tmp_path):
+    full = tmp_path / "full"
+    pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB, CUDA_STAGING_WHILE=full)
+    assert prepare(pipe, WAYS["staged"])["supported"]
+    assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "gate"
+    full.touch()
+    answer = pipe.ask("run", samples=1, batches=[[8]], verify=True)
+    assert answer["timing"] == "host" and "waits for the gate" in answer["notes"]["timing"]
+    assert lasted(answer) >= 8e-3 and answer["verdict"]["ok"]
+    full.unlink()  # for good: one kind of time in a round
+    assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "host"
+
+
 @pytest.mark.parametrize("after", ["kernel", "wait"])
 def test_a_host_that_queues_for_too_long_is_told_and_not_timed(worker, tmp_path, after):
     slow = tmp_path / "slow"
-    pipe, _ = opened(worker, CUDA_SLOW="cuEventRecord:1200000", CUDA_SLOW_WHILE=slow)
+    pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:2400000", CUDA_SLOW_WHILE=slow)
     assert prepare(pipe, h2d(size=8, after=after))["supported"]
     assert pipe.ask("run", samples=1, batches=[[1]], verify=False)["timing"] == "gate"
     slow.touch()

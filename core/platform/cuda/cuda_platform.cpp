@@ -401,8 +401,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 
 // --- run ----------------------------------------------------------------------------------------------------------
 
-/// One sample behind the gate; false where the host was held up: by a batch that had not been rehearsed, now it has, or by
-/// one that had, and only just gone through: what a stream holds of such copies varies, so it counts as blocking from here.
+/// One sample behind the gate; false where the host was held up by a batch that had not been rehearsed: now it has; or by
+/// one that had, and only just gone through, for what a stream holds of such copies varies: it counts as blocking from here.
 bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   const bool known = rehearsed(session, batch);
   const Seconds patience = known ? gate_timeout(session, batch) : rehearsal;
@@ -410,8 +410,15 @@ bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch
     if (!known) session.rehearsed.push_back(batch);
     return true;
   }
-  if (known) session.blocking.push_back(batch);
-  else rehearse(session, batch, stamps);
+  if (!known) {
+    rehearse(session, batch, stamps);
+    return false;
+  }
+  sample_host(session, batch, stamps);
+  for (std::size_t a = 0; a < batch.size(); ++a)
+    if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)  // a host that is slow is so without a gate, too
+      throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(patience.count()) + " s"};
+  session.blocking.push_back(batch);
   return false;
 }
 

@@ -159,7 +159,8 @@ Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& ke
     stage.path.latency = 0;
     const bool same = access.pattern == Access::Pattern::same;
     // To one word in a host's memory an operation waits until the one before is back.
-    stage.path.cap = at_gpu ? word * (same ? costs.same_rate : costs.gpu_rate) : same ? word / (2 * there + costs.host) : word * costs.host_rate;
+    if (at_gpu) stage.path.cap = word * (!same ? costs.gpu_rate : at == by ? costs.same_rate : costs.same_peer_rate);
+    else stage.path.cap = same ? word / (2 * there + costs.host) : word * costs.host_rate;
     // Words that are not in the cache are read and written back; one word is.
     if (access.pattern != Access::Pattern::same) stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
   }

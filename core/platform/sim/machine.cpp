@@ -297,6 +297,7 @@ class Parser {
     const u64 cpu_fault_pages = table.count("cpu_fault_pages");
     machine_.managed = ManagedCosts{.page_bytes = page,
                                     .launch = table.number("launch_us") * micro,
+                                    .peer_launch = table.number(table.has("peer_launch_us") ? "peer_launch_us" : "launch_us") * micro,
                                     .gpu_batch_bytes = table.count("gpu_batch_pages") * page,
                                     .cpu_fault_bytes = cpu_fault_pages * page,
                                     .cpu_block_bytes = (table.has("cpu_block_pages") ? table.count("cpu_block_pages") : cpu_fault_pages) * page,
@@ -341,8 +342,14 @@ class Parser {
   void atomics() {
     if (!file_.has("atomic")) return;
     const Table table = file_["atomic"];
-    machine_.atomic = AtomicCosts{table.number("gpu_us") * micro, table.number("host_us") * micro, table.rate("gpu_gops"), table.rate("same_gops"),
-                                  table.rate("host_gops"),        table.number("link_bytes")};
+    const double same = table.rate("same_gops");
+    machine_.atomic = AtomicCosts{.gpu = table.number("gpu_us") * micro,
+                                  .host = table.number("host_us") * micro,
+                                  .gpu_rate = table.rate("gpu_gops"),
+                                  .host_rate = table.rate("host_gops"),
+                                  .same_rate = same,
+                                  .same_peer_rate = table.has("same_peer_gops") ? table.rate("same_peer_gops") : same,
+                                  .link_bytes = table.number("link_bytes")};
   }
 
   void memory() {

@@ -127,7 +127,7 @@ struct KernelCosts {
 /// How pages of managed memory move: as somebody faults on them, or by prefetch.
 struct ManagedCosts {
   u64 page_bytes = 0;
-  double launch = 0;                             // s of a kernel that touches pages, besides what its faults take
+  double launch = 0, peer_launch = 0;            // s of a kernel that touches a host's, or another GPU's pages, besides what its faults take
   u64 gpu_batch_bytes = 0, cpu_fault_bytes = 0;  // what a batch of a GPU's faults, or the first of one CPU thread, brings
   u64 cpu_block_bytes = 0;                       // in which each further fault brings as much as is there already
   double gpu_batch = 0, gpu_page = 0;            // s a batch, and more a page of it
@@ -181,7 +181,8 @@ struct CallCosts {
 /// How a GPU's threads add to words by atomic operations, where the words are.
 struct AtomicCosts {
   double gpu = 0, host = 0;                        // s an operation that is waited for, besides its way
-  double gpu_rate = 0, same_rate = 0, host_rate = 0;  // operations a second; same: to one word
+  double gpu_rate = 0, host_rate = 0;              // operations a second, each on a word of its own
+  double same_rate = 0, same_peer_rate = 0;        // all on one, of the GPU itself or of another
   double link_bytes = 0;                           // of a link, an operation
 };
 

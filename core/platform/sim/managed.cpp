@@ -248,7 +248,7 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
     stage.block_setup = costs.gpu_block;
     if (dependent && machine_.kernel) stage.present = machine_.kernel->load;
     stage.path.cap = machine_.is_gpu(from) ? costs.peer : costs.to_device;
-    if (!dependent) op.start = costs.launch;
+    if (!dependent) op.start = machine_.is_gpu(from) ? costs.peer_launch : costs.launch;
   }
   op.stages.push_back(std::move(stage));
   return op;

@@ -220,6 +220,7 @@ class Managed(_Table, frozen=True, kw_only=True):
 
     page_kib: Quantity
     launch_us: Quantity
+    peer_launch_us: Quantity | None = None
     gpu_batch_pages: Quantity
     gpu_batch_us: Quantity
     gpu_page_us: Quantity
@@ -259,13 +260,14 @@ class Calls(_Table, frozen=True):
     graph_node_us: Quantity
 
 
-class Atomic(_Table, frozen=True):
+class Atomic(_Table, frozen=True, kw_only=True):
     """Atomic operations of a GPU's threads, where the words are: how long one takes, and how many go."""
 
     gpu_us: Quantity
     host_us: Quantity
     gpu_gops: Quantity
     same_gops: Quantity
+    same_peer_gops: Quantity | None = None
     host_gops: Quantity
     link_bytes: Quantity
 

@@ -325,6 +325,8 @@ RINGS_AND_THREADS = (
             _us("managed", "cpu_page_us", 0.4),
             _gbps("managed", "to_device_gbps", 20.0),
             _gbps("managed", "from_device_gbps", 20.0),
+            _us("managed", "peer_launch_us", 50.0, optional=True),
+            _gbps("managed", "peer_gbps", 20.0, optional=True),
             _us("managed", "prefetch_us", 30.0),
             _us("managed", "to_device_piece_us", 10.0),
             _us("managed", "from_device_piece_us", 20.0),
@@ -334,7 +336,11 @@ RINGS_AND_THREADS = (
     Block(
         "atomic operations",
         _named("atomic", "atomic_latency"),
-        (*_of_table("atomic"), Constant("atomic", "link_bytes", 10.0, 1.0, 1e3)),
+        (
+            *_of_table("atomic"),
+            Constant("atomic", "link_bytes", 10.0, 1.0, 1e3),
+            Constant("atomic", "same_peer_gops", 1.5, 1e-4, 1e6, optional=True),
+        ),
     ),
     Block("memory of each kind", lambda point: point.benchmark == "allocation" or _wc(point), _of_table("memory")),
 )

@@ -131,6 +131,9 @@ STANDS_FOR = {
     "memcpy_stream_gbps": "memcpy_gbps",
     "small_gbps": "to_device_gbps",
     "small_peer_us": "peer_us",
+    "peer_launch_us": "launch_us",
+    "peer_gbps": "to_device_gbps",
+    "same_peer_gops": "same_gops",
 }
 
 

@@ -14,7 +14,7 @@ _CACHES = 3  # how many times the largest cache in the way a batch rotates over,
 # hardly more bytes; pinned memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
 HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
-_SLICES = 512  # the most that the worker rotates over
+_SLICES, _SLICES_OF_CPU = 512, 32768  # the most that the worker rotates over
 # What a point costs before anything is known, by results/h200x4-standard-e: half of them lie within a factor 1.5.
 _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second of memory made, filled, flushed and compared
@@ -48,7 +48,8 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
         of_gpus = [wanted for place, wanted in caches.items() if "gpu:" in place] if point.engine == "sm" else []
         wanted = min(wanted, max([HOST_FOOTPRINT, *of_gpus]))
     wanted //= len(point.paths)
-    return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, _SLICES))
+    slices = _SLICES_OF_CPU if point.engine == "cpu" and point.param("mode") != "single" else _SLICES
+    return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, slices))
 
 
 def _others(point: PointId, machine: MachineFacts) -> list[str]:

@@ -44,6 +44,7 @@ MUCH_MORE = 4  # times as many operations as were tried
 MOST_COUNT, MOST_QUEUED = 256, 512
 # Of one call that makes all copies: each costs so little. More only as far as it shows that they go behind the gate.
 MOST_TOGETHER, MOST_QUEUED_TOGETHER = 1024, 16384
+MOST_LOOPED = 8192  # of a CPU thread, which does them one after the other: only its memory ends
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
@@ -137,9 +138,12 @@ class PointRound:
         self._each = self._before  # what is known by now
         self._busy_s = 0.0
         self._since = time.monotonic()
+        self._looped = task.point.engine == "cpu"
         one_call = task.point.engine == "batch"
-        self._most_count = MOST_TOGETHER if one_call else MOST_COUNT
+        self._most_count = MOST_LOOPED if self._looped else MOST_TOGETHER if one_call else MOST_COUNT
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
+        if self._looped and prepared.slices > 1:  # met again, the first ones would be in the thread's caches
+            self._most_queued = prepared.slices
         self._longer = 1 if self._single else self._longer_before()
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
@@ -218,7 +222,7 @@ class PointRound:
         size = self._task.point.bytes
         if min(self._each) >= ALONE_S:  # of what lasts so long the first is like any other
             return 1
-        if self._most or not size or self._by_host():
+        if self._most or not size or (self._by_host() and not self._looped):
             return 2
         joint = self._actors > 1 and size >= LARGE_BYTES
         wanted = HUGE_LONGER_S if joint or size >= HUGE_BYTES else LARGE_LONGER_S if size >= LARGE_BYTES else LONGER_S
