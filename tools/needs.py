@@ -1,14 +1,15 @@
 """What keeps the points of a run from their precision, and what that would cost: a table of docs/planner.md.
 
-Usage: python tools/needs.py RUN.jsonl[.gz]
+Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 
-By kind of memory and size: the spread of samples within a round and of the medians of rounds (half of the distance
+`--brief`: only how many points are within precision, by what is done. Else, by kind of memory and size: the spread of samples within a round and of the medians of rounds (half of the distance
 between their quartiles, and between the outer tenths), as they lie around the median of their point; how alike
 neighbours in time are (rank correlation of consecutive rounds, whatever their points, and of those ten apart); the
 rounds with which seven tenths of such points have an interval as narrow as asked, drawn from the rounds there are; and
 their seconds.
 """
 
+import argparse
 import gzip
 import json
 import random
@@ -37,6 +38,35 @@ def kind_of(point: Point) -> str:
     alone = ", alone" if point.params.get("mode") == "single" else ""
     peer = ", peer off" if point.params.get("peer") == "off" else ""
     return f"{what}{alone}{peer}, {'from 1 MiB on' if point.bytes >= LARGE else 'smaller'}"
+
+
+def done(point: Point) -> str:
+    """What a point is of, as people would say it."""
+    if point.bytes == 0:
+        return "latencies"
+    memories = {point.src_memory, point.dst_memory}
+    if managed := {"managed", "pageable"} & memories:
+        return f"{min(managed)} memory"
+    if len(point.flows) > (2 if point.bidirectional else 1):
+        return "paths at once, one to all, all to one"
+    size = "from 1 MiB on" if point.bytes >= LARGE else "smaller"
+    if point.benchmark in ("read", "write"):
+        return f"accesses to host and peer memory by threads (zero-copy), {size}"
+    alone = "one copy alone" if point.params.get("mode") == "single" else "copies in a batch"
+    return f"{alone}, pinned, registered and device memory{', no peer access' * (point.params.get('peer') == 'off')}, {size}"
+
+
+def brief(run: Run) -> Iterator[str]:
+    yield "| points of | | within the precision asked for | seconds | of these for points that are not |"
+    yield "|---|---|---|---|---|"
+    groups: dict[str, list[Point]] = defaultdict(list)
+    for point in run.points:
+        if point.status in ("ok", "missed_precision"):
+            groups[done(point)].append(point)
+    for kind, points in [*sorted(groups.items()), ("all", [point for of in groups.values() for point in of])]:
+        ok = sum(of.status == "ok" for of in points) / len(points)
+        missed_s = sum(of.device_s for of in points if of.status != "ok")
+        yield f"| {kind} | {len(points)} | {ok:.0%} | {sum(of.device_s for of in points):.1f} | {missed_s:.1f} |"
 
 
 def around(point: Point) -> list[float]:
@@ -120,9 +150,12 @@ def lines(run: Run) -> Iterator[str]:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    for line in lines(read_run(sys.argv[1])):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--brief", action="store_true")
+    asked = parser.parse_args()
+    run = read_run(asked.run)
+    for line in brief(run) if asked.brief else lines(run):
         print(line)
 
 
