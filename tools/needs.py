@@ -2,11 +2,11 @@
 
 Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 
-`--brief`: only how many points are within precision, by what is done. Else, by kind of memory and size: the spread of samples within a round and of the medians of rounds (half of the distance
-between their quartiles, and between the outer tenths), as they lie around the median of their point; how alike
-neighbours in time are (rank correlation of consecutive rounds, whatever their points, and of those ten apart); the
-rounds with which seven tenths of such points have an interval as narrow as asked, drawn from the rounds there are; and
-their seconds.
+`--brief`: only how many points are within precision, by what is done. Else, by kind of memory and size: the spread of
+samples within a round and of the medians of rounds (half of the distance between their quartiles, and between the outer
+tenths), as they lie around the median of their point; how alike neighbours in time are (rank correlation of consecutive
+rounds, whatever their points, and of those ten apart); the rounds with which seven tenths of such points have an
+interval as narrow as asked, drawn from the rounds there are; and their seconds.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -53,20 +53,21 @@ def done(point: Point) -> str:
     if point.benchmark in ("read", "write"):
         return f"accesses to host and peer memory by threads (zero-copy), {size}"
     alone = "one copy alone" if point.params.get("mode") == "single" else "copies in a batch"
-    return f"{alone}, pinned, registered and device memory{', no peer access' * (point.params.get('peer') == 'off')}, {size}"
+    peer = ", no peer access" if point.params.get("peer") == "off" else ""
+    return f"{alone}, pinned, registered and device memory{peer}, {size}"
 
 
-def brief(run: Run) -> Iterator[str]:
+def brief(points: Iterable[Point]) -> Iterator[str]:
     yield "| points of | | within the precision asked for | seconds | of these for points that are not |"
     yield "|---|---|---|---|---|"
     groups: dict[str, list[Point]] = defaultdict(list)
-    for point in run.points:
+    for point in points:
         if point.status in ("ok", "missed_precision"):
             groups[done(point)].append(point)
-    for kind, points in [*sorted(groups.items()), ("all", [point for of in groups.values() for point in of])]:
-        ok = sum(of.status == "ok" for of in points) / len(points)
-        missed_s = sum(of.device_s for of in points if of.status != "ok")
-        yield f"| {kind} | {len(points)} | {ok:.0%} | {sum(of.device_s for of in points):.1f} | {missed_s:.1f} |"
+    for kind, members in [*sorted(groups.items()), ("all", [point for of in groups.values() for point in of])]:
+        ok = sum(of.status == "ok" for of in members) / len(members)
+        missed_s = sum(of.device_s for of in members if of.status != "ok")
+        yield f"| {kind} | {len(members)} | {ok:.0%} | {sum(of.device_s for of in members):.1f} | {missed_s:.1f} |"
 
 
 def around(point: Point) -> list[float]:
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--brief", action="store_true")
     asked = parser.parse_args()
     run = read_run(asked.run)
-    for line in brief(run) if asked.brief else lines(run):
+    for line in brief(run.points) if asked.brief else lines(run):
         print(line)
 
 

@@ -1,9 +1,10 @@
-"""tools/comm_scope_cost.py, tools/agreement.py: what runs cost, how far they agree; points with known answers."""
+"""tools/comm_scope_cost.py, agreement.py, needs.py: what runs cost, how far they agree; points with known answers."""
 
 from pathlib import Path
 
 import agreement
 import comm_scope_cost
+import needs
 import pytest
 
 from fakes import H2D, flow, point
@@ -74,6 +75,35 @@ def test_the_table_has_the_share_that_agrees_of_all_and_of_the_precise(capsys: p
     agreement.print_agreement(pairs)
     told = capsys.readouterr().out
     assert "| all | 2 | 50.0% | 50.0% |" in told and "| all within precision in both | 1 | 100.0% | 100.0% |" in told
+    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told
+
+
+def test_how_many_points_are_within_precision_is_told_by_what_they_are_of() -> None:
+    def of(id: str, status: str) -> Point:
+        return point(id, status=status, flows=[flow([1e-3])], median_s=1e-3, device_s=0.5)
+
+    pageable, zero_copy = H2D.replace("pinned", "pageable"), "read/sm/gpu:0.device->gpu:1.device/{}?blocks=sms"
+    points = [
+        of(H2D.format(8, "false", "batched"), "ok"),
+        of(H2D.format(8, "false", "single"), "missed_precision"),
+        of(pageable.format(1 << 20, "false", "batched"), "missed_precision"),
+        of(zero_copy.format(1 << 20), "ok"),
+        of(zero_copy.format(2 << 20), "missed_precision"),
+        of("latency/sm/gpu:0.device->gpu:1.device/0", "ok"),
+        of(H2D.format(64, "false", "batched"), "inherited"),
+        of("d2d/ce/gpu:0.device->gpu:1.device/8?mode=batched&peer=off", "ok"),
+    ]
+    told = list(needs.brief(points))[2:]
+    kinds = "pinned, registered and device memory"
+    assert told == [
+        "| accesses to host and peer memory by threads (zero-copy), from 1 MiB on | 2 | 50% | 1.0 | 0.5 |",
+        f"| copies in a batch, {kinds}, no peer access, smaller | 1 | 100% | 0.5 | 0.0 |",
+        f"| copies in a batch, {kinds}, smaller | 1 | 100% | 0.5 | 0.0 |",
+        "| latencies | 1 | 100% | 0.5 | 0.0 |",
+        f"| one copy alone, {kinds}, smaller | 1 | 0% | 0.5 | 0.5 |",
+        "| pageable memory | 1 | 0% | 0.5 | 0.5 |",
+        "| all | 7 | 57% | 3.5 | 1.5 |",
+    ]
 
 
 def test_cells_of_nvbandwidth_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -313,6 +313,35 @@ def test_of_one_call_that_makes_all_copies_a_batch_grows_until_it_is_long_enough
     assert short.timing == "gate+slope" and short.longer * short.batch[0] <= 3000
 
 
+class Looping(Timed):
+    """A CPU thread, whose memory has so many slices: of those that a batch meets again, each takes a tenth."""
+
+    def __init__(self, each_s: float, slices: int) -> None:
+        super().__init__(lambda count: 0.1e-6 + each_s * (min(count, slices) + max(count - slices, 0) / 10), "host")
+        self.slices = slices
+
+    def prepare(self, case, key, limit_s, then=None):
+        prepared = super().prepare(case, key, limit_s)
+        prepared.slices = self.slices
+        return prepared
+
+
+@pytest.mark.parametrize(("each_s", "slices"), [(25e-9, 32768), (0.6e-6, 16384), (35e-6, 256), (0.5e-3, 16)])
+def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, slices: int) -> None:
+    worker = Looping(each_s, slices)
+    id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")
+    record = Sampler(worker, plan(str(id)), facts()).measure(Task(id, 0))
+    assert value(record) == pytest.approx(each_s, rel=1e-3) and max(worker.asked) <= slices
+    assert record.longer * record.batch[0] * each_s > 0.35e-3
+
+
+def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again() -> None:
+    worker = Timed(lambda count: 0.1e-6 + 2e-9 * count, "host")
+    id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?cache=hot&initiator=src&mode=batched")
+    record = Sampler(worker, plan("h2h/*"), facts()).measure(Task(id, 0))
+    assert value(record) == pytest.approx(2e-9, rel=1e-3) and record.batch[0] > 1000
+
+
 @pytest.mark.parametrize(
     ("timing", "size", "first", "later"),
     [
