@@ -77,6 +77,7 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] std::vector<Benchmark> fault_latencies();
 [[nodiscard]] std::vector<Benchmark> copies_together();
 [[nodiscard]] std::vector<Benchmark> pieces();
+[[nodiscard]] std::vector<Benchmark> split_copies();
 [[nodiscard]] std::vector<Benchmark> strided_copies();
 [[nodiscard]] std::vector<Benchmark> halos();
 [[nodiscard]] std::vector<Benchmark> calls();

@@ -9,7 +9,8 @@ namespace {
 void add_touch(Program& program, const Case& c, const Place& home, const Place& by) {
   const bool on_cpu = by.kind == PlaceKind::numa;
   const auto dir = c.param("access", "write") == "write" ? Access::Dir::write : Access::Dir::read;
-  const Shape shape = on_cpu ? Shape{1, static_cast<u32>(std::stoul(c.param("threads", "1")))} : Shape{256, 256};
+  const auto threads = c.param("threads", "1");
+  const Shape shape = on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))} : Shape{256, 256};
   const Span span{0, 0, c.bytes, c.bytes, 1};
   Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
   // Told by bytes, a page that is accessed where it is moves 32 of them for a touch, and so nothing to compare with.
@@ -26,7 +27,7 @@ Program build(const Case& c) { return migrations(c, add_touch); }
 std::vector<Benchmark> demands() {
   using enum PlaceKind;
   const Param access{"access", {"write", "read"}, "what is done to the first byte of each page"};
-  const Param threads{"threads", {"1", "2", "4", "8", "16"}, "CPU threads that touch pages, each its part of them"};
+  const Param threads{"threads", {"1", "2", "4", "8", "16", "all"}, "CPU threads that touch pages, each its part of them; all: one on each CPU of the node"};
   const Param touch{"touch", {"page", "all"}, "the first byte of each page, or all bytes, as with any advice", false};
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
     const auto& memories = relation == Relation::any ? moving_memory : managed_memory;

@@ -12,7 +12,7 @@ const std::vector<Benchmark>& table() {
   // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
-    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, pieces,
+    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, split_copies, pieces,
                        strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations, concurrent_copies})
       for (auto& row : more()) all.push_back(std::move(row));
     return all;

@@ -48,7 +48,7 @@ Enum parse(std::string_view text, const Names& names, const char* what) {
 std::string shape_text(const Shape& shape) {
   if (shape.threads == 0) return "";
   std::ostringstream out;
-  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "sms") << ", " << shape.threads << ">";
+  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "sms") << ", " << (shape.threads == all_cpus ? "all" : std::to_string(shape.threads)) << ">";
   return out.str();
 }
 

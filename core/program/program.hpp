@@ -83,9 +83,11 @@ struct Span {
 [[nodiscard]] constexpr bool by_copy_engine(Engine engine) { return engine == Engine::ce || engine == Engine::batch || engine == Engine::graph; }
 
 /// How a kernel is launched. No blocks: one on each SM, so that several kernels run at once. No threads: it is no kernel.
+/// CPU threads may be as many as their node has CPUs.
 struct Shape {
   u32 blocks = 0, threads = 0;
 };
+constexpr u32 all_cpus = ~u32{0};  // threads
 
 /// A transfer: `engine` moves `from.bytes` from one span to the other, byte k of one to byte k of the other. Where spans
 /// have rows, those are of one length; a span in one piece takes or gives rows without gaps. By batch and graph, one call

@@ -30,8 +30,29 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           CHECK(program.flows[0].src == end(c.src));
           CHECK(program.flows[0].dst == end(c.dst));
           const bool all = (param.name != "stride" && param.name != "order") || value == param.values.front();
-          CHECK((program.flows[0].bytes == c.bytes) == all);  // otherwise a flow has what is asked for, not what lies between
+          u64 bytes = program.flows[0].bytes;  // of the same way in parts, of all of them
+          for (std::size_t i = 1; i < program.flows.size() && row.name == "split"; ++i) bytes += program.flows[i].bytes;
+          CHECK((bytes == c.bytes) == all);  // otherwise a flow has what is asked for, not what lies between
         }
+}
+
+TEST_CASE("a copy in parts has each on a stream of its own, whole words, and none without bytes") {
+  const auto parts = [](u64 bytes, const char* streams) {
+    std::vector<u64> found;
+    const auto program = build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", bytes, {{"streams", streams}}));
+    CHECK(program.actors.size() == program.flows.size());
+    for (const auto& flow : program.flows) {
+      CHECK((flow.src == Place{PlaceKind::numa, 0} && flow.dst == Place{PlaceKind::gpu, 0}));
+      CHECK(program.actors[flow.actor].place == flow.dst);
+      found.push_back(flow.bytes);
+    }
+    return found;
+  };
+  CHECK(parts(1_MiB, "2") == std::vector<u64>{512_KiB, 512_KiB});
+  CHECK(parts(48, "4") == std::vector<u64>{16, 16, 8, 8});
+  CHECK(parts(32, "4") == std::vector<u64>{8, 8, 8, 8});
+  CHECK_THROWS_WITH_AS(parts(24, "4"), doctest::Contains("24 B are too few for 4 parts"), Error);
+  CHECK_THROWS_WITH_AS(parts(1_MiB, "3"), doctest::Contains("streams"), Error);
 }
 
 TEST_CASE("accesses state how many they are, what they ask for and what moves") {

@@ -50,6 +50,16 @@ TEST_CASE("a larger copy: latency, setup, bytes; alone behind a kernel the chang
   is(single(*sim, d2h("pinned", 8)), 0.5 + 3 + 0.0008 + 6);  // nothing goes inline from the GPU
 }
 
+TEST_CASE("parts of a copy go through the engine one after the other, each with its set-up") {
+  const auto sim = make_sim(toy(), 1);
+  const auto session = sim->prepare(build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
+  const auto trace = sim->run(*session, {1, {{4, 4}, {8, 8}}, false});
+  for (const u32 part : {0u, 1u}) {
+    const auto lasted = [&](u32 batch) { return trace.at(0, batch, part).exit_s - trace.at(0, batch, part).enter_s; };
+    is((lasted(1) - lasted(0)) / 4, 2 * (0.5 + 2 + 50));
+  }
+}
+
 TEST_CASE("copies within a GPU stay in the compute channel") {
   const auto sim = make_sim(toy(), 1);
   const auto program = build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", megabyte));

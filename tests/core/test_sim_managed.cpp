@@ -50,6 +50,15 @@ TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
   is(demand("1", 1_MiB), 8 * faults(2));
   is(demand("4", 1_MiB), 2 * faults(8));
   is(demand("16", 1_MiB), faults(16));  // more threads than pages
+  auto node = toy();
+  node["numa"][0]["cpus"] = 4;
+  const auto by_all = [&](Params params) {
+    params["threads"] = "all";
+    return single(*make_sim(node, 1), managed("demand", "gpu:0", "numa:0", 1_MiB, std::move(params)));
+  };
+  is(by_all({}), 2 * faults(8));
+  node["managed"]["cpu_reach_gbps"] = 0.5;  // where they are, by four threads
+  is(by_all({{"advice", "accessed_by"}}), single(*make_sim(node, 1), managed("demand", "gpu:0", "numa:0", 1_MiB, {{"threads", "4"}, {"advice", "accessed_by"}})) * 1e6);
 }
 
 TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads in one block do not help each other") {

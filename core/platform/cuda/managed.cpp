@@ -101,7 +101,8 @@ void prepare_managed(CudaSession& session) {
     for (const auto& step : state.actor->loop) {
       const auto* kernel = std::get_if<Kernel>(&step);
       if (!kernel || !touches_pages(*kernel)) continue;
-      if (!state.stream && kernel->shape.threads > 1) state.crew = std::make_unique<Crew>(state.node, kernel->shape.threads);
+      const u32 threads = kernel->shape.threads == all_cpus ? static_cast<u32>(host_nodes().at(state.node).cpus.size()) : kernel->shape.threads;
+      if (!state.stream && threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
       const Span& span = kernel->traffic.front().span;
       std::byte* start = host_view(*session.buffers[span.region]);
       if (kernel->name == "touch_chain")

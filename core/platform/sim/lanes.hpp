@@ -209,6 +209,7 @@ class Compiler {
   [[nodiscard]] double out_of_reach(const Program&, Node gpu) const;
   [[nodiscard]] Node node(const Place&) const;
   [[nodiscard]] Node host_of(const Actor&) const;
+  [[nodiscard]] u32 cpu_threads(Node numa, const Kernel&) const;
   [[nodiscard]] Path path(Node from, Node to) const;
   [[nodiscard]] Path memcpy_path(const Program&, Node thread, Node from, Node to, double rate_near) const;
   [[nodiscard]] bool in_cache(const Program&, Node numa) const;

@@ -115,7 +115,7 @@ class Parser {
             {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, streamed, table.number("load_us", 0) * micro,
              static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
              table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0, static_cast<u64>(table.number("huge_2mib_pages", 0)),
-             static_cast<u64>(table.number("huge_1gib_pages", 0))});
+             static_cast<u64>(table.number("huge_1gib_pages", 0)), table.has("cpus") ? static_cast<u32>(table.count("cpus")) : 1});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }

@@ -33,6 +33,7 @@ struct NumaNode {
   double llc = 0;                           // B/s of one thread that copies within the last-level cache; 0: not known
   double dirty = 0;                         // the same where another core's cache holds it modified; 0: not known
   u64 huge_2mib = 0, huge_1gib = 0;         // reserved huge pages
+  u32 cpus = 1;
 };
 
 struct GpuNode {

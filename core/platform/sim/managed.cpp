@@ -196,16 +196,20 @@ Op Compiler::accessed_by_cpu(const Program& program, const Actor& actor, const K
   if (access.dir == Access::Dir::read) add_links(stage.path, at, by);
   else add_links(stage.path, by, at);
   stage.path.uses.push_back({at, 1});
-  stage.path.cap = machine_.managed->cpu_reach * std::max(1u, kernel.shape.threads);
+  stage.path.cap = machine_.managed->cpu_reach * cpu_threads(by, kernel);
   op.stages.push_back(std::move(stage));
   return op;
+}
+
+u32 Compiler::cpu_threads(Node numa, const Kernel& kernel) const {
+  return kernel.shape.threads == all_cpus ? machine_.numa[numa].cpus : std::max(1u, kernel.shape.threads);
 }
 
 Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& costs = *machine_.managed;
   const Span& span = kernel.traffic.front().span;
   const bool on_cpu = actor.kind == ActorKind::cpu_thread;
-  const u32 threads = std::max(1u, kernel.shape.threads);
+  const u32 threads = on_cpu ? cpu_threads(node(actor.place), kernel) : std::max(1u, kernel.shape.threads);
   if (mapped(program, actor, kernel)) {
     Op op = on_cpu ? accessed_by_cpu(program, actor, kernel) : accessed(program, actor, kernel);
     // Without being told who will access them, the driver maps pages as they are first asked for: faults that move nothing.

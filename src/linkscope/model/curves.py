@@ -163,10 +163,13 @@ def time_of(point: Point) -> Estimate | None:
 
 
 def rate_of(point: Point) -> Estimate | None:
-    """GB/s of the first flow: what stands against the limit."""
+    """GB/s of the first flow, and of what goes its way beside it: what stands against the limit."""
     if point.gbps is None:
         return None
-    return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
+    there = [flow for flow in measured_flows(point) if (flow.src, flow.dst) == (point.src, point.dst)]
+    if len(there) < 2:
+        return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
+    return total_of(point) if len(there) == len(measured_flows(point)) else None
 
 
 def total_of(point: Point) -> Estimate | None:
@@ -192,10 +195,12 @@ def flow_rate(flow: Flow) -> Estimate | None:
 
 
 def share_of(point: Point) -> float | None:
-    """The first flow's rate as a fraction of what the hardware allows it; None where it shares that with others."""
+    """The rate of the first flow, and of what goes its way, as a fraction of what the hardware allows it; None where it
+    shares that with others."""
     if point.gbps is None or not point.limit_gbps or path_of(point).joint:
         return None
-    return point.gbps / point.limit_gbps
+    rate = rate_of(point)
+    return rate.value / point.limit_gbps if rate else None
 
 
 def measured_flows(point: Point) -> list[Flow]:

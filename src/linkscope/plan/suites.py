@@ -231,6 +231,7 @@ _EVERYTHING = (
     Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
     Rule((64 * MIB,), engines=_MANAGED, everything=True),
     _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
+    _rule(MIB, 16 * MIB, 256 * MIB, benchmarks=("split",), streams=EACH, initiator=EACH),
     _rule(1000 * 4 * KIB, benchmarks=("pieces",), piece=(str(4 * KIB),), clock=EACH),
     *_IN_PARTS_TO_A_GPU,
     *_STRIDED_ELSEWHERE,

@@ -1,0 +1,41 @@
+// One copy in parts, each on a stream of its own, all at once: a GPU gives its streams different copy engines where it
+// has several for that way, so what a path carries beyond one engine shows here (beside `h2d`, `d2h`, `d2d`, `local` by ce).
+#include "base/error.hpp"
+#include "benchmarks/copies.hpp"
+
+namespace linkscope {
+namespace {
+
+Program build(const Case& c) {
+  const u64 parts = std::stoull(c.param("streams", "2")), words = c.bytes / 8;
+  if (words < parts)
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are too few for " + std::to_string(parts) + " parts: each has 8 B at least"};
+  Program program = empty_program(c);
+  program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
+  for (u64 i = 0; i < parts; ++i) {
+    Case part = c;
+    part.bytes = 8 * (words / parts + (i < words % parts));
+    part.footprint_bytes = c.footprint_bytes / parts;
+    add_copy(program, part, {c.src, c.dst, c.src_memory, c.dst_memory}, stream_of(c));
+  }
+  return program;
+}
+
+}  // namespace
+
+std::vector<Benchmark> split_copies() {
+  using enum PlaceKind;
+  using enum MemKind;
+  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, MemKind src_memory, MemKind dst_memory) {
+    std::vector<Param> params{{"streams", {"2", "4"}, "parts, each on a stream of its own"}};
+    if (src == gpu && dst == gpu) params.push_back(initiator_param());
+    return Benchmark{"split", summary, "CUDA: asynchronous engines of a GPU", Engine::ce, src, dst, Relation::any, {{src_memory, dst_memory}}, std::move(params), build};
+  };
+  return {
+      row("a copy from host memory to a GPU in parts, by several streams at once", numa, gpu, pinned, device),
+      row("a copy from a GPU to host memory in parts, by several streams at once", gpu, numa, device, pinned),
+      row("a copy between two GPUs, or within one, in parts, by several streams at once", gpu, gpu, device, device),
+  };
+}
+
+}  // namespace linkscope
