@@ -2,7 +2,7 @@
 
 Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 
-`--brief`: only how many points are within precision, by what is done. Else, by kind of memory and size: the spread of
+`--brief`: only how many points are within precision, by what suite `standard` does. Else, by kind of memory and size: the spread of
 samples within a round and of the medians of rounds (half of the distance between their quartiles, and between the outer
 tenths), as they lie around the median of their point; how alike neighbours in time are (rank correlation of consecutive
 rounds, whatever their points, and of those ten apart); the rounds with which seven tenths of such points have an
@@ -64,7 +64,8 @@ def brief(points: Iterable[Point]) -> Iterator[str]:
     for point in points:
         if point.status in ("ok", "missed_precision"):
             groups[done(point)].append(point)
-    for kind, members in [*sorted(groups.items()), ("all", [point for of in groups.values() for point in of])]:
+    everything = [point for of in groups.values() for point in of]
+    for kind, members in [*sorted(groups.items()), *([("all", everything)] if everything else [])]:
         ok = sum(of.status == "ok" for of in members) / len(members)
         missed_s = sum(of.device_s for of in members if of.status != "ok")
         yield f"| {kind} | {len(members)} | {ok:.0%} | {sum(of.device_s for of in members):.1f} | {missed_s:.1f} |"

@@ -12,7 +12,7 @@ u64 slice_stride(u64 bytes) {
 }
 
 u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
-  // As many as a stream's queue takes: a batch then meets none twice. What a CPU thread does is not queued.
+  // As many as a stream's queue takes of single calls: a batch of these meets none twice. A CPU thread queues nothing.
   const u64 most = engine == Engine::cpu ? 32768 : 512;
   return static_cast<u32>(std::clamp<u64>((footprint_bytes + bytes - 1) / bytes, 1, most));
 }

@@ -36,6 +36,16 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         }
 }
 
+TEST_CASE("what a CPU thread copies has as many slices as are asked for, a stream's copies as many as its queue takes") {
+  const auto slices = [](const char* benchmark, const char* src, const char* src_memory, const char* dst, const char* dst_memory) {
+    auto c = copy_case(benchmark, src, src_memory, dst, dst_memory, 8);
+    c.footprint_bytes = 256_KiB;
+    return std::get<Move>(build_program(c).actors.front().loop.front()).from.slices;
+  };
+  CHECK(slices("h2h", "numa:0", "pageable", "numa:0", "pinned") == 32768);
+  CHECK(slices("d2h", "gpu:0", "device", "numa:0", "pinned") == 512);
+}
+
 TEST_CASE("a copy in parts has each on a stream of its own, whole words, and none without bytes") {
   const auto parts = [](u64 bytes, const char* streams) {
     std::vector<u64> found;

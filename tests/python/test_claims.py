@@ -76,6 +76,11 @@ def test_the_table_has_the_share_that_agrees_of_all_and_of_the_precise(capsys: p
     told = capsys.readouterr().out
     assert "| all | 2 | 50.0% | 50.0% |" in told and "| all within precision in both | 1 | 100.0% | 100.0% |" in told
     assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told
+    of_both = [point(H2D.replace("pinned", memory).format(8, "false", "batched"), status="ok", flows=[flow([1.0])],
+                     median_s=1.0, ci95_s=(0.9, 1.1), precision_target=0.05) for memory in ("pageable", "managed")]  # fmt: skip
+    agreement.print_agreement([*pairs, *((one, one) for one in of_both)])
+    told = capsys.readouterr().out
+    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told and "measured in both | 4 |" in told
 
 
 def test_how_many_points_are_within_precision_is_told_by_what_they_are_of() -> None:
@@ -92,18 +97,23 @@ def test_how_many_points_are_within_precision_is_told_by_what_they_are_of() -> N
         of("latency/sm/gpu:0.device->gpu:1.device/0", "ok"),
         of(H2D.format(64, "false", "batched"), "inherited"),
         of("d2d/ce/gpu:0.device->gpu:1.device/8?mode=batched&peer=off", "ok"),
-    ]
+        point(H2D.format(64, "true", "batched"), status="ok", flows=[flow([1e-3])] * 2, median_s=1e-3, device_s=0.5),
+        point("concurrent/ce/gpu:0.device->gpu:1.device/8?with=gpu:2->gpu:3", status="ok", flows=[flow([1e-3])] * 2,
+              median_s=1e-3, device_s=0.5),
+    ]  # fmt: skip
     told = list(needs.brief(points))[2:]
     kinds = "pinned, registered and device memory"
     assert told == [
         "| accesses to host and peer memory by threads (zero-copy), from 1 MiB on | 2 | 50% | 1.0 | 0.5 |",
         f"| copies in a batch, {kinds}, no peer access, smaller | 1 | 100% | 0.5 | 0.0 |",
-        f"| copies in a batch, {kinds}, smaller | 1 | 100% | 0.5 | 0.0 |",
+        f"| copies in a batch, {kinds}, smaller | 2 | 100% | 1.0 | 0.0 |",
         "| latencies | 1 | 100% | 0.5 | 0.0 |",
         f"| one copy alone, {kinds}, smaller | 1 | 0% | 0.5 | 0.5 |",
         "| pageable memory | 1 | 0% | 0.5 | 0.5 |",
-        "| all | 7 | 57% | 3.5 | 1.5 |",
+        "| paths at once, one to all, all to one | 1 | 100% | 0.5 | 0.0 |",
+        "| all | 9 | 67% | 4.5 | 1.5 |",
     ]
+    assert len(list(needs.brief(points[6:7]))) == 2, "nothing but the head where nothing was measured"
 
 
 def test_cells_of_nvbandwidth_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

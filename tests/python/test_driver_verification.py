@@ -175,6 +175,8 @@ def test_a_batch_that_went_through_and_then_holds_the_host_up_is_timed_by_its_cl
     assert lasted(answer) >= 8e-3 and answer["verdict"]["ok"]
     full.unlink()  # for good: one kind of time in a round
     assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "host"
+    assert pipe.ask("run", samples=1, batches=[[16]], verify=False)["timing"] == "host"
+    assert pipe.ask("run", samples=1, batches=[[4]], verify=False)["timing"] == "gate"
 
 
 @pytest.mark.parametrize("after", ["kernel", "wait"])

@@ -359,13 +359,15 @@ def test_footprint(size: int, cache: int, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "mode", "slices"),
-    [(8, "batched", 32768), (8, "single", 512), (4096, "batched", 16384), (1 << 20, "batched", 64)],
+    [(8, "batched", 32768), (8, "single", 512), (4096, "batched", 4096), (1 << 20, "batched", 64)],
 )
 def test_a_cpu_thread_goes_round_over_as_much_as_its_batches_are_long(size: int, mode: str, slices: int) -> None:
     machine = MachineFacts("m", False, ("numa:0",), {"numa:0": 300 << 20})
     params = (("initiator", "src"), ("mode", mode))
     what = PointId("h2h", "cpu", "numa:0", "pageable", "numa:0", "pinned", size, params)
     assert footprint(what, machine) == size * slices
+    dirty = PointId("h2h", "cpu", "numa:0", "pageable", "numa:0", "pinned", 8, (("cache", "dirty"), *params))
+    assert footprint(dirty, machine) == 8 * 512
 
 
 def joint_row(relation: str, src: str = "gpu", dst: str = "gpu") -> Benchmark:

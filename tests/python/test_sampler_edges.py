@@ -326,7 +326,7 @@ class Looping(Timed):
         return prepared
 
 
-@pytest.mark.parametrize(("each_s", "slices"), [(25e-9, 32768), (0.6e-6, 16384), (35e-6, 256), (0.5e-3, 16)])
+@pytest.mark.parametrize(("each_s", "slices"), [(25e-9, 32768), (25e-9, 16384), (0.6e-6, 4096), (35e-6, 256), (0.5e-3, 16)])
 def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, slices: int) -> None:
     worker = Looping(each_s, slices)
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")
@@ -335,11 +335,20 @@ def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, sl
     assert record.longer * record.batch[0] * each_s > 0.35e-3
 
 
-def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again() -> None:
-    worker = Timed(lambda count: 0.1e-6 + 2e-9 * count, "host")
+def test_a_batch_is_no_longer_than_half_of_what_a_cpu_thread_goes_round_over() -> None:
+    worker = Looping(25e-9, 1024)
+    id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")
+    record = Sampler(worker, plan(str(id)), facts()).measure(Task(id, 0))
+    assert value(record) == pytest.approx(25e-9, rel=1e-3) and max(worker.asked) <= 1024
+
+
+@pytest.mark.parametrize("each_s", [2e-9, 20e-9, 0.5e-6])
+def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again(each_s: float) -> None:
+    worker = Timed(lambda count: 0.1e-6 + each_s * count, "host")
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?cache=hot&initiator=src&mode=batched")
     record = Sampler(worker, plan("h2h/*"), facts()).measure(Task(id, 0))
-    assert value(record) == pytest.approx(2e-9, rel=1e-3) and record.batch[0] > 1000
+    assert value(record) == pytest.approx(each_s, rel=1e-3) and record.longer > 2
+    assert record.batch[0] >= 8192 or record.batch[0] * each_s > 0.9 * LEAST_BATCH_S
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_a_budget_is_kept_and_what_it_cost_is_said(tmp_path) -> None:
 
 def test_a_tiny_budget_measures_nothing_and_says_so(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
-    assert measured(target(), plan(MIB, budget_s=1e-9), path).exit_code == 0
+    assert measured(target(), plan(MIB, budget_s=1e-9), path).exit_code == 3
     assert results(path)[MIB].status == "skipped" and "budget" in results(path)[MIB].reason
 
 

@@ -401,8 +401,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 
 // --- run ----------------------------------------------------------------------------------------------------------
 
-/// One sample behind the gate; false where the host was held up by a batch that had not been rehearsed: now it has; or by
-/// one that had, and only just gone through, for what a stream holds of such copies varies: it counts as blocking from here.
+/// One sample behind the gate; false where the host was held up. A batch that had not been rehearsed now has. One that had
+/// only just went through then: what a stream holds of such copies varies. From here on it counts as blocking.
 bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   const bool known = rehearsed(session, batch);
   const Seconds patience = known ? gate_timeout(session, batch) : rehearsal;
@@ -415,10 +415,12 @@ bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch
     return false;
   }
   sample_host(session, batch, stamps);
+  // A host that is slow is so without a gate, too; half: nobody opens this one late.
   for (std::size_t a = 0; a < batch.size(); ++a)
-    if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)  // a host that is slow is so without a gate, too
+    if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
       throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(patience.count()) + " s"};
-  session.blocking.push_back(batch);
+  // Once may have been a hiccup of the host; what blocks for good does so again.
+  if (!sample_gated(session, *gate_, batch, rehearsal, stamps)) session.blocking.push_back(batch);
   return false;
 }
 

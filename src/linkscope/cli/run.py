@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import datetime
 import gc
+import itertools
 import json
 import math
 import sys
@@ -205,7 +206,9 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
         if arguments.output.endswith(".gz"):
             raise UserError(f"-o {arguments.output}: a run file is written as .jsonl; compress it when it is complete")
         return Path(arguments.output)
-    return Path(f"linkscope-{target.facts.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl")
+    first = Path(f"linkscope-{target.facts.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl")
+    others = (first.with_stem(f"{first.stem}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([first], others) if not path.exists())
 
 
 def _check_given(arguments: argparse.Namespace) -> None:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from linkscope.model.build import build
+from linkscope.model.curves import Path
 from linkscope.model.known import JOINT, family_of
 from linkscope.model.observed import Observation, Simulation, observed
 from linkscope.model.segments import Costs, costs
 from linkscope.model.skeleton import Content
-from linkscope.runfile import Header, Point
+from linkscope.runfile import Header, Point, PointId
 
 MOST, MOST_JOINT = 0.03, 0.10
 _FEW = 5  # points that say too little of how far off a file is
@@ -110,8 +111,9 @@ def compared(
 
 
 def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, Any]]:
-    """What a machine file says of how far it is off, by what is done, and of all joint transfers together."""
-    families = {JOINT: [one for one in held if one.observation.joint]}
+    """What a machine file says of how far it is off, by what is done, and of all transfers over several paths together:
+    both ways of one path tell nothing of those."""
+    families = {JOINT: [one for one in held if one.observation.joint and _several_paths(one.observation.point)]}
     for one in held:
         families.setdefault(family_of(one.observation.point), []).append(one)
     found = {}
@@ -123,6 +125,10 @@ def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, A
         sizes = {"median": float(f"{errors.median:.3g}"), "ninety": float(f"{errors.ninety:.3g}")}
         found[name] = {"points": told, **sizes, "held_out": held_out}
     return found
+
+
+def _several_paths(point: PointId) -> bool:
+    return len(point.paths) > 1 or Path(point.src, point.dst).joint
 
 
 def split(points: Iterable[Point], seed: int) -> tuple[list[Point], list[Point]]:

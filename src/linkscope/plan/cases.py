@@ -14,7 +14,9 @@ _CACHES = 3  # how many times the largest cache in the way a batch rotates over,
 # hardly more bytes; pinned memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
 HOST_FOOTPRINT = 64 << 20
 _DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
-_SLICES, _SLICES_OF_CPU = 512, 32768  # the most that the worker rotates over
+_SLICES = 512  # the most that the worker rotates over
+# The same of a CPU thread, whose batches are not queued; their bytes are what it copies in 0.6 ms (run/sampler.py).
+_SLICES_OF_CPU, _SMALL, _SMALL_FOOTPRINT = 32768, 1 << 20, 16 << 20
 # What a point costs before anything is known, by results/h200x4-standard-e: half of them lie within a factor 1.5.
 _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second of memory made, filled, flushed and compared
@@ -48,7 +50,9 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
         of_gpus = [wanted for place, wanted in caches.items() if "gpu:" in place] if point.engine == "sm" else []
         wanted = min(wanted, max([HOST_FOOTPRINT, *of_gpus]))
     wanted //= len(point.paths)
-    slices = _SLICES_OF_CPU if point.engine == "cpu" and point.param("mode") != "single" else _SLICES
+    slices = _SLICES
+    if point.engine == "cpu" and point.param("mode") != "single" and size < _SMALL:
+        slices = min(_SLICES_OF_CPU, _SMALL_FOOTPRINT // size)
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, slices))
 
 

@@ -142,8 +142,11 @@ class PointRound:
         one_call = task.point.engine == "batch"
         self._most_count = MOST_LOOPED if self._looped else MOST_TOGETHER if one_call else MOST_COUNT
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
+        if self._looped:
+            self._most_queued = MOST_LONGER * MOST_LOOPED
         if self._looped and prepared.slices > 1:  # met again, the first ones would be in the thread's caches
             self._most_queued = prepared.slices
+            self._most_count = min(MOST_LOOPED, max(prepared.slices // 2, 1))
         self._longer = 1 if self._single else self._longer_before()
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
@@ -399,7 +402,7 @@ class PointRound:
                 return batch  # four times the batch does not fit behind the gate: the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             bent = [a for a in range(self._actors) if not self._alike(short[a], long[a], min(batch))]
-            self._each = [max(median(of), self._tick / 8) for of in long]
+            self._each = [max(median(of), self._tick / 8 / count) for of, count in zip(long, batch, strict=True)]
             self._bent = ""
             if bent:
                 before, after, count = median(short[bent[0]]), median(long[bent[0]]), batch[bent[0]]
@@ -445,7 +448,8 @@ class PointRound:
         """Runs a batch and its double: what an operation of every actor takes is known from then on."""
         batches = [batch, [2 * count for count in batch]]
         trace = self._run(samples, batches, verify=False)
-        self._each = [max(median(of), self._tick / 8) for of in self._all_slopes(trace, 0, batches)]
+        slopes = self._all_slopes(trace, 0, batches)
+        self._each = [max(median(of), self._tick / 8 / count) for of, count in zip(slopes, batch, strict=True)]
         return trace
 
     def _run(self, samples: int, batches: list[list[int]], *, verify: bool) -> Trace:

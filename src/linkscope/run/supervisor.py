@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from linkscope.errors import FINE, SOMETHING_FAILED, STOPPED_EARLY
+from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, STOPPED_EARLY
 from linkscope.plan import (
     Plan,
     RuleName,
@@ -60,7 +60,10 @@ class Outcome:
         """As the contract says."""
         if not self.complete:
             return STOPPED_EARLY
-        return SOMETHING_FAILED if any(point.status == "failed" for point in self.points.values()) else FINE
+        found = {point.status for point in self.points.values()}
+        if "failed" in found:
+            return SOMETHING_FAILED
+        return NOT_HERE if found and found <= {"unsupported", "skipped"} else FINE
 
 
 class Supervisor:
