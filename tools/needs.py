@@ -2,11 +2,11 @@
 
 Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 
-`--brief`: only how many points are within precision, by what suite `standard` does. Else, by kind of memory and size: the spread of
-samples within a round and of the medians of rounds (half of the distance between their quartiles, and between the outer
-tenths), as they lie around the median of their point; how alike neighbours in time are (rank correlation of consecutive
-rounds, whatever their points, and of those ten apart); the rounds with which seven tenths of such points have an
-interval as narrow as asked, drawn from the rounds there are; and their seconds.
+`--brief`: only how many points are within precision, by what suite `standard` does. Else, by kind of memory and size:
+the spread of samples within a round and of the medians of rounds (half of the distance between their quartiles, and
+between the outer tenths), as they lie around the median of their point; how alike neighbours in time are (rank
+correlation of consecutive rounds, whatever their points, and of those ten apart); the rounds with which seven tenths of
+such points have an interval as narrow as asked, drawn from the rounds there are; and their seconds.
 """
 
 import argparse

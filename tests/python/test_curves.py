@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invented import SIZES, point, small_run
+from invented import SIZES, flow, point, small_run
 from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, share_of, total_of
 from linkscope.model.words import paths_text, places_text, range_s, range_share
@@ -47,6 +47,10 @@ def test_the_share_of_a_limit_is_of_one_path() -> None:
     """All GPUs at once share what each has a limit of."""
     one = point(H2D.format(64 << 20, "false", "batched"), (64 << 20) / 50e9, limit_gbps=62.5)
     assert share_of(one) == pytest.approx(0.8)
+    parts = [flow("numa:0", "gpu:0", ("pinned", "device"), 8 << 20, (8 << 20) / rate) for rate in (20e9, 24e9)]
+    split = point("split/ce/numa:0.pinned->gpu:0.device/16777216?streams=2", (16 << 20) / 44e9, flows=parts,
+                  gbps=20.0, total_gbps=44.0, limit_gbps=55.0)  # fmt: skip
+    assert rate_of(split).value == 44.0 and share_of(split) == pytest.approx(0.8), "of all that goes this way"
     everything = point(one.id.replace("gpu:0", "gpu:all"), (64 << 20) / 50e9, limit_gbps=62.5)
     assert share_of(everything) is None
     one.limit_gbps = None

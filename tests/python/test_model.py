@@ -151,7 +151,7 @@ def test_the_file_predicts_and_refuses_paths_that_were_not_measured(
     less.write_text(h200x4.with_suffix(".toml").read_text().replace('"gpu:0 -> gpu:3", ', ""))
     assert main(["predict", "--machine", str(less), "--src", "gpu:0", "--dst", "gpu:3"]) == 3
     said = capsys.readouterr().err
-    assert "gpu:0 -> gpu:3" in said and "without this path" in said and "linkscope run --only" in said
+    assert "gpu:0 -> gpu:3" in said and "without this path" in said and "linkscope run --suite full --only" in said
 
 
 def test_the_file_knows_how_far_it_is_off_and_predict_says_so(h200x4: Path, model: dict, capsys) -> None:
@@ -196,7 +196,9 @@ def test_the_file_refuses_ways_of_copying_that_were_not_measured(
     capsys.readouterr()
     assert main(["predict", "--machine", file, *words]) == 3
     said = capsys.readouterr()
-    assert f"was fitted without {what}; measure it (linkscope run --only '{ids}" in said.err and not said.out
+    assert (
+        f"was fitted without {what}; measure it (linkscope run --suite full --only '{ids}" in said.err and not said.out
+    )
     assert main(["predict", "--machine", "h200x4", *words]) == 0  # the model that was measured has them
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from invented import SIZES, point, run, small_run
+from invented import SIZES, flow, point, run, small_run
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.summary import summary
@@ -67,6 +67,15 @@ def test_runs_of_no_point_one_point_and_only_failures() -> None:
     failed = [point(H2D.format(size), status="failed", reason="the driver said no") for size in SIZES]
     text = summary(run(failed), colour=False)
     assert "failed, 4 points: the driver said no" in text and "No point has a value" in text
+
+
+def test_paths_at_once_that_were_measured_nowhere_alone_are_told_with_what_they_got() -> None:
+    id = "concurrent/ce/numa:0.pinned->gpu:0.device/1048576?with=numa:0->gpu:1"
+    of = ("pinned", "device"), 1 << 20
+    flows = [flow("numa:0", dst, *of, (1 << 20) / rate) for dst, rate in (("gpu:0", 55e9), ("gpu:1", 45e9))]
+    text = summary(run([point(id, (1 << 20) / 55e9, flows=flows, total_gbps=100.0)]), colour=False)
+    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in all at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
+    assert "No point has a value" not in text and "what they get alone was not measured" in " ".join(text.split())
 
 
 def test_points_without_an_interval_say_so() -> None:

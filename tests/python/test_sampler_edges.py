@@ -326,7 +326,9 @@ class Looping(Timed):
         return prepared
 
 
-@pytest.mark.parametrize(("each_s", "slices"), [(25e-9, 32768), (25e-9, 16384), (0.6e-6, 4096), (35e-6, 256), (0.5e-3, 16)])
+@pytest.mark.parametrize(
+    ("each_s", "slices"), [(25e-9, 32768), (25e-9, 16384), (0.6e-6, 4096), (35e-6, 256), (0.5e-3, 16)]
+)
 def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, slices: int) -> None:
     worker = Looping(each_s, slices)
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")

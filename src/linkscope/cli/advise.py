@@ -176,6 +176,9 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
     here = f"{run.path} has no transfer from {src} to {dst}"
     if (src, dst) not in {(point.src, point.dst) for point in measured}:
         there = paths_text(sorted({Path(point.src, point.dst) for point in measured}))
+        places = run.header.machine.get("places") or [src, dst]
+        if missing := [place for place in (src, dst) if place not in places]:
+            raise UserError(f"{here}: its machine has no {missing[0]}, but {', '.join(places)}", NOT_HERE)
         cure = f"linkscope run --suite full --only '*/{src}.*->{dst}.*'"
         raise UserError(f"{here}; it has {there}; measure it: {cure}", NOT_HERE)
     known = kinds(measured, src, dst)

@@ -148,7 +148,7 @@ def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> No
             known = [Path(*path.split(" -> ")) for path in model.machine.measured if " -> " in path]
             missing += f"; it has {paths_text(known)}"
         ids = f"{point.benchmark}/{point.engine}/{point.src}.{point.src_memory}->{point.dst}.{point.dst_memory}/*"
-        cure = f"measure it (linkscope run --only '{ids}') and fit again (linkscope model)"
+        cure = f"measure it (linkscope run --suite full --only '{ids}') and fit again (linkscope model)"
         raise UserError(f"{point.src} -> {point.dst}: {name} was fitted without {missing}; {cure}", NOT_HERE)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import escape
 
-from linkscope.model.curves import Path, natural
+from linkscope.model.curves import Path, measured_flows, natural, total_of
 from linkscope.model.interference import LEVEL, Group, Interference, Open, interference
 from linkscope.model.words import count_text, paths_text, rate_text
 from linkscope.runfile import Point, PointId, Run
@@ -52,6 +52,20 @@ def without_sets(run: Run) -> Run:
 def is_set(point: Point) -> bool:
     """Whether it is of several paths that it names."""
     return len(PointId.parse(point.id).paths) > 1
+
+
+def by_themselves(points: Iterable[Point]) -> list[str]:
+    """What sets of paths got, where the run has not what their paths get alone: 'numa:0 -> gpu:0,1: 110.1 GB/s
+    [109.9, 110.3] in all at 16 MiB, 55.08 and 55.05 GB/s; what they get alone was not measured'."""
+    told = []
+    for point in points:
+        total = total_of(point) if is_set(point) else None
+        if total is not None:
+            who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
+            each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
+            got = f"{rate_text(total)} in all at {format_bytes(point.bytes)}, {each}"
+            told.append(f"{who}: {got}; what they get alone was not measured")
+    return told
 
 
 def shares(points: Iterable[Point]) -> Shares | None:

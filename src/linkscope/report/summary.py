@@ -15,7 +15,7 @@ from linkscope.report.findings import findings
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
-from linkscope.report.shared import HEADING, shares, without_sets
+from linkscope.report.shared import HEADING, by_themselves, shares, without_sets
 from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
 from linkscope.units import format_bytes
@@ -56,9 +56,11 @@ def _lines(run: Run, width: int) -> Iterable[_Line]:
     yield from _wrapped(_plain(run_text(run)), width)
     for warning in run.warnings:
         yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
-    yield _Line("")
     of_one_path = without_sets(run)
-    yield from _rates(overview(of_one_path.points), width)
+    rated = overview(of_one_path.points)
+    if rated or not by_themselves(run.points):
+        yield _Line("")
+        yield from _rates(rated, width)
     yield from _joint(of_one_path, width)
     yield from _shared(run, width)
     yield from _break_even(run, width)
@@ -136,12 +138,14 @@ def _joint(run: Run, width: int) -> Iterable[_Line]:
 
 def _shared(run: Run, width: int) -> Iterable[_Line]:
     found = shares(run.points)
-    if found is None:
+    sentences = found.sentences if found else by_themselves(run.points)
+    if not sentences and not found:
         return
     yield _Line("")
     yield _Line(HEADING, _HEAD)
-    yield from _wrapped(f"{found.summary}.", width)
-    for text in found.sentences:
+    if found:
+        yield from _wrapped(f"{found.summary}.", width)
+    for text in sentences:
         yield from _wrapped(f"- {_plain(text)}", width)
 
 
