@@ -21,6 +21,7 @@ LARGE = 1 << 20
 MOST_OF_MEMBERS = 256 << 20  # what is larger is measured on one member of a class
 LEAST_ROUNDS = 6  # for an interval whatever the rounds say; who asks for fewer wants none
 _LARGEST = 1 << 60
+_SIZE = re.compile(r"[^/]+/[^/]+/.+->[^/]+/([^?/]*)(?:\?.*)?")  # of an id, or what stands there
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
@@ -132,7 +133,11 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     try:
         point = PointId.parse(pattern)
     except ValueError:
+        size = _SIZE.fullmatch(pattern)
+        if size and not size[1].isdecimal():
+            raise UserError(f"--only {pattern}: '{size[1]}' is not a size: an id has bytes, as in 1048576") from None
         return None
+    _check_places(pattern, machine)
     named = [row for row in table if row.name == point.benchmark]
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
@@ -145,7 +150,6 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     problems = [_misfit(point, row) for row in rows]
     if all(problems):
         raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows what there is")
-    _check_places(pattern, machine)
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):
             raise UserError(f"--only {pattern}: {machine.name} has no GPU that {place} would stand for", NOT_HERE)
@@ -168,10 +172,9 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
     given = dict(point.params)
     always = [param.name for param in row.params if param.default_in_id]
-    if not set(always) <= given.keys() <= {param.name for param in row.params}:
-        perhaps = [param.name for param in row.params if not param.default_in_id]
-        besides = f", and perhaps {', '.join(perhaps)}" if perhaps else ""
-        return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
+    if unknown := [name for name in given if name not in {param.name for param in row.params}]:
+        names = ", ".join(param.name for param in row.params) or "none"
+        return f"{row.name} has no parameter '{unknown[0]}'; it has {names}"
     for param in row.params:
         value = given.get(param.name, param.values[0])
         if param.paths and param.in_id(value):
@@ -182,6 +185,10 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
             return f"{param.name} is {' or '.join(param.values)}, not '{value}'"
         if param.name in given and not param.in_id(value):
             return f"ids do not say {param.name}={value}, which is the default: leave it out"
+    if not set(always) <= given.keys():
+        perhaps = [param.name for param in row.params if not param.default_in_id]
+        besides = f", and perhaps {', '.join(perhaps)}" if perhaps else ""
+        return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
     return None
 
 
