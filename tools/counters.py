@@ -33,7 +33,7 @@ from linkscope.stats import median
 SECTOR = 32
 CHASE_STEPS = 4096
 LIMIT_S = 90
-KERNELS = "^linkscope_(copy|copy_tma|read|write|read_lines|write_lines|exchange|chase|touch_read|touch_write)$"
+KERNELS = "^linkscope_(copy|copy_tma|read|write|read_lines|write_lines|exchange|chase|chase_on|touch_read|touch_write)$"
 POINTS = [
     f"{benchmark}?{params}"
     for size in (1 << 20, 64 << 20, 1000024)

@@ -42,6 +42,7 @@ struct Param {
   std::string_view help;
   bool default_in_id = true;  // false: ids tell it only where it is not the default
   bool paths = false;  // besides `values` it may be other paths (parse_paths), which the operation takes with its own
+  std::vector<std::string_view> told{};  // the values as people are told them, where they are too many to name each
 };
 
 /// A row of the table, found by name, engine, kinds of places and of memory: what `list`, the planner and the docs need to know, and how to build the program.

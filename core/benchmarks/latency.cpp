@@ -1,5 +1,8 @@
 // nvbandwidth host_device_latency_sm and device_to_device_latency_sm: a thread follows a chain of
 // addresses through memory, each load needing the one before. An iteration is a step, a batch one launch.
+#include <array>
+#include <string>
+
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
@@ -8,9 +11,32 @@ namespace {
 Program build(const Case& c) {
   const u64 bytes = c.param("range", "2MiB") == "2MiB" ? u64{2} << 20 : u64{64} << 20;
   Kernel kernel{"chase", {1, 1}, 1, {{{0, 0, bytes, bytes, 1}, Access::Dir::read, Access::Pattern::chase, 8}}};
+  if (const auto sm = c.param("sm", "any"); sm != "any") {
+    kernel.shape.blocks = 0;
+    kernel.sm = static_cast<u32>(std::stoul(sm));
+  }
   Program program = one_sided(c, c.src, c.src_memory, c.dst, Content::chain, bytes, std::move(kernel));
   program.cache = c.param("cache", "cold") == "cold" ? CacheState::cold : CacheState::hot;
   return program;
+}
+
+constexpr std::size_t most_sms = 256;
+
+/// "0" to "255", which live as long as the table of benchmarks does.
+const std::array<std::string, most_sms>& sm_numbers() {
+  static const auto numbers = [] {
+    std::array<std::string, most_sms> all;
+    for (std::size_t sm = 0; sm < most_sms; ++sm) all[sm] = std::to_string(sm);
+    return all;
+  }();
+  return numbers;
+}
+
+Param sm_param() {
+  constexpr bool default_in_id = false, paths = false;
+  std::vector<std::string_view> values{"any"};
+  values.insert(values.end(), sm_numbers().begin(), sm_numbers().end());
+  return {"sm", std::move(values), "the SM that the thread is on, by its number; any: the one that the GPU puts it on", default_in_id, paths, {"any", "0 to 255"}};
 }
 
 }  // namespace
@@ -21,11 +47,11 @@ std::vector<Benchmark> latencies() {
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, const Memories& memories) {
     constexpr bool sized = false;
+    std::vector<Param> params{{"range", {"2MiB", "64MiB"}, "how much memory the chain leads through, a line of 256 B a step"},
+                              {"cache", {"cold", "hot"}, "whether caches hold what of the chain they can"}};
+    if (engine == Engine::sm) params.push_back(sm_param());
     return Benchmark{"latency", summary, "nvbandwidth host_device_latency_sm and device_to_device_latency_sm", engine, src, dst,
-                     Relation::any, memories,
-                     {{"range", {"2MiB", "64MiB"}, "how much memory the chain leads through, a line of 256 B a step"},
-                      {"cache", {"cold", "hot"}, "whether caches hold what of the chain they can"}},
-                     build, sized};
+                     Relation::any, memories, std::move(params), build, sized};
   };
   return {
       row("a GPU thread follows a chain through host memory", Engine::sm, numa, gpu, {{pinned, device}, {registered, device}}),

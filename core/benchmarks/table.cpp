@@ -69,7 +69,7 @@ void check(const Benchmark& row, const Case& c) {
     if (param == row.params.end())
       misfit(row, "it has no parameter '" + name + "'; it has " + joined(row.params, [](const Param& p) { return p.name; }));
     if (!param->paths && std::find(param->values.begin(), param->values.end(), value) == param->values.end())
-      misfit(row, name + " is " + joined(param->values, [](std::string_view v) { return v; }) + ", not '" + value + "'");
+      misfit(row, name + " is " + joined(param->told.empty() ? param->values : param->told, [](std::string_view v) { return v; }) + ", not '" + value + "'");
   }
 }
 

@@ -21,6 +21,11 @@ struct Support {
   static Support no(std::string reason) { return {std::move(reason)}; }
 };
 
+/// Why a GPU of so many SMs does not have the one of that number.
+[[nodiscard]] inline std::string why_no_sm(const Place& gpu, u32 sm, u32 sms) {
+  return to_string(gpu) + " has no SM " + std::to_string(sm) + ": it has " + std::to_string(sms) + " SMs, numbered from 0";
+}
+
 /// Where a machine's own time went, since a program was prepared. All zero on a model.
 struct Spent {
   Seconds memory{0};      // allocated, placed, filled

@@ -86,6 +86,7 @@ std::string step_text(const Step& step) {
                  },
                  [&](const Kernel& k) {
                    out << "kernel " << k.name << shape_text(k.shape);
+                   if (k.sm) out << " on SM " << *k.sm;
                    if (k.scope == Scope::system) out << " system";
                    if (k.dependent_steps) out << " dependent " << k.dependent_steps;
                    for (const auto& a : k.traffic)
@@ -163,6 +164,9 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  },
                  [&](const Kernel& k) {
                    for (const auto& a : k.traffic) check_access(program, a, where);
+                   if (!k.sm) return;
+                   if (k.name != "chase" || k.dependent_steps == 0) wrong(where, "only a chase is on one SM");
+                   if (k.shape.blocks != 0) wrong(where, "what is on one SM has a block on each");
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
                  [&](const Wait& w) { check_word(program, w.word, where); },
@@ -360,6 +364,8 @@ void validate(const Program& program) {
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
     for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
     if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
+    for (const auto& step : program.actors[i].loop)
+      if (const auto* kernel = std::get_if<Kernel>(&step); kernel && kernel->sm && program.actors[i].kind != ActorKind::stream) wrong(where, "a CPU has no SMs");
   }
   for (const auto& flow : program.flows)
     if (flow.actor >= program.actors.size()) wrong("flows", "actor a" + std::to_string(flow.actor) + " does not exist");

@@ -139,13 +139,14 @@ enum class Scope : u8 { gpu, system };
 /// CPU threads: how many) and the traffic it causes. Pages that move are touched in their first byte, or (linear) by CPU
 /// threads in all of their words. Of a kernel
 /// with `dependent_steps`, accesses of which each needs the one before, a whole batch is one launch: its iterations are
-/// those steps.
+/// those steps. With `sm` a block is on each SM of the GPU, and only that SM's, by its number, takes the steps.
 struct Kernel {
   std::string name;
   Shape shape{1, 32};
   u32 dependent_steps = 0;
   std::vector<Access> traffic;
   Scope scope = Scope::gpu;  // of atomic operations
+  std::optional<u32> sm{};   // of a chase; none: it is wherever the GPU puts it
 };
 
 /// Writes a word of 8 bytes; iteration i writes value + i * step. What came before is visible to whoever sees the value.

@@ -76,7 +76,7 @@ std::vector<Wanted> parse_wanted(const Json& json) {
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
-  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}, {"paths", param.paths}});
+  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}, {"paths", param.paths}, {"told", param.told}});
   return {{"name", row.name},     {"summary", row.summary},
           {"source", row.source}, {"engine", to_string(row.engine)},
           {"src", to_string(row.src)}, {"dst", to_string(row.dst)},

@@ -74,6 +74,11 @@ void launch(unsigned blocks, unsigned threads, const std::function<void()>& kern
 bool touch(const void* at, u64 bytes, bool writes);
 u64 __shfl_xor_sync(unsigned lanes, u64 value, unsigned mask);
 inline void atomicAdd(u64* at, u64 value) { *at += value; }
+inline u64 atomicCAS(u64* at, u64 expected, u64 value) {
+  const u64 found = *at;
+  if (found == expected) *at = value;
+  return found;
+}
 inline void atomicMin(u64* at, u64 value) { *at = value < *at ? value : *at; }
 inline void __threadfence_system() {}
 u64 __cvta_generic_to_shared(const void*);
@@ -103,6 +108,9 @@ inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); 
 inline void ptx_st_global_cs_u64(void* at, u64 value) { stored(at, value); }
 inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reinterpret_cast<const void*>(at)); }
 void ptx_mov_u64(u64& now);
+/// The SM that each block is on; the others are on the one of their own number.
+inline std::map<unsigned, unsigned> sm_of_block;
+inline void ptx_mov_u32(unsigned& sm) { sm = sm_of_block.contains(blockIdx.x) ? sm_of_block.at(blockIdx.x) : blockIdx.x; }
 
 // Words that others see. What the other side does meanwhile is done between two looks.
 inline std::function<void()> between_looks;

@@ -442,6 +442,50 @@ TEST_CASE("a chase visits every line of its chain once, in the order that its ve
     }
 }
 
+TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and each launch goes on") {
+  constexpr u64 lines = 64, steps = 7;
+  constexpr unsigned sms = 5;
+  const Memory region{lines * linkscope_chain_line};
+  const auto start = reinterpret_cast<u64>(region.data());
+  run({1, 1}, [&] { linkscope_fill_chain(region.data(), lines); });
+  for (unsigned sm = 0; sm < sms; ++sm)
+    for (unsigned shift = 0; shift < sms; ++shift) {
+      sm_of_block.clear();
+      for (unsigned block = 0; block < sms; ++block) sm_of_block[block] = (block + shift) % sms;
+      u64 position = start, turns = 0;
+      for (u64 turn = 0; turn < 3; ++turn) {
+        run({sms, 1}, [&] { linkscope_chase_on(&position, steps, sm, &turns, turn); });
+        CHECK(turns == turn + 1);
+        CHECK(position == start + linkscope_chain_after((turn + 1) * steps, lines) * linkscope_chain_line);
+        REQUIRE(accesses.size() == steps);
+        for (const auto& access : accesses) CHECK(sm_of_block[access.block] == sm);
+      }
+    }
+  sm_of_block.clear();
+}
+
+TEST_CASE("of two blocks that come to one SM the first follows the chain, and of none nobody does and nothing says so") {
+  const Memory region{64 * linkscope_chain_line};
+  const auto start = reinterpret_cast<u64>(region.data());
+  run({1, 1}, [&] { linkscope_fill_chain(region.data(), 64); });
+  u64 position = start, turns = 3;
+  sm_of_block = {{0, 1}, {1, 2}, {2, 2}, {3, 0}};
+  run({4, 1}, [&] { linkscope_chase_on(&position, 5, 2, &turns, 3); });
+  CHECK(turns == 4);
+  CHECK(accesses.size() == 5);
+  CHECK(accesses.front().block == 1);
+  const u64 stands = position;
+  u64 looks = 0;
+  when_timed = [&] { ++looks; };
+  for (const u64 turn : {4ull, 5ull}) run({4, 1}, [&] { linkscope_chase_on(&position, 5, 3, &turns, turn); });
+  when_timed = nullptr;
+  CHECK((turns == 4 && position == stands && accesses.empty()));
+  // They waited for the one that did not come, 1 ms each by a clock that goes on by 100 ns; after that for nobody.
+  CHECK(looks >= 4 * 10'000);
+  CHECK(looks <= 4 * 10'010 + 8);
+  sm_of_block.clear();
+}
+
 TEST_CASE("hardly a step of a chain goes where a prefetcher would have been: to a line next to the one before") {
   CHECK(linkscope_chain_line == 256);  // and two lines of 128 B lie between its loads
   for (const u64 lines : {8192ull, 262144ull}) {

@@ -116,6 +116,35 @@ TEST_CASE("a step of a chase: there, the memory, and back") {
   is(step("numa:1", "numa:0", Engine::cpu), 0.1 + 2 * 0.25);
 }
 
+TEST_CASE("a chase is as fast on every SM of a model, and on none that it does not have") {
+  const auto sim = make_sim(toy(), 1);  // of 10 SMs
+  for (const char* sm : {"0", "5", "9"}) {
+    is(slope(*sim, by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.5);
+    is(slope(*sim, by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}, {"range", "64MiB"}}), 100), 0.5 + 2 * 0.25);
+    is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.1 + 2 * 0.5);
+  }
+  for (const char* sm : {"10", "255"})
+    CHECK(sim->supports(by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}})).why_not == std::string{"gpu:0 has no SM "} + sm + ": it has 10 SMs, numbered from 0");
+}
+
+TEST_CASE("the program of a chase on one SM says so, and one that could not be is refused") {
+  const auto on = [](const char* sm) { return by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}); };
+  CHECK(to_text(on("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") != std::string::npos);
+  CHECK(to_text(on("any")) == to_text(by_threads("latency", "gpu:0", "gpu:0", 0)));
+  CHECK(to_text(on("any")).find("kernel chase <1, 1> dependent 1") != std::string::npos);
+  CHECK_THROWS_WITH_AS((void)on("256"), doctest::Contains("sm is any, 0 to 255, not '256'"), Error);
+  CHECK_THROWS_WITH_AS((void)by_threads("latency", "numa:0", "numa:0", 0, {{"sm", "0"}}, Engine::cpu), doctest::Contains("it has no parameter 'sm'"), Error);
+  const auto refused = [&](auto change, const char* words) {
+    auto p = on("0");
+    change(p.actors[0], std::get<Kernel>(p.actors[0].loop[0]));
+    CHECK_THROWS_WITH_AS(validate(p), doctest::Contains(words), Error);
+  };
+  refused([](Actor&, Kernel& kernel) { kernel.name = "read"; }, "actor a0 loop: only a chase is on one SM");
+  refused([](Actor&, Kernel& kernel) { kernel.dependent_steps = 0; }, "only a chase is on one SM");
+  refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; }, "what is on one SM has a block on each");
+  refused([](Actor& actor, Kernel&) { actor.kind = ActorKind::cpu_thread; }, "a CPU has no SMs");
+}
+
 TEST_CASE("what the model cannot say, it says") {
   const auto why = [](const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; };
   auto without = toy();

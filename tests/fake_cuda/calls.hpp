@@ -116,6 +116,7 @@ CUresult graph_launch(CUgraphExec, CUstream);
 CUresult module_load_data(CUmodule*, const void* image);
 CUresult module_unload(CUmodule);
 CUresult module_get_function(CUfunction*, CUmodule, const char* name);
+CUresult func_set_attribute(CUfunction, CUfunction_attribute, int value);
 CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                        unsigned shared_bytes, CUstream, void** parameters, void** extra);
 

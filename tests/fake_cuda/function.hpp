@@ -11,6 +11,7 @@ struct CUfunc_st {
   CUcontext context = nullptr;
   const fake::Prepare* prepare = nullptr;
   std::string name;
+  int most_shared_bytes = 48 << 10;
 };
 
 namespace fake {

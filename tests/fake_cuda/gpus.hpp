@@ -10,6 +10,7 @@ namespace fake {
 
 constexpr int most_gpus = 8;
 constexpr unsigned long long h200_bytes = 150'754'820'096;
+constexpr int h200_shared_bytes = 227 << 10;  // of a block, where it asks for more than 48 KiB
 constexpr const char* h200_name = "Fake H200";
 
 /// Bus numbers by CUDA ordinal, on purpose not sorted: CUDA's default order is not the order of the bus. The fake does

@@ -18,6 +18,7 @@
 #include "program/chain.hpp"
 #include "program/pattern.hpp"
 #include "program/row_order.hpp"
+#include "settings.hpp"
 
 namespace fake {
 namespace {
@@ -207,6 +208,14 @@ CUresult chase(CUcontext context, u64* position, u64 steps) {
   return CUDA_SUCCESS;
 }
 
+/// Blocks come to every SM but the one that others hold (FAKE_CUDA_HELD_SM).
+CUresult chase_on(CUcontext context, u64* position, u64 steps, unsigned sm, u64* turns, u64 turn) {
+  if (!reachable(context, turns, sizeof *turns)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (sm == settings().held_sm || *turns != turn) return CUDA_SUCCESS;
+  *turns = turn + 1;
+  return chase(context, position, steps);
+}
+
 CUresult fill_chain(CUcontext context, char* region, u64 lines) {
   if (!reachable(context, region, lines * linkscope_chain_line)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < lines; ++i)
@@ -289,6 +298,7 @@ const Prepare* find_kernel(const std::string& name) {
       {"linkscope_check_rows", by_types(check_rows)},
       {"linkscope_sum_pattern", by_types(sum_pattern)},
       {"linkscope_chase", by_types(chase)},
+      {"linkscope_chase_on", by_types(chase_on)},
       {"linkscope_fill_chain", by_types(fill_chain)},
       {"linkscope_touch_write", by_types(touch_write)},
       {"linkscope_touch_read", by_types(touch_read)},

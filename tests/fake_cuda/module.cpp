@@ -12,6 +12,7 @@
 #include "calls.hpp"
 #include "context.hpp"
 #include "function.hpp"
+#include "gpus.hpp"
 #include "log.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
@@ -116,15 +117,24 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   return CUDA_SUCCESS;
 }
 
+CUresult func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > h200_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+  function->most_shared_bytes = value;
+  return CUDA_SUCCESS;
+}
+
 CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                        unsigned shared_bytes, CUstream handle, void** parameters, void** extra) {
-  constexpr unsigned most_threads = 1024, most_shared_bytes = 48 << 10;
+  constexpr unsigned most_threads = 1024;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const unsigned long long blocks = 1ull * grid_x * grid_y * grid_z, threads = 1ull * block_x * block_y * block_z;
-  if (blocks == 0 || threads == 0 || threads > most_threads || shared_bytes > most_shared_bytes || extra) return CUDA_ERROR_INVALID_VALUE;
+  if (blocks == 0 || threads == 0 || threads > most_threads || extra) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = stream_of(handle);
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
-  log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads));
+  if (shared_bytes > static_cast<unsigned>(function->most_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) + (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));
   const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] { run(launch); });
   if (settings().launch_blocking) stream->wait(number);
   return CUDA_SUCCESS;

@@ -97,6 +97,7 @@ Settings read() {
   s.no_peer = flag("FAKE_CUDA_NO_PEER");
   s.lying_peer = flag("FAKE_CUDA_LYING_PEER");
   s.hmm = flag("FAKE_CUDA_HMM");
+  s.held_sm = number("FAKE_CUDA_HELD_SM", never);
   s.staging_bytes = number("FAKE_CUDA_STAGING", never);
   s.staging_while = text("FAKE_CUDA_STAGING_WHILE");
   s.launch_blocking = flag("CUDA_LAUNCH_BLOCKING");

@@ -40,6 +40,7 @@ struct Settings {
   bool no_peer = false, lying_peer = false, hmm = false;
   unsigned long long staging_bytes = never;
   std::string staging_while;
+  unsigned long long held_sm = never;
   bool launch_blocking = false;
   std::string log, calls;
 };

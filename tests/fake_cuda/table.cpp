@@ -118,6 +118,7 @@ const Row rows[] = {
     ROW(cuModuleLoadData, 2000, module_load_data),
     ROW(cuModuleUnload, 2000, module_unload),
     ROW(cuModuleGetFunction, 2000, module_get_function),
+    ROW(cuFuncSetAttribute, 9000, func_set_attribute),
     ROW(cuLaunchKernel, 4000, launch_kernel),
     ROW(cuGraphAddKernelNode, 12000, graph_add_kernel_node),
     ROW(cuMemAllocAsync, 11020, mem_alloc_async),

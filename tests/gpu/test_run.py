@@ -41,6 +41,13 @@ def test_a_copy_after_a_kernel_pays_for_the_change_of_channel(tmp_path) -> None:
     assert after["wait"] < after["kernel"]
 
 
+def test_a_chain_is_followed_on_the_sm_that_is_asked_for(tmp_path) -> None:
+    ids = [f"latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=2MiB{sm}" for sm in ("", "&sm=0", "&sm=1")]
+    run = measured(tmp_path / "a.jsonl", *(part for id in ids for part in ("--only", id)))
+    assert {point.id for point in run.points} == set(ids) and all(point.verified for point in run.points)
+    assert {point.status for point in run.points} <= {"ok", "missed_precision"}
+
+
 def test_launch_blocking_is_noticed_and_said(tmp_path) -> None:
     only = ("--only", f"h2d/*pinned->gpu:0.*/{1 << 20}?*")
     run = measured(tmp_path / "a.jsonl", "--suite", "quick", *only, CUDA_LAUNCH_BLOCKING="1")

@@ -24,7 +24,7 @@ VERSIONS = {
     "cuMemsetD8Async": 3020, "cuStreamCreate": 2000, "cuStreamDestroy": 4000, "cuStreamSynchronize": 2000,
     "cuStreamQuery": 2000, "cuStreamWaitEvent": 3020, "cuStreamWaitValue32": 11070, "cuEventCreate": 2000,
     "cuEventRecord": 2000, "cuEventQuery": 2000, "cuEventSynchronize": 2000, "cuEventElapsedTime": 2000,
-    "cuModuleLoadData": 2000, "cuModuleGetFunction": 2000, "cuLaunchKernel": 4000,
+    "cuModuleLoadData": 2000, "cuModuleGetFunction": 2000, "cuFuncSetAttribute": 9000, "cuLaunchKernel": 4000,
     "cuMemAllocManaged": 6000, "cuMemPrefetchAsync": 12020, "cuMemAdvise": 12020, "cuMemPrefetchBatchAsync": 13000,
     "cuMemDiscardBatchAsync": 13000, "cuMemDiscardAndPrefetchBatchAsync": 13000,
     "cuMemcpy2DAsync": 3020, "cuMemcpy3DAsync": 3020,
@@ -75,13 +75,16 @@ class Gpu:
         self.driver, self.context = driver, c_void_p()
         driver.ok("cuDevicePrimaryCtxRetain", byref(self.context), c_int(ordinal))
         self.use()
-        major, minor = c_int(), c_int()
-        driver.ok("cuDeviceGetAttribute", byref(major), c_int(75), c_int(ordinal))
-        driver.ok("cuDeviceGetAttribute", byref(minor), c_int(76), c_int(ordinal))
-        self.arch, self.code = major.value * 10 + minor.value, code
+        self.ordinal, self.code = ordinal, code
+        self.arch = self.attribute(75) * 10 + self.attribute(76)
 
     def use(self) -> None:
         self.driver.ok("cuCtxSetCurrent", self.context)
+
+    def attribute(self, number: int) -> int:
+        value = c_int()
+        self.driver.ok("cuDeviceGetAttribute", byref(value), c_int(number), c_int(self.ordinal))
+        return value.value
 
     def stream(self) -> c_void_p:
         stream = c_void_p()

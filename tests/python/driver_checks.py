@@ -44,6 +44,7 @@ from driver_checks_memory import (
     what_one_gpu_opened_another_does_not_reach,
 )
 from driver_checks_queues import (
+    blocks_with_all_shared_memory_come_to_every_sm,
     events_without_a_record_have_no_time,
     gates_time_out,
     graphs_run_in_their_stream_as_often_as_they_are_launched,
@@ -141,7 +142,7 @@ CHECKS = [
     data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
     what_is_exported_is_a_descriptor_of_the_same_memory, a_process_does_not_open_its_own_handles,
     what_another_process_shares_is_opened_by_each_gpu_for_itself, words_go_round_and_who_waits_in_vain_gives_up,
-    graphs_run_in_their_stream_as_often_as_they_are_launched,
+    graphs_run_in_their_stream_as_often_as_they_are_launched, blocks_with_all_shared_memory_come_to_every_sm,
     what_one_gpu_opened_another_does_not_reach,  # the last: nothing works after it
 ]  # fmt: skip
 

@@ -4,7 +4,7 @@ import ctypes
 import time
 from ctypes import byref, c_float, c_size_t, c_uint, c_uint64, c_void_p
 
-from driver_by_ctypes import INVALID_HANDLE, MIB, NOT_READY, Driver, Gate, Gpu, seconds
+from driver_by_ctypes import INVALID_HANDLE, INVALID_VALUE, MIB, NOT_READY, Driver, Gate, Gpu, seconds
 
 
 def queued_work_waits_for_the_gate(driver: Driver, gpu: Gpu) -> None:
@@ -130,6 +130,31 @@ def words_go_round_and_who_waits_in_vain_gives_up(driver: Driver, gpu: Gpu) -> N
     driver.ok("cuCtxSynchronize")
     assert 0.05 <= time.monotonic() - began < 5
     assert [value(at) for at in range(4)] == [1, 0, 1, 0]
+
+
+def blocks_with_all_shared_memory_come_to_every_sm(driver: Driver, gpu: Gpu) -> None:
+    """One to each: whichever is meant, its thread follows the chain, of one word here, and the launch is counted."""
+    sms, shared = (gpu.attribute(number) for number in (16, 97))
+    page, chase, stream = gpu.pinned(4096), gpu.function("access", "linkscope_chase_on"), gpu.stream()
+    start = ctypes.addressof(page)
+    position, turns, steps = c_uint64(start), c_uint64(start + 512), c_uint64(3)
+
+    def launch(sm: int, turn: int) -> int:
+        arguments = (position, steps, c_uint(sm), turns, c_uint64(turn))
+        addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        shape = [c_uint(sms), *[c_uint(1)] * 5, c_uint(shared)]
+        status = driver.cuLaunchKernel(chase, *shape, stream, addresses, None)
+        driver.ok("cuStreamSynchronize", stream)
+        return status
+
+    page[:8] = start.to_bytes(8, "little")
+    assert launch(0, 0) == INVALID_VALUE
+    driver.ok("cuFuncSetAttribute", chase, c_uint(8), c_uint(shared))
+    assert driver.cuFuncSetAttribute(chase, c_uint(8), c_uint(shared + 65536)) == INVALID_VALUE
+    for sm in range(sms):
+        assert launch(sm, sm) == 0
+        assert int.from_bytes(page[512:520], "little") == sm + 1, f"SM {sm}"
+    assert int.from_bytes(page[:8], "little") == start
 
 
 def events_without_a_record_have_no_time(driver: Driver, gpu: Gpu) -> None:

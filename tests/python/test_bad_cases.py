@@ -33,6 +33,9 @@ CANNOT_BE = {
     f"strided/ce/{TO_GPU}/1000?gaps=both&mode=batched&row=512&shape=2d": "sizes are multiples of 4096 B",
     "halo/ce/gpu:0.device->gpu:1.device/24?face=z&mode=batched&way=direct": "powers of two from 32 B",
     "latency/sm/numa:0.pinned->gpu:0.device/8?range=2MiB": "latency has no bytes: write 0",
+    "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB&sm=999": "sm is any or 0 to 255, not '999'",
+    "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB&sm=any": "sm=any, which is the default",
+    "latency/cpu/numa:0.pageable->numa:0.pageable/0?cache=cold&range=2MiB&sm=0": "takes the parameters range, cache",
     # places and kinds
     f"h2d/ce/gpu:0.pinned->gpu:1.device/8?{ONE_WAY}&mode=batched": "h2d goes from numa:N to gpu:N",
     f"d2d/ce/gpu:0.device->gpu:0.device/8?{ONE_WAY}&call=memcpy&initiator=src&mode=batched&peer=on":
@@ -58,6 +61,24 @@ def test_a_point_that_cannot_be_is_refused_before_anything_is_measured(real_work
     assert message.startswith(f"linkscope: --only {id}: ") and message.count("\n") == 1
     assert CANNOT_BE[id] in message
     assert not path.exists()
+
+
+def test_values_that_are_too_many_to_name_are_listed_in_short(real_worker, capsys):
+    assert main(["list", "latency"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("sm = any | 0 to 255: the SM that the thread is on") == 2  # and a CPU has none
+    assert main(["list", "latency", "--json"]) == 0
+    params = [param for row in json.loads(capsys.readouterr().out) for param in row["params"] if param["name"] == "sm"]
+    assert [param["values"] for param in params] == [["any", *map(str, range(256))]] * 2
+
+
+def test_a_chain_that_is_followed_on_an_sm_that_a_model_lacks_is_unsupported(real_worker, tmp_path):
+    path = tmp_path / "run.jsonl"
+    ids = [f"latency/sm/gpu:1.device->gpu:0.device/0?cache=cold&range=2MiB&sm={sm}" for sm in (131, 132, 200)]
+    assert main(["run", "--machine", "h200x2", *itertools.chain(*(("--only", id) for id in ids)), "-o", str(path)]) == 0
+    points = {point.id: point for point in read_run(path).points}
+    assert [points[id].status for id in ids] == ["ok", "unsupported", "unsupported"]
+    assert points[ids[2]].reason == "gpu:0 has no SM 200: it has 132 SMs, numbered from 0"
 
 
 def test_a_point_that_can_be_is_measured(real_worker, tmp_path, capsys):

@@ -6,7 +6,23 @@ import pytest
 
 from fake_driver import ROOT, needs_fake, needs_worker
 from linkscope.run.sampler import MOST_STEPS
-from test_driver_matrix import KIB, MIB, access, d2d, d2h, h2d, joint, local, opened, prepare, run, worker, works
+from test_driver_matrix import (
+    KIB,
+    MIB,
+    access,
+    d2d,
+    d2h,
+    failure,
+    h2d,
+    joint,
+    local,
+    opened,
+    prepare,
+    refusal,
+    run,
+    worker,
+    works,
+)  # fmt: skip
 
 __all__ = ["worker"]  # a fixture
 
@@ -184,6 +200,42 @@ def test_a_chase_is_one_thread_and_a_batch_of_it_one_launch(worker, tmp_path):
         *rehearsal, one, two, three = logged.launches()
         assert one == two == three == ("chase", "gpu:0", 1, 1)
         assert len(rehearsal) in (1, 2)  # twice where the host had a hiccup
+
+
+@pytest.mark.parametrize("src", ["numa:0", "gpu:0", "gpu:1"])
+@pytest.mark.parametrize("sm", ["0", "66", "131"])
+def test_a_chase_on_one_sm_has_a_block_on_each_with_all_its_shared_memory(worker, tmp_path, src, sm):
+    logged = Logged(worker, tmp_path)
+    prepared = prepare(logged.pipe, latency(src, "gpu:0", sm=sm))
+    assert f"kernel chase <sms, 1> on SM {sm} dependent 1 " in prepared["program"]
+    assert logged.pipe.ask("run", samples=2, batches=[[8], [24]], verify=True)["verdict"]["ok"]
+    queued = [(gpu, *details) for what, gpu, *details in logged.more() if what == "launch"]
+    chased = [one for one in queued if "_chase" in one[1]]
+    assert set(chased) == {("gpu:0", "linkscope_chase_on", str(SMS), "1", str(227 * KIB))} and len(chased) > 4
+
+
+@pytest.mark.parametrize("cache, size", [("cold", "2MiB"), ("hot", "2MiB"), ("cold", "64MiB")])
+def test_a_chase_on_an_sm_takes_the_steps_that_it_would_anywhere(worker, cache, size):
+    pipe, _ = opened(worker)
+    anywhere = latency("gpu:0", "gpu:0", cache=cache, range=size)
+    there = latency("gpu:0", "gpu:0", cache=cache, range=size, sm="7")
+    assert steps_compared(pipe, there, 5) == steps_compared(pipe, anywhere, 5) >= 5
+
+
+def test_a_chase_on_an_sm_that_no_block_came_to_is_an_error_in_words(worker):
+    pipe, _ = opened(worker, CUDA_HELD_SM=33)
+    answer = prepare(pipe, latency("gpu:1", "gpu:0", sm="33"))  # when every step runs once
+    said = "none of 132 blocks came to SM 33 of gpu:0, so that nobody followed the chain there"
+    assert failure(answer)["kind"] == "failed" and said in failure(answer)["message"]
+    works(pipe, latency("gpu:1", "gpu:0", sm="34"))
+    works(pipe, latency("gpu:1", "gpu:0"))
+
+
+def test_an_sm_that_the_gpu_lacks_is_unsupported(worker):
+    pipe, _ = opened(worker)
+    for sm in ("132", "200"):
+        said = f"gpu:0 has no SM {sm}: it has 132 SMs, numbered from 0"
+        assert said == refusal(pipe, latency("gpu:1", "gpu:0", sm=sm))
 
 
 # --- caches -------------------------------------------------------------------------------------------------------

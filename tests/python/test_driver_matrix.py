@@ -96,6 +96,8 @@ FAMILIES = {
     "chase through a peer": access("latency", "gpu:1", "gpu:0", size=0),
     "chase by a CPU": case("latency", "numa:0", "numa:0", "pageable", "pageable", size=0, footprint=0)
     | {"engine": "cpu"},
+    "chase on one SM": access("latency", "numa:0", "gpu:0", size=0, sm="131"),
+    "chase on one SM, caches hot": access("latency", "gpu:0", "gpu:0", size=0, sm="0", cache="hot", range="64MiB"),
     "chase, caches hot": access("latency", "gpu:0", "gpu:0", size=0, cache="hot"),
     "both ways by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
     "both ways by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
@@ -308,6 +310,7 @@ NEEDED_BY = {
     "cuMemHostUnregister": REGISTERED,
     "cuMemcpyPeerAsync": {"d2d by the peer call"},
     "cuStreamWaitValue32": {"after a wait"},
+    "cuFuncSetAttribute": {"chase on one SM", "chase on one SM, caches hot"},
     "cuStreamWaitEvent": {"halo in x, packed, to a peer"},
     "cuMemcpy2DAsync": {f"rows to {where} by ce" for where in ("a GPU", "the host", "a peer")} | {"halo in x by ce"},
     "cuMemcpy3DAsync": {"planes within a GPU by ce", "planes to a GPU by ce"},

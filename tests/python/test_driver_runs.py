@@ -55,6 +55,21 @@ def test_an_exchange_of_which_one_way_is_wrong_is_a_failed_point(tmp_path, first
     assert point.reason.startswith("wrong data: ") and f" bytes are wrong, the first: {place} at byte " in point.reason
 
 
+ON_AN_SM = "latency/sm/gpu:1.device->gpu:1.device/0?cache=cold&range=2MiB&sm=33"
+
+
+@pytest.mark.parametrize("held", [None, 32, 33])
+def test_a_chase_on_an_sm_is_a_point_and_a_failed_one_where_that_sm_is_not_to_be_had(tmp_path, held):
+    settings = {} if held is None else {"CUDA_HELD_SM": held}
+    point, code = measured(tmp_path, ON_AN_SM, **settings)
+    assert point.id == ON_AN_SM and point.params["sm"] == "33"
+    if held == 33:
+        assert (point.status, point.median_s, code) == ("failed", None, 1)
+        assert "none of 132 blocks came to SM 33 of gpu:1" in point.reason
+    else:
+        assert (point.verified, code) == (True, 0) and (point.status in MEASURED or too_short(point)), point.reason
+
+
 def test_a_chase_that_strays_is_a_failed_point(tmp_path):
     point, code = measured(tmp_path, CHASE, CUDA_SKIP="2+")  # the first copy sets the chase to its start
     assert (point.status, point.verified, code) == ("failed", False, 1)

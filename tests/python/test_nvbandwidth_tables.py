@@ -286,6 +286,14 @@ def test_by_nvbandwidth_s_rule_chains_between_gpus_stay_in_a_cache_and_others_do
 LATENCY = "device_to_device_latency_sm"
 
 
+def test_a_chain_that_was_followed_on_one_sm_is_in_no_table(everything: list[Point]) -> None:
+    ids = [one.id for one in everything if one.benchmark == "latency"]
+    on_one = [point(f"{id}&sm=0", 1e-9) for id in ids]
+    assert len(on_one) > 8 and shown([*everything, *on_one])[LATENCY].cells == shown(everything)[LATENCY].cells
+    host = "host_device_latency_sm"
+    assert shown([*everything, *on_one])[host].cells == shown(everything)[host].cells
+
+
 def test_ten_gpus_and_more_stand_in_the_order_of_their_numbers() -> None:
     id = "d2h/ce/gpu:{}.device->numa:0.pinned/8?mode=batched"
     made = [point(id.format(gpu), 8 / (100 + gpu) / 1e9) for gpu in (10, 2, 0, 11, 1, 9)]

@@ -1,5 +1,6 @@
 """Plans: which points a suite holds, in which order, and what comes next."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -133,6 +134,28 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
         assert said.replace("it takes", "x takes") in str(refused.value)
+
+
+def on_sms(machine: MachineFacts) -> dict[tuple[str, str], set[str]]:
+    """By source and destination, the SMs on which suite `full` follows a chain."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in points_of(SUITES["full"], machine, benchmark_table()):
+        if one.param("sm"):
+            assert (one.benchmark, one.param("range"), one.param("cache")) == ("latency", "2MiB", "cold")
+            found.setdefault((one.src, one.dst), set()).add(one.param("sm"))
+    return found
+
+
+def test_full_follows_a_chain_on_some_sms_of_every_gpu_and_from_one_of_each_elsewhere() -> None:
+    few, small = {"0", "33", "66", "99", "131"}, {"0", "33"}
+    gpus = {(f"gpu:{n}", f"gpu:{n}"): few for n in range(4)}
+    known = replace(facts(gpus=4), sms={f"gpu:{n}": 132 for n in range(4)})
+    assert on_sms(known) == on_sms(facts(gpus=4)) == gpus | {("numa:0", "gpu:0"): few, ("gpu:0", "gpu:1"): few}
+    # Of a GPU that has fewer those that it has.
+    fewer = on_sms(replace(known, sms=known.sms | {"gpu:1": 66}))
+    assert fewer[("gpu:1", "gpu:1")] == small and fewer[("gpu:2", "gpu:2")] == few
+    for name in set(SUITES) - {"full"}:
+        assert not any(one.param("sm") for one in points_of(SUITES[name], known, benchmark_table()))
 
 
 def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:

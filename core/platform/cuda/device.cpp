@@ -13,10 +13,11 @@ namespace {
 #define LINKSCOPE_ATTRIBUTE(name) {#name, CU_DEVICE_ATTRIBUTE_##name}
 constexpr std::size_t most_results = 1024;
 
-constexpr std::array<std::pair<const char*, CUdevice_attribute>, 33> attributes{{
+constexpr std::array<std::pair<const char*, CUdevice_attribute>, 34> attributes{{
     LINKSCOPE_ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR),
     LINKSCOPE_ATTRIBUTE(COMPUTE_CAPABILITY_MINOR),
     LINKSCOPE_ATTRIBUTE(MULTIPROCESSOR_COUNT),
+    LINKSCOPE_ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
     LINKSCOPE_ATTRIBUTE(L2_CACHE_SIZE),
     LINKSCOPE_ATTRIBUTE(ASYNC_ENGINE_COUNT),
     LINKSCOPE_ATTRIBUTE(CLOCK_RATE),
@@ -137,8 +138,18 @@ CUfunction Device::function(const std::string& module, const std::string& name) 
   return function;
 }
 
-void Device::launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** arguments) const {
-  LINKSCOPE_CU(driver_, cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+void Device::launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** arguments, unsigned shared_bytes) const {
+  LINKSCOPE_CU(driver_, cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr);
+}
+
+unsigned Device::all_shared_bytes() const {
+  constexpr int of_any = 48 << 10;
+  return static_cast<unsigned>(facts_.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", of_any));
+}
+
+void Device::allow_all_shared(CUfunction function) const {
+  use();
+  LINKSCOPE_CU(driver_, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(all_shared_bytes()));
 }
 
 unsigned Device::blocks_of(const Shape& shape) const { return shape.blocks ? shape.blocks : static_cast<unsigned>(facts_.attribute("MULTIPROCESSOR_COUNT", 1)); }
@@ -154,14 +165,14 @@ Stream& Device::stream(std::size_t number) {
 CUdeviceptr Device::scratch() {
   if (!scratch_) {
     use();
-    LINKSCOPE_CU(driver_, cuMemAlloc, &scratch_, (2 + most_results) * sizeof(u64));
+    LINKSCOPE_CU(driver_, cuMemAlloc, &scratch_, (2 + 2 * most_results) * sizeof(u64));
   }
   return scratch_;
 }
 
 CUdeviceptr Device::result(std::size_t actor) {
   if (actor >= most_results) throw Error{ErrorKind::usage, "a program of more than " + std::to_string(most_results) + " actors"};
-  return scratch() + (2 + actor) * sizeof(u64);
+  return scratch() + (2 + 2 * actor) * sizeof(u64);
 }
 
 void Device::flush_l2(CUstream stream) {

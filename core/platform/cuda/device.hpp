@@ -61,12 +61,16 @@ class Device {
   /// Makes this device's context the calling thread's.
   void use() const;
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);
-  void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments) const;
+  void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments, unsigned shared_bytes = 0) const;
+  /// The most shared memory that a block may have: from compute capability 7.0 on no second such block fits on an SM.
+  [[nodiscard]] unsigned all_shared_bytes() const;
+  /// Before a function is launched with as much.
+  void allow_all_shared(CUfunction) const;
   /// Blocks of a launch: as many as the shape says, or one on each multiprocessor.
   [[nodiscard]] unsigned blocks_of(const Shape&) const;
   /// Streams by number, made when first asked for and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
-  /// Two words of this GPU's memory for the result of a comparison, and one for each actor of a session.
+  /// Two words of this GPU's memory for the result of a comparison, and two for each actor of a session.
   [[nodiscard]] CUdeviceptr scratch();
   [[nodiscard]] CUdeviceptr result(std::size_t actor);
   /// Writes twice the L2's size elsewhere, queued on the stream: whatever the L2 held is gone.

@@ -61,6 +61,7 @@ namespace linkscope {
   X(cuMemPrefetchBatchAsync, 13000)  \
   X(cuMemDiscardBatchAsync, 13000)   \
   X(cuMemDiscardAndPrefetchBatchAsync, 13000) \
+  X(cuFuncSetAttribute, 9000)        \
   X(cuStreamWaitValue32, 11070)      \
   X(cuStreamWaitEvent, 3020)         \
   X(cuMemcpy2DAsync, 3020)           \

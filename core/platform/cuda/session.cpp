@@ -267,6 +267,7 @@ bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>
   drain(session);
   if (gate.timed_out()) return false;
   check_waits(session);
+  check_turns(session);
   read_events(session, stamps);
   return true;
 }
@@ -276,6 +277,7 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
   queue_loops(session, batch);
   drain(session);
   check_waits(session);
+  check_turns(session);
   read_events(session, stamps);
 }
 
@@ -332,6 +334,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
   for (const auto& state : session.actors)
     if (state.caller) state.caller->settle();
   check_waits(session);
+  check_turns(session);
 }
 
 }  // namespace linkscope

@@ -98,6 +98,7 @@ struct ActorState {
   u32 node = 0;  // NUMA node of its host thread
   u64 iteration = 0;
   CUdeviceptr result = 0;          // what its kernels leave to be checked, in its GPU's memory; 0: nothing
+  u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
   const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
   u64 sum = 0;                     // what CPU threads read from managed pages, added up
   std::unique_ptr<Crew> crew;      // they, where they are several

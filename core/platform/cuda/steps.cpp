@@ -1,6 +1,7 @@
 #include "platform/cuda/steps.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <numeric>
 
@@ -30,13 +31,17 @@ CUfunction code_of(Device& device, const Step& step) {
   const auto& kernel = std::get<Kernel>(step);
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
-  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name + (by_lines(kernel) ? "_lines" : ""));
+  const char* form = by_lines(kernel) ? "_lines" : kernel.sm ? "_on" : "";
+  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name + form);
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
   for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
   return at;
 }
+
+/// Where an SM counts the launches that it has followed the chain in.
+CUdeviceptr turns_of(const ActorState& state) { return state.result + sizeof(u64); }
 
 bool adds_to_one(const Kernel& kernel) { return kernel.traffic.front().pattern == Access::Pattern::same; }
 unsigned system_wide(const Kernel& kernel) { return kernel.scope == Scope::system; }
@@ -53,7 +58,8 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   const CUdeviceptr start = session.address(span.region, *state.device) + offset;
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
-    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers);
+    const unsigned shared_bytes = kernel.sm ? state.device->all_shared_bytes() : 0;
+    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers, shared_bytes);
   };
   if (kernel.name == "exchange") {
     const auto at = [&](std::size_t side) {
@@ -71,6 +77,7 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   else if (kernel.name == "write") launch(kernel.shape, start, span.bytes, written_seed, offset / 8);
   else if (kernel.name == "add") launch(kernel.shape, start, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
   else if (kernel.name == "add_chain") launch(kernel.shape, start, steps, system_wide(kernel));
+  else if (kernel.sm) launch(kernel.shape, state.result, steps, *kernel.sm, turns_of(state), state.turns++);
   else launch(kernel.shape, state.result, steps);
 }
 
@@ -90,7 +97,8 @@ void load_code(const CudaSession& session) {
     (void)state.device->function("gate", "linkscope_gate");
     for (const auto& step : state.actor->loop) {
       const auto* move = std::get_if<Move>(&step);
-      (void)code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
+      const CUfunction code = code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
+      if (const auto* kernel = std::get_if<Kernel>(&step); kernel && kernel->sm) state.device->allow_all_shared(code);
     }
   }
 }
@@ -145,10 +153,26 @@ void start_results(const CudaSession& session, ActorState& state) {
     if (!state.result) state.result = state.device->result(static_cast<std::size_t>(&state - session.actors.data()));
     const Span span = touches(step).front().span;
     const u64 start = !waits && follows_chain(*kernel) ? session.buffers[span.region]->address() + span.offset : 0;
+    const std::array<u64, 2> words{start, 0};
     const auto& stream = state.device->stream(0);
     state.device->use();
-    LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.result, &start, sizeof start, stream.get());
+    LINKSCOPE_CU(session.driver, cuMemcpyHtoDAsync, state.result, words.data(), sizeof words, stream.get());
     stream.synchronize();
+    state.turns = 0;
+  }
+}
+
+void check_turns(const CudaSession& session) {
+  for (const auto& state : session.actors) {
+    const auto* kernel = state.stream ? std::get_if<Kernel>(&state.actor->loop.front()) : nullptr;
+    if (!kernel || !kernel->sm) continue;
+    u64 taken = 0;
+    state.device->use();
+    LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &taken, turns_of(state), sizeof taken);
+    if (taken == state.turns) continue;
+    const auto place = to_string(state.actor->place);
+    throw Error{ErrorKind::failed, "none of " + std::to_string(state.device->blocks_of(kernel->shape)) + " blocks came to SM " + std::to_string(*kernel->sm) + " of " + place +
+                                       ", so that nobody followed the chain there: something else may hold that SM, or this process may not use it"};
   }
 }
 

@@ -16,6 +16,8 @@ void load_code(const CudaSession&);
 void act(CudaSession&, ActorState&, u32 count);
 /// Gives an actor whose kernels leave a result the memory for it, or brings what is there to its start.
 void start_results(const CudaSession&, ActorState&);
+/// After a sample: throws Error{failed} where an SM that was to follow a chain had no block of a launch.
+void check_turns(const CudaSession&);
 /// Compares everything that was written, read or followed since the destinations were last poisoned.
 [[nodiscard]] Verdict verify(const CudaSession&);
 /// What two comparisons say together; the first wrong byte is the earlier's.

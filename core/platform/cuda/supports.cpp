@@ -196,6 +196,11 @@ std::string Offer::why_no_calls(const Program& program, const Actor& actor) cons
 std::string Offer::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
   if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
+  if (kernel.sm && actor.kind == ActorKind::stream) {
+    const auto sms = static_cast<u32>(facts_.gpus[actor.place.index].attribute("MULTIPROCESSOR_COUNT", 0));
+    if (*kernel.sm >= sms) return why_no_sm(actor.place, *kernel.sm, sms);
+    if (auto why = driver_.why_no("cuFuncSetAttribute"); !why.empty()) return why;
+  }
   for (const auto& [span, writes] : touches(kernel)) {
     const auto& region = program.regions[span.region];
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))

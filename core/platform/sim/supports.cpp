@@ -118,6 +118,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
   const Node by = node(actor.place);
   if (actor.kind == ActorKind::stream && !machine_.kernel)
     return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");
+  if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // those that are there are all alike
+    return Support::no(why_no_sm(actor.place, *kernel.sm, machine_.gpu(by).sms));
   for (const auto& access : kernel.traffic) {
     const auto& region = program.regions[access.span.region];
     const Node at = node(region.at);

@@ -52,7 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
         if row["source"] != "linkscope":
             _print(f"{'':<{width}}  [{row['source']}]", width + 3)
         for param in row["params"] if of_one else ():
-            _print(f"{'':<{width}}    {param['name']} = {' | '.join(param['values'])}: {param['help']}", width + 6)
+            values = " | ".join(param["told"] or param["values"])
+            _print(f"{'':<{width}}    {param['name']} = {values}: {param['help']}", width + 6)
     if arguments.what == "benchmarks":
         _print(f"`linkscope list {rows[0]['name']}` has the parameters of {rows[0]['name']}, and so of each.", 0)
     return FINE

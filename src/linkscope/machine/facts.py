@@ -152,6 +152,11 @@ class Machine(Fact, frozen=True):
         known |= {f"gpu:{gpu.index}": gpu.l2_bytes for gpu in self.gpus}
         return {place: size for place, size in known.items() if size is not None}
 
+    @property
+    def sms(self) -> dict[str, int]:
+        """How many multiprocessors each GPU has, where it can be seen."""
+        return {f"gpu:{gpu.index}": gpu.sms for gpu in self.gpus if gpu.sms is not None}
+
     def pair(self, src: int, dst: int) -> Pair | None:
         """What is known from one GPU to another."""
         return next((pair for pair in self.pairs if (pair.src, pair.dst) == (src, dst)), None)

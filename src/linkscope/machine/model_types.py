@@ -413,6 +413,7 @@ class Places:
     memory_bytes: dict[str, int]
     cache_bytes: dict[str, int]  # the last level of a NUMA node's cores, the L2 of a GPU
     peers: frozenset[tuple[str, str]]
+    sms: dict[str, int]
     nics: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
 
@@ -436,6 +437,7 @@ def places(model: Model) -> Places:
         memory_bytes=memory,
         cache_bytes=cache,
         peers=frozenset((a, b) for group in groups for a in group for b in group if a != b),
+        sms={place: kind.sms for kind in model.gpu for place in kind.places()},
         nics=tuple(sorted((place for nic in model.nic for place in nic.places), key=order)),
         disks=tuple(sorted((place for disk in model.disk for place in disk.places), key=order)),
     )

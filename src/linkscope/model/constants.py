@@ -129,7 +129,8 @@ def _pageable(point: PointId) -> bool:
 
 
 def _loads(point: PointId) -> bool:
-    return point.benchmark == "latency" and point.param("cache", "cold") == "cold" and point.param("range") != "64MiB"
+    of_any_sm = point.benchmark == "latency" and point.param("sm", "any") == "any"
+    return of_any_sm and point.param("cache", "cold") == "cold" and point.param("range") != "64MiB"
 
 
 def _hosts(point: PointId) -> bool:

@@ -21,13 +21,15 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
-    pairs = [(src, dst) for src, dst in _pairs(row, machine) if not (rule.apart and src == dst)]
+    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.joins(src, dst)]
     if rule.one_path:
         pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
         pairs, rule.of_memories(row), list(_assignments(row, rule))
     ):
-        if _redundant(row, src, dst, dict(params)) or not _has_nodes(machine, src, params):
+        if _redundant(row, src, dst, dict(params)):
+            continue
+        if not _has_nodes(machine, src, params) or not _has_sm(machine, dst, params):
             continue
         for size in rule.sizes if row.sized else (0,):
             yield PointId(row.name, row.engine, src, src_memory, dst, dst_memory, size, params)
@@ -72,6 +74,12 @@ def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]
     host, slash, _ = src.rpartition("/")
     nodes = machine.of_kind("numa")
     return all(f"{host}{slash}{value}" in nodes for _, value in params if value.startswith("numa:"))
+
+
+def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:
+    """Whether the GPU has the SM that a parameter names, or it is not known how many it has."""
+    named = [int(value) for name, value in params if name == "sm"]
+    return all(sm < machine.sms.get(gpu, sm + 1) for sm in named)
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:

@@ -10,6 +10,7 @@ class MachineFacts:
 
     `cache_bytes` is the largest cache of a place: the last level of a NUMA node's cores, the L2 of a GPU. `kinds` tells
     of paths what should make them alike, equal texts for equal ones; of those that it leaves out nothing is known.
+    `sms`: how many multiprocessors a GPU has, where that is known.
     """
 
     name: str
@@ -17,6 +18,7 @@ class MachineFacts:
     places: tuple[str, ...]
     cache_bytes: dict[str, int] = field(default_factory=dict)
     kinds: Callable[[], Mapping[tuple[str, str], str]] = field(default=dict, compare=False)
+    sms: dict[str, int] = field(default_factory=dict)
 
     def kind_of_path(self, src: str, dst: str) -> str:
         """What makes a path alike to others, for people: what is hidden leaves only the kinds of its ends."""

@@ -182,7 +182,7 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
             if problem:
                 return problem
         elif value not in param.values:
-            return f"{param.name} is {' or '.join(param.values)}, not '{value}'"
+            return f"{param.name} is {' or '.join(param.told or param.values)}, not '{value}'"
         if param.name in given and not param.in_id(value):
             return f"ids do not say {param.name}={value}, which is the default: leave it out"
     if not set(always) <= given.keys():

@@ -8,6 +8,7 @@ from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # every value that a parameter has, also of rows without it
+_AS_SOURCE = ("other", "same")  # as the kind of the destination: another place of the source's kind, or that place
 _BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` leaves alone: another quantity, or seconds of waiting
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -23,7 +24,7 @@ class Rule:
     A rule that names values takes nothing of a row without that parameter. What a rule must name to take a row, the row
     says (`taken`). Operations without bytes are taken once, whatever the sizes.
     `ends`: kind of place and memory of source and destination; as the destination's kind, `other` is another place of
-    the source's kind.
+    the source's kind, and `same` the source itself.
     """
 
     sizes: tuple[int, ...]
@@ -41,6 +42,11 @@ class Rule:
         """Whether source and destination must be two places."""
         return self.ends is not None and self.ends[1][0] == "other"
 
+    def joins(self, src: str, dst: str) -> bool:
+        """Whether source and destination may be these."""
+        within = self.ends is not None and self.ends[1][0] == "same"
+        return not (self.apart and src == dst) and not (within and src != dst)
+
     def values(self, param: Param) -> list[str]:
         """The values of this parameter that the rule takes."""
         wanted = self.params.get(param.name, (param.values[0],))
@@ -55,7 +61,7 @@ class Rule:
         """Whether this row is meant."""
         if self.ends is not None:
             src, dst = (kind for kind, _ in self.ends)
-            if (row.src, row.dst) != (src, src if self.apart else dst):
+            if (row.src, row.dst) != (src, src if dst in _AS_SOURCE else dst):
                 return False
         if row.taken == "by_memory" and not (self.ends or self.memories):
             return False
@@ -183,6 +189,8 @@ _OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # what memory costs is measured at the
 _MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm", "ipc", "posix_fd", "shm")
 _BESIDE = (*_MORE_KINDS, "device", "pinned")
 
+_SMS = ("0", "33", "66", "99", "131")  # first, last and between on an H200; of a smaller GPU those that it has
+
 _ACCESSES = ("read/sm/numa.pinned->gpu.device", "write/sm/gpu.device->numa.pinned")
 _PEER_ACCESSES = ("read/sm/gpu.device->other.device", "write/sm/gpu.device->other.device")
 _MIGRATIONS = (
@@ -227,6 +235,7 @@ _EVERYTHING = (
     Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
     _rule(MIB, benchmarks=(*_ACCESS, *_COPIES), engines=_KERNELS, memories=("device",), cache=("hot",)),
     _rule(benchmarks=("latency",), range=EACH, cache=EACH),
+    _rule(benchmarks=("latency",), memories=_PINNED, sm=_SMS),
     Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
     Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
     Rule((64 * MIB,), engines=_MANAGED, everything=True),
@@ -328,6 +337,7 @@ SUITES: dict[str, Suite] = {
                 Rule(_CURVE, benchmarks=_JOINT, engines=("ce",)),
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
                 *_STANDARD,
+                of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),
             rest=Rule(_OF_EACH_KIND, everything=True, one_path=True),

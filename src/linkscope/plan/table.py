@@ -8,7 +8,8 @@ import msgspec
 class Param(msgspec.Struct, frozen=True):
     """A parameter and the values it may have; the first is its default, which not all ids tell.
 
-    `paths`: besides these it may be other paths, which the operation takes with its own.
+    `paths`: besides these it may be other paths, which the operation takes with its own. `told`: the values as people
+    are told them, where they are too many to name each.
     """
 
     name: str
@@ -16,6 +17,7 @@ class Param(msgspec.Struct, frozen=True):
     help: str
     default_in_id: bool = True
     paths: bool = False
+    told: list[str] = []
 
     def in_id(self, value: str) -> bool:
         """Whether ids tell this value."""

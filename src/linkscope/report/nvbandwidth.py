@@ -173,7 +173,7 @@ class _Tables:
         return [[cell(row, column) if row != column else None for column in each] for row in each]
 
     def _latency(self, src: str, dst: str, cache: str) -> float | None:
-        point = self._find("latency", "sm", src, dst, cache=cache)
+        point = self._find("latency", "sm", src, dst, cache=cache, sm="any")
         return point.median_s * 1e9 if point and point.median_s else None
 
     def _rate(

@@ -80,7 +80,8 @@ def modelled(model: "Model", seed: int) -> Target:
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
     kinds = functools.cache(lambda: kinds_modelled(model))
-    facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes), kinds)
+    here = (*known.numa, *known.gpus)
+    facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms)
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
     return Target(facts, {"platform": "sim", "machine": content, "seed": seed}, limit, machine)
 
@@ -107,7 +108,7 @@ def this_machine() -> Target:
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
     kinds = functools.cache(lambda: kinds_probed(machine))
-    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds)
+    facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds, machine.sms)
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
 
 

@@ -193,11 +193,36 @@ extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 c
   }
 }
 
-// One thread; each load needs the one before. Loads go past the L1, in which a line of an earlier launch might still be.
-extern "C" __global__ void linkscope_chase(u64* position, u64 steps) {
+// Each load needs the one before. Loads go past the L1, in which a line of an earlier launch might still be.
+static __device__ __forceinline__ void chase(u64* position, u64 steps) {
   u64 at = *position;
   for (u64 i = 0; i < steps; ++i) asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(at) : "l"(at));
   *position = at;
+}
+
+// One thread, wherever it is.
+extern "C" __global__ void linkscope_chase(u64* position, u64 steps) { chase(position, steps); }
+
+static __device__ __forceinline__ u64 timer_ns() {
+  u64 t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+// One thread on the SM of that number. The launch has a block of one thread for each SM, which leaves no room there for
+// another one: all others stay where they are until the one that is meant is on its way, lest its SM gets none because
+// another has had two. It takes its turn, the number of this launch, which says that it was there. The others leave then,
+// or after a time-out where it does not come.
+extern "C" __global__ void linkscope_chase_on(u64* position, u64 steps, unsigned sm, u64* turns, u64 turn) {
+  constexpr u64 patience_ns = 1000000;
+  unsigned here;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(here));
+  if (here == sm) {
+    if (atomicCAS(turns, turn, turn + 1) == turn) chase(position, steps);
+    return;
+  }
+  const u64 start = timer_ns();
+  while (*static_cast<const volatile u64*>(turns) == turn && timer_ns() - start <= patience_ns) {}
 }
 
 extern "C" __global__ void linkscope_fill_chain(char* region, u64 lines) {
