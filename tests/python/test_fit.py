@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from linkscope.model import defaults
-from linkscope.model.constants import Block, Constant
+from linkscope.model.constants import DIRECT, Block, Constant
 from linkscope.model.fit import Fit, Times, directions
 from linkscope.model.observed import Observation
 from linkscope.model.skeleton import quantity
@@ -199,3 +199,9 @@ def test_constants_that_pay_only_beside_another_are_tried_again_once_that_one_is
     places, _ = object.__new__(Fit)._add_optional(["a", "b", "c"], [], None, [])
     assert set(places) == {name for name, beside in pays.items() if beside != name}
     assert len(places) == len(set(places)) and len(tried) <= 6
+
+
+def test_loads_are_fitted_to_chains_that_are_on_any_sm() -> None:
+    (loads, *_) = [block for block in DIRECT if any(one.key == "load_us" for one in block.constants)]
+    chain = "latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=2MiB"
+    assert [loads.points(PointId.parse(f"{chain}{sm}")) for sm in ("", "&sm=0", "&sm=131")] == [True, False, False]
