@@ -1,5 +1,6 @@
 """Plans: which points a suite holds, in which order, and what comes next."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -129,11 +130,25 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
         ("?cache=cold&mode=batched", "cache=cold, which is the default: leave it out"),
         ("?cache=warm&mode=batched", "cache is cold or hot, not 'warm'"),
         ("?cache=hot", "it takes the parameters mode, each of them, and perhaps cache"),
-        ("?colour=red&mode=batched", "perhaps cache"),
+        ("?colour=red&mode=batched", "x has no parameter 'colour'; it has mode, cache"),
     ):
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
         assert said.replace("it takes", "x takes") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not here"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=foo", "mode is batched or single, not 'foo'"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/-5", "'-5' is not a size"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size: an id has bytes"),
+    ],
+)
+def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        make_plan(facts(1), benchmark_table(), only=[id])
 
 
 def on_sms(machine: MachineFacts) -> dict[tuple[str, str], set[str]]:
