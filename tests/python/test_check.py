@@ -2,7 +2,7 @@
 
 import pytest
 
-from invented import point
+from invented import flow, point
 from linkscope.model.check import MOST, MOST_JOINT, Check, Held, deviations, split, summary
 from linkscope.model.known import JOINT, deviation, family_of
 from linkscope.model.observed import observed
@@ -64,11 +64,16 @@ def test_joint_transfers_and_single_ones_are_families_of_their_own() -> None:
 
 
 def test_a_machine_file_says_how_far_it_is_off_by_what_is_done_and_of_several_at_once() -> None:
-    several = [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9)]
-    found = deviations(several, held_out=True)
+    flows = [flow("numa:0", dst, ("pinned", "device"), 8, 1e-6) for dst in ("gpu:0", "gpu:1")]
+    at_once = point("concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1", 1e-6, flows=flows)
+    several = [Held(of, 0.3, None) for of in observed([at_once])] * 3
+    found = deviations(
+        [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9), *several], held_out=True
+    )
     alone, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
     assert found[alone] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
-    assert found[both] == found[JOINT] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
+    assert found[both] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
+    assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, "both ways are of one path"
     assert set(deviations(held([0.01] * 4), held_out=False)) == set()  # too few to tell
 
 
