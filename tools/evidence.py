@@ -1,6 +1,6 @@
 """All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
 
-Usage: python tools/evidence.py FOLDER [--steps batches,quick,standard,standard-again,tests,findings,papers,full]
+Usage: python tools/evidence.py FOLDER [--steps batches,quick,standard,standard-again,tests,findings,papers,few,full]
        [--seconds 540] [--unfinished UNFINISHED]
 
 Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
@@ -36,6 +36,7 @@ BETWEEN_GPUS = (
     "d2d/ce/gpu:0.device->gpu:1.device/16777216?mode=batched",
     "d2d/sm/gpu:0.device->gpu:1.device/4096?mode=batched",
 )
+FEW = ("split/*", "latency/*sm=*", "demand/*threads=all*", "*/4096000?*")  # not in any committed run; pieces
 # Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
 STEPS: dict[str, tuple[float, list[str]]] = {
     "batches": (30, []),
@@ -45,6 +46,7 @@ STEPS: dict[str, tuple[float, list[str]]] = {
     "tests": (240, []),
     "findings": (120, ["--suite", "full", "--budget", "90s"]),
     "papers": (120, ["--suite", "comm-scope", "--budget", "90s", *FEW_SIZES]),
+    "few": (90, ["--suite", "full", *(word for of in FEW for word in ("--only", of))]),
     "full": (120, ["--suite", "full"]),
 }
 
