@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fakes import H2D, facts, plan
 from invented import flow as invented_flow
@@ -61,6 +62,31 @@ def test_one_flow_above_the_limit_is_wrong_although_both_together_are_below_twic
     assert point.status == "failed" and f"from {wrong}" in (point.reason or "") and "60 GB/s" in (point.reason or "")
     assert point.guards["above_limit"] == pytest.approx(61.0)
     assert both_ways(60.5, 60.5).status == "ok"  # a limit is known to a per cent
+
+
+SPLIT = f"split/ce/numa:0.pinned->gpu:0.device/{2 * SIZE}?streams=2"
+
+
+def in_parts(*rates: float) -> Point:
+    ends = [("numa:0", "gpu:0", "pinned", "device")] * len(rates)
+    made = Assembler(plan(BOTH), facts(), lambda _: (60.0, "the test says so"))
+    return made.point(SPLIT, [structs.replace(one, id=SPLIT) for one in rounds(*rates, ends=ends)])
+
+
+def test_what_goes_one_way_on_several_streams_has_one_limit_together() -> None:
+    point = in_parts(28.0, 27.0)
+    assert point.status == "ok" and share_of(point) == pytest.approx(55 / 60)
+    wrong = in_parts(40.0, 35.0)
+    assert wrong.status == "failed" and "75 GB/s from numa:0 to gpu:0" in (wrong.reason or "")
+    assert wrong.guards["above_limit"] == pytest.approx(75.0)
+
+
+def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
+    so_far = SoFar([SPLIT], lambda _: (60.0, "the test says so"))
+    for one in rounds(28.0, 27.0, ends=[("numa:0", "gpu:0", "pinned", "device")] * 2):
+        so_far.add(structs.replace(one, id=SPLIT))
+    (row,) = so_far.rows()
+    assert row.rate == pytest.approx(55.0) and row.share == pytest.approx(55 / 60)
 
 
 def test_the_live_table_tells_the_total_and_the_first_flow_s_share_before_the_record_and_after() -> None:

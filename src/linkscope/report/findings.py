@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.model.curves import Curve, Family, curves, share_of
+from linkscope.model.curves import Curve, Family, curves, rate_of, share_of
 from linkscope.model.dips import alike_points, dips, total
 from linkscope.model.odd import Odd, odd_paths
 from linkscope.model.words import count_text, dip_text, method_text, point_text
@@ -103,12 +103,12 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
     """Families whose best rate stays below half of what the hardware allows; told once a family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
-        share = share_of(best)
-        if share is None or share >= FAR or not _can_reach_its_limit(curve):
+        share, rate = share_of(best), rate_of(best)
+        if share is None or rate is None or share >= FAR or not _can_reach_its_limit(curve):
             continue
         text = (
             f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
-            f"{format_rate(best.gbps)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
+            f"{format_rate(rate.value)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
     return [worst("below half its limit", told) for told in groups.values()]

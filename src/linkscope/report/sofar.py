@@ -68,6 +68,7 @@ class _Point:
     medians: list[list[float]] = field(default_factory=list)
     apart: list[list[float]] = field(default_factory=list)
     flow_bytes: list[int] = field(default_factory=list)
+    one_way: bool = True  # whether all flows go from one place to one other
     together_s: float | None = None  # where the total is taken over that (docs/run-file.md)
     value: _Value | None = None
     done: bool = False
@@ -169,6 +170,7 @@ def _add_round(point: _Point, record: Round) -> None:
     point.done = False
     point.rounds.add(record.round)
     point.flow_bytes = [flow.bytes for flow in flows]
+    point.one_way = len({(flow.src, flow.dst) for flow in flows}) == 1
     point.together_s = record.guards.get("together_s")
     kept = point.apart if "throttled" in record.guards else point.medians
     kept.append([median(flow.samples_s) for flow in flows])
@@ -183,7 +185,8 @@ def _interim(point: _Point) -> _Value | None:
         return _Value(None, medians[0], None, point.what.bytes)
     rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
     total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
-    return _Value(total, medians[0], rates[0] / point.limit_gbps if point.limit_gbps else None, point.what.bytes)
+    there = total if point.one_way else rates[0]
+    return _Value(total, medians[0], there / point.limit_gbps if point.limit_gbps else None, point.what.bytes)
 
 
 def _value_of(point: Point) -> _Value | None:

@@ -168,28 +168,35 @@ class Assembler:
                 return
 
     def _check_limit(self, point: Point) -> None:
-        """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement."""
+        """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement. What flows
+        go one way together is one rate."""
         what = PointId.parse(point.id)
+        ways: dict[tuple[str, str, str, str], list[Flow]] = {}
         for flow in point.flows:
-            limit = self._limit(
-                dataclasses.replace(
-                    what, src=flow.src, dst=flow.dst, src_memory=flow.src_memory, dst_memory=flow.dst_memory
-                )
-            )
-            if limit is None or flow.gbps is None or flow.gbps <= limit[0] * (1 + LIMIT_MARGIN):
+            ways.setdefault((flow.src, flow.dst, flow.src_memory, flow.dst_memory), []).append(flow)
+        for (src, dst, src_memory, dst_memory), flows in ways.items():
+            way = dataclasses.replace(what, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
+            limit = self._limit(way)
+            gbps = sum(flow.gbps or 0.0 for flow in flows)
+            if limit is None or gbps <= limit[0] * (1 + LIMIT_MARGIN):
                 continue
-            point.guards["above_limit"] = flow.gbps
-            slowest_s = flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
-            surely = flow.bytes / slowest_s / 1e9 > limit[0] * (1 + LIMIT_MARGIN)
+            point.guards["above_limit"] = gbps
+            least = sum(flow.bytes / _slowest_s(flow) / 1e9 for flow in flows if flow.gbps is not None)
+            surely = least > limit[0] * (1 + LIMIT_MARGIN)
             point.status = "failed" if surely else "missed_precision"
             how = "faster than" if surely else "within its spread faster than"
             point.reason = (
-                f"{how} the hardware allows: {flow.gbps:.4g} GB/s from {flow.src} to {flow.dst}, where the "
+                f"{how} the hardware allows: {gbps:.4g} GB/s from {src} to {dst}, where the "
                 f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
             )
             if surely:
                 _drop_values(point)
                 return
+
+
+def _slowest_s(flow: Flow) -> float:
+    """The end of its interval, or what its slowest sample took."""
+    return flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
 
 
 def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
