@@ -1,4 +1,7 @@
 // Copies on the small machine of sim_testing.hpp, against closed forms. All numbers are written here, in us and GB/s.
+#include <array>
+#include <string>
+
 #include "base/error.hpp"
 #include "doctest.h"
 #include "sim_testing.hpp"
@@ -51,12 +54,21 @@ TEST_CASE("a larger copy: latency, setup, bytes; alone behind a kernel the chang
 }
 
 TEST_CASE("parts of a copy go through the engine one after the other, each with its set-up") {
-  const auto sim = make_sim(toy(), 1);
-  const auto session = sim->prepare(build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
-  const auto trace = sim->run(*session, {1, {{4, 4}, {8, 8}}, false});
-  for (const u32 part : {0u, 1u}) {
-    const auto lasted = [&](u32 batch) { return trace.at(0, batch, part).exit_s - trace.at(0, batch, part).enter_s; };
-    is((lasted(1) - lasted(0)) / 4, 2 * (0.5 + 2 + 50));
+  auto machine = toy();
+  for (const std::string turns : {"copy", "stream"}) {
+    machine["copy"]["turns"] = turns;
+    const auto sim = make_sim(machine, 1);
+    const auto of = [&](const char* place, const char* memory) {
+      const auto session = sim->prepare(build_program(copy_case("split", place, memory, "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
+      const auto trace = sim->run(*session, {1, {{4, 4}, {8, 8}}, false});
+      const auto lasted = [&](u32 batch, u32 part) { return trace.at(0, batch, part).exit_s - trace.at(0, batch, part).enter_s; };
+      return std::array{lasted(1, 0) - lasted(0, 0), lasted(1, 1) - lasted(0, 1)};
+    };
+    const auto [first, second] = of("numa:0", "pinned");
+    is(second / 4, 2 * (0.5 + 2 + 50));
+    is(first / 4, (turns == "copy" ? 2 : 1) * (0.5 + 2 + 50));  // by stream all of one, then all of the other
+    const auto [one, other] = of("gpu:0", "device");  // within a GPU always by turns
+    CHECK(one == doctest::Approx(other));
   }
 }
 

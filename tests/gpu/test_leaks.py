@@ -35,7 +35,7 @@ def test_a_run_leaves_nothing(tmp_path) -> None:
     assert children(os.getpid()) == []
     assert FAKE or shared_files() <= shared  # beside the fake other tests run
     for gpu, (one, other) in enumerate(zip(before, free_bytes(), strict=True)):
-        assert abs(one - other) <= OF_THE_DRIVER, f"gpu {gpu}: {one} B were free, now {other} B"
+        assert one - other <= OF_THE_DRIVER, f"gpu {gpu}: {one} B were free, now {other} B"  # more: of who was before
     assert FAKE or host - available_bytes() <= OF_THE_HOST
 
 

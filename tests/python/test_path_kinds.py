@@ -7,7 +7,7 @@ import pytest
 from linkscope.machine import model as models
 from linkscope.machine.alike import kinds_modelled
 from linkscope.plan import MachineFacts, case_of
-from linkscope.run.steady import _quiet
+from linkscope.run.simulate import quiet
 from linkscope.run.worker import Worker, worker_command
 from linkscope.runfile import PointId
 
@@ -42,7 +42,7 @@ def test_paths_are_of_one_kind_where_the_machine_treats_them_alike(name: str) ->
     kinds = kinds_modelled(model)
     worker = Worker(worker_command())
     try:
-        worker.open({"platform": "sim", "machine": _quiet(model), "seed": 0})
+        worker.open({"platform": "sim", "machine": quiet(model.to_json()), "seed": 0})
         times = {path: signature(worker, facts, *path) for path in kinds}
     finally:
         worker.kill()

@@ -47,11 +47,11 @@ def test_the_best_of_small_sizes_is_not_held_against_that_of_large_ones() -> Non
     made = turned()
     assert not [one for one in point_findings(turned()) if one.kind == "slow path"]
     (family,) = overview(made)
-    whole, part = sorted(family.rows, key=lambda row: row.untold)
-    assert part.paths == "numa:0 -> gpu:2" and whole.path_count == 2 and whole.untold == ""
-    assert part.untold == "no total at 64 MiB: the flows ran together for only 81 % of the time"
+    whole, part = sorted(family.rows, key=lambda row: row.note)
+    assert part.paths == "numa:0 -> gpu:2" and whole.path_count == 2 and whole.note == ""
+    assert part.note == "no total at 64 MiB: the flows ran together for only 81 % of the time"
     text = summary(run(made), width=120, colour=False)
-    assert part.untold in text and part.untold in to_markdown(run(made))
+    assert part.note in text and part.note in to_markdown(run(made))
     assert "81\N{NO-BREAK SPACE}% of the time" in page(run(made))
     (heat,) = heats(made)
     cell = heat.cells["numa:0", "gpu:2"]

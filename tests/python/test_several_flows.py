@@ -67,10 +67,9 @@ def test_one_flow_above_the_limit_is_wrong_although_both_together_are_below_twic
 SPLIT = f"split/ce/numa:0.pinned->gpu:0.device/{2 * SIZE}?streams=2"
 
 
-def in_parts(*rates: float) -> Point:
-    ends = [("numa:0", "gpu:0", "pinned", "device")] * len(rates)
+def in_parts(*rates: float, **fields: Any) -> Point:
     made = Assembler(plan(BOTH), facts(), lambda _: (60.0, "the test says so"))
-    return made.point(SPLIT, [structs.replace(one, id=SPLIT) for one in rounds(*rates, ends=ends)])
+    return made.point(SPLIT, [structs.replace(one, id=SPLIT) for one in rounds(*rates, ends=[THERE] * 2, **fields)])
 
 
 def test_what_goes_one_way_on_several_streams_has_one_limit_together() -> None:
@@ -79,6 +78,15 @@ def test_what_goes_one_way_on_several_streams_has_one_limit_together() -> None:
     wrong = in_parts(40.0, 35.0)
     assert wrong.status == "failed" and "75 GB/s from numa:0 to gpu:0" in (wrong.reason or "")
     assert wrong.guards["above_limit"] == pytest.approx(75.0)
+
+
+def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran() -> None:
+    point = in_parts(28.0, 27.0, overlaps=(0.5,) * 6)
+    assert point.status == "ok" and point.reason is None and "in_turn" not in point.guards
+    (family,) = overview([point])
+    assert family.rows[0].note == "its parts ran at once for 50 % of the time"
+    assert family.rows[0].note in " ".join(summary(invented_run([point]), width=120, colour=False).split())
+    assert overview([both_ways(54.0, 48.0)])[0].rows[0].note == ""
 
 
 def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:

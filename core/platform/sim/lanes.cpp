@@ -171,11 +171,11 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     const double rate = direction == to_device && op.bytes <= small_pageable ? machine_.small_pageable_rate : machine_.pageable_rate[direction];
     op.waits = true;
     op.call = machine_.pageable_call[direction];
-    return Stage{Stage::By::thread, servers_.copying_thread(actor.process), memcpy_path(program, host, a, b, rate), machine_.costs.call};
+    return Stage{.by = Stage::By::thread, .server = servers_.copying_thread(actor.process), .path = memcpy_path(program, host, a, b, rate), .setup = machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
-    op.stages.push_back({Stage::By::thread, nobody, memcpy_path(program, host, from, to, memcpy_rate(host, op.bytes)), machine_.costs.cpu_copy});
+    op.stages.push_back({.by = Stage::By::thread, .path = memcpy_path(program, host, from, to, memcpy_rate(host, op.bytes)), .setup = machine_.costs.cpu_copy});
     auto& cap = op.stages[0].path.cap;
     cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
     // Of copies in a row the first loads of each go on while the bytes of those before flow.
@@ -460,6 +460,7 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
   const u32 opposite = of_host && engine(to_device) != engine(from_device) ? engine(direction == to_device ? from_device : to_device) : nobody;
   return {.by = Stage::By::engine,
           .server = engine(direction),
+          .drains = machine_.copy.by_stream && direction != within_device,
           .path = path(from, to),
           .setup = machine_.copy.setup[direction],
           .in_command = direction == to_device ? machine_.copy.in_command : Inline{},

@@ -54,6 +54,7 @@ struct Stage {
     call,     // a CPU thread in the driver, held while it lasts
   } by = By::engine;
   u32 server = nobody;
+  bool drains = false;      // the server does all that a stream has for it before it turns to another
   Path path;
   double setup = 0;         // s a chunk, besides the path's latency
   u64 first_setup = 0;      // B that one set-up brings; each further one as many as are there already; 0: one brings the chunk

@@ -243,6 +243,7 @@ class Parser {
     machine_.copy.arrive = copy.number("arrive_us", 0) * micro;
     machine_.copy.late[from_device] = copy.number("from_device_late_us", 0) * micro;
     machine_.copy.late[within_device] = copy.number("local_late_us", 0) * micro;
+    machine_.copy.by_stream = copy.has("turns") && copy.text("turns") == "stream";
     if (file_.has("batch")) {
       const Table batch = file_["batch"];
       machine_.batch = BatchCosts{batch.number("issue_us") * micro, batch.number("host_us") * micro};

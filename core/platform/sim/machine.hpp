@@ -90,6 +90,7 @@ struct CopyCosts {
   std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, where that is another
   std::optional<double> row;      // s that a row takes at least, where one copy is of several
   double both_ways = 0;           // s of set-up more while the GPU's engine of the other direction works
+  bool by_stream = false;         // an engine does all that a stream has queued before it serves another
   double arrive = 0;              // s from the last bytes to a host until they are known to be there
   std::array<double, 4> late{};   // by Direction: s that a copy ends later for each doubling of its parts
 };

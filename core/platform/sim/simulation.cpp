@@ -254,9 +254,19 @@ void Simulation::chunk_done(u32 runner) {
   ++self.done;
   self.step = Step::idle;
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
+  u32 drained = nobody;  // the server that is released only when what comes next has asked for it
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
+  else if (stage.drains) drained = stage.server;
   else if (stage.server != nobody) release(stage.server);
+  go_on(lane, stage_index);
+  if (drained != nobody) release(drained, runner);
+}
 
+/// With what follows the chunk that has left a stage.
+void Simulation::go_on(u32 lane, u32 stage_index) {
+  auto& running = running_[lane];
+  auto& self = running.runners[stage_index];
+  const auto& op = (*running.ops)[running.op];
   const bool last_stage = stage_index + 1 == op.stages.size();
   if (last_stage) {
     if (op.ring != nobody) release(op.ring);
@@ -296,15 +306,18 @@ bool Simulation::take(u32 server, u32 runner) {
   return true;
 }
 
-void Simulation::release(u32 server) {
+/// For the runner that has waited longest, or for `first` where that waits too.
+void Simulation::release(u32 server, u32 first) {
   auto& held = servers_[server];
   if (held.waiting.empty()) {
     ++held.free;
     return;
   }
-  const u32 next = held.waiting.front();
-  held.waiting.erase(held.waiting.begin());
-  proceed(next);
+  auto next = std::find(held.waiting.begin(), held.waiting.end(), first);
+  if (next == held.waiting.end()) next = held.waiting.begin();
+  const u32 runner = *next;
+  held.waiting.erase(next);
+  proceed(runner);
 }
 
 void Simulation::wake(u32 runner, double at) {

@@ -97,9 +97,10 @@ class Simulation {
   void set_word(u32 runner);
   void see(const Words::Waiting&, double at);
   void chunk_done(u32 runner);
+  void go_on(u32 lane, u32 stage);
   void op_done(u32 lane);
   [[nodiscard]] bool take(u32 server, u32 runner);
-  void release(u32 server);
+  void release(u32 server, u32 first = nobody);
   [[nodiscard]] Shared* shared(const Stage&);
   [[nodiscard]] const Stage& stage_of_op(u32 runner) const;
   void schedule(Shared&);

@@ -14,6 +14,7 @@ From = Literal["published", "derived", "fitted", "measured", "assumed"]
 
 Shape = Literal["lognormal", "autocorrelated", "bimodal"]
 CopiedBy = Literal["driver", "caller"]
+Turns = Literal["copy", "stream"]
 FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"]
 
 
@@ -175,6 +176,7 @@ class Copy(_Table, frozen=True):
     arrive_us: Quantity | None = None
     from_device_late_us: Quantity | None = None
     local_late_us: Quantity | None = None
+    turns: Turns = "copy"
 
 
 class Batch(_Table, frozen=True):

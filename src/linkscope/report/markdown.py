@@ -81,7 +81,7 @@ def _rates(run: Run) -> list[str]:
     for family in overview(run.points):
         for row in family.rows:
             cells = (
-                str(family.family), row.paths, "; ".join(filter(None, (row.params, row.untold))),
+                str(family.family), row.paths, "; ".join(filter(None, (row.params, row.note))),
                 " ".join(filter(None, (row.best_text, f"({row.missed_text})" if row.missed_text else ""))),
                 range_share(row.share), row.at_text, row.half_text, row.smallest_text, row.batched_text,
                 row.single_text,

@@ -26,7 +26,7 @@ from linkscope.model.words import (
     usual,
     varying,
 )
-from linkscope.report.row_notes import alone_text, limits_text, untold_text
+from linkscope.report.row_notes import alone_text, limits_text, parts_text, untold_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import SIGN, TAKEN, missed, sign_of, taken
 from linkscope.runfile import Point
@@ -52,7 +52,7 @@ class Row:
     batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
     single_s: tuple[float, float] | None  # at the same size, alone
     halves: tuple[tuple[int, bool], ...] = ()  # of every path; true: at most that, the next smaller size has no total
-    untold: str = ""  # why larger sizes are not in it
+    note: str = ""  # why larger sizes are not in it, or how its parts ran
     missed: int = 0  # of how many paths the best missed its precision
     taken: int = 0  # of how many the best was not measured, but taken over from another path
     batched_sign: str = ""
@@ -242,7 +242,8 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
         halves=tuple(halves),
-        untold=untold_text([point for best in cluster for point in best.curve.untold()]),
+        note=untold_text([point for best in cluster for point in best.curve.untold()])
+        or parts_text(best.point for best in cluster),
         missed=sum(missed(best.point) for best in cluster),
         taken=sum(taken(best.point) for best in cluster),
         batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",

@@ -106,8 +106,8 @@ def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Seq
     yield _Line(_joined(["  " + first, *cells[1:]], widths, shown), style)
     for rest in more:
         yield _Line("    " + rest, style)
-    if row.untold:
-        yield from _wrapped(f"    {row.untold}", sum(widths[column] + _GAP for column in shown), style)
+    if row.note:
+        yield from _wrapped(f"    {row.note}", sum(widths[column] + _GAP for column in shown), style)
 
 
 def _cells(row: Row) -> list[str]:

@@ -130,7 +130,8 @@ class Assembler:
         if together_s:  # by the rule of another tool: all bytes over the time until the last flow ends
             point.total_gbps = sum(flow.bytes for flow in point.flows if flow.role == "measured") / together_s / 1e9
         overlap = point.guards.get("joint_overlap", 1.0)
-        if not together_s and overlap < NEARLY_TOGETHER:
+        # What goes one way in parts has a rate of the whole, whether one engine did them in turn or several at once.
+        if not together_s and overlap < NEARLY_TOGETHER and len(_ways(point)) > 1:
             point.status = "missed_precision"
             point.guards["in_turn"] = True
             point.reason = (
@@ -171,10 +172,7 @@ class Assembler:
         """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement. What flows
         go one way together is one rate."""
         what = PointId.parse(point.id)
-        ways: dict[tuple[str, str, str, str], list[Flow]] = {}
-        for flow in point.flows:
-            ways.setdefault((flow.src, flow.dst, flow.src_memory, flow.dst_memory), []).append(flow)
-        for (src, dst, src_memory, dst_memory), flows in ways.items():
+        for (src, dst, src_memory, dst_memory), flows in _ways(point).items():
             way = dataclasses.replace(what, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
             limit = self._limit(way)
             gbps = sum(flow.gbps or 0.0 for flow in flows)
@@ -192,6 +190,14 @@ class Assembler:
             if surely:
                 _drop_values(point)
                 return
+
+
+def _ways(point: Point) -> dict[tuple[str, str, str, str], list[Flow]]:
+    """Its flows by where they go from and to: places, then memories."""
+    ways: dict[tuple[str, str, str, str], list[Flow]] = {}
+    for flow in point.flows:
+        ways.setdefault((flow.src, flow.dst, flow.src_memory, flow.dst_memory), []).append(flow)
+    return ways
 
 
 def _slowest_s(flow: Flow) -> float:

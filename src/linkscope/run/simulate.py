@@ -46,7 +46,7 @@ class Simulation:
         return found
 
     def _open(self, machine: dict[str, Any]) -> None:
-        self._worker.open({"platform": "sim", "machine": _quiet(machine), "seed": 0})
+        self._worker.open({"platform": "sim", "machine": quiet(machine), "seed": 0})
 
     def _one(self, point: PointId, facts: MachineFacts) -> list[float] | str:
         try:
@@ -96,11 +96,15 @@ def simulation() -> Iterator[Simulation]:
         worker.kill()
 
 
-def _quiet(machine: dict[str, Any]) -> dict[str, Any]:
-    """Without noise, faults and the step of its clock: a prediction is not a draw."""
+def quiet(machine: dict[str, Any]) -> dict[str, Any]:
+    """The content of a machine file without noise, faults and the step of its clock: a prediction is not a draw. Nor
+    is it of whom an engine serves first: streams that share one have it by turns."""
     content = {key: value for key, value in machine.items() if key not in ("noise", "fault")}
     costs = content["costs"]
-    return content | {"costs": costs | {"event_tick_ns": costs["event_tick_ns"] | {"v": 0}}}
+    content["costs"] = costs | {"event_tick_ns": costs["event_tick_ns"] | {"v": 0}}
+    if "copy" in content:
+        content["copy"] = content["copy"] | {"turns": "copy"}
+    return content
 
 
 def _facts(machine: dict[str, Any]) -> MachineFacts:

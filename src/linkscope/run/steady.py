@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import case_of
 from linkscope.plan.facts import MachineFacts
+from linkscope.run.simulate import quiet
 from linkscope.run.worker import Worker, worker_command
 from linkscope.runfile import PointId
 
@@ -42,7 +43,7 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
     facts = MachineFacts(model.machine.name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
     worker = Worker(worker_command())
     try:
-        worker.open({"platform": "sim", "machine": _quiet(model), "seed": 0})
+        worker.open({"platform": "sim", "machine": quiet(model.to_json()), "seed": 0})
         cases = [case_of(point, facts) for point in points]
         alone = []
         for case in cases:
@@ -57,15 +58,6 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
         ]
     finally:
         worker.kill()
-
-
-def _quiet(model: "Model") -> dict[str, Any]:
-    """The model without noise, faults and the step of its clock: a prediction is not a draw."""
-    content = model.to_json()
-    content.pop("noise", None)
-    content.pop("fault", None)
-    content["costs"]["event_tick_ns"]["v"] = 0
-    return content
 
 
 def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
