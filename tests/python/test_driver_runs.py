@@ -36,7 +36,7 @@ def ends(flow) -> tuple[str, str, str, str, int]:
 
 
 def test_both_flows_of_an_exchange_are_in_the_run_file_and_add_up(tmp_path):
-    point, code = measured(tmp_path, EXCHANGE, CUDA_COPY_US=300)  # longer than what a busy machine takes away
+    point, code = measured(tmp_path, EXCHANGE, CUDA_COPY_US=3000)  # longer than what a busy machine takes away
     assert point.status in MEASURED and (point.verified, code) == (True, 0), point.reason
     there, back = point.flows
     assert ends(there) == ("numa:0", "pinned", "gpu:1", "device", 65536)

@@ -302,7 +302,8 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size())};
+  double begun = 0;  // when nothing more held those in other processes, whose threads here may come to their clocks later
+  std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
     auto& state = session.actors[a];
@@ -318,7 +319,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       const Seconds there = session.owner.spent();
       act(session, state, batch[a]);
       if (state.stream) state.stream->synchronize();
-      if (state.there) stamps[a] = {std::max(enter, state.there->enter_s), state.there->exit_s};
+      if (state.there) stamps[a] = {std::max(begun, state.there->enter_s), state.there->exit_s};
       else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
     } catch (...) {
       failures[a] = std::current_exception();
