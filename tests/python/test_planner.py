@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -492,6 +493,22 @@ def test_a_budget_too_small_for_anything_says_what_it_would_need(capsys: pytest.
     assert "too small for anything useful" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x4", "--budget", "1us", "--only", "h2d/ce/*pinned*", "--plan-only"]) == 2
     assert "the cheapest point takes about" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rule", ["comm-scope", "nvbandwidth"])
+def test_the_budget_that_a_rule_is_said_to_need_is_enough(
+    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By another tool's rule a point is measured whole or not at all."""
+    command = ["run", "--machine", "h200x1", "--rule", rule, "--suite", rule, "--only", "h2d/ce/*"]
+    assert main([*command, "--budget", "1ms"]) == 2
+    needed = re.search(r"takes about ([\d.]+) (m?s) on", capsys.readouterr().err)
+    assert needed
+    number, unit = float(needed[1]), needed[2]
+    assert main([*command, "--budget", f"{0.9 * number:.4g}{unit}"]) == 2
+    path = tmp_path / "run.jsonl"
+    assert main([*command, "--budget", f"{number}{unit}", "-o", str(path)]) == 0
+    assert any(point.median_s for point in read_run(path).points)
 
 
 def test_who_names_points_has_them_all_measured() -> None:

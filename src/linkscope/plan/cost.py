@@ -1,5 +1,7 @@
 """What a plan is expected to cost before anything is measured, and which budget it needs."""
 
+import math
+
 from linkscope.errors import UserError
 from linkscope.plan.cases import estimated_seconds
 from linkscope.plan.facts import MachineFacts
@@ -35,13 +37,20 @@ def check_budget(plan: Plan, machine: MachineFacts) -> None:
         return
     costs = expected_s(plan, machine)
     needed = _sure_s(plan, machine) if plan.classes else min(costs.values())
-    if plan.budget_s >= _LEAST * needed:
+    least = _LEAST if plan.rule == "linkscope" else 1.0  # what another tool does with a point is all of it or nothing
+    if plan.budget_s >= least * needed:
         return
     what = "measuring one path of each kind, and checking the others," if plan.classes else "the cheapest point"
     raise UserError(
         f"--budget {format_seconds(plan.budget_s)} is too small for anything useful: {what} takes about "
-        f"{format_seconds(float(f'{needed:.2g}'))} on {machine.name}: give it that, or name fewer points with --only"
+        f"{format_seconds(_rounded_up(needed))} on {machine.name}: give it that, or name fewer points with --only"
     )
+
+
+def _rounded_up(seconds: float) -> float:
+    """To two digits: who gives what is told must not be told that it is too small."""
+    step = 10.0 ** (math.floor(math.log10(seconds)) - 1)
+    return float(f"{math.ceil(seconds / step) * step:.2g}")
 
 
 def _sure_s(plan: Plan, machine: MachineFacts) -> float:
