@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from ctypes import byref, c_int, c_size_t
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,23 @@ FAKE = any(name.startswith("FAKE_CUDA_") for name in os.environ)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
 
 
+@cache
 def gpus() -> int:
+    """Counted by a process that ends: as long as one is open, the driver keeps memory that others made it take."""
+    return int(_elsewhere("count_here"))
+
+
+def _elsewhere(function: str) -> str:
+    """What a function of this file returns in a process of its own."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import on_gpus; print(on_gpus.{function}())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def count_here() -> int:
     try:
         driver = Driver()
     except (OSError, AttributeError, AssertionError):
@@ -72,26 +89,25 @@ def verified(run: Run) -> list[Point]:
 
 def free_bytes() -> list[int]:
     """Of each GPU, told by who has no context there: on H200 what one takes differs by 110 MiB between processes."""
-    command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     if FAKE:
-        folder = str(Path(__file__).parent)
-        code = f"import sys; sys.path.insert(0, {folder!r}); import on_gpus; print(on_gpus._free_here())"
-        command = [sys.executable, "-c", code]
+        return [int(word) for word in _elsewhere("free_here").split()]
+    command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     before: list[int] = []
     for _ in range(20):  # what an ended process had comes back a little later
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
-        assert done.returncode == 0, done.stderr
-        found = [int(word) * (1 if FAKE else 1 << 20) for word in done.stdout.split()]
-        if found == before or FAKE:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        found = [int(word) << 20 for word in done.stdout.split()]
+        if found == before:
             break
         before = found
         time.sleep(0.5)
     return found
 
 
-def _free_here() -> str:
+def free_here() -> str:
     driver, found = Driver(), []
-    all_gpus = [Gpu(driver, Path(), ordinal) for ordinal in range(gpus())]  # each context takes from the others, too
+    all_gpus = [
+        Gpu(driver, Path(), ordinal) for ordinal in range(count_here())
+    ]  # each context takes from the others, too
     for gpu in all_gpus:
         free, total = c_size_t(), c_size_t()
         gpu.use()
