@@ -251,6 +251,8 @@ def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
     (["--alone"], 2, "say which with --src"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: a size is"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "a size is"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "3"], 2, "a multiple of 8 B"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "at most 1 TiB"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
     (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: a place is written like numa:0"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3,

@@ -92,7 +92,9 @@ def test_sizes_and_paths_are_those_where_it_is_worth_it() -> None:
     one = found([made for made in gains_by_size() if made.dst != "gpu:1"], "pin")
     assert one.sizes == (MIB, 4 * MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
     text = details(one)
-    assert text[1].startswith("worth it on 1 of 2 paths, from 1 MiB to 4 MiB")
+    assert text[1].startswith("worth it on 1 of 2 paths, from 1 MiB to 4 MiB: ")
+    loses = [*gains_by_size(), *(steady(memory, 8, 1e-6 * ratio) for memory, ratio in (("pageable", 1), ("pinned", 2)))]
+    assert ", from 1 MiB to 64 MiB, though not at every size: " in details(found(loses, "pin"))[1]
 
 
 def test_by_size_is_the_middle_of_the_paths_that_gain_anywhere() -> None:

@@ -93,5 +93,7 @@ def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
     assert name(one, pair) == JOINT and name(one, back, both_ways=True) == JOINT
     assert name(back) is None and deviation({}, [[one]], both_ways=False) is None
     assert deviation(content, [[one, one]], both_ways=False) is None  # shared by threads: nobody measured that
+    by_threads = PointId("d2d", "sm", "gpu:0", "device", "gpu:1", "device", 64 << 20)
+    assert name(one, by_threads) is None and name(by_threads, by_threads, both_ways=True) is None  # JOINT is of engines
     local = PointId("local", "ce", "gpu:0", "device", "gpu:0", "device", 64 << 20)
     assert name(local, local, both_ways=True) is None and name(one, local) is None  # nor what shares one memory

@@ -13,6 +13,8 @@ import pytest
 
 from linkscope.cli.main import main
 from linkscope.machine import model as models
+from linkscope.model.build import turns
+from linkscope.runfile import read_run
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
@@ -30,7 +32,7 @@ JOINT = ("host_to_all/*", "all_to_host/*")
 
 def measured(folder: Path, machine: str, *only: str, suite: str = "standard") -> Path:
     """A run of the suite's points that the globs name."""
-    path = folder / f"{Path(machine).stem}.jsonl"
+    path = folder / f"{Path(machine).stem}-run.jsonl"
     globs = [word for glob in only for word in ("--only", glob)]
     assert main(["run", "--machine", machine, "--suite", suite, *globs, "-o", str(path)]) == 0
     return path
@@ -71,6 +73,7 @@ def test_links_and_set_ups_of_four_h200_come_back(model: dict) -> None:
         assert rate(link) == pytest.approx(55.5 if "numa:0" in pair else 390, rel=0.01), pair
         assert link["latency_us"]["v"] == pytest.approx(0.53 if "numa:0" in pair else 0.165, rel=0.1), pair
     copy = model["copy"]
+    assert copy["turns"] == "copy"  # no point says that an engine served one stream after the other
     wanted = {"to_device_us": 1.92, "from_device_us": 1.56, "peer_us": 2.2, "local_us": 1.97, "inline_us": 1.69}
     assert {key: copy[key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.05)
     assert model["numa"][0]["memcpy_gbps"]["v"] == pytest.approx(7.9, rel=0.01)
@@ -200,6 +203,22 @@ def test_the_file_refuses_ways_of_copying_that_were_not_measured(
         f"was fitted without {what}; measure it (linkscope run --suite full --only '{ids}" in said.err and not said.out
     )
     assert main(["predict", "--machine", "h200x4", *words]) == 0  # the model that was measured has them
+
+
+@pytest.mark.parametrize(
+    "run, told", [("h200x2-few", "stream"), ("h200x4-standard-i", "stream"), ("h200x1-standard-d", "copy")]
+)
+def test_how_engines_serve_several_streams_is_taken_from_the_run(run: str, told: str) -> None:
+    """One GPU by itself does not show it: parts of one copy, or copies to all others, do."""
+    assert turns(read_run(RESULTS / f"{run}.jsonl.gz").points) == told
+
+
+def test_a_machine_file_that_somebody_wrote_is_not_replaced(h200x4: Path, model: dict, tmp_path: Path, capsys) -> None:
+    written = tmp_path / "mine.toml"
+    written.write_text(models.bundled()["h200x4"].read_text())
+    assert main(["model", str(h200x4), "-o", str(written)]) == 2
+    assert "not one that `linkscope model` made" in capsys.readouterr().err
+    assert main(["model", str(h200x4), "-o", str(h200x4.with_suffix(".toml"))]) == 0  # its own: made again
 
 
 def test_places_that_are_not_there_and_runs_instead_of_machines_have_a_sentence(

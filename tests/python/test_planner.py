@@ -493,6 +493,8 @@ def test_a_budget_too_small_for_anything_says_what_it_would_need(capsys: pytest.
     assert "too small for anything useful" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x4", "--budget", "1us", "--only", "h2d/ce/*pinned*", "--plan-only"]) == 2
     assert "the cheapest point takes about" in capsys.readouterr().err
+    assert main(["run", "--machine", "h200x1", "--only", "h2d/*", "--budget", "1s", "--plan-only"]) == 0
+    assert "the budget of 1 s leaves no time for some of them" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rule", ["comm-scope", "nvbandwidth"])

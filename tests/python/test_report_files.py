@@ -110,6 +110,9 @@ def test_the_command_writes_them(tmp_path, capsys) -> None:
         (["--figure", "machine", "-o", "x.pdf"], 2, "-o FILE.svg"),
         (["--markdown", "a.md", "-o", "b.md"], 2, "two places"),
         (["--markdown", "a.jsonl"], 2, "run file"),
+        (["--summary", "-o", "x.txt"], 2, "--summary prints"),
+        (["--list-figures", "-o", "x.txt"], 2, "--list-figures prints"),
+        (["--shared"], 3, "as `run --suite standard` has them"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch, options, code, told) -> None:

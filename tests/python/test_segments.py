@@ -8,6 +8,7 @@ import pytest
 
 from linkscope.model.curves import Estimate
 from linkscope.model.segments import MOST_SEGMENTS, Costs, Segment, costs
+from linkscope.model.tell import segments_text
 
 MIB = 1 << 20
 SIZES = [1 << exponent for exponent in range(3, 31)]
@@ -118,3 +119,12 @@ def test_a_curve_without_points_is_a_mistake_of_the_caller() -> None:
         costs([], [], [])
     with pytest.raises(ValueError, match="a time and its deviation"):
         costs([8, 16], [1e-6], [0.01])
+
+
+def test_a_rate_that_no_copy_of_its_sizes_comes_near_is_not_told() -> None:
+    """Bytes that hide behind a set-up: the line is steep, and half of its rate lies beyond its sizes."""
+    sure = Estimate(1 / 852.8e9)
+    hidden = Costs((Segment(8, 2 * MIB, Estimate(13.09e-6), sure),), ())
+    assert segments_text(hidden) == "8 B to 2 MiB 13.09 us to 15.55 us"
+    whole = Costs((Segment(8, 256 * MIB, Estimate(13.09e-6), sure),), ())
+    assert segments_text(whole) == "8 B to 256 MiB 13.09 us + 852.8 GB/s (half at 10.65 MiB)"

@@ -89,6 +89,24 @@ def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran(
     assert overview([both_ways(54.0, 48.0)])[0].rows[0].note == ""
 
 
+def test_threads_whose_calls_ran_in_turn_have_no_time_of_their_own() -> None:
+    """They bring no bytes that had a rate together."""
+    id, ends = "launch/cpu/numa:0.pageable->gpu:0.device/0?threads=2", [("numa:0", "gpu:0", "pageable", "device")] * 2
+    made = [structs.replace(one, id=id) for one in rounds(54.0, 54.0, overlaps=(0.5,) * 6, ends=ends)]
+    for one in made:
+        one.flows = [structs.replace(flow, bytes=0) for flow in one.flows]
+    point = Assembler(plan(BOTH), facts(), lambda _: None).point(id, made)
+    assert point.status == "missed_precision" and point.guards["in_turn"]
+
+
+def test_a_row_of_several_numbers_of_streams_tells_how_the_parts_of_each_ran() -> None:
+    two = in_parts(28.0, 27.0, overlaps=(0.5,) * 6)
+    four = structs.replace(two, id=two.id.replace("=2", "=4"), params={"streams": "4"})
+    four.guards = two.guards | {"joint_overlap": 0.25}
+    (family,) = overview([two, four])
+    assert [row.note for row in family.rows] == ["its parts ran at once for 25-50 % of the time"]
+
+
 def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
     so_far = SoFar([SPLIT], lambda _: (60.0, "the test says so"))
     for one in rounds(28.0, 27.0, ends=[("numa:0", "gpu:0", "pinned", "device")] * 2):

@@ -143,7 +143,7 @@ def test_what_goes_with_a_trace_and_what_does_not(trace: Path, tmp_path: Path, c
     assert main(["run", "--machine", "h200x2", "--trace", str(trace), "--only", "h2d/*"]) == 2
     assert "says all that is measured: leave out --only" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x1", "--trace", str(trace)]) == 3
-    assert "gpu:1 is not here" in capsys.readouterr().err
+    assert f"--trace {trace}: gpu:1 is not here: h200x1 has numa:0, gpu:0" in capsys.readouterr().err
     quick = ["--suite", "quick", "--only", "h2d/*pinned*/4096?*", "--rounds", "1", "--output", str(target)]
     assert main(["run", "--machine", "h200x2", *quick]) == 0
     capsys.readouterr()

@@ -20,11 +20,13 @@ def details(one: Advice) -> list[str]:
     paths = {gain.path for gain in one.compared}
     least, most = map(format_bytes, one.sizes)
     between = "" if not one.sizes[1] else f", from {least} to {most}" if least != most else f", at {most}"
+    by_size = [(size, ratio) for size, ratio in one.by_size() if size]
+    between += ", though not at every size" if any(ratio < 1 for _, ratio in by_size) else ""
     lines = [
         f"{point_text(best.now)}: {_time(best.now)}; {best.instead}: {_time(best.then)}",
         f"worth it on {len(one.paths)} of {count_text(len(paths), 'path')}{between}: {paths_text(one.paths)}",
     ]
-    sizes = [f"{format_bytes(size)} {ratio:.3g}" for size, ratio in one.by_size() if size]
+    sizes = [f"{format_bytes(size)} {ratio:.3g}" for size, ratio in by_size]
     if len(sizes) > 1:
         lines.append(f"times as fast by size, the middle of these paths: {', '.join(_thinned(sizes))}")
     if one.paid_after:

@@ -57,6 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
     size = parse_bytes(arguments.bytes) if arguments.bytes else None
     if arguments.bytes and not size:
         raise UserError(f"--bytes {arguments.bytes}: a size is a number of bytes, like 48MiB")
+    if size and (size % 8 or size > 1 << 40):
+        raise UserError(f"--bytes {arguments.bytes}: what is copied here is a multiple of 8 B, and at most 1 TiB")
     run = read_run(arguments.run, rounds=False)
     for warning in run.warnings:
         print(f"linkscope: warning: {warning}", file=sys.stderr)

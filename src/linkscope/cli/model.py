@@ -87,7 +87,24 @@ def _target(arguments: argparse.Namespace) -> Path | None:
     if target.suffix != ".toml":
         raise UserError(f"-o {target}: a machine file ends in .toml")
     check_writable(target, [Path(run) for run in arguments.runs])
+    _refuse_written_by_hand(target)
     return target
+
+
+def _refuse_written_by_hand(target: Path) -> None:
+    """What a run was fitted to can be fitted again; what somebody wrote cannot."""
+    import tomllib
+
+    if not target.is_file() or not target.stat().st_size:
+        return
+    try:
+        fitted = tomllib.loads(target.read_text(encoding="utf-8")).get("machine", {}).get("measured")
+    except (OSError, ValueError, AttributeError):
+        fitted = None
+    if not fitted:
+        raise UserError(
+            f"-o {target}: that file is there, and not one that `linkscope model` made; choose another name"
+        )
 
 
 def _refuse_different(runs: "list[Run]") -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from linkscope.model.words import count_text
 from linkscope.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -58,8 +59,13 @@ def _at_once(plan: "Plan") -> list[str]:
 
 def _sums(plan: "Plan", costs: dict[str, float], roles: dict[str, str]) -> list[str]:
     if not plan.classes:
-        total = format_seconds(sum(costs.values()))
-        return [f"{len(costs)} points in {plan.rounds} rounds, expected to take {total} of measuring"]
+        total, rounds = sum(costs.values()), count_text(plan.rounds, "round")
+        lines = [
+            f"{count_text(len(costs), 'point')} in {rounds}, expected to take {format_seconds(total)} of measuring"
+        ]
+        if plan.budget_s is not None and plan.budget_s < total:
+            lines.append(f"the budget of {format_seconds(plan.budget_s)} leaves no time for some of them")
+        return lines
     lines = [f"{len(costs)} points; seconds are those of three rounds, more are taken where rounds disagree"]
     for role, means in _ROLES.items():
         of_role = [cost for id, cost in costs.items() if roles[id] == role]

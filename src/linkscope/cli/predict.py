@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUMMARY = "say what a modelled machine gives one transfer, or several at once"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
+_PATHS_NAMED = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,13 +66,12 @@ def main(arguments: argparse.Namespace) -> int:
     ends = [(arguments.src, arguments.dst), *map(_pair, arguments.others)]
     if arguments.bidirectional:
         ends += [(dst, src) for src, dst in ends]
-    _refuse_disks(choice.model, ends)
-    parts = [_points(arguments, src, dst, size) for src, dst in ends]
     _refuse_unknown(choice.model, ends)
-    _refuse_unmeasured(choice.model, arguments.machine, [point for part in parts for point in part])
-    if arguments.memory != "pinned" and all(point.benchmark not in ("h2d", "d2h") for part in parts for point in part):
-        raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
-    found = steady_rates(choice.model, [point for part in parts for point in part])
+    parts = [_points(arguments, choice.model, src, dst, size) for src, dst in ends]
+    points = [point for part in parts for point in part]
+    _refuse_unused(arguments, points)
+    _refuse_unmeasured(choice.model, arguments.machine, points)
+    found = steady_rates(choice.model, points)
     flows = [_summed(part, found) for part in parts]
     told = deviation(choice.model.to_json(), parts, both_ways=arguments.bidirectional and not arguments.others)
     if arguments.json:
@@ -110,34 +110,42 @@ def _pair(text: str) -> tuple[str, str]:
     return src.strip(), dst.strip()
 
 
-def _refuse_disks(model: "Model", ends: list[tuple[str, str]]) -> None:
+def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
     from linkscope.machine.model import places
     from linkscope.plan.facts import kind_of
 
-    for src, dst in ends:
-        for place in (src, dst):
-            if kind_of(place) != "disk":
-                continue
-            if place not in places(model).disks:
-                raise UserError(f"{src} -> {dst}: the machine {model.machine.name} has no {place}", NOT_HERE)
-            raise UserError(f"{src} -> {dst}: no operation moves data from or to a disk yet", NOT_HERE)
-
-
-def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
-    from linkscope.machine.model import places
-
     there = places(model)
+    known = (*there.numa, *there.gpus)
     for src, dst in ends:
         for place in (src, dst):
-            if place not in (*there.numa, *there.gpus) and place.rpartition(":")[2].isdecimal():
-                raise UserError(f"{src} -> {dst}: the machine {model.machine.name} has no {place}", NOT_HERE)
+            if place in known:
+                continue
+            if place in there.disks:
+                raise UserError(f"{src} -> {dst}: no operation moves data from or to a disk yet", NOT_HERE)
+            if place.endswith(":all"):
+                raise UserError(f"{place} stands for several places: name one, and the others by --with")
+            name = model.machine.name
+            if kind_of(place) not in ("numa", "gpu", "disk"):
+                raise UserError(f"{place} is no end of a transfer here: {name} has {', '.join(known)}")
+            raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
+
+
+def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> None:
+    """An option that no transfer here has anything of would be answered as if it were not there."""
+    of_host = [point for point in points if point.benchmark in ("h2d", "d2h")]
+    if arguments.memory != "pinned" and not of_host:
+        raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
+    if arguments.memory == "pageable" and arguments.engine != "ce" and of_host:
+        raise UserError("--memory pageable: a GPU's threads do not reach it; take --engine ce, or --memory registered")
+    if arguments.peer == "off" and all(point.benchmark != "d2d" for point in points):
+        raise UserError("--peer off: it is of copies between GPUs; no transfer here is one")
+    if arguments.engine != "ce" and all(point.benchmark == "h2h" for point in points):
+        raise UserError(f"--engine {arguments.engine}: between host memories CPU threads copy")
 
 
 def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
     """A fitted file knows nothing of paths, and of ways of copying, that were not measured."""
-    from linkscope.model.curves import Path
     from linkscope.model.known import unmeasured
-    from linkscope.model.words import paths_text
 
     content = model.to_json()
     for point in points:
@@ -145,24 +153,25 @@ def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> No
         if not missing:
             continue
         if missing == "this path":
-            known = [Path(*path.split(" -> ")) for path in model.machine.measured if " -> " in path]
-            missing += f"; it has {paths_text(known)}"
+            known = [path for path in model.machine.measured if " -> " in path]
+            more = len(known) - _PATHS_NAMED
+            missing += f"; it has {', '.join(known[:_PATHS_NAMED])}{f' and {more} more' if more > 0 else ''}"
         ids = f"{point.benchmark}/{point.engine}/{point.src}.{point.src_memory}->{point.dst}.{point.dst_memory}/*"
         cure = f"measure it (linkscope run --suite full --only '{ids}') and fit again (linkscope model)"
         raise UserError(f"{point.src} -> {point.dst}: {name} was fitted without {missing}; {cure}", NOT_HERE)
 
 
-def _points(arguments: argparse.Namespace, src: str, dst: str, size: int) -> "list[PointId]":
+def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, size: int) -> "list[PointId]":
     """The transfer as points: one, or between host memories one a thread."""
     from linkscope.plan.facts import kind_of
     from linkscope.runfile import PointId
 
     kinds = (kind_of(src), kind_of(dst))
-    for place, kind in ((src, kinds[0]), (dst, kinds[1])):
-        if kind not in ("numa", "gpu"):
-            raise UserError(f"{place} is no place that a model has; write numa:0 or gpu:1")
     if kinds == ("numa", "numa"):
         threads = _threads(arguments.threads)
+        cpus = next(numa.cpus for numa in model.numa if src in numa.places)
+        if threads > cpus:
+            raise UserError(f"--threads {threads}: {src} of {model.machine.name} has {cpus} CPUs")
         each = max(size // threads // 8 * 8, 8)
         return [PointId("h2h", "cpu", src, "pageable", dst, "pinned", each)] * threads
     if _threads(arguments.threads) > 1:
@@ -179,8 +188,8 @@ def _points(arguments: argparse.Namespace, src: str, dst: str, size: int) -> "li
 
 
 def _threads(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise UserError(f"--threads {text}: it is a whole number from 1 to 1024")
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--threads {text}: it is a whole number from 1 on")
     return int(text)
 
 

@@ -25,6 +25,7 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 SUMMARY = "make a page of a run file"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PNG_WAIT_S = 60
+_PRINTING = ("summary", "nvbandwidth", "comm_scope", "break_even", "shared", "list_figures")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,9 @@ def main(arguments: argparse.Namespace) -> int:
     source = Path(arguments.run[0])
     if arguments.json and not arguments.shared:
         raise UserError("--json is of --shared; `linkscope export` has all numbers of a run")
+    printing = [name for name in _PRINTING if getattr(arguments, name)]
+    if printing and arguments.output:
+        raise UserError(f"-o {arguments.output}: --{printing[0].replace('_', '-')} prints; append > {arguments.output}")
     if arguments.shared:
         return _print_shared(source, as_json=arguments.json)
     if arguments.summary:
@@ -153,6 +157,8 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     found = shares(run.points)
     if found is None:
         needed = "it needs points of `concurrent` and of the same paths alone, as `run --suite standard` has them"
+        if (run.header.plan or {}).get("suite") in ("standard", "full"):
+            needed = "no two of its paths without a GPU in common ran at once, as where a host has one GPU"
         raise UserError(f"{source} does not tell what paths share: {needed}", NOT_HERE)
     if as_json:
         print(json.dumps({"modelled": run.modelled, **to_json(run.points)}))

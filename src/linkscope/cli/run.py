@@ -21,13 +21,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linkscope.errors import FINE, STOPPED_EARLY, UserError
+from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
 from linkscope.units import format_bytes, parse_duration, parse_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from linkscope.plan import Plan, RuleName
+    from linkscope.plan import MachineFacts, Plan, RuleName
     from linkscope.run import Outcome, Target
     from linkscope.run.progress import Progress
     from linkscope.runfile import Run
@@ -91,7 +91,13 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     run = read_run(arguments.resume)
     _warn(run)
     if run.end is not None and run.end.complete:
-        print(f"{run.path} is complete: there is nothing to go on with", file=sys.stderr)
+        from linkscope.model.words import count_text
+
+        left = sum(point.status == "skipped" for point in run.points)
+        out = (
+            f"; what its budget left out, {count_text(left, 'point')}, is for a run with more --budget" if left else ""
+        )
+        print(f"{run.path} is complete: there is nothing to go on with{out}", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
     target = target_of(run)
     with StopFlag(last=True) as stop, _progress(target, plan_of(run), run) as progress:
@@ -117,7 +123,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     target = choose(arguments.machine or "auto", seed)
     suite = arguments.suite or "standard"
     chosen = budget_s is not None
-    only = _only(arguments)
+    only = _only(arguments, target.facts)
     if not chosen and suite in SUITES and not (only or arguments.rounds or one_round):
         budget_s = SUITES[suite].budget_s
     plan = make_plan(
@@ -131,7 +137,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     return plan, target
 
 
-def _only(arguments: argparse.Namespace) -> list[str]:
+def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
     """What --only says, or the points that measure a trace."""
     if not arguments.trace:
         return arguments.only or []
@@ -140,7 +146,13 @@ def _only(arguments: argparse.Namespace) -> list[str]:
         raise UserError(f"--trace {arguments.trace} says all that is measured: leave out {extra}")
     from linkscope.trace import point_ids, read_trace
 
-    return point_ids(read_trace(arguments.trace))
+    parts = read_trace(arguments.trace)
+    points = [transfer.point for part in parts for transfer in part.transfers]
+    places = [place for point in points for place in (point.src, point.dst)]
+    if missing := next((place for place in places if place not in machine.places), None):
+        have = ", ".join(machine.places) or "no place at all"
+        raise UserError(f"--trace {arguments.trace}: {missing} is not here: {machine.name} has {have}", NOT_HERE)
+    return point_ids(parts)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,11 @@ from linkscope.model.observed import Observation, Simulation
 from linkscope.model.sharing import find_shares
 from linkscope.model.skeleton import Content, quantity, skeleton
 from linkscope.runfile import Header, Point, PointId
+from linkscope.stats import median
 
 _ROOM = 2.0  # a memory that nobody saw the end of has at least so many times what was seen of it
 _LEAST_SIZES = 3
+_BY_ITSELF = 1.5  # flows at once; 1: one after the other
 
 
 def build(
@@ -103,10 +105,23 @@ def _start(header: Header, points: Sequence[Point], observations: Sequence[Obser
             link[key] = quantity(_default("link", key), "assumed", why=defaults.WHY)
     content["costs"] = defaults.table("costs")
     if content.get("gpu"):
-        content["copy"], content["pageable"] = defaults.table("copy"), defaults.table("pageable")
+        content["copy"] = defaults.table("copy") | {"turns": turns(points)}
+        content["pageable"] = defaults.table("pageable")
         if sum(len(places) for gpu in content["gpu"] for places in gpu["at"].values()) > 1:
             content["staged_peer"] = defaults.table("staged_peer")
     return content
+
+
+def turns(points: Iterable[Point]) -> str:
+    """How an engine serves several streams (`turns` of [copy]): 'stream' where of the flows from one place, which one
+    engine does, each ran by itself; 'copy' else, and where nothing says so."""
+    at_once = [
+        point.guards["joint_overlap"] * len(point.flows)
+        for point in points
+        if point.benchmark in ("split", "one_to_all") and point.engine == "ce" and point.src != point.dst
+        and point.median_s is not None and "joint_overlap" in point.guards
+    ]  # fmt: skip
+    return "stream" if at_once and median(at_once) < _BY_ITSELF else "copy"
 
 
 def _paths(points: Iterable[Point]) -> list[str]:

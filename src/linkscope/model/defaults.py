@@ -30,7 +30,6 @@ VALUES: dict[str, dict[str, float | str]] = {
         "inline_us": 1.69,
         "inline_gbps": 3.0,
         "channel_us": 4.9,
-        "turns": "stream",
     },
     "pageable": {
         "chunk_kib": 1024.0,

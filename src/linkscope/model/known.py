@@ -68,7 +68,11 @@ def deviation(
     within = any(point.src == point.dst for points in transfers for point in points)
     if any(len(points) > 1 for points in transfers) or (within and len(transfers) > 1):
         return None
-    names = [JOINT]
+    # The points that stand behind that row are of copy engines and of memory that stays where it is.
+    plain = all(
+        point.engine == "ce" and "pageable" not in (point.src_memory, point.dst_memory) for [point] in transfers
+    )
+    names = [JOINT] if plain else []
     if len(transfers) == 1 or both_ways:
         end = ", both ways" if both_ways else ""
         names = [family_of(first) + end, f"{family_of(first)}, initiator src{end}", *(names if both_ways else [])]

@@ -57,6 +57,8 @@ def _segment(segment: Segment) -> str:
     rate = format_rate(segment.rate / 1e9)
     if segment.latency_s.value <= 0:
         return f"at {rate}"
+    if segment.half_bytes > segment.last:  # its bytes hide behind what comes before them: no copy has such a rate
+        return f"{format_seconds(segment.seconds(segment.first))} to {format_seconds(segment.seconds(segment.last))}"
     return f"{format_seconds(segment.latency_s.value)} + {rate} (half at {format_bytes(round(segment.half_bytes))})"
 
 

@@ -243,7 +243,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
         halves=tuple(halves),
         note=untold_text([point for best in cluster for point in best.curve.untold()])
-        or parts_text(best.point for best in cluster),
+        or parts_text(point for curve in behind if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
         taken=sum(taken(best.point) for best in cluster),
         batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",

@@ -114,11 +114,12 @@ def _cells(row: Row) -> list[str]:
     number, unit, interval = f"{row.best_text} ".split(" ", 2)
     number += f" {unit}" if row.time is not None else ""
     smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
+    alone = row.single_text if smallest or not row.single_text else f"{row.smallest_text}: {row.single_text}"
     counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))
     return [
         _plain(row.paths) + (f" ({counts})" if counts else ""),
         _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
-        row.at_text, row.half_text, smallest, row.single_text,
+        row.at_text, row.half_text, smallest, alone,
     ]  # fmt: skip
 
 

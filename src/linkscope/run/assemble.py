@@ -130,8 +130,9 @@ class Assembler:
         if together_s:  # by the rule of another tool: all bytes over the time until the last flow ends
             point.total_gbps = sum(flow.bytes for flow in point.flows if flow.role == "measured") / together_s / 1e9
         overlap = point.guards.get("joint_overlap", 1.0)
-        # What goes one way in parts has a rate of the whole, whether one engine did them in turn or several at once.
-        if not together_s and overlap < NEARLY_TOGETHER and len(_ways(point)) > 1:
+        # Bytes that go one way in parts have the rate of the whole, whether they ran in turn or at once.
+        parts_of_one = point.bytes > 0 and len(_ways(point)) == 1
+        if not together_s and overlap < NEARLY_TOGETHER and not parts_of_one:
             point.status = "missed_precision"
             point.guards["in_turn"] = True
             point.reason = (

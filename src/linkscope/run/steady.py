@@ -13,7 +13,7 @@ from linkscope.errors import NOT_HERE, UserError
 from linkscope.plan import case_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.simulate import quiet
-from linkscope.run.worker import Worker, worker_command
+from linkscope.run.worker import RequestFailed, Worker, worker_command
 from linkscope.runfile import PointId
 
 if TYPE_CHECKING:
@@ -45,17 +45,21 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
     try:
         worker.open({"platform": "sim", "machine": quiet(model.to_json()), "seed": 0})
         cases = [case_of(point, facts) for point in points]
-        alone = []
-        for case in cases:
-            alone += _alone(worker, case)
+        by_point = {point: _alone(worker, case) for point, case in zip(points, cases, strict=True)}
+        alone = [seconds for point in points for seconds in by_point[point]]
+        alike = [(point, at) for point in points for at in range(len(by_point[point]))]  # threads that share a copy
         prepared = worker.prepare(cases, "together#0")
         if not prepared.supported:
             raise UserError(f"{facts.name}: {prepared.reason}", NOT_HERE)
-        seconds = [_while_all_run(worker, alone, actor) for actor in range(prepared.actors)]
+        timed = {who: actor for actor, who in enumerate(alike)}
+        found = {who: _while_all_run(worker, alone, actor) for who, actor in timed.items()}
+        seconds = [found[who] for who in alike]
         return [
             Steady(flow.src, flow.dst, flow.bytes, flow.bytes / seconds[flow.actor] / 1e9, seconds[flow.actor])
             for flow in prepared.flows
         ]
+    except RequestFailed as problem:
+        raise UserError(f"{facts.name}: {problem}", NOT_HERE) from problem
     finally:
         worker.kill()
 
