@@ -26,7 +26,22 @@ ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = [(source, entry) for source in SOURCES.values() for entry in source.rows]
 ANSWERED = [(source, entry) for source, entry in ENTRIES if entry.points]
 NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
+
+
 # How many items each source has in the project's list of what the papers say, and how they begin.
+def test_each_pattern_is_of_points_that_a_suite_has() -> None:
+    """`run --only PATTERN` takes them from there."""
+    suites = [suite for name, suite in SUITES.items() if name in ("full", "sm", *SOURCES)]
+    ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), benchmark_table())}
+    missing = {
+        (source.name, glob)
+        for source, entry in ENTRIES if entry.points
+        for glob in patterns(source, entry, benchmark_table())
+        if not any(fnmatch.fnmatchcase(id, glob) for id in ids)
+    }  # fmt: skip
+    assert not missing
+
+
 ITEMS = {"comm-scope": ("CS-", 40), "microbench": ("MB-", 7), "spafford": ("SP-", 14), "jorda": ("JO-", 17),
          "klenk": ("KL-", 12), "nvbandwidth": ("", 35)}  # fmt: skip
 

@@ -116,6 +116,17 @@ def test_hardly_any_difference_is_said_of_the_best_rate_and_not_of_copies_alone(
     assert told in summary(run(made), width=140, colour=False) and told in page(run(made))
 
 
+def test_copies_alone_are_compared_where_all_else_is_alike() -> None:
+    """Without peer access there is one initiator, and it is slow: that says nothing of initiators."""
+    made = []
+    for initiator, alone, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
+        params = f"initiator={initiator}&mode={{}}&peer={peer}"
+        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
+        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", alone))
+    (family,) = overview(made)
+    assert "initiator (but alone at 8 B: dst 13 us, src 2.4 us)" in family.folded_text
+
+
 def test_shown_between_rounds_is_what_the_interval_is_made_of() -> None:
     id = "d2d/ce/gpu:0.device->gpu:1.device/8?mode=single"
     one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))

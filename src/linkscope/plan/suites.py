@@ -260,6 +260,7 @@ _EVERYTHING = (
     _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH),
     _rule(64 * KIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=("one",)),
     _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+    _rule(16 * MIB, benchmarks=_ACCESS, memories=("mapped", "device"), blocks=("256",), threads=("256",), width=("4",)),
     _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
     _rule(benchmarks=("allocation",), phase=EACH, size=("4KiB", "1MiB", "16MiB")),
     _rule(benchmarks=("allocation",), phase=EACH, size=("16MiB",), pages=EACH),

@@ -17,12 +17,17 @@ def alone_text(name: str, of_family: Sequence[Curve]) -> str:
     if not singles:
         return ""
     size = min(point.bytes for point in singles)
-    times: dict[str, list[float]] = {}
+    alike: dict[object, dict[str, float]] = {}  # by all else that they are
     for point in singles:
         if point.bytes == size:
-            times.setdefault(point.params[name], []).append(point.median_s or 0.0)
+            others = tuple(sorted((key, value) for key, value in point.params.items() if key != name))
+            alike.setdefault((point.src, point.dst, others), {})[point.params[name]] = point.median_s or 0.0
+    times: dict[str, list[float]] = {}
+    for by_value in alike.values():
+        for value, seconds in by_value.items() if len(by_value) > 1 else ():
+            times.setdefault(value, []).append(seconds)
     middles = [statistics.median(found) for found in times.values()]
-    if max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
+    if not middles or max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
         return ""
     told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
     return f" (but alone at {format_bytes(size)}: {told})"
