@@ -92,6 +92,8 @@ def free_bytes() -> list[int]:
     if FAKE:
         return [int(word) for word in _elsewhere("free_here").split()]
     command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    if shown := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        command.append(f"--id={shown}")
     before: list[int] = []
     for _ in range(20):  # what an ended process had comes back a little later
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -346,6 +346,7 @@ def test_the_list_is_short_and_one_of_it_has_its_parameters(capsys, monkeypatch)
     assert main(["list", "h2d"]) == 0
     one = capsys.readouterr().out
     assert "mode = " in one and "h2d by ce" in one and "d2h by" not in one
+    assert "memory: pageable, pinned, registered -> device" in one
     assert main(["list", "h2d", "--json"]) == 0
     assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {"h2d"}
     assert main(["list", "?2h", "--json"]) == 0

@@ -211,8 +211,8 @@ def test_a_point_that_a_run_lacks_has_no_history() -> None:
 
 def test_a_history_in_words_says_slower_and_faster() -> None:
     slower, faster = series(1e-3, 1e-3, 1.2e-3), series(1e-3, 1e-3, 0.8e-3)
-    assert changes_text(changes(slower), slower)[0].startswith("slower by +20 % [")
-    assert changes_text(changes(faster), faster)[0].startswith("faster by -20 % [")
+    assert changes_text(changes(slower), slower)[0].startswith("slower, time +20 % [")
+    assert changes_text(changes(faster), faster)[0].startswith("faster, time -20 % [")
     drift = series(*(1e-3 * 1.005**day for day in range(10)))
-    assert changes_text(changes(drift), drift)[0].startswith("drifts, slower by +4.6 % from first to last")
+    assert changes_text(changes(drift), drift)[0].startswith("drifts, slower, time +4.6 % from first to last")
     assert changes_text([], slower) == ["no path has changed"]

@@ -51,6 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
         _print(f"{name:<{width}}  {row['summary']}", width + 2)
         if row["source"] != "linkscope":
             _print(f"{'':<{width}}  [{row['source']}]", width + 3)
+        if of_one:
+            _print(f"{'':<{width}}    memory: {_memories(row['memories'])}", width + 6)
         for param in row["params"] if of_one else ():
             values = " | ".join(param["told"] or param["values"])
             _print(f"{'':<{width}}    {param['name']} = {values}: {param['help']}", width + 6)
@@ -68,6 +70,14 @@ def _named(pattern: str) -> list[dict[str, Any]]:
         told = f"; near it: {near[0]}" if near else ""
         raise UserError(f"list {pattern}: there is no such benchmark{told}; `linkscope list` names all")
     return found
+
+
+def _memories(pairs: list[list[str]]) -> str:
+    """'pageable, pinned -> device; device -> pinned'."""
+    sources: dict[str, list[str]] = {}
+    for src, dst in pairs:
+        sources.setdefault(dst, []).append(src)
+    return "; ".join(f"{', '.join(of)} -> {dst}" for dst, of in sources.items())
 
 
 def _of_source(arguments: argparse.Namespace) -> int:

@@ -81,11 +81,11 @@ def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
     for one in sorted(found, key=lambda change: -max(change.ratio, 1 / change.ratio)):
         how = "slower" if one.ratio > 1 else "faster"
         if one.kind == "drift":
-            lines.append(f"drifts, {how} by {_percent(one.ratio)} from first to last: {point_text(one.point)}")
+            lines.append(f"drifts, {how}, time {_percent(one.ratio)} from first to last: {point_text(one.point)}")
             continue
         interval = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]" if one.interval else ""
         since = run_text(runs[one.at])
-        lines.append(f"{how} by {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
+        lines.append(f"{how}, time {_percent(one.ratio)}{interval} since {since}: {point_text(one.point)}")
     return lines or ["no path has changed"]
 
 
