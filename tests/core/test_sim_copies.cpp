@@ -221,6 +221,18 @@ TEST_CASE("both ways an engine's set-up takes longer while the other direction's
   is(slope(*make_sim(machine, 1), h2d("pinned", "gpu:0", megabyte, both)), 2 * (0.5 + 2 + 100));
 }
 
+TEST_CASE("what is copied after the other direction has ended has nothing beside it") {
+  auto machine = toy();
+  machine["copy"]["both_ways_us"] = 1;
+  machine["copy"]["from_device_us"] = 2;
+  const auto sim = make_sim(machine, 1);
+  const auto session = sim->prepare(h2d("pinned", "gpu:0", megabyte, {{"bidirectional", "true"}}), "key#0");
+  const auto trace = sim->run(*session, {1, {{2, 4}, {2, 8}, {4, 8}}, false});  // there and back
+  const auto lasted = [&](u32 batch) { return trace.at(0, batch, 1).exit_s - trace.at(0, batch, 1).enter_s; };
+  is(lasted(1) - lasted(0), 4 * (0.5 + 2 + 100));
+  is(lasted(2) - lasted(1), 2 * 1);  // two more that have
+}
+
 TEST_CASE("a copy to the host is over when its last bytes are known to be there; the next does not wait for that") {
   auto machine = toy();
   machine["copy"]["arrive_us"] = 0.75;

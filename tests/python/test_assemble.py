@@ -151,6 +151,14 @@ def test_modes_are_those_of_one_process() -> None:
     assert assembler().point(ONE, each).spread.modes_s == (2e-6, 3e-6)
 
 
+@pytest.mark.parametrize("apart, told", [(1.003, False), (1.05, True)])
+def test_modes_nearer_than_the_precision_are_two_readings_of_a_clock(apart: float, told: bool) -> None:
+    rounds = [round_of(n, [2e-6, 2e-6, 2e-6 * apart, 2e-6 * apart]) for n in range(6)]
+    found = assembler(precision=0.01).point(ONE, rounds)
+    assert found.precision_target == 0.01
+    assert found.spread is not None and found.spread.modes_s == ((2e-6, 2e-6 * apart) if told else None)
+
+
 def test_limits_of_a_model_follow_the_peer_setting() -> None:
     from linkscope.machine import model as models
 

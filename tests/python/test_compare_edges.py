@@ -50,6 +50,19 @@ def test_points_that_happen_to_agree_are_steadied_by_their_kind() -> None:
     assert pair.interval and pair.interval.high - pair.interval.low > 0.02 and pair.verdict == "undecided"
 
 
+@pytest.mark.parametrize("still_first", [True, False])
+def test_both_runs_say_how_their_rounds_scatter(still_first: bool) -> None:
+    """4 % more time on four paths, where the rounds of one run are equal and those of the other up to 3 % off."""
+    equal, apart = (1.0,) * 6, tuple(1 + 1.5 * (factor - 1) for factor in SCATTER)
+    scatters = (equal, apart) if still_first else (apart, equal)
+
+    def verdicts(*scatters: tuple[float, ...]) -> set[str]:
+        runs = [run([timed(of, gpu, by) for gpu in range(4)]) for of, by in zip((1e-3, 1.04e-3), scatters, strict=True)]
+        return {pair.verdict for pair in compare(*runs).pairs}
+
+    assert verdicts(*scatters) == {"undecided"} and verdicts(equal, equal) == {"slower"}
+
+
 def test_how_points_of_another_size_scatter_does_not_count_where_there_are_enough_of_one() -> None:
     """8 B differ by 14 %, 64 MiB by 0.1 %: a change of 3 % is seen in the latter."""
     small = [point(id_of(gpu).replace("67108864", "8"), 2e-6) for gpu in range(5)]

@@ -329,6 +329,14 @@ def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None
     assert rounds_wanted(made, missed) == rounds
 
 
+@pytest.mark.parametrize("inner, wanted", [(0.019, 9), (0.021, 6)])
+def test_more_rounds_are_for_what_its_outermost_alone_keep_from_the_precision(inner: float, wanted: int) -> None:
+    """Nine rounds drop one more value at each end than six; the outermost may lie anywhere."""
+    made = plan("d2h/*", precision=0.01)
+    medians = [0.5, 1.0 - inner / 2, 1.0, 1.0, 1.0 + inner / 2, 3.0]
+    assert rounds_wanted(made, point(made.points[0], status="missed_precision", flows=[flow(medians)])) == wanted
+
+
 def early(rounds: int = 6) -> Plan:
     return make_plan(facts(gpus=2), benchmark_table(), suite="nvbandwidth", rounds=rounds)
 

@@ -35,7 +35,7 @@ from linkscope.run import benchmark_table, go_on, measure
 from linkscope.run.assemble import Assembler
 from linkscope.run.target import Target, modelled
 from linkscope.run.worker import Worker
-from linkscope.runfile import PointId, Round, RoundFlow, Run, read_run
+from linkscope.runfile import Point, PointId, Round, RoundFlow, Run, read_run
 from linkscope.stats import clusters, holm
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -93,11 +93,41 @@ def test_sizes_grow_while_the_rate_does() -> None:
     assert 512 * MIB not in finer_sizes({size: timed(20e-6 + size / 50e9) for size in SIZES})
 
 
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.02, False)])
+def test_a_rate_goes_on_rising_where_its_intervals_do_not_explain_it(half_width: float, wanted: bool) -> None:
+    """It gains 3 % by each doubling, of which 2 % would be too little."""
+    measured = {1 << at: timed((1 << at) / (50e9 * 1.03**at), half_width) for at in range(20, 29)}
+    assert (finer_sizes(measured)[-1:] == [512 * MIB]) is wanted
+
+
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.02, True), (0.03, False)])
+def test_a_size_off_the_line_of_its_neighbours_is_a_bend_beyond_half_of_the_intervals(
+    half_width: float, wanted: bool
+) -> None:
+    """It takes 4.3 % more: 3 % are allowed, and with intervals of 2 % and of 3 % another 1 % and 1.5 %."""
+    measured = {8 << at: timed(1e-6 * (1.043 if at == 5 else 1), half_width) for at in range(10)}
+    assert ({192, 384} <= set(finer_sizes(measured))) is wanted
+
+
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.03, False)])
+def test_a_bend_between_two_sizes_is_looked_for_where_the_intervals_leave_no_doubt(
+    half_width: float, wanted: bool
+) -> None:
+    """Two lines that meet in the middle of 64 and 128 B, 3.4 % below the chord between these."""
+    bend = 64 * math.sqrt(2)
+    measured = {
+        size: timed(1e-6 * (1 + 0.0023 * max(0.0, size - bend)), half_width) for size in (8, 16, 32, 64, 128, 256)
+    }
+    measured |= {size: timed(measured[256].seconds * size / 256, half_width) for size in (512, 1024)}
+    assert (96 in finer_sizes(measured)) is wanted
+
+
 def test_what_is_checked_is_small_settled_and_between() -> None:
     assert checks(SIZES) == [8, 64 * KIB, 16 * MIB]
     assert checks([4 * KIB, MIB, 64 * MIB]) == [4 * KIB, MIB, 64 * MIB]
     assert checks([MIB, 16 * MIB, 64 * MIB]) == [MIB, 16 * MIB]  # the largest costs most and tells no more
     assert checks([0]) == [0]
+    assert checks([8, 64, 4 * KIB, 16 * MIB]) == [8, 4 * KIB, 16 * MIB]  # of two between the larger
 
 
 # --- who is alike ---
@@ -213,6 +243,75 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     assert next_work(plan, everything, 10.0) == [] and takeovers(plan, everything) == []
 
 
+def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
+    """So many times its seconds, by all of three rounds; they and their interval are off by no more than told."""
+    seconds = of.median_s * factor
+    rounds = flow([seconds, seconds * (1 + half_width / 2), seconds * (1 - half_width / 2)])
+    ends = (seconds * (1 - half_width), seconds * (1 + half_width))
+    return structs.replace(of, flows=[rounds], median_s=seconds, ci95_s=ends)
+
+
+@pytest.mark.parametrize(
+    "precision, size, leads", [(None, 8, False), (None, 16 * MIB, True), (0.01, 8, True), (0.01, 16 * MIB, True),
+                               (0.05, 16 * MIB, False)]
+)  # fmt: skip
+def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
+    precision: float | None, size: int, leads: bool
+) -> None:
+    """4 % more at one check, where 3 % are always allowed: of small copies 5 % is asked, of large ones 1 %."""
+    plan = structs.replace(pairs_plan(), precision=precision)
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    member = curve.members[-1]
+    points[curve.ids[member][size]] = slower(points[curve.ids[member][size]], 1.04)
+    assert likeness(plan, curve, points)[member].leader == (member if leads else curve.representative)
+    inherits = {of.id for of in takeovers(plan, points)} & set(curve.ids[member].values())
+    assert bool(inherits) is not leads
+
+
+def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() -> None:
+    """At 16 KiB, where the others were not checked, it takes 3 % to 5 % longer than the representative."""
+    plan = pairs_plan()
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)} | set(curve.ids[curve.audit].values()))
+    at = curve.ids[curve.audit][16 * KIB]
+    points[at] = slower(points[at], 1.04, 0.01 / 1.04)
+    found = {of.id: of for of in takeovers(plan, points)}
+    for member in curve.members[2:]:
+        assert found[curve.ids[member][16 * KIB]].high == pytest.approx(1.05, abs=1e-3)
+        assert found[curve.ids[member][4 * KIB]].high < 1.01
+
+
+def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> None:
+    """A member takes 2 % longer at 16 MiB, which is not another class yet, and as long as the others at 64 KiB."""
+    plan = pairs_plan()
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    ids = curve.ids[curve.members[-1]]
+    points[ids[16 * MIB]] = slower(points[ids[16 * MIB]], 1.02, 0.005)
+    at_check = likeness(plan, curve, points)[curve.members[-1]].contrasts[16 * MIB].ends(0.95)[1]
+    found = {of.id: of for of in takeovers(plan, points)}
+    assert 1.02 < at_check < 1.03
+    assert [found[ids[size]].high for size in (MIB, 4 * MIB, 64 * MIB)] == pytest.approx([at_check] * 3)
+    assert found[ids[16 * KIB]].high < 1.01  # between 8 B and 64 KiB
+
+
+def test_of_what_inherits_comes_first_what_gains_most_by_a_second() -> None:
+    """Twice the doubt costs ten times the time, and there is time for one of both."""
+    plan = pairs_plan(budget_s=1000.0)
+    points = all_done(plan, set(plan.points))
+    points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    cheap, dear = (curve.ids[curve.members[-1]][size] for size in (4 * MIB, 64 * MIB))
+    for id, half_width, cost_s in ((cheap, 0.01, 0.1), (dear, 0.02, 1.0)):
+        source = representatives(plan)[id]
+        points[source] = structs.replace(slower(points[source], 1.0, half_width), device_s=cost_s)
+        del points[id]
+    opening = 3 * opening_s(plan)
+    assert [work.id for work in next_work(plan, points, opening + 1.05 / CHUNK)] == [cheap]
+    assert [work.id for work in next_work(plan, points, opening + 1.15 / CHUNK)] == [cheap, dear]
+
+
 def test_a_value_that_was_taken_over_does_not_tell_how_far_members_differ() -> None:
     plan = pairs_plan()
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
@@ -235,6 +334,17 @@ def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_o
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6  # but cheap
+
+
+def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
+    """After six rounds one flow is looked at after 12 again, and the other after 22: not before all others are done."""
+    plan = pairs_plan(budget_s=6.6)
+    near = flow([1e-3 * (1 + at / 1000) for at in (-10, -6, -2, 2, 6, 10)])
+    wide = flow([1e-3 * (1 + at / 500) for at in (-10, -6, -2, 2, 6, 10)])
+    for flows, wanted, late in (([near], 12, 12), ([near, wide], 6, 22), ([wide, near], 6, 22)):
+        of = point(PAIR.format(0, 1, 64 * MIB), status="missed_precision", flows=flows, device_s=0.01)
+        assert rounds_wanted(plan, of) == wanted
+        assert [work.rounds for work in late_rounds(plan, {of.id: of}, 1000.0)] == [late]
 
 
 def three_rounds(values: dict[int, list[float]]):

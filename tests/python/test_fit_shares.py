@@ -1,0 +1,183 @@
+"""What flows that run together share, found against a simulation in closed form: known answers, without a worker."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from linkscope.model.curves import Estimate, Path
+from linkscope.model.fit import Fit, directions
+from linkscope.model.interference import Group
+from linkscope.model.observed import Observation, Times
+from linkscope.model.sharing import find_shares
+from linkscope.model.skeleton import quantity
+from linkscope.runfile import PointId
+from linkscope.stats import Shared
+from linkscope.stats.sharing import fair_rates
+
+SIZE = 64 << 20
+LINK = 60.0  # GB/s a direction
+IN, OUT = "numa:0->gpu:{}", "gpu:{}->numa:0"
+
+
+class Capacities:
+    """Max-min fair shares of links, of what they carry both ways, and of [[share]]s; no set-ups."""
+
+    def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[Times]:
+        return [self._seconds(machine, point) for point in points]
+
+    def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
+        found: list[dict[str, int]] = []
+        for point in points:
+            found.append({})
+            for path in point.paths:
+                for link in way(machine, *path):
+                    found[-1][link] = found[-1].get(link, 0) + point.bytes
+        return found
+
+    def _seconds(self, machine: dict[str, Any], point: PointId) -> list[float]:
+        ways = [way(machine, *path) for path in point.paths]
+        groups = []
+        for link in machine["link"]:
+            names, rate = directions(link), link["gbps"]["v"] * link["efficiency"]["v"]
+            groups += [({name}, rate) for name in names]
+            groups += [(set(names), link["both_ways_gbps"]["v"])] if "both_ways_gbps" in link else []
+        groups += [(set(share["links"]), share["gbps"]["v"]) for share in machine.get("share", ())]
+        crossing = [(frozenset(at for at, of in enumerate(ways) if links & set(of)), most) for links, most in groups]
+        alone = dict.fromkeys(range(len(ways)), 1e6)
+        rates = fair_rates(alone, [Shared(flows, most, True) for flows, most in crossing if flows])
+        return [point.bytes / rates[at] / 1e9 for at in range(len(ways))]
+
+
+def way(machine: dict[str, Any], src: str, dst: str) -> list[str]:
+    """The directed links from place to place, as many as there must be; in their order."""
+    pairs = [(name, *of) for link in machine["link"] for name, of in zip(directions(link), _both(link), strict=True)]
+    reached: dict[str, list[str]] = {src: []}
+    for _ in machine["link"]:
+        for name, one, other in pairs:
+            if one in reached:
+                reached.setdefault(other, [*reached[one], name])
+    return reached[dst]
+
+
+def _both(link: dict[str, Any]) -> list[list[str]]:
+    return [link["between"][0], link["between"][0][::-1]]
+
+
+def machine(gpus: int, names: Sequence[str] = ("pcie",) * 4) -> dict[str, Any]:
+    """So many GPUs, each on a link of its own; links of one name are alike."""
+    rate = {"kind": "pcie", "gbps": quantity(LINK, "derived"), "efficiency": quantity(1.0, "fitted", fitted_to=["it"])}
+    made = [{"name": names[gpu], "between": [["numa:0", f"gpu:{gpu}"]], **copy.deepcopy(rate)} for gpu in range(gpus)]
+    numa = {"places": ["numa:0"], "dram_gbps": quantity(500.0, "assumed")}
+    return {"gpu": [{"places": ["gpu:0"]}], "numa": [numa], "link": made}
+
+
+def share(machine: dict[str, Any], gbps: float, *paths: str) -> dict[str, Any]:
+    """The machine with a capacity that these paths' links have in common."""
+    row = {"name": "s", "links": sorted(links(machine, *paths)), "gbps": quantity(gbps, "assumed")}
+    return machine | {"share": [*machine.get("share", ()), row]}
+
+
+def id_of(*paths: str) -> PointId:
+    memory = {True: "device", False: "pinned"}
+    src, dst = paths[0].split("->")
+    ends = f"{src}.{memory['gpu:' in src]}->{dst}.{memory['gpu:' in dst]}"
+    if len(paths) == 1:
+        return PointId.parse(f"{'h2d' if 'gpu:' in dst else 'd2h'}/ce/{ends}/{SIZE}?mode=batched")
+    return PointId.parse(f"concurrent/ce/{ends}/{SIZE}?with={','.join(paths[1:])}")
+
+
+def told(truth: dict[str, Any], *paths: str, overlap: float = 1.0) -> list[Observation]:
+    """What a machine's flows of these paths at once take, known to 0.1 %."""
+    point = id_of(*paths)
+    (times,) = Capacities().seconds(truth, [point])
+    sizes = (SIZE,) * len(paths)
+    return [Observation(point, at, sizes, float(of), 0.001, 0.01, overlap) for at, of in enumerate(times)]
+
+
+def found(
+    start: dict[str, Any], observations: Sequence[Observation], groups: Sequence[Group] | None = None
+) -> dict[str, Any]:
+    """The machine with what was found to be shared."""
+    fit = Fit(copy.deepcopy(start), observations, Capacities(), "run")
+    added = find_shares(fit, lambda point: len(point.paths) > 1, groups=groups)
+    assert added == (shares(fit.content) != {} or both_ways(fit.content) != {})
+    return fit.content
+
+
+def shares(machine: dict[str, Any]) -> dict[frozenset[str], float]:
+    """GB/s of each, by its links."""
+    return {frozenset(of["links"]): of["gbps"]["v"] for of in machine.get("share", ())}
+
+
+def both_ways(machine: dict[str, Any]) -> dict[str, float]:
+    return {of["between"][0][1]: of["both_ways_gbps"]["v"] for of in machine["link"] if "both_ways_gbps" in of}
+
+
+def links(machine: dict[str, Any], *paths: str) -> frozenset[str]:
+    return frozenset(link for path in paths for link in way(machine, *path.split("->")))
+
+
+@pytest.mark.parametrize("overlap, is_told", [(0.99, True), (0.90, False)])
+def test_flows_that_ended_one_after_the_other_tell_nothing_of_what_they_share(overlap: float, is_told: bool) -> None:
+    """Two of 60 GB/s get 40 each; where one ran by itself for a tenth of the time, its rate is of both."""
+    paths, here = [IN.format(0), IN.format(1)], machine(2)
+    alone = [one for path in paths for one in told(here, path)]
+    content = found(here, [*alone, *told(share(here, 80.0, *paths), *paths, overlap=overlap)])
+    assert shares(content) == (pytest.approx({links(here, *paths): 80.0}, rel=0.005) if is_told else {})
+    assert both_ways(content) == {}
+
+
+@pytest.mark.parametrize("part, is_told", [(0.99, False), (0.90, True)])
+def test_links_that_carry_nearly_all_that_they_could_share_nothing(part: float, is_told: bool) -> None:
+    """Both ways on two links: what is 1 % less than alone is what large copies differ by."""
+    paths, here = [IN.format(0), OUT.format(0), IN.format(1), OUT.format(1)], machine(2)
+    truth = share(here, 4 * LINK * part, *paths)
+    alone = [one for path in paths for one in told(here, path)]
+    content = found(here, [*alone, *told(truth, *paths), *told(truth, *reversed(paths))])
+    assert bool(shares(content) or both_ways(content)) is is_told
+
+
+def test_a_capacity_is_no_less_than_what_was_seen_to_go_through_it() -> None:
+    """Of four any two get 35 each, but two of them 45 each: one capacity of 70 for all would tell most of that."""
+    paths, here = [IN.format(gpu) for gpu in range(4)], machine(4)
+    observations = [one for path in paths for one in told(here, path)]
+    pairs = {(a, b): 90.0 if (a, b) == (0, 1) else 70.0 for b in range(4) for a in range(b)}
+    for (a, b), gbps in pairs.items():
+        observations += told(share(here, gbps, paths[a], paths[b]), paths[a], paths[b])
+    capacities = shares(found(here, observations))
+    for (a, b), gbps in pairs.items():
+        through = {of: most for of, most in capacities.items() if links(here, paths[a], paths[b]) <= of}
+        assert min(through.values()) == pytest.approx(gbps, rel=0.01)
+
+
+def test_a_share_that_what_its_links_carry_both_ways_explains_is_left_out() -> None:
+    """Two links of different kinds carry 80 both ways. All four flows at once, which most points are, get 160 of 240:
+    one capacity explains these first, and holds nothing back once what each link carries is known."""
+    paths, here = [IN.format(0), OUT.format(0), IN.format(1), OUT.format(1)], machine(2, ("pcie", "other"))
+    truth = copy.deepcopy(here)
+    for link in truth["link"]:
+        link["both_ways_gbps"] = quantity(80.0, "assumed")
+    observations = [one for path in paths for one in told(here, path)]
+    for at in range(4):
+        observations += told(truth, *paths[at:], *paths[:at])
+    observations += [*told(truth, *paths[:2]), *told(truth, *paths[2:])]
+    content = found(here, observations)
+    assert shares(content) == {} and both_ways(content) == pytest.approx({"gpu:0": 80.0, "gpu:1": 80.0}, rel=0.01)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_group_of_which_a_path_has_no_link_of_its_own_is_no_share(far: bool) -> None:
+    """The third path's link is one that copies from another node cross, too, and these are not in the group."""
+    here = machine(3)
+    host = {"name": "host", "kind": "cpu", "gbps": quantity(LINK, "derived"), "efficiency": quantity(1.0, "assumed")}
+    here["link"].append(host | {"between": [["numa:1", "numa:0"]]})
+    here["numa"][0]["places"] = ["numa:0", "numa:1"]
+    paths = [IN.format(gpu) for gpu in range(3)]
+    observations = [one for path in (*paths, *(["numa:1->gpu:2"] if far else [])) for one in told(here, path)]
+    observations += told(share(here, 90.0, *paths), *paths)
+    members = tuple(Path(*path.split("->")) for path in paths)
+    group = Group(members, Estimate(90.0, 89.0, 91.0), False, str(id_of(*paths)), ())
+    content = found(here, observations, [group])
+    assert shares(content) == ({} if far else pytest.approx({links(here, *paths): 90.0}, rel=0.005))
