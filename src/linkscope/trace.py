@@ -15,7 +15,7 @@ from linkscope.units import parse_bytes
 KINDS = {"h2d": "host to GPU", "d2h": "GPU to host", "d2d": "GPU to GPU", "local": "within a GPU"}
 _MEMORIES = ("pinned", "pageable", "registered")
 _WORDS = (*_MEMORIES, "peer=off", "batched")
-_MOST = 1 << 40
+MOST_BYTES = 1 << 40
 _LINE = re.compile(r"(\S+)\s*->\s*(\S+)\s+(\S+)(?:\s+x\s*(\d+))?((?:\s+\S+)*)")
 
 
@@ -81,7 +81,7 @@ def _transfer(text: str) -> Transfer:
     unknown = next((word for word in words if word not in _WORDS), None)
     if unknown is not None:
         raise ValueError(f"'{unknown}' is not known here: behind the size may stand x COUNT, then {', '.join(_WORDS)}")
-    if count == 0 or not 0 < size <= _MOST:
+    if count == 0 or not 0 < size <= MOST_BYTES:
         raise ValueError(f"'{text}': a transfer has at least a byte and at most 1 TiB, and is made at least once")
     return Transfer(_point(src, dst, -(-size // 8) * 8, words), count)
 

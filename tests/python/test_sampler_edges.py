@@ -480,6 +480,26 @@ def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:
     assert record.batch == [64] and record.timing == "gate+slope" and "nonlinear" not in record.guards
 
 
+def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() -> None:
+    """1000 copies of 4 ms each by a busy host's clock: 256 and 512 at once of them took longer than anybody waits."""
+
+    class Busy(Restless):
+        longest, compared = 0, 0
+
+        def run(self, samples, batches, *, verify, limit_s):
+            most = max(batch[0] for batch in batches)
+            self.compared += len(batches) > 1
+            held_up = self.compared == 1  # the shorter batch for as long as the longer one takes
+            self.longest = max(self.longest, most)
+            ends = [4e-3 * (most if held_up else batch[0]) for batch in batches]
+            stamps = [t for _ in range(samples) for end in ends for t in (0.0, end)]
+            return Trace(samples, len(batches), 1, "host", stamps=stamps)
+
+    worker = Busy()
+    assert value(measured(worker, 4096, "false")) == pytest.approx(4e-3, rel=0.01)
+    assert worker.longest <= 2 * 16 * 4
+
+
 class Uneven(Joint):
     """The first flow always takes the same; the second never does."""
 

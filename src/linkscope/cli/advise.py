@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope advise`."""
     from linkscope.runfile import read_run
+    from linkscope.trace import MOST_BYTES
 
     asked = [arguments.src, arguments.dst, arguments.bytes]
     if any(asked) and not all(asked):
@@ -57,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
     size = parse_bytes(arguments.bytes) if arguments.bytes else None
     if arguments.bytes and not size:
         raise UserError(f"--bytes {arguments.bytes}: a size is a number of bytes, like 48MiB")
-    if size and (size % 8 or size > 1 << 40):
+    if size and (size % 8 or size > MOST_BYTES):
         raise UserError(f"--bytes {arguments.bytes}: what is copied here is a multiple of 8 B, and at most 1 TiB")
     run = read_run(arguments.run, rounds=False)
     for warning in run.warnings:

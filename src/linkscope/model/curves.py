@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.runfile import Flow, Point
+from linkscope.runfile import Flow, Point, ways
 
 MODE = "mode"
 BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
@@ -166,10 +166,10 @@ def rate_of(point: Point) -> Estimate | None:
     """GB/s of the first flow, and of what goes its way beside it: what stands against the limit."""
     if point.gbps is None:
         return None
-    there = [flow for flow in measured_flows(point) if (flow.src, flow.dst) == (point.src, point.dst)]
-    if len(there) < 2:
+    found = ways(measured_flows(point))
+    if len(found.get((point.src, point.dst), ())) < 2:
         return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
-    return total_of(point) if len(there) == len(measured_flows(point)) else None
+    return total_of(point) if len(found) == 1 else None
 
 
 def total_of(point: Point) -> Estimate | None:

@@ -40,7 +40,7 @@ MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then
 MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
-MUCH_MORE = 4  # times as many operations as were tried
+MUCH_MORE, MOST_MORE = 4, 16  # times as many operations as were tried: these are tried, too; more not at once
 MOST_COUNT, MOST_QUEUED = 256, 512
 # Of one call that makes all copies: each costs so little. More only as far as it shows that they go behind the gate.
 MOST_TOGETHER, MOST_QUEUED_TOGETHER = 1024, 16384
@@ -341,9 +341,11 @@ class PointRound:
         if self._actors > 1:
             return self._straightened(self._ending_together())
         batch = balanced(self._each, self._least_s(), self._most_count)
-        if self._by_host() and batch[0] > MUCH_MORE * few:
-            # Calls that return before their work is done look cheap until the queue is full.
-            self._measure_each(batch, 1)
+        while self._by_host() and batch[0] > MUCH_MORE * few:
+            # Calls that return before their work is done look cheap until the queue is full; and on a busy host a first
+            # time may be next to nothing by chance: as many operations as that asks for are not done at once.
+            few = min(batch[0], MOST_MORE * few)
+            self._measure_each([few], 1)
             batch = balanced(self._each, self._least_s(), self._most_count)
         return self._straightened(batch)
 

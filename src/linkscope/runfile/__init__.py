@@ -2,7 +2,7 @@
 
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run
-from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread
+from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, ways
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "RunWriter",
     "Spread",
     "read_run",
+    "ways",
 ]

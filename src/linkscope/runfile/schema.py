@@ -3,7 +3,8 @@
 Those of which a run has hundreds of thousands are `gc=False`: a record holds no other one, so there are no cycles.
 """
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -75,6 +76,17 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     gbps: float | None
     mean_s: float | None = None
     stddev_s: float | None = None
+
+
+AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
+
+
+def ways(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
+    """Flows by where they go from and to: what goes one way together is one rate."""
+    found: dict[tuple[str, str], list[AnyFlow]] = {}
+    for flow in flows:
+        found.setdefault((flow.src, flow.dst), []).append(flow)
+    return found
 
 
 class Spread(msgspec.Struct, gc=False):
