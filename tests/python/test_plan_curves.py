@@ -1,0 +1,166 @@
+"""Which sizes a curve needs, and who is alike: known answers."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from linkscope.plan.classes import checks
+from linkscope.plan.curve import Timed, cliffs, finer_sizes
+from linkscope.stats import clusters, holm
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = (8, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+
+
+def timed(seconds: float, half_width: float = 0.002) -> Timed:
+    return Timed(seconds, half_width)
+
+
+# --- sizes ---
+
+
+def test_a_line_needs_no_more_sizes() -> None:
+    wanted = {size: timed(2e-6 + size / 50e9) for size in (*SIZES, 64, KIB)}  # no interval wider than eightfold
+    assert finer_sizes(wanted) == []
+
+
+def test_a_cliff_is_bracketed() -> None:
+    """From 100 KiB on everything takes three times as long."""
+
+    def seconds(size: int) -> float:
+        return (2e-6 + size / 50e9) * (3 if size > 100 * KIB else 1)
+
+    measured = {size: timed(seconds(size)) for size in SIZES}
+    while wanted := finer_sizes(measured):
+        assert not set(wanted) & set(measured)
+        measured |= {size: timed(seconds(size)) for size in wanted}
+    assert cliffs(measured) == [(96 * KIB, 128 * KIB)]
+    assert len(measured) <= 20  # of 28 powers of two and as many halves between them
+
+
+def test_a_bend_is_refined_until_lines_between_sizes_tell_the_curve() -> None:
+    """The larger of two lines: interpolated between the sizes chosen it is nowhere more than 3 % off."""
+
+    def seconds(size: int) -> float:
+        return max(2.5e-6 + size / 400e9, 1.5e-6 + size / 150e9)
+
+    measured = {size: timed(seconds(size), 0.0) for size in SIZES}
+    while wanted := finer_sizes(measured):
+        measured |= {size: timed(seconds(size), 0.0) for size in wanted}
+    sizes = sorted(measured)
+    for small, large in itertools.pairwise(sizes):
+        for share in (0.2, 0.5, 0.8):
+            at = round(small + share * (large - small))
+            line = seconds(small) + (at - small) / (large - small) * (seconds(large) - seconds(small))
+            assert line == pytest.approx(seconds(at), rel=0.03)
+
+
+def test_sizes_grow_while_the_rate_does() -> None:
+    rising = {size: timed(20e-3 + size / 50e9) for size in SIZES}  # half of the rate at 1 GB
+    assert finer_sizes(rising)[-1] == 512 * MIB
+    assert 512 * MIB not in finer_sizes({size: timed(20e-6 + size / 50e9) for size in SIZES})
+
+
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.02, False)])
+def test_a_rate_goes_on_rising_where_its_intervals_do_not_explain_it(half_width: float, wanted: bool) -> None:
+    """It gains 3 % by each doubling, of which 2 % would be too little."""
+    measured = {1 << at: timed((1 << at) / (50e9 * 1.03**at), half_width) for at in range(20, 29)}
+    assert (finer_sizes(measured)[-1:] == [512 * MIB]) is wanted
+
+
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.02, True), (0.03, False)])
+def test_a_size_off_the_line_of_its_neighbours_is_a_bend_beyond_half_of_the_intervals(
+    half_width: float, wanted: bool
+) -> None:
+    """It takes 4.3 % more: 3 % are allowed, and with intervals of 2 % and of 3 % another 1 % and 1.5 %."""
+    measured = {8 << at: timed(1e-6 * (1.043 if at == 5 else 1), half_width) for at in range(10)}
+    assert ({192, 384} <= set(finer_sizes(measured))) is wanted
+
+
+@pytest.mark.parametrize("half_width, wanted", [(0.001, True), (0.03, False)])
+def test_a_bend_between_two_sizes_is_looked_for_where_the_intervals_leave_no_doubt(
+    half_width: float, wanted: bool
+) -> None:
+    """Two lines that meet in the middle of 64 and 128 B, 3.4 % below the chord between these."""
+    bend = 64 * math.sqrt(2)
+    measured = {
+        size: timed(1e-6 * (1 + 0.0023 * max(0.0, size - bend)), half_width) for size in (8, 16, 32, 64, 128, 256)
+    }
+    measured |= {size: timed(measured[256].seconds * size / 256, half_width) for size in (512, 1024)}
+    assert (96 in finer_sizes(measured)) is wanted
+
+
+def test_what_is_checked_is_small_settled_and_between() -> None:
+    assert checks(SIZES) == [8, 64 * KIB, 16 * MIB]
+    assert checks([4 * KIB, MIB, 64 * MIB]) == [4 * KIB, MIB, 64 * MIB]
+    assert checks([MIB, 16 * MIB, 64 * MIB]) == [MIB, 16 * MIB]  # the largest costs most and tells no more
+    assert checks([0]) == [0]
+    assert checks([8, 64, 4 * KIB, 16 * MIB]) == [8, 4 * KIB, 16 * MIB]  # of two between the larger
+
+
+# --- who is alike ---
+
+
+def test_holm_rejects_step_by_step() -> None:
+    """Holm 1979: 0.01 <= 0.05/3, then 0.02 <= 0.05/2, then 0.06 > 0.05."""
+    assert holm([0.06, 0.01, 0.02], 0.05) == [False, True, True]
+    assert holm([0.03, 0.02, 0.04], 0.05) == [False, False, False]
+
+
+Drawn = dict[str, dict[int, list[float]]]
+
+
+def drawn(chance: random.Random, slow: dict[int, float], noise: float, members: int = 12) -> Drawn:
+    return {
+        f"m{member}": {
+            size: [slow.get(member, 1.0) * math.exp(chance.gauss(0, noise)) for _ in range(3)] for size in (8, 64, 512)
+        }
+        for member in range(members)
+    }
+
+
+def test_members_that_are_alike_stay_together() -> None:
+    """However strong the noise: told apart in no more runs than the level allows."""
+    for noise in (0.001, 0.01, 0.05):
+        chance = random.Random(f"alike {noise}")
+        apart = 0
+        for _ in range(300):
+            rounds = drawn(chance, {}, noise)
+            apart += any(of.verdict == "other" or of.leader != "m0" for of in
+                         clusters(list(rounds), rounds, lambda size: 0.03, 0.05).values())  # fmt: skip
+        assert apart <= 0.05 * 300
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.1, 1.3])
+def test_a_member_that_differs_leads_a_cluster_of_its_own(factor: float) -> None:
+    chance = random.Random(f"slow {factor}")
+    for _ in range(50):
+        rounds = drawn(chance, {3: factor, 7: factor}, 0.002)
+        found = clusters(list(rounds), rounds, lambda size: 0.03, 0.01)
+        assert found["m3"].leader == "m3" and found["m7"].leader == "m3" and found["m7"].verdict == "same"
+        assert {name for name, of in found.items() if of.leader == "m0"} == rounds.keys() - {"m3", "m7"}
+
+
+def test_where_it_is_the_first_that_differs_all_others_share_a_cluster() -> None:
+    rounds = drawn(random.Random(1), {0: 1.2}, 0.002)
+    found = clusters(list(rounds), rounds, lambda size: 0.03, 0.01)
+    assert {of.leader for name, of in found.items() if name != "m0"} == {"m1"}
+
+
+def test_alike_is_who_is_alike_at_every_size() -> None:
+    """At 8 B nobody can tell, at 64 MiB it is the same: that is undecided."""
+    wide, still = (0.5, 1.0, 2.0), (0.999, 1.0, 1.001)
+    rounds = {name: {8: wide, 64 << 20: still} for name in ("a", "b")}
+    assert clusters(["a", "b"], rounds, lambda size: 0.03, 0.01)["b"].verdict == "undecided"
+    same = {name: {8: still, 64 << 20: still} for name in ("a", "b")}
+    assert clusters(["a", "b"], same, lambda size: 0.03, 0.01)["b"].verdict == "same"
+    apart = {"a": {8: still}, "b": {64 << 20: still}}
+    assert clusters(["a", "b"], apart, lambda size: 0.03, 0.01)["b"].verdict == "undecided"
+
+
+def test_what_noise_hides_is_neither_the_same_nor_another() -> None:
+    rounds = drawn(random.Random(2), {}, 0.1)
+    found = clusters(list(rounds), rounds, lambda size: 0.03, 0.01)
+    assert {of.verdict for name, of in found.items() if name != "m0"} == {"undecided"}
