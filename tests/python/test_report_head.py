@@ -2,7 +2,7 @@
 
 import re
 
-from invented import SIZES, point, run, small_run
+from invented import SIZES, flow, point, run, small_run
 from linkscope.report.head import doubtful_ids, doubts, tiles
 from linkscope.report.heat import heat_svg, heats, step
 from linkscope.report.html import page
@@ -48,6 +48,17 @@ def test_both_ways_is_never_the_best_one_way_rate() -> None:
         point(H2D.format("pinned", SIZES[-1], "true"), 0.001),
     ]
     assert by_label(run(made))["Host to GPU"].value.startswith("33.")
+
+
+def test_a_copy_in_parts_is_one_way_and_has_the_rate_of_all_of_them() -> None:
+    """Beside it pages on demand, which are one flow and slower: 28 and 27 GB/s are 55 GB/s."""
+    ends, memories = ("gpu:0", "numa:0"), ("device", "pinned")
+    parts = point(f"split/ce/gpu:0.device->numa:0.pinned/{SIZES[-1]}?streams=2", SIZES[-1] / 28e9)
+    parts.flows = [flow(*ends, memories, SIZES[-1], SIZES[-1] / rate) for rate in (28e9, 27e9)]
+    parts.total_gbps = 55.0
+    pages = point(f"demand/fault/gpu:0.managed->numa:0.managed/{SIZES[-1]}?bidirectional=false", SIZES[-1] / 17e9)
+    told = by_label(run([parts, pages]))["GPU to host"]
+    assert told.value.startswith("55.0") and any("split by ce" in line for line in told.lines)
 
 
 def test_what_a_cache_gives_and_what_was_thrown_away_is_no_tiles_best() -> None:

@@ -7,7 +7,7 @@ from linkscope.model.curves import Curve, Estimate, curves, time_of
 from linkscope.runfile import Point
 from linkscope.stats import jumps
 
-_MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "read", "write", "demand", "prefetch")
+_MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
 _APART = (
     "stride",
     "order",

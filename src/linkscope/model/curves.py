@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.runfile import Flow, Point, ways
+from linkscope.runfile import Flow, Point, by_way
 
 MODE = "mode"
 BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
@@ -166,7 +166,7 @@ def rate_of(point: Point) -> Estimate | None:
     """GB/s of the first flow, and of what goes its way beside it: what stands against the limit."""
     if point.gbps is None:
         return None
-    found = ways(measured_flows(point))
+    found = by_way(measured_flows(point))
     if len(found.get((point.src, point.dst), ())) < 2:
         return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
     return total_of(point) if len(found) == 1 else None

@@ -11,7 +11,7 @@ from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
 from linkscope.report.trust import apart, half_width, signed
-from linkscope.runfile import Point, Run
+from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 SAME = 0.02  # pairs that differ by less are not told apart
@@ -218,7 +218,7 @@ def _with(run: Run, guard: str) -> tuple[str, ...]:
 def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
     """Of what moves any data, where there is such: caches, and data that are thrown away, make rates of their own."""
     bests = ((curve, curve.best()) for curve in made)
-    found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_flow(curve, best)]
+    found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_rate(curve, best)]
     return [(curve, best) for curve, best in found if plain(best)] or found
 
 
@@ -230,8 +230,9 @@ def _of_all_paths(found: list[tuple[Curve, Point]]) -> list[tuple[Curve, Point]]
     return [(curve, best) for curve, best in found if paths[curve.method] == everywhere] or found
 
 
-def _one_flow(curve: Curve, best: Point) -> bool:
-    return len(measured_flows(best)) < 2 and not curve.path.joint
+def _one_rate(curve: Curve, best: Point) -> bool:
+    """Whether all that it moves goes one way: one flow, or parts of one."""
+    return len(by_way(measured_flows(best))) == 1 and not curve.path.joint
 
 
 def _kind(place: str) -> str:
@@ -247,7 +248,7 @@ def _memories(point: Point) -> str:
 
 
 def _rate(point: Point) -> float:
-    return point.gbps or 0.0
+    return _estimate(point).value
 
 
 def _estimate(point: Point) -> Estimate:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from linkscope.model.curves import Curve, measured_flows
 from linkscope.model.words import param_text, range_s, range_share
-from linkscope.runfile import Point, ways
+from linkscope.runfile import Point, by_way
 from linkscope.units import format_bytes, format_rate
 
 DIFFERS_ALONE = 0.1  # times alone that differ by more are told where the parameter is folded
@@ -62,6 +62,6 @@ def parts_text(points: Iterable[Point]) -> str:
     overlaps = [
         point.guards["joint_overlap"]
         for point in points
-        if "joint_overlap" in point.guards and len(ways(measured_flows(point))) == 1
+        if "joint_overlap" in point.guards and len(by_way(measured_flows(point))) == 1
     ]
     return f"its parts ran at once for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""

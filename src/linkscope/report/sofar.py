@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from linkscope.model.curves import Family, Path, share_of, total_of
-from linkscope.runfile import Point, PointId, Round, ways
+from linkscope.runfile import Point, PointId, Round, by_way
 from linkscope.stats import median
 
 ALIKE_SO_FAR = 0.1  # rates of paths that differ by less share a row: before there are intervals, 2 % would be noise
@@ -170,7 +170,7 @@ def _add_round(point: _Point, record: Round) -> None:
     point.done = False
     point.rounds.add(record.round)
     point.flow_bytes = [flow.bytes for flow in flows]
-    point.one_way = len(ways(flows)) == 1
+    point.one_way = len(by_way(flows)) == 1
     point.together_s = record.guards.get("together_s")
     kept = point.apart if "throttled" in record.guards else point.medians
     kept.append([median(flow.samples_s) for flow in flows])

@@ -9,7 +9,7 @@ from linkscope.plan import RULES, Plan, Takeover, footprint, precision_target, r
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
-from linkscope.runfile import Flow, Point, PointId, Round, Spread, ways
+from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way
 from linkscope.stats import (
     EARLY_ROUNDS,
     bimodal,
@@ -131,7 +131,7 @@ class Assembler:
             point.total_gbps = sum(flow.bytes for flow in point.flows if flow.role == "measured") / together_s / 1e9
         overlap = point.guards.get("joint_overlap", 1.0)
         # Bytes that go one way in parts have the rate of the whole, whether they ran in turn or at once.
-        parts_of_one = point.bytes > 0 and len(ways(point.flows)) == 1
+        parts_of_one = point.bytes > 0 and len(by_way(point.flows)) == 1
         if not together_s and overlap < NEARLY_TOGETHER and not parts_of_one:
             point.status = "missed_precision"
             point.guards["in_turn"] = True
@@ -173,7 +173,7 @@ class Assembler:
         """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement. What flows
         go one way together is one rate."""
         what = PointId.parse(point.id)
-        for (src, dst), flows in ways(point.flows).items():
+        for (src, dst), flows in by_way(point.flows).items():
             src_memory, dst_memory = flows[0].src_memory, flows[0].dst_memory
             way = dataclasses.replace(what, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
             limit = self._limit(way)

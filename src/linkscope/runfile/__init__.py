@@ -2,7 +2,7 @@
 
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run
-from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, ways
+from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, by_way
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
@@ -17,6 +17,6 @@ __all__ = [
     "Run",
     "RunWriter",
     "Spread",
+    "by_way",
     "read_run",
-    "ways",
 ]

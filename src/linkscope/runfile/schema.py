@@ -81,7 +81,7 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
 
 
-def ways(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
+def by_way(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
     """Flows by where they go from and to: what goes one way together is one rate."""
     found: dict[tuple[str, str], list[AnyFlow]] = {}
     for flow in flows:
