@@ -30,8 +30,11 @@ import rounds
 from msgspec import structs
 from true_shares import truth_of
 
+from linkscope.advise.ways import at
 from linkscope.machine import model as models
 from linkscope.machine.model_paths import routes
+from linkscope.model.cliffs import breaks
+from linkscope.model.curves import curves
 from linkscope.model.interference import interference
 from linkscope.model.odd import odd_paths
 from linkscope.plan import Plan, budget_of_its_own, expected_ids, make_plan
@@ -39,7 +42,7 @@ from linkscope.plan.classes import class_curves, operation, path_text
 from linkscope.run import benchmark_table, measure
 from linkscope.run.target import Target, modelled
 from linkscope.runfile import Point, PointId, Run, read_run
-from linkscope.stats import jumps, median
+from linkscope.stats import median
 
 TABLE = benchmark_table()
 TRUTH_ROUNDS = 60
@@ -218,36 +221,30 @@ def agreement(name: str) -> None:
               f"exhaustive sweep's, the middle one {median(of):.2%}, the largest {max(of):.1%}")  # fmt: skip
     errors, across = interpolated(staged, target, plan)
     near = sum(error <= 0.03 for error in errors) / len(errors)
-    print(f"interpolated at sizes between: {near:.1%} of {len(errors)} within 3 %, the middle one "
-          f"{median(errors):.2%}; {across} intervals are cliffs, where nothing is drawn")  # fmt: skip
+    print(f"interpolated at sizes between: {near:.1%} of {len(errors)} within 3 % of the median of {TRUTH_ROUNDS} "
+          f"rounds, the middle one {median(errors):.2%}, the largest {max(errors):.1%}; {across} intervals are breaks, "
+          "where nothing is drawn")  # fmt: skip
 
 
 def interpolated(run: Run, target: Target, plan: Plan) -> tuple[list[float], int]:
-    """Errors of the line between neighbouring sizes of representatives' curves, at a size between; cliffs left out."""
-    curves: dict[str, list[Point]] = {}
+    """Errors of what `advise` says between neighbouring sizes of representatives' curves, by many rounds; breaks left
+    out, and their number."""
     listed = class_curves(plan.points, plan.classes, plan.order_seed)
     leading = {operation(PointId.parse(of.id_of(of.representative, 8))) + of.representative for of in listed}
-    for point in run.points:
-        what = PointId.parse(point.id)
-        if is_measured(point) and point.bytes >= 8 and operation(what) + path_text(what) in leading:
-            curves.setdefault(re.sub(r"/\d+(?=\?|$)", "/#", point.id), []).append(point)
     asked: dict[str, float] = {}
-    cliffs = 0
-    for points in curves.values():
-        ordered = sorted(points, key=lambda point: point.bytes)
-        if len(ordered) < 8:
+    broken = 0
+    for curve in curves(point for point in run.points if is_measured(point) and point.bytes >= 8):
+        what = PointId.parse(curve.points[0].id)
+        if operation(what) + path_text(what) not in leading or len(curve.measured) < 8:
             continue
-        for small, large in itertools.pairwise(ordered):
-            if jumps(small.bytes, small.median_s, large.bytes, large.median_s):
-                cliffs += 1
-                continue
+        broken += len(breaks(curve.measured))
+        for small, large in itertools.pairwise(curve.measured):
             between = round(math.sqrt(small.bytes * large.bytes)) // 8 * 8
-            if small.bytes < between < large.bytes:
-                share = (between - small.bytes) / (large.bytes - small.bytes)
-                what = of_size(small.id, between)
-                asked[what] = small.median_s * (1 - share) + large.median_s * share
-    truth = run_of(target, make_plan(target.facts, TABLE, only=list(asked)))
-    return [abs(asked[p.id] / p.median_s - 1) for p in truth.points if p.median_s and p.status == "ok"], cliffs
+            told = at(curve.measured, between) if small.bytes < between < large.bytes else None
+            if told:
+                asked[of_size(small.id, between)] = told[0].value
+    truth = run_of(target, make_plan(target.facts, TABLE, only=list(asked), rounds=TRUTH_ROUNDS))
+    return [abs(asked[p.id] / p.median_s - 1) for p in truth.points if p.median_s and p.status == "ok"], broken
 
 
 def of_size(id: str, size: int) -> str:

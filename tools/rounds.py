@@ -17,7 +17,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from linkscope.run.sampler import MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH
-from linkscope.stats import LOOKS, agree, deviation, median, median_interval, mostly, next_look, rounds_interval, steady
+from linkscope.stats import (
+    LOOKS,
+    ODD_ROUNDS,
+    agree,
+    deviation,
+    median,
+    median_interval,
+    mostly,
+    next_look,
+    rounds_interval,
+    steady,
+)
 
 PRECISION = 0.01
 DOZEN = 12
@@ -141,7 +152,9 @@ def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
         point.to(LOOKS[0])
     agreed = [agree(point.medians, PRECISION) for point in points]
     for point, early in zip(points, agreed, strict=True):
-        if early and mostly(agreed):
+        if mostly(agreed) and not early:
+            point.to(ODD_ROUNDS)
+        if mostly(agreed) and point.half_width() <= PRECISION:
             continue
         look = LOOKS[1] if early else next_look(point.medians, PRECISION)
         while look is not None:

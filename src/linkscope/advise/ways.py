@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Curve, Estimate, curves, time_of
 from linkscope.runfile import Point
-from linkscope.stats import jumps
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
 _APART = (
@@ -67,11 +67,7 @@ def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...
     if below is None or above is None or above.bytes > _FAR * below.bytes:
         return None
     low, high = time_of(below), time_of(above)
-    if (
-        low is None
-        or high is None
-        or jumps(below.bytes, low.value, above.bytes, high.value, _doubt(low) + _doubt(high))
-    ):
+    if low is None or high is None or above.bytes in breaks(measured):
         return None
     part = (size - below.bytes) / (above.bytes - below.bytes)
 
@@ -96,8 +92,3 @@ def _asked(point: Point, src: str, dst: str, memory: str) -> bool:
 def _host_kinds(point: Point) -> list[str]:
     ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
     return [kind for place, kind in ends if "numa:" in place]
-
-
-def _doubt(time: Estimate) -> float:
-    """Half of its interval as a fraction."""
-    return 0.0 if time.low is None or time.high is None else (time.high - time.low) / 2 / time.value

@@ -4,14 +4,13 @@ A copy's time is a line over its bytes as long as nothing changes. Where a point
 neighbours, the curve bends or breaks, and the intervals at both sides of it are halved, down to half a power of two.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from linkscope.stats import jumps
+from linkscope.stats import breaks
 
-TOLERANCE = 0.03
+TOLERANCE = 0.02
 SETTLED = 0.02  # what a rate gains by a doubling where it goes on rising
 LARGEST = 1 << 30
 WIDEST = 8  # times: a step and its way back may hide in an interval that is wider
@@ -20,10 +19,10 @@ LEAST_CURVE = 8  # sizes; fewer are samples of a curve, and stay as they are
 
 
 class Timed(NamedTuple):
-    """Seconds, half of the interval as a fraction of them, and what it cost to measure."""
+    """Seconds, by what fraction they may be off, and what it cost to measure."""
 
     seconds: float
-    half_width: float
+    doubt: float
     cost_s: float = 0.0
 
 
@@ -33,7 +32,7 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
     if len(sizes) < LEAST_CURVE:
         return []
     split = {at for at in range(len(sizes) - 1) if sizes[at + 1] > WIDEST * sizes[at]}
-    split |= {at for at in range(len(sizes) - 1) if _broken(measured, sizes[at], sizes[at + 1])}
+    split |= set(breaks(sizes, [measured[at].seconds for at in sizes], [measured[at].doubt for at in sizes]))
     for at in range(1, len(sizes) - 1):
         if _bends(measured, sizes[at - 1], sizes[at], sizes[at + 1]):
             split |= {at - 1, at}
@@ -43,29 +42,19 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
     return found + _larger(measured, sizes)
 
 
-def cliffs(measured: Mapping[int, Timed]) -> list[tuple[int, int]]:
-    """Neighbouring sizes between which the time jumps: no line of a latency and a rate joins them."""
-    sizes = sorted(measured)
-    return [(one, other) for one, other in itertools.pairwise(sizes) if _broken(measured, one, other)]
-
-
-def _broken(measured: Mapping[int, Timed], small: int, large: int) -> bool:
-    one, other = measured[small], measured[large]
-    return jumps(small, one.seconds, large, other.seconds, one.half_width + other.half_width)
-
-
 def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> bool:
     share = (size - small) / (large - small)
     line = measured[small].seconds * (1 - share) + measured[large].seconds * share
     # All sizes of a process share much of what differs between processes: half of the intervals is doubt enough.
-    doubt = TOLERANCE + max(measured[at].half_width for at in (small, size, large)) / 2
+    doubt = TOLERANCE + max(measured[at].doubt for at in (small, size, large)) / 2
     return abs(line / measured[size].seconds - 1) > doubt
 
 
 def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
-    """Whether the lines on both sides of the middle interval leave room for a bend inside it.
+    """Whether the lines on both sides of the middle interval leave room for a bend or a step inside it.
 
-    A curve that bends one way only lies between the chord of the interval and these two lines.
+    A curve that bends one way only lies between the chord of the interval and these two lines; one that steps there is
+    on the one and then on the other.
     """
     before, small, large, after = sizes
     times = [measured[size].seconds for size in sizes]
@@ -73,10 +62,9 @@ def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
     chord = times[1] + (times[2] - times[1]) * (middle - small) / (large - small)
     left = times[1] + (times[1] - times[0]) * (middle - small) / (small - before)
     right = times[2] - (times[3] - times[2]) * (large - middle) / (after - large)
-    if (left - chord) * (right - chord) <= 0:
-        return False
-    room = min(abs(left - chord), abs(right - chord)) / chord
-    return room > TOLERANCE + max(measured[small].half_width, measured[large].half_width)
+    furthest = min if (left - chord) * (right - chord) > 0 else max
+    room = furthest(abs(left - chord), abs(right - chord)) / chord
+    return room > TOLERANCE + max(measured[small].doubt, measured[large].doubt)
 
 
 def _middle(small: int, large: int) -> int | None:
@@ -95,5 +83,5 @@ def _larger(measured: Mapping[int, Timed], sizes: list[int]) -> list[int]:
         return []
     doublings = math.log2(last / before)
     gain = last / measured[last].seconds / (before / measured[before].seconds)
-    doubt = measured[before].half_width + measured[last].half_width
+    doubt = measured[before].doubt + measured[last].doubt
     return [2 * last] if gain - doubt > (1 + SETTLED) ** doublings else []

@@ -10,7 +10,7 @@ from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
 from linkscope.plan.work import Work
 from linkscope.runfile import Point, PointId
-from linkscope.stats import EARLY_ROUNDS, LOOKS, agree, mostly, next_look
+from linkscope.stats import EARLY_ROUNDS, LOOKS, ODD_ROUNDS, agree, mostly, next_look
 
 SHARE = 6.0  # of the budget over the number of points: cheap points leave time to dear ones
 MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
@@ -53,22 +53,32 @@ def affordable(plan: Plan, point: Point) -> int:
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
-def in_doubt(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
-    """Six rounds for points that have three which agree, but of whose likes most have three that do not.
+def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+    """More rounds for what missed its precision, as far as its share goes, and for what is precise by chance alone.
 
-    Alike are points of one operation of nearly the same size, on all paths.
+    By chance: three rounds agree, but of the points like this one most have three that do not. It takes six. And the
+    other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
+    points of one operation of nearly the same size, on all paths.
     """
     agreed: dict[tuple[str, int], list[bool]] = defaultdict(list)
-    early = []
+    early: dict[str, tuple[str, int]] = {}
     for point in points.values():
         medians = _medians(point)
         if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
             kind = (operation(PointId.parse(point.id)), point.bytes)
             agreed[kind].append(agree(medians, _target(plan, point)))
-            if point.status == "ok" and len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
-                early.append((kind, point))
-    chance = {kind for kind in {of for of, _ in early} if not mostly(_of_likes(agreed, *kind))}
-    return [Work(point.id, LOOKS[1]) for kind, point in early if kind in chance and affordable(plan, point) >= LOOKS[1]]
+            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
+                early[point.id] = kind
+    calm = {kind for kind in set(early.values()) if mostly(_of_likes(agreed, *kind))}
+    found = []
+    for id, point in points.items():
+        rounds = rounds_in_share(plan, point)
+        if id in early and (point.status == "ok") != (early[id] in calm):
+            special = LOOKS[1] if point.status == "ok" else ODD_ROUNDS
+            rounds = special if affordable(plan, point) >= special else rounds
+        if rounds > len(_medians(point)):
+            found.append(Work(id, rounds))
+    return found
 
 
 def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int) -> list[bool]:

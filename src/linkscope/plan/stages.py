@@ -5,7 +5,7 @@
    of its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes
    where a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until most
    of the map is measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
-   for what has three that agree although its likes do not; again while this asks for anything.
+   for what has three that agree although those of its likes do not; again while this asks for anything.
 3. With the time that is left more rounds for what missed its precision, cheap points first; then inherited points are
    measured after all, and more paths at once.
 
@@ -20,10 +20,10 @@ from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
-from linkscope.plan.shares import in_doubt, late_rounds, opening_s, rounds_in_share, share_s, that_fit
+from linkscope.plan.shares import late_rounds, opening_s, share_s, that_fit, wanted
 from linkscope.plan.work import Work
-from linkscope.runfile import Flow, Point, PointId
-from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, geometric_mean
+from linkscope.runfile import Flow, Point, PointId, half_width
+from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, doubts, geometric_mean
 
 MARGIN = 0.03  # what still counts as alike
 LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
@@ -57,12 +57,10 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[
     few = _wanted_measured(plan, {*points, *full})
     offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
     inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s)
-    wanting = [Work(id, rounds_in_share(plan, points[id])) for id in points]
-    missed = [work for work in wanting if work.rounds > _have(points[work.id])] + in_doubt(plan, points)
     new = [*full, *at_once, *(offer.id for offer in inherited)]
     # That most of the map is measured comes before more rounds.
     room = left_s * (BESIDE if at_once else CHUNK if new else 1.0) - sum(offer.cost_s for offer in inherited)
-    work = [Work(id, EARLY_ROUNDS) for id in new] + that_fit(plan, points, missed, room)
+    work = [Work(id, EARLY_ROUNDS) for id in new] + that_fit(plan, points, wanted(plan, points), room)
     return work or (
         late_rounds(plan, points, left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(plan, alike, points), left_s)]
@@ -160,12 +158,13 @@ def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
 
 def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:
     """What was measured of a member, finer sizes too."""
-    found = {}
-    for size in {*curve.ids[member], *GRID}:
-        point = points.get(curve.id_of(member, size))
-        if point is not None and point.median_s and point.status != "inherited":
-            found[size] = Timed(point.median_s, _half_width(point), point.device_s)
-    return found
+    known = [points.get(curve.id_of(member, size)) for size in sorted({*curve.ids[member], *GRID})]
+    measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
+    unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
+    return {
+        point.bytes: Timed(point.median_s or 0.0, doubt, point.device_s)
+        for point, doubt in zip(measured, unsure, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ def _offers(
     for curve, of in alike:
         for one in _inheriting(plan, curve, of, points):
             source = points[one.source]
-            width = _half_width(source) + (one.high - one.low) / 2
+            width = _width(source) + (one.high - one.low) / 2
             gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
             cost_s = source.device_s * EARLY_ROUNDS / max(_have(source), EARLY_ROUNDS)
             found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
@@ -276,10 +275,9 @@ def _positive(flow: Flow) -> list[float]:
     return [median for median in flow.round_medians_s if median > 0]
 
 
-def _half_width(point: Point) -> float:
-    if point.ci95_s is None or not point.median_s:
-        return math.inf
-    return (point.ci95_s[1] - point.ci95_s[0]) / 2 / point.median_s
+def _width(point: Point) -> float:
+    width = half_width(point)
+    return math.inf if width is None else width
 
 
 def _have(point: Point) -> int:

@@ -10,8 +10,8 @@ from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
-from linkscope.report.trust import apart, half_width, signed
-from linkscope.runfile import Point, Run, by_way
+from linkscope.report.trust import apart, signed
+from linkscope.runfile import Point, Run, by_way, half_width
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 SAME = 0.02  # pairs that differ by less are not told apart

@@ -8,8 +8,8 @@ from typing import Any
 
 from linkscope.model.curves import Family, method_of
 from linkscope.model.words import count_text
-from linkscope.report.trust import against_text, apart, half_width, reason_text
-from linkscope.runfile import Point, Run
+from linkscope.report.trust import against_text, apart, reason_text
+from linkscope.runfile import Point, Run, half_width
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
 

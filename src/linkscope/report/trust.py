@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from linkscope.model.curves import measured_flows
-from linkscope.runfile import Point
+from linkscope.runfile import Point, half_width
 from linkscope.stats import deviation
 from linkscope.units import format_fraction
 
@@ -49,13 +49,6 @@ def apart(point: Point) -> bool:
     """Whether several flows did not run together; their total is none, or that of flows that took turns."""
     rated = [flow for flow in measured_flows(point) if flow.gbps is not None]
     return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
-
-
-def half_width(point: Point) -> float | None:
-    """Half of the interval as a fraction of the median."""
-    if point.ci95_s is None or not point.median_s:
-        return None
-    return (point.ci95_s[1] - point.ci95_s[0]) / 2 / point.median_s
 
 
 def void(point: Point) -> bool:

@@ -9,7 +9,7 @@ from linkscope.plan import RULES, Plan, Takeover, footprint, precision_target, r
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
-from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way
+from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way, half_width
 from linkscope.stats import (
     EARLY_ROUNDS,
     bimodal,
@@ -111,7 +111,7 @@ class Assembler:
                 point.reason += f" in {rounds} of {self._plan.rounds} rounds; {stopped}"
             _drop_values(point)
             return
-        widths = [_half_width(flow) for flow in point.flows if flow.role == "measured"]
+        widths = [half_width(flow) for flow in point.flows if flow.role == "measured"]
         known = [width for width in widths if width is not None]
         if len(known) < len(widths):
             point.status = "missed_precision"
@@ -311,12 +311,6 @@ def _taken_over(flow: Flow, places: dict[str, str], takeover: Takeover) -> Flow:
 def _why(takeover: Takeover, source: PointId) -> str:
     told = "was found alike where it was checked" if takeover.shown else "did not differ where it was checked"
     return f"not measured: this is the value of {source.src} -> {source.dst}, a path of its kind, to which it {told}"
-
-
-def _half_width(flow: Flow) -> float | None:
-    if flow.ci95_s is None or not flow.median_s or flow.median_s <= 0:
-        return None
-    return (flow.ci95_s[1] - flow.ci95_s[0]) / 2 / flow.median_s
 
 
 def _resolution(round: Round, point: Point) -> float:

@@ -2,7 +2,7 @@
 
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run
-from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, by_way
+from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, by_way, half_width
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "RunWriter",
     "Spread",
     "by_way",
+    "half_width",
     "read_run",
 ]

@@ -89,6 +89,13 @@ def by_way(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
     return found
 
 
+def half_width(of: "Flow | Point") -> float | None:
+    """Half of the interval of the time as a fraction of its median; None without one."""
+    if of.ci95_s is None or not of.median_s or of.median_s <= 0:
+        return None
+    return (of.ci95_s[1] - of.ci95_s[0]) / 2 / of.median_s
+
+
 class Spread(msgspec.Struct, gc=False):
     """Standard deviations of flow 0 as fractions of its median, and its modes where the samples have two."""
 

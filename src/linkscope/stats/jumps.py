@@ -1,12 +1,64 @@
 """Where a curve of times over bytes breaks: nothing is to be drawn or interpolated across that."""
 
+import math
+from collections.abc import Sequence
+
+from linkscope.stats.intervals import median
+from linkscope.stats.stopping import HALF_WIDTH
+
 JUMP = 0.03  # what is not told apart from a line
 
 
-def jumps(small: int, small_s: float, large: int, large_s: float, doubt: float = 0.0) -> bool:
-    """Whether no line of a latency and a rate joins the times of two sizes: more bytes in clearly less time, or in more
-    than so many times the time. `doubt`: half of both intervals together, as a fraction."""
+def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None]) -> list[float]:
+    """How far the median of each size of one curve may be off, as a fraction of it.
+
+    Half of its interval at most, where it has one; but that of rounds that agree is as wide as was asked. What they
+    differ by tells more, and what those of all sizes do.
+    """
+    relative = [[value / median(of) - 1 for value in of] if len(of) > 1 and median(of) > 0 else [] for of in rounds]
+    freedom = sum(len(of) - 1 for of in relative if of)
+    squares = sum((value - sum(of) / len(of)) ** 2 for of in relative for value in of)
+    pooled = math.sqrt(squares / freedom) if freedom else math.inf
+    found = []
+    for of, width in zip(relative, half_widths, strict=True):
+        told = [] if width is None else [width]
+        if of:
+            told.append(max(HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
+        found.append(min(told, default=0.0))
+    return found
+
+
+def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[float]) -> list[int]:
+    """Of a curve by size the places where no line goes on to the next size. `doubts`: of each time, as a fraction.
+
+    Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides do
+    not meet in between: the one ends below what follows, and the other above what is before, or both the other way.
+    """
+    curve = [*zip(sizes, seconds, doubts, strict=True)]
+    return [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
+
+
+def _jumps(small: int, small_s: float, doubt: float, large: int, large_s: float, other_doubt: float) -> bool:
     if small <= 0 or small_s <= 0:
         return False
-    ratio, beyond = large_s / small_s, 1 + JUMP + doubt
+    ratio, beyond = large_s / small_s, 1 + JUMP + doubt + other_doubt
     return ratio * beyond < 1 or ratio > large / small * beyond
+
+
+def _steps(curve: Sequence[tuple[int, float, float]], at: int) -> bool:
+    if at < 1 or at > len(curve) - 3:
+        return False
+    up = _off_the_line(curve[at - 1], curve[at], curve[at + 1])
+    down = _off_the_line(curve[at + 2], curve[at + 1], curve[at])
+    return up * down < 0
+
+
+def _off_the_line(
+    far: tuple[int, float, float], near: tuple[int, float, float], here: tuple[int, float, float]
+) -> float:
+    """By how much a time is off the line through two others, as a fraction; 0 where that may be chance."""
+    part = (here[0] - near[0]) / (near[0] - far[0])
+    line = near[1] + part * (near[1] - far[1])
+    doubt = math.hypot((1 + part) * near[1] * near[2], part * far[1] * far[2], here[1] * here[2])
+    off = here[1] - line
+    return off / here[1] if here[1] > 0 and abs(off) > JUMP * here[1] + doubt else 0.0

@@ -1,7 +1,8 @@
 """When a point has rounds enough, where many points share a budget: looks at its interval, few and far between.
 
 Every look at an interval that may end the sampling costs some of its coverage (Wald, Sequential Analysis, 1947): so
-there are five, and the last two ask for more than 95 %.
+there are five, and the last two ask for more than 95 %. One more, after five rounds, is only for points whose three
+rounds do not agree although those of most points like them do: noise is small there but for single rounds.
 tools/planner_proofs.py draws what is left (docs/planner.md).
 """
 
@@ -13,13 +14,14 @@ from linkscope.stats.ratios import student_interval
 from linkscope.stats.variance import deviation
 
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # rounds in all
+ODD_ROUNDS = 5  # where one of three is odd among likes that agree: of five the three in the middle tell
 # Where noise has few values three rounds agree by chance; but then those of points like this one agree seldom.
 _MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
 _AS_WIDE = 0.999  # of the precision asked for
-_WORST = 0.88  # level of three rounds that agree, where processes fall into two modes of equal share
+_WORST = 0.88  # level of rounds that agree, where processes fall into two modes of equal share
 # Half of the 95 % interval of a median of n normal values, in deviations, is so many over the root of n.
-_HALF_WIDTH = 2.456
+HALF_WIDTH = 2.456
 _DOUBT = 1.25  # what more rounds may bring is itself told by few
 
 
@@ -37,12 +39,15 @@ def mostly(agreed: Sequence[bool]) -> bool:
 def rounds_interval(medians: Sequence[float], precision: float) -> Interval | None:
     """The interval of the median of all rounds; None for fewer than two, or where a few are not all above zero.
 
-    Three that agree: as wide as asked. Six and more: by order statistics. Else Student's, of their logarithms.
+    Three that agree, or the middle three of five: as wide as asked. Six and more: by order statistics. Else Student's,
+    of their logarithms.
     """
     count = len(medians)
     if count >= LOOKS[1]:
         return median_interval(medians, _confidence(count))
-    if count == EARLY_ROUNDS and agree(medians, precision):
+    if (count == EARLY_ROUNDS and agree(medians, precision)) or (
+        count == ODD_ROUNDS and agree(sorted(medians)[1:-1], precision)
+    ):
         centre = median(medians)
         return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
     return student_interval(medians)
@@ -55,7 +60,7 @@ def half_width_after(medians: Sequence[float], rounds: int) -> float:
     """
     count, centre = len(medians), median(medians)
     if count < LOOKS[1]:
-        return _HALF_WIDTH * deviation(medians) / math.sqrt(rounds) / centre
+        return HALF_WIDTH * deviation(medians) / math.sqrt(rounds) / centre
     ranks = median_interval(range(1, rounds + 1), _confidence(rounds))
     assert ranks is not None
     ordered = sorted(medians)
