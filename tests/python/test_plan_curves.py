@@ -76,16 +76,16 @@ def test_a_rate_goes_on_rising_where_doubt_does_not_explain_it(doubt: float, wan
     assert (finer_sizes(measured)[-1:] == [512 * MIB]) is wanted
 
 
-@pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.04, True), (0.05, False)])
-def test_a_size_off_the_line_of_its_neighbours_is_a_bend_beyond_half_of_what_it_may_be_off(
+@pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.017, True), (0.02, False)])
+def test_a_size_off_the_line_of_its_neighbours_is_a_bend_beyond_what_that_may_be_off(
     doubt: float, wanted: bool
 ) -> None:
-    """It takes 4.3 % more: 2 % are allowed, and where each may be off by 4 % and by 5 % another 2 % and 2.5 %."""
+    """It takes 4.3 % more: 2 % are allowed, and 1.25 times what each may be off by: 0.75 of the line, and 1."""
     measured = {8 << at: timed(1e-6 * (1.043 if at == 5 else 1), doubt) for at in range(10)}
     assert ({192, 384} <= set(finer_sizes(measured))) is wanted
 
 
-@pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.05, False)])
+@pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.03, False)])
 def test_a_bend_between_two_sizes_is_looked_for_where_there_is_no_doubt(doubt: float, wanted: bool) -> None:
     """Two lines that meet in the middle of 64 and 128 B, 3.4 % below the chord between these."""
     bend = 64 * math.sqrt(2)

@@ -43,11 +43,9 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
 
 
 def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> bool:
-    share = (size - small) / (large - small)
-    line = measured[small].seconds * (1 - share) + measured[large].seconds * share
-    # All sizes of a process share much of what differs between processes: half of the intervals is doubt enough.
-    doubt = TOLERANCE + max(measured[at].doubt for at in (small, size, large)) / 2
-    return abs(line / measured[size].seconds - 1) > doubt
+    line, doubt = _line(measured, small, large, size)
+    here = measured[size]
+    return abs(line - here.seconds) > TOLERANCE * here.seconds + math.hypot(doubt, here.doubt * here.seconds)
 
 
 def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
@@ -57,14 +55,20 @@ def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
     on the one and then on the other.
     """
     before, small, large, after = sizes
-    times = [measured[size].seconds for size in sizes]
     middle = math.sqrt(small * large)
-    chord = times[1] + (times[2] - times[1]) * (middle - small) / (large - small)
-    left = times[1] + (times[1] - times[0]) * (middle - small) / (small - before)
-    right = times[2] - (times[3] - times[2]) * (large - middle) / (after - large)
-    furthest = min if (left - chord) * (right - chord) > 0 else max
-    room = furthest(abs(left - chord), abs(right - chord)) / chord
-    return room > TOLERANCE + max(measured[small].doubt, measured[large].doubt)
+    chord, unsure = _line(measured, small, large, middle)
+    sides = [_line(measured, *of, middle) for of in ((before, small), (large, after))]
+    beyond = [abs(line - chord) - TOLERANCE * chord - math.hypot(doubt, unsure) for line, doubt in sides]
+    one_way = (sides[0][0] - chord) * (sides[1][0] - chord) > 0
+    return (min(beyond) if one_way else max(beyond)) > 0
+
+
+def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> tuple[float, float]:
+    """Seconds at a size on the line through two others, and by how many they may be off."""
+    part = (size - one) / (other - one)
+    ends = measured[one], measured[other]
+    unsure = math.hypot((1 - part) * ends[0].seconds * ends[0].doubt, part * ends[1].seconds * ends[1].doubt)
+    return (1 - part) * ends[0].seconds + part * ends[1].seconds, unsure
 
 
 def _middle(small: int, large: int) -> int | None:
