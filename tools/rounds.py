@@ -12,7 +12,7 @@ import functools
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from linkscope.stats import (
 
 PRECISION = 0.01
 DOZEN = 12
+CALM = 0.2  # of the precision: what the likes of an odd point differ by
 FIRST_SAMPLES = 4  # three, and the one that is verified
 LITTLE = 3.0  # sampling that costs no more than three rounds' beginnings may go on to MANY_SAMPLES
 STRENGTHS = (0.1, 0.3, 0.5, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0, 4.0)
@@ -147,7 +148,16 @@ class Measured:
 
 def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
     """Points that are alike, measured by the planner's rule as if there were time for all that it wants."""
-    points = [Measured(noise, chance) for _ in range(DOZEN)]
+    return together([Measured(noise, chance) for _ in range(DOZEN)])
+
+
+def among_calm(noise: Noise, chance: random.Random) -> Drawn:
+    """One point whose likes scatter little."""
+    calm = replace(noise, strength=CALM)
+    return together([Measured(noise if first else calm, chance) for first in (True, *[False] * (DOZEN - 1))])[0]
+
+
+def together(points: list[Measured]) -> list[Drawn]:
     for point in points:
         point.to(LOOKS[0])
     agreed = [agree(point.medians, PRECISION) for point in points]
@@ -218,13 +228,24 @@ def _narrow(rounds: "np.ndarray") -> bool:
 
 
 def coverage(times: int) -> Iterator[str]:
-    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough."""
+    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough; then of
+    one point that is louder than those like it."""
     yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} | lowest |"
     yield "|---" * (len(STRENGTHS) + 2) + "|"
     for shape in SHAPES:
         found = [drawn(Noise(shape, strength), times) for strength in STRENGTHS]
         shares = [sum(one.covers for one in of) / len(of) for of in found]
-        yield f"| {shape} | {' | '.join(f'{share:.1%}' for share in shares)} | {min(shares):.1%} |"
+        yield _row(shape, shares)
+    for shape in SHAPES:
+        shares = []
+        for strength in STRENGTHS:
+            chance, noise = random.Random(shape), Noise(shape, strength)
+            shares.append(sum(among_calm(noise, chance).covers for _ in range(times // 4)) / (times // 4))
+        yield _row(f"{shape}, its likes {CALM}", shares)
+
+
+def _row(name: str, shares: list[float]) -> str:
+    return f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} | {min(shares):.1%} |"
 
 
 def costs(times: int) -> Iterator[str]:

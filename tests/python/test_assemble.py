@@ -263,3 +263,19 @@ def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> No
         assert "more would not make it so" not in (point.reason or "")
     point = made.point(ONE, [round_of(n, [2e-6 * (1 + 0.5 * n)]) for n in range(6)])
     assert rounds_wanted(shared, point) == 6 and "more would not make it so within its share" in (point.reason or "")
+
+
+def test_five_rounds_of_which_four_agree_are_enough_unless_there_was_one_more() -> None:
+    """Six of which one was throttled are five by chance: nobody asked what points like it do."""
+    classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
+    shared = Assembler(
+        msgspec.structs.replace(plan(ONE, precision=0.05), classes=classes, early=True), facts(), lambda point: None
+    )
+    times = [2e-6, 2.5e-6, 1.97e-6, 2.01e-6, 1.99e-6]
+    rounds = [round_of(number, [seconds] * 3) for number, seconds in enumerate(times)]
+    assert shared.point(ONE, rounds).status == "ok"
+    assert shared.point(ONE, rounds, "the budget is spent").status == "ok"
+    throttled = round_of(5, [2.3e-6] * 3, guards={"throttled": ["power"]})
+    found = shared.point(ONE, [*rounds, throttled])
+    assert found.status == "missed_precision" and found.ci_level == 0.95
+    assert shared.point(ONE, [round_of(number, [2e-6] * 3) for number in range(5)] + [throttled]).status == "ok"

@@ -9,9 +9,11 @@ from msgspec import structs
 from invented import point, run
 from linkscope.compare import changes, compare, differences, same_machine
 from linkscope.compare.forest import forest
+from linkscope.compare.verdict import Comparison, Pair
 from linkscope.compare.words import by_path, changes_text, table
 from linkscope.model.rounds import Spreads
 from linkscope.runfile import Header, Point, Run
+from linkscope.stats import Interval
 
 SCATTER = (0.98, 0.99, 1.0, 1.0, 1.01, 1.02)
 
@@ -229,3 +231,19 @@ def test_a_history_in_words_says_slower_and_faster() -> None:
     drift = series(*(1e-3 * 1.005**day for day in range(10)))
     assert changes_text(changes(drift), drift)[0].startswith("drifts, slower, time +4.6 % from first to last")
     assert changes_text([], slower) == ["no path has changed"]
+
+
+@pytest.mark.parametrize(
+    "ends, told",
+    [
+        ([(0.97, 1.05), (0.5, 1.01), (0.99, 1.03)], "5 % of time, if at all; nine of ten by less than 5 %"),
+        ([(1 / 1.4, 1.01), (0.99, 1.03)], "3 % of time, if at all; nine of ten by less than 3 %"),
+        ([(1 / (1 + at / 100), 1.001) for at in range(3, 14)], "8 % of time, if at all; nine of ten by less than 12 %"),
+    ],
+)
+def test_what_the_undecided_may_have_changed_by_is_told(ends: list[tuple[float, float]], told: str) -> None:
+    pairs = [Pair(timed(1e-3, 0), timed(1e-3, 0), "undecided", 1.0, Interval(low, high, 0.99)) for low, high in ends]
+    same = Pair(timed(1e-3, 0), timed(1e-3, 0), "same", 1.0, Interval(0.5, 2.0, 0.99))
+    lines = table(by_path(Comparison([*pairs, same], 0.99, 0.02, 0, 0)), False, 120)
+    assert lines[-1] == f"half of the undecided changed by less than {told}"
+    assert "undecided" not in table(by_path(Comparison([same], 0.99, 0.02, 0, 0)), False, 120)[-1]

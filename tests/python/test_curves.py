@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from invented import SIZES, flow, point, small_run
-from linkscope.model.cliffs import breaks
 from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, share_of, total_of
 from linkscope.model.words import paths_text, places_text, range_s, range_share
 from linkscope.report.overview import overview
@@ -55,21 +54,6 @@ def test_the_share_of_a_limit_is_of_one_path() -> None:
     assert share_of(everything) is None
     one.limit_gbps = None
     assert share_of(one) is None
-
-
-def test_a_curve_breaks_where_no_line_joins_two_sizes_beyond_their_doubt() -> None:
-    """Twice the bytes in more than 2.06 times the time, or in less than 0.97 times; intervals add half of each."""
-
-    def broken(factor: float, half: float) -> bool:
-        sizes = (1 << 20, 2 << 20)
-        points = [point(H2D.format(size, "false", "batched"), 1e-4 * (factor if at else 1.0))
-                  for at, size in enumerate(sizes)]  # fmt: skip
-        for one in points:
-            one.ci95_s = ((one.median_s or 0) * (1 - half), (one.median_s or 0) * (1 + half))
-        return breaks(points) == [sizes[1]]
-
-    assert [broken(factor, 0.0) for factor in (0.96, 0.98, 1.0, 2.05, 2.07)] == [True, False, False, False, True]
-    assert [broken(factor, 0.02) for factor in (0.92, 0.95, 2.13, 2.16)] == [True, False, False, True]
 
 
 def test_best_and_half() -> None:

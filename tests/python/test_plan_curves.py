@@ -8,7 +8,7 @@ import pytest
 
 from linkscope.plan.classes import checks
 from linkscope.plan.curve import Timed, finer_sizes
-from linkscope.stats import breaks, clusters, doubts, holm
+from linkscope.stats import breaks, clusters, holm
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (8, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
@@ -108,27 +108,42 @@ def test_a_step_is_bracketed_though_time_grows_across_it(factor: float, doubt: f
     assert broken(measured) == ([(96 * KIB, 128 * KIB)] if wanted else [])
 
 
-def test_a_step_needs_the_lines_of_both_sides() -> None:
-    """Where one of them ends with the curve, or where they meet in between, there is a bend or nothing to tell."""
-    steps = [1.0, 2.0, 3.0, 4.3, 5.3, 6.3]
-    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.0] * 6) == [2]
-    assert breaks([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.1], [0.0] * 4) == []  # no line behind it
-    assert breaks([1, 2, 3, 4, 5, 6], [11.0, 12.0, 13.0, 16.0, 19.0, 22.0], [0.0] * 6) == []  # they meet at 3
-    assert breaks([1, 2, 3, 4, 5, 6], [1.0, 2.0, 3.0, 3.5, 4.0, 4.5], [0.0] * 6) == []
-    # 0.3 of 4.3 are 7 %, of which 3 % are no step; the lines double what their ends may be off by.
-    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.02] * 6) == [2]
-    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.03] * 6) == []
+def test_where_a_step_may_hide_the_further_of_both_lines_says_so() -> None:
+    sizes = [8 << 2 * at for at in range(8)]
+    measured = {size: timed(size + (0.022 * 2048 if size >= 2048 else 0), 0.0) for size in sizes}
+    assert 1024 in finer_sizes(measured)
 
 
-def test_what_a_time_may_be_off_by_is_told_by_the_rounds_of_all_sizes_and_no_more_than_its_interval() -> None:
-    """Deviations of 1 % and of 3 %, with two degrees of freedom each: 2.24 % together, and 2.456 of it over root 3."""
-    calm, wild = [1.0, 1.01, 0.99], [2.0, 2.06, 1.94]
-    pooled = 2.456 * math.sqrt((0.01**2 + 0.03**2) / 2) / math.sqrt(3)
-    assert doubts([calm, wild], [1.0, None]) == pytest.approx([pooled, pooled])
-    assert doubts([calm, wild], [0.02, 0.05]) == pytest.approx([0.02, pooled])
-    assert doubts([[1.0, 1.0, 1.3], *[[1.0] * 6] * 30], [1.0] * 31)[0] == pytest.approx(0.15)  # half of its own
-    assert doubts([[], []], [0.04, None]) == [0.04, 0.0]  # taken over, or with nothing that tells
-    assert doubts([[1.0]], [None]) == [0.0] and doubts([[1.0]], [0.01]) == [0.01]
+@pytest.mark.parametrize("noise", [1e-9, 0.0, -1e-9])
+def test_a_straight_line_up_to_a_size_where_it_bends_leaves_no_room_before(noise: float) -> None:
+    """Slopes 1, 1.001 and, from 2 KiB on, 1.031; the sign of what is hardly anything does not matter."""
+    sizes = [8 << 2 * at for at in range(8)]
+    measured = {at: timed(at + 0.001 * max(0, at - 512) + 0.03 * max(0, at - 2048), 1e-6) for at in sizes}
+    measured[512] = timed(measured[512].seconds * (1 + noise), 1e-6)
+    assert finer_sizes(measured) == []
+
+
+@pytest.mark.parametrize("end", [512, 2048])
+def test_either_end_of_an_interval_may_be_off(end: int) -> None:
+    measured = {
+        8 << at: timed((8 << at) + (0.022 * 2048 if 8 << at >= 2048 else 0), 0.0) for at in range(12) if at != 7
+    }
+    assert 1024 in finer_sizes(measured)
+    measured[end] = timed(measured[end].seconds, 0.04)
+    assert 1024 not in finer_sizes(measured)
+
+
+@pytest.mark.parametrize("off", [1 << 27, 1 << 28])
+def test_a_rate_may_be_off_at_either_of_the_two_last_sizes(off: int) -> None:
+    measured = {
+        1 << at: timed((1 << at) / (50e9 * 1.03**at), 0.02 if 1 << at == off else 0.001) for at in range(20, 29)
+    }
+    assert 512 * MIB not in finer_sizes(measured)
+
+
+def test_a_break_is_halved_also_where_three_sizes_are_on_a_line() -> None:
+    """32 B take 2.09 times what 16 B take."""
+    assert 24 in finer_sizes({8 << at: timed(0.15 * (8 << at) - 0.2, 0.0) for at in range(10)})
 
 
 def test_what_is_checked_is_small_settled_and_between() -> None:

@@ -23,13 +23,15 @@ def test_the_interval_of_three_that_agree_is_as_wide_as_asked_and_of_others_stud
     assert rounds_interval([1.0], 0.01) is None and rounds_interval([1.0, -1.0, 1.0], 0.01) is None
 
 
-def test_of_five_rounds_the_three_in_the_middle_have_to_agree() -> None:
-    near = rounds_interval([1.003, 0.5, 1.0, 2.0, 1.009], 0.01)
-    assert near is not None and (near.low, near.high) == pytest.approx((1.003 * 0.99001, 1.003 * 1.00999))
-    far = rounds_interval([1.003, 0.99, 1.0, 1.02, 1.0145], 0.01)
-    assert far is not None and far.half_width(1.003) > 0.01
-    four = rounds_interval([1.0, 1.001, 1.002, 1.05], 0.01)
-    assert four is not None and four.half_width(1.0) > 0.01
+@pytest.mark.parametrize("odd", [0.5, 2.0])
+def test_of_five_rounds_four_have_to_agree(odd: float) -> None:
+    near = rounds_interval([1.003, odd, 1.0, 1.002, 1.009], 0.01)
+    assert near is not None
+    middle = 1.003 if odd > 1 else 1.002
+    assert (near.low, near.high) == pytest.approx((middle * 0.99001, middle * 1.00999))
+    for far in ([1.003, odd, 1.0, 1.002, 1.0125], [1.003, 0.5, 1.0, 2.0, 1.002], [1.0, 1.001, 1.002, odd]):
+        found = rounds_interval(far, 0.01)
+        assert found is not None and found.half_width(1.0) > 0.01
 
 
 def test_from_six_rounds_on_order_statistics_tell_and_late_looks_are_stricter() -> None:
@@ -102,3 +104,7 @@ def test_draws_repeat() -> None:
     noise = rounds.Noise("uniform", 0.7)
     assert rounds.drawn(noise, 12) == rounds.drawn(noise, 12)
     assert rounds.dozen(noise, random.Random(1)) != rounds.dozen(noise, random.Random(2))
+
+
+def test_where_three_rounds_agree_seldom_nothing_has_five() -> None:
+    assert not [one for one in rounds.drawn(rounds.Noise("normal", 3.0), 600) if one.rounds == 5]

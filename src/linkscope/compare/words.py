@@ -72,7 +72,7 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
     of_points = Counter(pair.verdict for one in listed for pair in one.pairs)
     lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(one.verdict for one in listed))}")
     lines.append(f"{count_text(of_points.total(), 'point')}: {_counts(of_points)}")
-    return lines
+    return lines + _undecided([pair for one in listed for pair in one.pairs if pair.verdict == "undecided"])
 
 
 def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
@@ -93,6 +93,15 @@ def run_text(run: Run) -> str:
     """'MODELLED b.jsonl (h200x4, 2026-11-22T05:38:29+00:00)'."""
     mark = "MODELLED " if run.modelled else ""
     return f"{mark}{run.path} ({run.header.machine.get('name', '')}, {run.header.started})"
+
+
+def _undecided(pairs: Sequence[Pair]) -> list[str]:
+    """How much a change may still be: the margin that would have told these points."""
+    reach = sorted(max(pair.interval.high, 1 / pair.interval.low) for pair in pairs if pair.interval)
+    if not reach:
+        return []
+    half, most = (f"{100 * (reach[at] - 1):.2g} %" for at in ((len(reach) - 1) // 2, 9 * (len(reach) - 1) // 10))
+    return [f"half of the undecided changed by less than {half} of time, if at all; nine of ten by less than {most}"]
 
 
 def _below(line: str, path: str) -> tuple[str, str]:

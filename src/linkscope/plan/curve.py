@@ -58,9 +58,9 @@ def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
     middle = math.sqrt(small * large)
     chord, unsure = _line(measured, small, large, middle)
     sides = [_line(measured, *of, middle) for of in ((before, small), (large, after))]
-    beyond = [abs(line - chord) - TOLERANCE * chord - math.hypot(doubt, unsure) for line, doubt in sides]
-    one_way = (sides[0][0] - chord) * (sides[1][0] - chord) > 0
-    return (min(beyond) if one_way else max(beyond)) > 0
+    beyond = [abs(line - chord) - math.hypot(doubt, unsure) for line, doubt in sides]
+    step = min(beyond) > 0 > (sides[0][0] - chord) * (sides[1][0] - chord)
+    return (max(beyond) if step else min(beyond)) > TOLERANCE * chord
 
 
 def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> tuple[float, float]:

@@ -60,6 +60,19 @@ def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
     other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
     points of one operation of nearly the same size, on all paths.
     """
+    unlike = _unlike_others(plan, points)
+    found = []
+    for id, point in points.items():
+        rounds = unlike.get(id, 0)
+        if not rounds or rounds > affordable(plan, point):
+            rounds = rounds_in_share(plan, point)
+        if rounds > len(_medians(point)):
+            found.append(Work(id, rounds))
+    return found
+
+
+def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
+    """The rounds that points should have which do otherwise than most of those like them; of those with three."""
     agreed: dict[tuple[str, int], list[bool]] = defaultdict(list)
     early: dict[str, tuple[str, int]] = {}
     for point in points.values():
@@ -70,15 +83,8 @@ def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
             if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
                 early[point.id] = kind
     calm = {kind for kind in set(early.values()) if mostly(_of_likes(agreed, *kind))}
-    found = []
-    for id, point in points.items():
-        rounds = rounds_in_share(plan, point)
-        if id in early and (point.status == "ok") != (early[id] in calm):
-            special = LOOKS[1] if point.status == "ok" else ODD_ROUNDS
-            rounds = special if affordable(plan, point) >= special else rounds
-        if rounds > len(_medians(point)):
-            found.append(Work(id, rounds))
-    return found
+    precise = {id: points[id].status == "ok" for id in early}
+    return {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, of in early.items() if precise[id] != (of in calm)}
 
 
 def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int) -> list[bool]:
@@ -106,13 +112,14 @@ def that_fit(plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left
 
 
 def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[Work]:
-    for point in points.values():
+    unlike = _unlike_others(plan, points)
+    for id, point in points.items():
         have = len(_medians(point))
         if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
             continue
-        look = _look(plan, point)
+        look = unlike.get(id) or _look(plan, point)
         if look is not None:
-            yield Work(point.id, look)
+            yield Work(id, look)
 
 
 def _look(plan: Plan, point: Point) -> int | None:

@@ -12,11 +12,13 @@ from linkscope.run.states import INTERRUPTED
 from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way, half_width
 from linkscope.stats import (
     EARLY_ROUNDS,
+    ODD_ROUNDS,
     bimodal,
     early_interval,
     median,
     median_interval,
     rounds_interval,
+    student_interval,
     trend,
     variance_split,
 )
@@ -143,7 +145,7 @@ class Assembler:
         # Of what was interrupted more rounds are still to come, also where it is precise with those it has.
         if stopped and (point.status == "missed_precision" or few or stopped == INTERRUPTED):
             point.guards["stopped"] = stopped
-            if point.status == "ok" and (not few or (self._plan.early and rounds == EARLY_ROUNDS)):
+            if point.status == "ok" and (not few or (self._plan.early and rounds in (EARLY_ROUNDS, ODD_ROUNDS))):
                 return  # which it could have been with these alone
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
@@ -231,7 +233,10 @@ def _give_intervals(point: Point, *, early: bool, shared: bool) -> None:
     """`shared`: of a budget, in which a point may have to do with few rounds, and with an interval as wide as asked."""
     for flow in point.flows:
         medians, precision = flow.round_medians_s, point.precision_target
-        interval = rounds_interval(medians, precision) if shared else median_interval(medians)
+        if shared and len(medians) == ODD_ROUNDS and "throttled_rounds" in point.guards:
+            interval = student_interval(medians)  # five by chance, and not as many as were asked for to tell
+        else:
+            interval = rounds_interval(medians, precision) if shared else median_interval(medians)
         if early and interval is None:
             interval = early_interval(medians, precision)
         if interval is not None and interval.low <= 0:

@@ -7,15 +7,16 @@ from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
 JUMP = 0.03  # what is not told apart from a line
+NEAR = 2  # times: sizes further apart leave room for a steep part that is no step
 
 
 def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None]) -> list[float]:
-    """How far the median of each size of one curve may be off, as a fraction of it.
+    """How far the median of each size of one curve may be off, as a fraction of it; inf where nothing tells.
 
     Half of its interval at most, where it has one; but that of rounds that agree is as wide as was asked. What they
     differ by tells more, and what those of all sizes do.
     """
-    relative = [[value / median(of) - 1 for value in of] if len(of) > 1 and median(of) > 0 else [] for of in rounds]
+    relative = [[value / median(of) - 1 for value in of] if of and median(of) > 0 else [] for of in rounds]
     freedom = sum(len(of) - 1 for of in relative if of)
     squares = sum((value - sum(of) / len(of)) ** 2 for of in relative for value in of)
     pooled = math.sqrt(squares / freedom) if freedom else math.inf
@@ -24,15 +25,16 @@ def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None
         told = [] if width is None else [width]
         if of:
             told.append(max(HALF_WIDTH * pooled / math.sqrt(len(of)), (max(of) - min(of)) / 2))
-        found.append(min(told, default=0.0))
+        found.append(min(told, default=math.inf))
     return found
 
 
 def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[float]) -> list[int]:
     """Of a curve by size the places where no line goes on to the next size. `doubts`: of each time, as a fraction.
 
-    Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides do
-    not meet in between: the one ends below what follows, and the other above what is before, or both the other way.
+    Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides of
+    near sizes do not meet in between: the one ends below what follows, and the other above what is before, or both the
+    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one.
     """
     curve = [*zip(sizes, seconds, doubts, strict=True)]
     return [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
@@ -46,7 +48,7 @@ def _jumps(small: int, small_s: float, doubt: float, large: int, large_s: float,
 
 
 def _steps(curve: Sequence[tuple[int, float, float]], at: int) -> bool:
-    if at < 1 or at > len(curve) - 3:
+    if at < 1 or at > len(curve) - 3 or curve[at + 1][0] > NEAR * curve[at][0]:
         return False
     up = _off_the_line(curve[at - 1], curve[at], curve[at + 1])
     down = _off_the_line(curve[at + 2], curve[at + 1], curve[at])
@@ -57,6 +59,8 @@ def _off_the_line(
     far: tuple[int, float, float], near: tuple[int, float, float], here: tuple[int, float, float]
 ) -> float:
     """By how much a time is off the line through two others, as a fraction; 0 where that may be chance."""
+    if near[0] == far[0]:
+        return 0.0
     part = (here[0] - near[0]) / (near[0] - far[0])
     line = near[1] + part * (near[1] - far[1])
     doubt = math.hypot((1 + part) * near[1] * near[2], part * far[1] * far[2], here[1] * here[2])

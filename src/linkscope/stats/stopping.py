@@ -14,12 +14,12 @@ from linkscope.stats.ratios import student_interval
 from linkscope.stats.variance import deviation
 
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # rounds in all
-ODD_ROUNDS = 5  # where one of three is odd among likes that agree: of five the three in the middle tell
+ODD_ROUNDS = 5  # where one of three is odd among likes that agree: four of five tell
 # Where noise has few values three rounds agree by chance; but then those of points like this one agree seldom.
 _MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
 _AS_WIDE = 0.999  # of the precision asked for
-_WORST = 0.88  # level of rounds that agree, where processes fall into two modes of equal share
+_WORST = 0.87  # level of few rounds that agree, where one point has two modes and those like it are calm
 # Half of the 95 % interval of a median of n normal values, in deviations, is so many over the root of n.
 HALF_WIDTH = 2.456
 _DOUBT = 1.25  # what more rounds may bring is itself told by few
@@ -39,18 +39,22 @@ def mostly(agreed: Sequence[bool]) -> bool:
 def rounds_interval(medians: Sequence[float], precision: float) -> Interval | None:
     """The interval of the median of all rounds; None for fewer than two, or where a few are not all above zero.
 
-    Three that agree, or the middle three of five: as wide as asked. Six and more: by order statistics. Else Student's,
-    of their logarithms.
+    Three that agree, or four of five: as wide as asked. Six and more: by order statistics. Else Student's, of their
+    logarithms.
     """
     count = len(medians)
     if count >= LOOKS[1]:
         return median_interval(medians, _confidence(count))
-    if (count == EARLY_ROUNDS and agree(medians, precision)) or (
-        count == ODD_ROUNDS and agree(sorted(medians)[1:-1], precision)
-    ):
+    if (count == EARLY_ROUNDS and agree(medians, precision)) or (count == ODD_ROUNDS and _but_one(medians, precision)):
         centre = median(medians)
         return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
     return student_interval(medians)
+
+
+def _but_one(medians: Sequence[float], precision: float) -> bool:
+    """Whether all but one at an end lie within `precision` of each other."""
+    ordered = sorted(medians)
+    return min(ordered[-2] - ordered[0], ordered[-1] - ordered[1]) <= precision * median(medians)
 
 
 def half_width_after(medians: Sequence[float], rounds: int) -> float:

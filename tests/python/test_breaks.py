@@ -1,0 +1,115 @@
+"""Where curves break, and what times may be off by: known answers."""
+
+import math
+
+import pytest
+
+from invented import point
+from linkscope.model.cliffs import breaks as sizes_of_breaks
+from linkscope.stats import breaks, doubts
+
+H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?mode=batched"
+SIX = [1, 2, 3, 4, 5, 6]
+STEP = [11.0, 12.0, 13.0, 14.8, 15.8, 16.8]  # 0.8 after 3 B, which no two times tell: 14.8 < 4 / 3 of 13
+
+
+def test_a_step_needs_the_lines_of_both_sides() -> None:
+    """Where one of them ends with the curve, or where they meet in between, there is a bend or nothing to tell."""
+    steps = [1.0, 2.0, 3.0, 4.3, 5.3, 6.3]
+    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.0] * 6) == [2]
+    assert breaks([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.1], [0.0] * 4) == []  # no line behind it
+    assert breaks([1, 2, 3, 4, 5, 6], [11.0, 12.0, 13.0, 16.0, 19.0, 22.0], [0.0] * 6) == []  # they meet at 3
+    assert breaks([1, 2, 3, 4, 5, 6], [1.0, 2.0, 3.0, 3.5, 4.0, 4.5], [0.0] * 6) == []
+    # 0.3 of 4.3 are 7 %, of which 3 % are no step; the lines double what their ends may be off by.
+    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.02] * 6) == [2]
+    assert breaks([1, 2, 3, 4, 5, 6], steps, [0.03] * 6) == []
+
+
+def test_what_a_time_may_be_off_by_is_told_by_the_rounds_of_all_sizes_and_no_more_than_its_interval() -> None:
+    """Deviations of 1 % and of 3 %, with two degrees of freedom each: 2.24 % together, and 2.456 of it over root 3."""
+    calm, wild = [1.0, 1.01, 0.99], [2.0, 2.06, 1.94]
+    pooled = 2.456 * math.sqrt((0.01**2 + 0.03**2) / 2) / math.sqrt(3)
+    assert doubts([calm, wild], [1.0, None]) == pytest.approx([pooled, pooled])
+    assert doubts([calm, wild], [0.02, 0.05]) == pytest.approx([0.02, pooled])
+    assert doubts([[1.0, 1.0, 1.3], *[[1.0] * 6] * 30], [1.0] * 31)[0] == pytest.approx(0.15)  # half of its own
+    assert doubts([[], []], [0.04, None]) == [0.04, math.inf]  # taken over, or with nothing that tells
+    assert doubts([[1.0]], [None]) == [math.inf] and doubts([[1.0]], [0.01]) == [0.01]
+    assert doubts([[1.0], [1.0, 1.02, 0.98]], [None, None])[0] == pytest.approx(
+        2.456 * 0.02
+    )  # one round, by the others
+
+
+@pytest.mark.parametrize("at, most", [(1, 0.0297), (2, 0.0137), (3, 0.0139), (4, 0.0259)])
+def test_each_time_of_a_line_may_be_off(at: int, most: float) -> None:
+    """0.8 less 3 % of 14.8: 0.356 = 12 * 0.0297 = 2 * 13 * 0.0137; less 3 % of 13: 0.41 = 2 * 14.8 * 0.0139 = 15.8 *
+    0.0259."""
+
+    def found(doubt: float) -> list[int]:
+        return breaks(SIX, STEP, [doubt if place == at else 0.0 for place in range(6)])
+
+    assert found(most - 5e-4) == [2] and found(most + 5e-4) == []
+
+
+def test_what_is_off_a_line_may_be_off_itself() -> None:
+    assert breaks(SIX, STEP, [0, 0, 0.012, 0, 0, 0]) == [2]
+    assert breaks(SIX, STEP, [0, 0, 0.0125, 0.012, 0, 0]) == []  # 0.325 and 0.178 of 0.356
+
+
+@pytest.mark.parametrize("step, found", [(0.425, []), (0.44, [2])])
+def test_a_step_is_more_than_3_percent_of_what_follows(step: float, found: list[int]) -> None:
+    assert breaks(SIX, [11.0, 12.0, 13.0, *(at + step for at in (14, 15, 16))], [0.0] * 6) == found
+
+
+def test_two_sizes_on_either_side_are_a_line() -> None:
+    assert breaks([1, 2, 3, 4], [11.0, 12.0, 13.8, 14.8], [0.0] * 4) == [1]
+
+
+def test_lines_that_meet_between_two_sizes_are_a_bend() -> None:
+    """At 3.25 B: each size is above the line of the other side."""
+    assert breaks(SIX, [11.0, 12.0, 13.0, 15.5, 18.5, 21.5], [0.0] * 6) == []
+
+
+def test_odd_sizes_and_times_are_no_crash() -> None:
+    assert breaks(SIX, [1.0, 2.0, 0.0, 4.0, 5.0, 6.0], [0.0] * 6) == [1]
+    assert breaks([0, 8, 16], [1.0, 1.1, 1.2], [0.0] * 3) == []
+    assert breaks([8, 8, 16, 32], [1.0, 1.0, 1.1, 1.2], [0.0] * 4) == []
+    assert breaks(SIX, [1.0, 2.0, 0.0, 4.0, 5.0, 6.0], [math.inf] * 6) == []
+    assert breaks([], [], []) == [] and breaks([1], [1.0], [0.1]) == []
+
+
+def test_more_rounds_leave_less_doubt_and_rounds_are_around_their_mean() -> None:
+    three, twelve = [1.0, 1.01, 0.99], [1.0, 1.01, 0.99] * 4
+    deviation = math.sqrt((0.0002 + 0.0008) / (2 + 11))
+    assert doubts([three, twelve], [None, None]) == pytest.approx(
+        [2.456 * deviation / math.sqrt(3), max(2.456 * deviation / math.sqrt(12), 0.01)]
+    )
+    calm = doubts([[1.0] * 12, [1.0, 1.1, 0.9]], [None, None])[0]
+    assert calm == pytest.approx(2.456 * math.sqrt(0.02 / 13) / math.sqrt(12))
+    skewed = doubts([[1.0, 1.0, 1.3], [1.0, 1.0]], [None, None])[1]
+    assert skewed == pytest.approx(2.456 * math.sqrt(0.06 / 3) / math.sqrt(2))
+
+
+def test_rounds_around_no_time_tell_nothing() -> None:
+    assert doubts([[0.0, 0.0, 0.0], [1.0, 1.01, 0.99]], [0.5, None])[0] == 0.5
+    assert doubts([[-1.0, -1.1, -0.9]], [0.5]) == [0.5]
+
+
+def test_a_curve_breaks_where_no_line_joins_two_sizes_beyond_their_doubt() -> None:
+    """Twice the bytes in more than 2.06 times the time, or in less than 0.97 times; intervals add half of each."""
+
+    def broken(factor: float, half: float) -> bool:
+        sizes = (1 << 20, 2 << 20)
+        points = [point(H2D.format(size), 1e-4 * (factor if at else 1.0))
+                  for at, size in enumerate(sizes)]  # fmt: skip
+        for one in points:
+            one.ci95_s = ((one.median_s or 0) * (1 - half), (one.median_s or 0) * (1 + half))
+        return sizes_of_breaks(points) == [sizes[1]]
+
+    assert [broken(factor, 0.0) for factor in (0.96, 0.98, 1.0, 2.05, 2.07)] == [True, False, False, False, True]
+    assert [broken(factor, 0.02) for factor in (0.92, 0.95, 2.13, 2.16)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("times, found", [(2, [2]), (2.1, [])])
+def test_between_sizes_far_apart_a_steep_part_is_no_step(times: float, found: list[int]) -> None:
+    sizes = [100, 200, 300, round(300 * times), round(300 * times) + 100, round(300 * times) + 200]
+    assert breaks(sizes, [100.0 + size + (60 if size > 300 else 0) for size in sizes], [0.0] * 6) == found
