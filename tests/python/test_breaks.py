@@ -1,11 +1,15 @@
 """Where curves break, and what times may be off by: known answers."""
 
 import math
+from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
+from fakes import flow
 from invented import point
 from linkscope.model.cliffs import breaks as sizes_of_breaks
+from linkscope.runfile import Flow, half_width
 from linkscope.stats import breaks, doubts
 
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?mode=batched"
@@ -113,3 +117,28 @@ def test_a_curve_breaks_where_no_line_joins_two_sizes_beyond_their_doubt() -> No
 def test_between_sizes_far_apart_a_steep_part_is_no_step(times: float, found: list[int]) -> None:
     sizes = [100, 200, 300, round(300 * times), round(300 * times) + 100, round(300 * times) + 200]
     assert breaks(sizes, [100.0 + size + (60 if size > 300 else 0) for size in sizes], [0.0] * 6) == found
+
+
+def test_the_rounds_of_the_first_flow_tell_where_a_curve_breaks() -> None:
+    def broken(flows_of: Callable[[float], list[Flow]]) -> list[int]:
+        points = []
+        for size, seconds in ((1 << 20, 1e-4), (2 << 20, 0.95e-4)):
+            made = point(H2D.format(size), seconds, flows=flows_of(seconds))
+            points.append(structs.replace(made, ci95_s=(seconds * 0.95, seconds * 1.05)))
+        return sizes_of_breaks(points)
+
+    def calm(seconds: float) -> Flow:
+        return flow([seconds] * 3)
+
+    def loud(seconds: float) -> Flow:
+        return flow([seconds, seconds * 2, seconds / 2])
+
+    assert broken(lambda seconds: [calm(seconds), loud(seconds)]) == [2 << 20]
+    assert broken(lambda seconds: [loud(seconds), calm(seconds)]) == []
+
+
+def test_half_of_the_interval() -> None:
+    of = structs.replace(point(H2D.format(8), 2.0), ci95_s=(1.5, 2.3))
+    assert half_width(of) == pytest.approx(0.2)
+    assert all(half_width(structs.replace(of, median_s=median)) is None for median in (None, 0.0, -2.0))
+    assert half_width(structs.replace(of, ci95_s=None)) is None

@@ -18,7 +18,7 @@ from linkscope.plan import (
     takeovers,
 )
 from linkscope.plan.shares import late_rounds, opening_s
-from linkscope.plan.stages import CHUNK, MOST, likeness
+from linkscope.plan.stages import CHUNK, MOST, _curve_of, likeness
 from linkscope.run.assemble import Assembler
 from linkscope.runfile import Point, Round, RoundFlow
 
@@ -174,6 +174,22 @@ def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
         of = point(PAIR.format(0, 1, 64 * MIB), status="missed_precision", flows=flows, device_s=0.01)
         assert rounds_wanted(plan, of) == early
         assert [work.rounds for work in late_rounds(plan, {of.id: of}, 1000.0)] == [late]
+
+
+def test_a_curve_has_what_was_measured_finer_sizes_too_with_what_it_may_be_off_by() -> None:
+    plan = pairs_plan()
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    ids = curve.ids[curve.representative]
+    points = all_done(plan, set(ids.values()) | {curve.id_of(curve.representative, 64)})
+    points[ids[8]] = structs.replace(points[ids[8]], status="inherited")
+    for id, half in ((ids[256], 0.01), (ids[4 * KIB], None)):
+        middle = points[id].median_s
+        ends = (middle * (1 - half), middle * (1 + half)) if half else None
+        wide = flow([middle, middle * 1.2, middle * 0.8])
+        points[id] = structs.replace(points[id], flows=[wide], ci95_s=ends)
+    found = _curve_of(curve, curve.representative, points)
+    assert 8 not in found and 64 in found and len(found) == len(ids) and [*found] == sorted(found)
+    assert found[256].doubt == pytest.approx(0.01) and found[4 * KIB].doubt > 0.1
 
 
 def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_take_cheap_ones_first() -> None:
