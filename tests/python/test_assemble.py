@@ -265,8 +265,8 @@ def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> No
     assert rounds_wanted(shared, point) == 6 and "more would not make it so within its share" in (point.reason or "")
 
 
-def test_five_rounds_of_which_four_agree_are_enough_unless_there_was_one_more() -> None:
-    """Six of which one was throttled are five by chance: nobody asked what points like it do."""
+def test_few_rounds_that_agree_are_enough_unless_one_besides_was_set_apart_and_not_taken_again() -> None:
+    """Those are few by chance: nobody asked what points like it do. One that was taken again is one of them."""
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     shared = Assembler(
         msgspec.structs.replace(plan(ONE, precision=0.05), classes=classes, early=True), facts(), lambda point: None
@@ -278,4 +278,8 @@ def test_five_rounds_of_which_four_agree_are_enough_unless_there_was_one_more() 
     throttled = round_of(5, [2.3e-6] * 3, guards={"throttled": ["power"]})
     found = shared.point(ONE, [*rounds, throttled])
     assert found.status == "missed_precision" and found.ci_level == 0.95
-    assert shared.point(ONE, [round_of(number, [2e-6] * 3) for number in range(5)] + [throttled]).status == "ok"
+    again = round_of(1, [2.3e-6] * 3, guards={"throttled": ["power"]})
+    assert shared.point(ONE, [again, *rounds]).status == "ok"
+    three = [round_of(number, [seconds] * 3) for number, seconds in enumerate((2e-6, 2.05e-6, 1.96e-6))]
+    assert shared.point(ONE, three).status == "ok"
+    assert shared.point(ONE, [*three, throttled]).status == "missed_precision"

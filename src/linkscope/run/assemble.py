@@ -12,6 +12,7 @@ from linkscope.run.states import INTERRUPTED
 from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way, half_width
 from linkscope.stats import (
     EARLY_ROUNDS,
+    LOOKS,
     ODD_ROUNDS,
     bimodal,
     early_interval,
@@ -50,7 +51,8 @@ class Assembler:
             return point
         _fill(point, kept, rounds)
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
-        _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes))
+        whole = {round.round for round in kept} == {round.round for round in rounds}
+        _give_intervals(point, early=self._plan.early, shared=bool(self._plan.classes), whole=whole)
         if RULES[self._plan.rule].mean:
             _give_means(point)
         point.spread = _spread(point.flows[0], point.precision_target)
@@ -229,14 +231,18 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
     )  # fmt: skip
 
 
-def _give_intervals(point: Point, *, early: bool, shared: bool) -> None:
-    """`shared`: of a budget, in which a point may have to do with few rounds, and with an interval as wide as asked."""
+def _give_intervals(point: Point, *, early: bool, shared: bool, whole: bool) -> None:
+    """`shared`: of a budget, in which a point may have to do with few rounds, and with an interval as wide as asked.
+    `whole`: none of its rounds was set apart and not taken again; else they are few by chance, and nobody asked whether
+    so many tell."""
     for flow in point.flows:
         medians, precision = flow.round_medians_s, point.precision_target
-        if shared and len(medians) == ODD_ROUNDS and "throttled_rounds" in point.guards:
-            interval = student_interval(medians)  # five by chance, and not as many as were asked for to tell
+        if not shared:
+            interval = median_interval(medians)
+        elif whole or len(medians) >= LOOKS[1]:
+            interval = rounds_interval(medians, precision)
         else:
-            interval = rounds_interval(medians, precision) if shared else median_interval(medians)
+            interval = student_interval(medians)
         if early and interval is None:
             interval = early_interval(medians, precision)
         if interval is not None and interval.low <= 0:
