@@ -73,6 +73,22 @@ std::vector<Wanted> parse_wanted(const Json& json) {
   return most;
 }
 
+Floors parse_floors(const Json& json) {
+  Floors floors;
+  for (const auto& [model, seconds] : json.items()) floors[model] = Seconds{seconds.get<double>()};
+  return floors;
+}
+
+Json to_json(const std::vector<ContextsMade>& made, const DriverFacts& facts) {
+  Json list = Json::array();
+  for (const auto& of : made) {
+    Json costs = Json::array();
+    for (const Seconds cost : of.costs) costs.push_back(cost.count());
+    list.push_back({{"gpu", of.gpu}, {"model", facts.gpus[of.gpu].name}, {"operation_s", std::move(costs)}});
+  }
+  return list;
+}
+
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});

@@ -79,6 +79,10 @@ class Worker {
     if (name == "cuda") {
       auto cuda = make_cuda(parse_wanted(request));
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
+      if (request.contains("contexts")) {
+        const auto& asked = request.at("contexts");
+        answer.json["contexts"] = to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s"))), cuda->facts());
+      }
       platform_ = std::move(cuda);
       return answer;
     }

@@ -54,12 +54,21 @@ void count_contexts(Books& books) {
   for (const auto& primary : primaries()) books["contexts"] += static_cast<unsigned>(primary.retained);
 }
 
+namespace {
+
+unsigned long long launch_us_of(std::size_t number) {
+  const auto& dear = settings().dear_contexts;
+  return !dear.empty() && dear[number % dear.size()] == 'x' ? settings().dear_us : 0;
+}
+
+}  // namespace
+
 CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
   const std::lock_guard lock{world()};
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (unavailable(device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   auto& primary = primaries()[static_cast<std::size_t>(device)];
-  ++primary.retained;
+  if (++primary.retained == 1) primary.launch_us = launch_us_of(primary.made++);
   *context = &primary;
   return CUDA_SUCCESS;
 }

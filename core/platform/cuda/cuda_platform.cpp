@@ -67,6 +67,7 @@ class CudaPlatformImpl final : public CudaPlatform {
   }
 
   [[nodiscard]] const DriverFacts& facts() const override { return facts_; }
+  [[nodiscard]] std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) override;
   [[nodiscard]] Support supports(const Program& program) const override { return offer_.supports(program); }
   [[nodiscard]] std::unique_ptr<Session> prepare(const Program&, const std::string& key) override;
   [[nodiscard]] Trace run(Session&, const Order&) override;
@@ -115,6 +116,24 @@ Device& CudaPlatformImpl::device(u32 index) {
     }
   }
   return *device;
+}
+
+std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>& gpus, const Floors& floors) {
+  if (!no_gate_.empty()) return {};
+  std::vector<ContextsMade> made;
+  std::vector<ContextMaker> makers;
+  for (const u32 gpu : gpus) {
+    if (gpu >= devices_.size()) throw Error{ErrorKind::usage, "there is no gpu:" + std::to_string(gpu)};
+    if (facts_.gpus[gpu].attribute("COMPUTE_MODE", CU_COMPUTEMODE_DEFAULT) != CU_COMPUTEMODE_DEFAULT) continue;
+    made.push_back({gpu, {}});
+    makers.push_back({facts_.gpus[gpu].name, [this, gpu] {
+                        devices_[gpu].reset();
+                        return operation_cost(driver_, device(gpu));
+                      }});
+  }
+  auto costs = make_contexts_alike(makers, floors);
+  for (std::size_t i = 0; i < made.size(); ++i) made[i].costs = std::move(costs[i]);
+  return made;
 }
 
 u64 CudaPlatformImpl::free_bytes(u32 gpu) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/cuda/contexts.hpp"
 #include "platform/cuda/device.hpp"
 #include "program/platform.hpp"
 
@@ -25,8 +26,17 @@ struct DriverFacts {
   std::vector<PeerFacts> peers;
 };
 
+/// The contexts that were made of a GPU, and what an operation costs in each; the last is in use.
+struct ContextsMade {
+  u32 gpu = 0;
+  std::vector<Seconds> costs;
+};
+
 struct CudaPlatform : Platform {
   [[nodiscard]] virtual const DriverFacts& facts() const = 0;
+  /// Before anything is prepared: contexts that cost alike. Not of GPUs that another process could take meanwhile (compute
+  /// mode), and none where what an operation costs cannot be told. Throws Error{usage} for a GPU that is not there.
+  [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) = 0;
 };
 
 /// So much memory of a kind at a place.

@@ -31,7 +31,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `rule`: by whose rule a round is measured, linkscope's or that of another tool (rules.py). `early`: whether points
     whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
     `classes`: paths that should be alike, of which not all are measured at all sizes (stages.py); none: all are.
-    `together`: paths to run at once, besides `points` (interference.py).
+    `together`: paths to run at once, besides `points` (interference.py). `alike_contexts`: whether contexts of GPUs are
+    made until they cost alike (docs/contexts.md).
     """
 
     suite: str
@@ -47,6 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     more_rounds: bool = True
     classes: list[PathClass] = []
     together: list[Together] = []
+    alike_contexts: bool = False
 
 
 def make_plan(
@@ -88,6 +90,7 @@ def make_plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
         early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=asked,
+        alike_contexts=not machine.modelled and rule == "linkscope" and not chosen.any_context,
     )  # fmt: skip
 
 

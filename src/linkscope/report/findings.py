@@ -31,7 +31,7 @@ SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, in the order in which they matter."""
-    return [*_errors(run), *_slower_than_their_kind(run), *point_findings(run.points)]
+    return [*_errors(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
 
 
 def _slower_than_their_kind(run: Run) -> list[Finding]:
@@ -178,6 +178,24 @@ def _errors(run: Run) -> list[Finding]:
         text = f"the hypervisor took {format_fraction(steal)} of the CPU time: what CPUs do may be slower than it is"
         found.append(Finding("steal", text, ()))
     return found
+
+
+def _dear_contexts(run: Run) -> list[Finding]:
+    """Contexts of one GPU of which some cost every operation more, for as long as they live."""
+    told = []
+    for gpu, tallies in sorted(run.contexts().items()):
+        costs = [(tally.dear_s, tally.kept_s) for tally in tallies if tally.dear_s is not None]
+        if costs:
+            more, usual = max((dear - kept, kept) for dear, kept in costs)
+            made, dear = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
+            told.append(f"of {made} of {gpu} {dear}: {format_seconds(more)} more than {format_seconds(usual)}")
+    if not told:
+        return []
+    text = (
+        f"an operation costs more in some contexts than in others, which a program gets by chance ({'; '.join(told)}); "
+        "measured is the cheaper kind: whatever takes microseconds may take that much longer"
+    )
+    return [Finding("contexts", text, ())]
 
 
 def _lost_something(counter: str) -> bool:

@@ -28,6 +28,7 @@ from linkscope.run.ahead import WORTH_IT, Ahead, Failure
 from linkscope.run.assemble import Assembler
 from linkscope.run.budget import Budget
 from linkscope.run.comm_scope import CommScopeSampler
+from linkscope.run.contexts import Contexts
 from linkscope.run.forecast import Forecast
 from linkscope.run.monitor import Monitor, NoTally, Tally
 from linkscope.run.nvbandwidth import NvbandwidthSampler
@@ -89,7 +90,9 @@ class Supervisor:
         self._monitor = monitor
         self._tally = tally
         self._stop_asked = stop_asked
-        self._workers = Workers(command, target.open_request, stop_asked)
+        self._contexts = Contexts()
+        alike = self._contexts if plan.alike_contexts else None
+        self._workers = Workers(command, target.open_request, stop_asked, alike)
         self._command = command
         self._ahead: Ahead | None = None
         self._coming: Iterator[Round | Failure] | None = None  # of this round, where several processes measure it
@@ -138,7 +141,12 @@ class Supervisor:
             self._monitor.stop()
         wall_s = round(time.monotonic() - started, 3)
         counts: dict[str, int] = dict(sorted(Counter(point.status for point in self._points.values()).items()))
-        self._writer.write(End(wall_s=wall_s, complete=complete, counts=counts, gained=self._tally.gained()))
+        self._writer.write(
+            End(
+                wall_s=wall_s, complete=complete, counts=counts, gained=self._tally.gained(),
+                contexts=self._contexts.tally(),
+            )
+        )  # fmt: skip
         return Outcome(self._points, complete, wall_s)
 
     def _take_up_again(self) -> None:
@@ -255,7 +263,9 @@ class Supervisor:
         self._passes += 1
         if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
             return  # where nothing fits into the budget any more nothing is opened for it
-        self._workers.wants(most_memory([self._states[id].what for id in ids], self._target.facts))
+        most = most_memory([self._states[id].what for id in ids], self._target.facts)
+        places = set().union(*(self._states[id].places for id in ids))
+        self._workers.wants(most, set(self._target.facts.places) if "gpu:all" in places else places)
         if self._plan.classes and self._passes % 2 == 0:
             self._or_lost(self._workers.renew())
         else:

@@ -2,9 +2,10 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
+from linkscope.run.contexts import Contexts
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 
 _CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
@@ -31,14 +32,25 @@ class CannotStart(Exception):
 
 
 class Workers:
-    """Hands out an opened worker. `open_request` is what it is opened with (docs/worker.md)."""
+    """Hands out an opened worker. `open_request` is what it is opened with (docs/worker.md).
+
+    `contexts`: of what cost they are to be; None: whatever they cost.
+    """
 
     _TRIES = 3
 
-    def __init__(self, command: Sequence[str], open_request: dict[str, Any], stop_asked: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        open_request: dict[str, Any],
+        stop_asked: Callable[[], bool],
+        contexts: Contexts | None = None,
+    ) -> None:
         self._command = command
         self._open_request = dict(open_request)
         self._stop_asked = stop_asked
+        self._contexts = contexts
+        self._places: Collection[str] = ()
         self._worker: Worker | None = None
         self._opening: Worker | None = None  # the next one, where it was started already
 
@@ -48,9 +60,10 @@ class Workers:
             self._worker = self._start()
         return self._worker
 
-    def wants(self, most: list[dict[str, Any]]) -> None:
-        """What the platforms to come are told of the memory that they will need (docs/worker.md)."""
+    def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
+        """What the platforms to come will need: of each kind of memory at most (docs/worker.md), and which places."""
         self._open_request["most"] = most
+        self._places = places
 
     def renew(self) -> bool:
         """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process.
@@ -60,7 +73,8 @@ class Workers:
         if self._worker is None:
             return True
         try:
-            self._worker.open(self._open_request)
+            self._worker.ask_to_open(self._request())
+            self._made(self._worker.opened())
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
@@ -102,7 +116,7 @@ class Workers:
     def _opened(self) -> Worker:
         worker, self._opening = self._opening or self._asked(), None
         try:
-            worker.opened()
+            self._made(worker.opened())
         except WorkerGone:
             raise
         except BaseException:
@@ -113,5 +127,13 @@ class Workers:
     def _asked(self) -> Worker:
         """A process that is opening the machine."""
         worker = Worker(self._command, self._stop_asked)
-        worker.ask_to_open(self._open_request)
+        worker.ask_to_open(self._request())
         return worker
+
+    def _request(self) -> dict[str, Any]:
+        asked = {"contexts": self._contexts.wanted(self._places)} if self._contexts else {}
+        return self._open_request | asked
+
+    def _made(self, answer: dict[str, Any]) -> None:
+        if self._contexts:
+            self._contexts.made(answer.get("contexts", ()))

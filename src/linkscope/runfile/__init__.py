@@ -2,10 +2,23 @@
 
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run
-from linkscope.runfile.schema import End, Flow, Header, Point, Resume, Round, RoundFlow, Spread, by_way, half_width
+from linkscope.runfile.schema import (
+    ContextsTally,
+    End,
+    Flow,
+    Header,
+    Point,
+    Resume,
+    Round,
+    RoundFlow,
+    Spread,
+    by_way,
+    half_width,
+)
 from linkscope.runfile.writer import RunWriter
 
 __all__ = [
+    "ContextsTally",
     "End",
     "Flow",
     "Header",

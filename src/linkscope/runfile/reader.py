@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from linkscope.errors import UserError
-from linkscope.runfile.schema import SCHEMA, End, Header, Point, Record, Resume, Round
+from linkscope.runfile.schema import SCHEMA, ContextsTally, End, Header, Point, Record, Resume, Round
 
 _DECODER = msgspec.json.Decoder(Record)
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -52,6 +52,14 @@ class Run:
                 else:
                     counters.setdefault(place, Counter()).update(told)
         return counters, stolen_s / self.wall_s if self.wall_s else 0.0
+
+    def contexts(self) -> dict[str, list[ContextsTally]]:
+        """How many contexts of each GPU were made alike, in each session."""
+        found: dict[str, list[ContextsTally]] = {}
+        for end in self._ends():
+            for gpu, tally in end.contexts.items():
+                found.setdefault(gpu, []).append(tally)
+        return found
 
     def _ends(self) -> list[End]:
         return [*self.earlier_ends, *([self.end] if self.end else [])]

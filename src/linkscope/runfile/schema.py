@@ -148,17 +148,29 @@ class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
     points_done: int
 
 
+class ContextsTally(msgspec.Struct, kw_only=True):
+    """How many contexts were made of a GPU, how many of them were measured in, how many cost clearly more than those;
+    and what an operation costs in the middle one of these two, in seconds."""
+
+    made: int
+    kept: int
+    kept_s: float
+    dear: int
+    dear_s: float | None
+
+
 class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
     """The last line of a run that ended by itself; `complete` is false where it was stopped.
 
     `gained`: what the error counters of the GPUs gained meanwhile, by place, and `cpu_steal`, the share of CPU time
-    that a hypervisor took.
+    that a hypervisor took. `contexts`: by GPU, where they were made alike (docs/contexts.md).
     """
 
     wall_s: float
     complete: bool
     counts: dict[str, int]
     gained: dict[str, Any] = {}
+    contexts: dict[str, ContextsTally] = {}
 
 
 Record = Header | Round | Point | Resume | End
