@@ -56,7 +56,7 @@ void count_contexts(Books& books) {
 
 namespace {
 
-unsigned long long launch_us_of(std::size_t number) {
+unsigned long long dear_us_of(std::size_t number) {
   const auto& dear = settings().dear_contexts;
   return !dear.empty() && dear[number % dear.size()] == 'x' ? settings().dear_us : 0;
 }
@@ -68,7 +68,7 @@ CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (unavailable(device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   auto& primary = primaries()[static_cast<std::size_t>(device)];
-  if (++primary.retained == 1) primary.launch_us = launch_us_of(primary.made++);
+  if (++primary.retained == 1) primary.dear_us = dear_us_of(primary.made++);
   *context = &primary;
   return CUDA_SUCCESS;
 }

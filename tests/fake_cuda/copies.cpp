@@ -1,7 +1,9 @@
 // Copies and fills: queued on a stream, made by its thread.
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "calls.hpp"
 #include "context.hpp"
@@ -32,6 +34,7 @@ struct Side {
 struct Copy {
   Side dst, src;
   size_t bytes;
+  [[nodiscard]] bool within(CUdevice by) const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device == by && src.allocation->device == by; }
   [[nodiscard]] bool between_gpus() const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device; }
   /// Opened for another GPU than the one that copies.
   [[nodiscard]] bool foreign(CUdevice by) const {
@@ -79,7 +82,9 @@ CUresult queue(const Copy& copy, CUstream handle) {
     wait_for_staging(*stream, copy.bytes);
     stream->staged_bytes += copy.bytes;
   }
-  const auto number = stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, &at = *stream] {
+  const auto dear_us = copy.within(by) ? stream->context->dear_us : 0;
+  const auto number = stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, dear_us, &at = *stream] {
+    if (dear_us) std::this_thread::sleep_for(std::chrono::microseconds{dear_us});
     make(copy, garbled);
     if (staged) at.staged_bytes -= copy.bytes;
   });

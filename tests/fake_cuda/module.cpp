@@ -3,11 +3,9 @@
 #include <elf.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "books.hpp"
@@ -137,10 +135,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
   if (shared_bytes > static_cast<unsigned>(function->most_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
   log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) + (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));
-  const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters), us = function->context->launch_us] {
-    if (us) std::this_thread::sleep_for(std::chrono::microseconds{us});
-    run(launch);
-  });
+  const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] { run(launch); });
   if (settings().launch_blocking) stream->wait(number);
   return CUDA_SUCCESS;
 }

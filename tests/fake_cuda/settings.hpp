@@ -33,7 +33,7 @@ struct Settings {
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
-  std::string dear_contexts;  // of a GPU in the order in which they are made, again and again; 'x': launches take longer
+  std::string dear_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
   unsigned long long dear_us = 0;
   std::string refuse_symbol, die_symbol;
   CUresult refusal = CUDA_ERROR_NOT_PERMITTED;

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", metavar="120s", help="start nothing that would take longer in all (of a model: modelled time)")
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
+    add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/contexts.md; not of quick), or any")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")
@@ -79,7 +80,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
-    fixed = ("machine", "suite", "only", "trace", "precision", "rounds", "rule", "seed", "plan_only", "output", "force")
+    fixed = (
+        "machine", "suite", "only", "trace", "precision", "rounds", "rule", "contexts", "seed", "plan_only", "output",
+        "force",
+    )  # fmt: skip
     for name in fixed:
         if getattr(arguments, name):
             extra = name.replace("_", "-")
@@ -129,12 +133,21 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     plan = make_plan(
         target.facts, benchmark_table(), suite=suite, only=only,
         precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
+        alike_contexts=_alike_contexts(arguments.contexts, rule),
     )  # fmt: skip
     check_points(plan, target.facts)
     if plan.classes and not chosen:
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
     return plan, target
+
+
+def _alike_contexts(text: str | None, rule: str) -> bool | None:
+    if text not in (None, "alike", "any"):
+        raise UserError(f"--contexts {text}: there are alike and any")
+    if text == "alike" and rule != "linkscope":
+        raise UserError(f"--contexts alike: {rule} takes contexts as they come; leave it out")
+    return None if text is None else text == "alike"
 
 
 def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
@@ -225,7 +238,7 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
 
 def _check_given(arguments: argparse.Namespace) -> None:
     """`--machine "$MACHINE"` with an empty variable must not measure another machine than the one that was meant."""
-    for name in ("machine", "suite", "only", "rounds", "rule", "seed", "output", "report", "resume"):
+    for name in ("machine", "suite", "only", "rounds", "rule", "contexts", "seed", "output", "report", "resume"):
         value = getattr(arguments, name)
         if value == "" or (name == "only" and "" in (value or ())):
             raise UserError(f"--{name} is given without a value: give it one, or leave it out")

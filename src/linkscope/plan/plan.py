@@ -63,8 +63,10 @@ def make_plan(
     seed: int = 1,
     order_seed: int | None = None,
     rule: RuleName = "linkscope",
+    alike_contexts: bool | None = None,
 ) -> Plan:
-    """Raises UserError for a suite that does not exist and for an `only` that matches nothing."""
+    """`alike_contexts`: None: as the suite has it. Raises UserError for a suite that does not exist and for an `only`
+    that matches nothing."""
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
@@ -86,11 +88,13 @@ def make_plan(
         if machine.places and not machine.of_kind("gpu"):
             why = "it has no GPU, and all that this suite measures needs one"
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
+    if machine.modelled or rule != "linkscope":
+        alike_contexts = False  # a model has none, and other tools take them as they come
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
         early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=asked,
-        alike_contexts=not machine.modelled and rule == "linkscope" and not chosen.any_context,
+        alike_contexts=chosen.alike_contexts if alike_contexts is None else alike_contexts,
     )  # fmt: skip
 
 

@@ -90,7 +90,8 @@ class Suite:
     `rest`: for benchmarks of which the rules take nothing, whatever the kinds of their places. `theirs`: what only the
     rule of that name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: what a run has without
     `--budget`; a suite that has one is measured by classes of paths. `together_at`: the size at which paths are run at
-    once, to find what they share; None: they are not. `any_context`: there is no time for contexts that cost alike.
+    once, to find what they share; None: they are not. `alike_contexts`: as in a plan; of what takes seconds
+    they would be a large part.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Suite:
     more_rounds: bool = True
     budget_s: float | None = None
     together_at: int | None = None
-    any_context: bool = False
+    alike_contexts: bool = True
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
         """The rules that may take points of this row, which is one of the table."""
@@ -275,7 +276,7 @@ SUITES: dict[str, Suite] = {
             "three sizes of every path, one way and both ways, peer access on: a first look in seconds",
             (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
             budget_s=15.0,
-            any_context=True,
+            alike_contexts=False,
         ),
         Suite(
             "standard",

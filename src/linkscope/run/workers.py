@@ -73,8 +73,7 @@ class Workers:
         if self._worker is None:
             return True
         try:
-            self._worker.ask_to_open(self._request())
-            self._made(self._worker.opened())
+            self._made(self._worker.open(self._request()))
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
