@@ -33,7 +33,7 @@ class Contexts:
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
         """`contexts` of an open request (docs/worker.md): those of the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
-        return {"gpus": gpus, "floors_s": self._floors}
+        return {"gpus": gpus, "floors_s": dict(self._floors)}
 
     def made(self, answer: Collection[Any]) -> None:
         """Takes `contexts` of the answer to an open request."""
