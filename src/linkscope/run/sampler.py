@@ -50,10 +50,11 @@ CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
 MANY_SAMPLES, LITTLE_S = 31, 10e-3
-# Of samples that cost a fifth of what a point-round costs besides, four are nearly half of it. Where three rounds agree,
-# twice the error of each does not show; where they do not, another round tells more.
+# Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes one
+# is cheaper by half then (docs/planner.md). Where three rounds agree, twice the error of each does not show; where they
+# do not, another round tells more.
 ROUND_S = 7e-3  # H200, from 1 MiB on
-DEAR_S, DEAR = ROUND_S / 5, 2.0
+DEAR_S, DEAR = ROUND_S / 7, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
@@ -296,9 +297,7 @@ class PointRound:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
         return min(1 if dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 
-    def _steady(
-        self, samples: list[list[float]], counts: list[int], takes_s: float, nearly: float = 1.0
-    ) -> bool:
+    def _steady(self, samples: list[list[float]], counts: list[int], takes_s: float, nearly: float = 1.0) -> bool:
         """Whether all medians are known as well as a round needs them, or so many times worse."""
         # Half of what rounds differ by is enough: the rest of a round's error is theirs.
         enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
