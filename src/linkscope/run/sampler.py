@@ -50,9 +50,9 @@ CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
 MANY_SAMPLES, LITTLE_S = 31, 10e-3
-# Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes one
-# is cheaper by half then (docs/planner.md). Where three rounds agree, twice the error of each does not show; where they
-# do not, another round tells more.
+# Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes
+# one is cheaper by half then (docs/planner.md). Where three rounds agree, twice the error of each does not show; where
+# they do not, another round tells more.
 ROUND_S = 7e-3  # H200, from 1 MiB on
 DEAR_S, DEAR = ROUND_S / 7, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
