@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linkscope.run.sampler import MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH
+from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH, ROUND_S
 from linkscope.stats import (
     LOOKS,
     ODD_ROUNDS,
@@ -33,11 +33,9 @@ from linkscope.stats import (
 PRECISION = 0.01
 DOZEN = 12
 CALM = 0.2  # of the precision: what the likes of an odd point differ by
-FIRST_SAMPLES = 4  # three, and the one that is verified
-LITTLE = 3.0  # sampling that costs no more than three rounds' beginnings may go on to MANY_SAMPLES
 STRENGTHS = (0.1, 0.3, 0.5, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0, 4.0)
 WITHIN = (0.0, 1.0, 4.0)
-SAMPLE_COSTS = (0.03, 0.1)
+SAMPLE_COSTS = (0.03, 0.1, 0.3)
 ORACLE_SAMPLES = (1, 2, 4, 7, 14, 31)
 ORACLE_ROUNDS = (3, *range(6, 26), *range(26, 60, 3))
 ORACLE_DRAWS, ASSURED = 1000, 0.8
@@ -81,6 +79,10 @@ class Noise:
     within: float = 0.0
     sample_cost: float = 0.1
 
+    @property
+    def dear(self) -> bool:
+        return self.sample_cost >= DEAR_S / ROUND_S
+
     def round(self, chance: random.Random) -> float:
         """What a round would tell with samples without number, where 1 is the truth."""
         centre, width = scale(self.shape)
@@ -118,22 +120,42 @@ class Measured:
             self.repeats = self.repeats or (len(self.medians) == 1 and steady(samples, PRECISION))
 
     def _samples(self) -> list[float]:
+        """Those of one round, the last of them verified."""
         value = self.noise.round(self.chance)
         spread = deviation(self.medians) / median(self.medians) if len(self.medians) >= LOOKS[0] else 0.0
-        samples = [self.noise.sample(value, self.chance)]
-        if self.repeats and abs(samples[0] / self.medians[0] - 1) <= PRECISION / 2:
-            return [*samples, self.noise.sample(value, self.chance)]
-        samples += [self.noise.sample(value, self.chance) for _ in range(FIRST_SAMPLES - 1)]
-        enough = max(PRECISION, 2 * spread)
-        while not steady(samples, enough) and len(samples) < (most := self._most(samples)):
-            if most == MOST_SAMPLES and not steady(samples, OUT_OF_REACH * math.sqrt(most / len(samples)) * enough):
-                break
-            more = 2 if len(samples) < MOST_SAMPLES else len(samples)
-            samples += [self.noise.sample(value, self.chance) for _ in range(min(more, MANY_SAMPLES - len(samples)))]
-        return samples
+        enough = max(PRECISION, 2 * spread) * (DEAR if self.noise.dear else 1)
+        samples: list[float] = []
+        while True:
+            more = self._wanted(samples, enough)
+            samples += [self.noise.sample(value, self.chance) for _ in range(more or 1)]
+            if more == 0 and self._told(samples, enough):
+                return samples
 
-    def _most(self, samples: list[float]) -> int:
-        return MANY_SAMPLES if len(samples) * self.noise.sample_cost < LITTLE else MOST_SAMPLES
+    def _wanted(self, samples: list[float], enough: float) -> int:
+        """How many more before one that is verified, as the sampler has it."""
+        taken = len(samples)
+        if self.repeats and self.noise.dear and taken < 2:
+            return 0
+        if self.repeats and taken == 0:
+            return 1
+        if self.repeats and taken == 1 and self._as_before(samples[0]):
+            return 0
+        if taken == 0:
+            return 1 if self.noise.dear else 3
+        little = taken * self.noise.sample_cost < LITTLE_S / ROUND_S
+        most = MANY_SAMPLES if little else MOST_SAMPLES
+        hopeless = not steady(samples, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken) * enough)
+        if taken + 1 >= most or steady(samples, enough) or (taken > 1 and not little and hopeless):
+            return 0
+        return min(1 if self.noise.dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+
+    def _told(self, samples: list[float], enough: float) -> bool:
+        if not self.repeats or not self.noise.dear or len(samples) > 2:
+            return True
+        return self._as_before(samples[0]) if len(samples) == 1 else steady(samples, enough)
+
+    def _as_before(self, sample: float) -> bool:
+        return abs(sample / self.medians[0] - 1) <= PRECISION / 2
 
     def half_width(self) -> float:
         interval = rounds_interval(self.medians, PRECISION)

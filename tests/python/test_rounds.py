@@ -1,11 +1,16 @@
 """When rounds are enough, and what that costs: known answers, and tools/rounds.py's draws of a few cells."""
 
+import math
 import random
 
 import pytest
 import rounds
 
+from fakes import H2D, facts, plan
+from linkscope.run.sampler import ROUND_S, Sampler, Task
+from linkscope.runfile import PointId
 from linkscope.stats import LOOKS, agree, half_width_after, median_interval, mostly, next_look, rounds_interval
+from test_sampler_edges import Played, earlier
 
 
 def test_three_rounds_agree_within_the_precision() -> None:
@@ -98,6 +103,49 @@ def test_points_cost_at_most_one_and_a_half_times_what_they_cost_an_oracle(shape
     found = rounds.drawn(noise, 1200)
     assert sum(one.narrow for one in found) >= 0.8 * len(found)
     assert sum(one.cost for one in found) / len(found) <= 1.5 * rounds.oracle(noise).same
+
+
+@pytest.mark.parametrize("within", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("strength", [0.1, 0.3, 0.8, 1.0, 1.3])
+@pytest.mark.parametrize("sample_cost", [0.14, 0.15, 0.3])
+def test_nor_more_where_samples_are_dear_or_nearly(strength: float, within: float, sample_cost: float) -> None:
+    noise = rounds.Noise("normal", strength, within, sample_cost)
+    known, found = rounds.oracle(noise).same, rounds.drawn(noise, 600)
+    assert known < float("inf") or within == 4.0
+    assert sum(one.cost for one in found) / len(found) <= 1.5 * known
+
+
+@pytest.mark.parametrize("within", [0.05, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("sample_cost", [0.05, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("little_s", [0.0, math.inf])
+def test_the_sampler_takes_as_many_samples_as_the_model_of_it(
+    monkeypatch, within: float, sample_cost: float, little_s: float
+) -> None:
+    """Of the second round of a point, of 1 MiB: 1 % is asked. A sample is a batch of one and one of two operations."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
+    monkeypatch.setattr("rounds.LITTLE_S", little_s)
+    taken: list[float] = []
+
+    class Noted(rounds.Noise):
+        def sample(self, round: float, chance: random.Random) -> float:
+            taken.append(super().sample(round, chance))
+            return taken[-1]
+
+    chance, id, each_s = random.Random(within), H2D.format(1 << 20, "false", "batched"), sample_cost * ROUND_S / 3
+    counts = set()
+    for _ in range(60):
+        point = rounds.Measured(Noted("normal", 0.8, within, sample_cost), chance)
+        point.to(1)
+        first = earlier([1], each_s)
+        first.flows[0].samples_s, first.timing = [each_s * one for one in taken], "virtual"
+        taken.clear()
+        point.to(2)
+        worker = Played(*(each_s * one for one in taken), timing="virtual")
+        record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
+        counts.add(len(record.flows[0].samples_s))
+        assert record.flows[0].samples_s == pytest.approx([each_s * one for one in taken], rel=1e-6)
+        taken.clear()
+    assert len(counts) > 1 and (within > 1 or min(counts) == (1 if sample_cost >= 0.2 else 2))
 
 
 def test_draws_repeat() -> None:

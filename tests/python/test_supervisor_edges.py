@@ -42,7 +42,7 @@ def test_a_resumed_run_keeps_the_budget_of_the_whole(tmp_path) -> None:
     path.write_bytes(lines[0] + b"".join(rounds[: len(rounds) * 3 // 4]))
     assert spent(path) < 0.9 * at_once
     assert go_on(target(), read_run(path), command=FAKE_WORKER).complete
-    assert spent(path) == pytest.approx(at_once, rel=0.02)  # what a round costs is known better by then
+    assert spent(path) == pytest.approx(at_once, rel=0.03)  # what a round costs is known better by then
 
 
 def records(path: Path) -> list[bytes]:
@@ -144,7 +144,7 @@ def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path
 
 def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate(tmp_path, monkeypatch) -> None:
     measured(target(), plan(LARGE), tmp_path / "whole.jsonl")
-    budget_s = 0.6 * spent(tmp_path / "whole.jsonl")
+    budget_s = 0.8 * spent(tmp_path / "whole.jsonl")
     monkeypatch.setattr("linkscope.run.states.estimated_seconds", lambda *given: 1e-9)
     measured(target(), plan(LARGE, budget_s=budget_s), tmp_path / "part.jsonl")
     assert 0.3 * budget_s < spent(tmp_path / "part.jsonl") <= budget_s

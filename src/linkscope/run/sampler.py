@@ -50,9 +50,11 @@ CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # Samples cost little where all of a point-round does: as many as make the round's median steady, for so long.
 MANY_SAMPLES, LITTLE_S = 31, 10e-3
-# Of samples this long a few are most of what a point-round costs (H200: 7 ms besides). Where three rounds agree, twice
-# the error of each does not show; where they do not, another round tells more.
-DEAR_S, DEAR = 4e-3, 2.0
+# Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes
+# one is cheaper by half then (docs/planner.md). Where three rounds agree, twice the error of each does not show; where
+# they do not, another round tells more.
+ROUND_S = 7e-3  # H200, from 1 MiB on
+DEAR_S, DEAR = ROUND_S / 7, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
@@ -151,6 +153,7 @@ class PointRound:
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
         self._bent = ""  # how the cost of an operation changes with the batch, where it does
+        self._alone = self._may_be_alone()
 
     def opening(self) -> RunRequest:
         """What measure() asks for first."""
@@ -193,7 +196,7 @@ class PointRound:
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
-            if more == 0:
+            if more == 0 and self._told(samples, counts, shorter, longer):
                 # Flows that take turns have no time of their own; together they have that of the last.
                 overlap = median(overlaps)
                 record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
@@ -267,11 +270,12 @@ class PointRound:
     def _samples_wanted(self, samples: list[list[float]], counts: list[int], takes_s: float) -> int:
         """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
         taken, longest = len(samples[0]), max(self._each)
-        if self._task.point.bytes >= EVEN_BYTES and not self._by_host():
-            # Engines and links repeat a copy that large to a thousandth: one a round, two while nothing is known.
+        if self._even():  # one a round, two while nothing is known
             return 0 if self._task.first or taken else 1
-        if self._task.first and (self._steady_before or self._task.point.bytes >= HUGE_BYTES) and not self._by_host():
+        if self._repeats():
             # Nor does what repeats need many samples in a process that does as the first did.
+            if taken < 2 and self._alone:
+                return 0
             if taken == 0:
                 return 1
             if taken == 1 and self._as_before(samples):
@@ -285,17 +289,52 @@ class PointRound:
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
             return 0
-        resolution = self._tick / min(counts)
-        # A median known to half of what rounds differ by is steady enough: the rest of a round's error is theirs.
-        enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread) * (DEAR if dear else 1)
         disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: batches were held up
-        if not disturbed and all(steady(of, enough, resolution) for of in samples):
+        if not disturbed and self._steady(samples, counts, takes_s):
             return 0
-        reach = OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken)
-        hopeless = not all(steady(of, reach * enough, reach * resolution) for of in samples)
+        hopeless = not self._steady(samples, counts, takes_s, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken))
         if taken > 1 and not little and hopeless and not disturbed:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
         return min(1 if dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+
+    def _steady(self, samples: list[list[float]], counts: list[int], takes_s: float, nearly: float = 1.0) -> bool:
+        """Whether all medians are known as well as a round needs them, or so many times worse."""
+        # Half of what rounds differ by is enough: the rest of a round's error is theirs.
+        enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
+        enough *= nearly * (DEAR if takes_s >= DEAR_S else 1)
+        return all(steady(of, enough, nearly * self._tick / min(counts)) for of in samples)
+
+    def _repeats(self) -> bool:
+        """Whether the first round, or for large copies that of another path too, says what this one will be like."""
+        # How steady its samples are a point's own first round has to show: else all that follow would need more.
+        steady_before = self._task.round > 0 and self._steady_before
+        large = self._task.point.bytes >= HUGE_BYTES
+        return self._task.first is not None and (large or steady_before) and not self._by_host()
+
+    def _may_be_alone(self) -> bool:
+        """Whether the first sample of this round may be its last: where it is dear, and like those of the first round.
+
+        Such samples are each verified, as any may be the last.
+        """
+        first = self._task.first
+        if first is None or self._task.round == 0 or self._even() or not self._repeats():
+            return False
+        shorter, longer, _ = self._compared(first.batch)
+        return self._takes(shorter, longer) >= DEAR_S
+
+    def _told(self, samples: list[list[float]], counts: list[int], shorter: list[int], longer: list[int]) -> bool:
+        """Whether a sample that was verified is the last. All are, but for the first two of a round that may have one:
+        the first where it is not as before, the second where that does not agree with it."""
+        if not self._alone or len(samples[0]) > 2:
+            return True
+        if len(samples[0]) == 1:
+            return self._repeats() and self._as_before(samples)
+        disturbed = any(median(of) <= 0 for of in samples)
+        return not disturbed and self._steady(samples, counts, self._takes(shorter, longer))
+
+    def _even(self) -> bool:
+        """Whether engines and links repeat a copy as large as this to a thousandth."""
+        return self._task.point.bytes >= EVEN_BYTES and not self._by_host()
 
     def _as_before(self, samples: list[list[float]]) -> bool:
         """Whether every actor took as long as in the first round, by half the precision that is asked for."""
@@ -322,7 +361,7 @@ class PointRound:
         if self._most and self._task.point.bytes:  # few: what a sample begins with lasts for no more
             return [self._most // 2] * self._actors
         one = [1] * self._actors
-        even = self._task.point.bytes >= EVEN_BYTES and not self._by_host()
+        even = self._even()
         if even and self._once_s > 0:  # the first copy that large is like any other
             self._each = [self._once_s] * self._actors
         else:
