@@ -19,7 +19,7 @@ LEAST_CURVE = 8  # sizes; fewer are samples of a curve, and stay as they are
 
 
 class Timed(NamedTuple):
-    """Seconds, by what fraction they may be off, and what it cost to measure."""
+    """Seconds, by what fraction they may be off, and what its first rounds cost."""
 
     seconds: float
     doubt: float

@@ -152,7 +152,8 @@ def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], po
 
 
 def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
-    """The largest size with time for its rounds: a dear one is not measured for a curve's shape alone, nor as audit."""
+    """The largest size with time for its first rounds, whatever more of them measured ones had for their precision: a
+    dear one is not measured for a curve's shape alone, nor as audit."""
     return max([size for size, of in measured.items() if of.cost_s <= _FINER * share_s(plan)], default=0)
 
 
@@ -162,7 +163,7 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
     measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
     unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
     return {
-        point.bytes: Timed(point.median_s or 0.0, doubt, point.device_s)
+        point.bytes: Timed(point.median_s or 0.0, doubt, _early_s(point))
         for point, doubt in zip(measured, unsure, strict=True)
     }
 
@@ -186,7 +187,7 @@ def _offers(
             source = points[one.source]
             width = _width(source) + (one.high - one.low) / 2
             gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-            cost_s = source.device_s * EARLY_ROUNDS / max(_have(source), EARLY_ROUNDS)
+            cost_s = _early_s(source)
             found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
@@ -278,6 +279,11 @@ def _positive(flow: Flow) -> list[float]:
 def _width(point: Point) -> float:
     width = half_width(point)
     return math.inf if width is None else width
+
+
+def _early_s(point: Point) -> float:
+    """What the first rounds of a point like it take."""
+    return point.device_s * EARLY_ROUNDS / max(_have(point), EARLY_ROUNDS)
 
 
 def _have(point: Point) -> int:
