@@ -5,7 +5,7 @@ neighbours, the curve bends or breaks, and the intervals at both sides of it are
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from linkscope.stats import breaks
@@ -19,7 +19,7 @@ LEAST_CURVE = 8  # sizes; fewer are samples of a curve, and stay as they are
 
 
 class Timed(NamedTuple):
-    """Seconds, by what fraction they may be off, and what it cost to measure."""
+    """Seconds, by what fraction they may be off, and what its first rounds cost."""
 
     seconds: float
     doubt: float
@@ -28,18 +28,35 @@ class Timed(NamedTuple):
 
 def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
     """The sizes to measure next, ascending; none where the curve is known."""
-    sizes = sorted(size for size, of in measured.items() if size > 0 and of.seconds > 0)
+    sizes = _timed_sizes(measured)
     if len(sizes) < LEAST_CURVE:
         return []
     split = {at for at in range(len(sizes) - 1) if sizes[at + 1] > WIDEST * sizes[at]}
-    split |= set(breaks(sizes, [measured[at].seconds for at in sizes], [measured[at].doubt for at in sizes]))
+    split |= set(_breaks(measured, sizes))
     for at in range(1, len(sizes) - 1):
         if _bends(measured, sizes[at - 1], sizes[at], sizes[at + 1]):
             split |= {at - 1, at}
     split |= {at for at in range(1, len(sizes) - 2) if _may_bend(measured, sizes[at - 1 : at + 3])}
-    between = {_middle(sizes[at], sizes[at + 1]) for at in split}
-    found = sorted(size for size in between if size is not None)
-    return found + _larger(measured, sizes)
+    return _between(sizes, split) + _larger(measured, sizes)
+
+
+def bracketing_sizes(measured: Mapping[int, Timed]) -> list[int]:
+    """Those of them that are between both sides of a break: nothing is drawn there, so the nearer these the better."""
+    sizes = _timed_sizes(measured)
+    return _between(sizes, _breaks(measured, sizes)) if len(sizes) >= LEAST_CURVE else []
+
+
+def _timed_sizes(measured: Mapping[int, Timed]) -> list[int]:
+    return sorted(size for size, of in measured.items() if size > 0 and of.seconds > 0)
+
+
+def _breaks(measured: Mapping[int, Timed], sizes: Sequence[int]) -> list[int]:
+    return breaks(sizes, [measured[at].seconds for at in sizes], [measured[at].doubt for at in sizes])
+
+
+def _between(sizes: Sequence[int], split: Iterable[int]) -> list[int]:
+    middles = {_middle(sizes[at], sizes[at + 1]) for at in split}
+    return sorted(size for size in middles if size is not None)
 
 
 def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from linkscope.plan.classes import ClassCurve, class_curves
-from linkscope.plan.curve import GRID, Timed, finer_sizes
+from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.shares import late_rounds, opening_s, share_s, that_fit, wanted
@@ -30,6 +30,7 @@ LEVEL = 0.01  # of a whole curve: how often members that are alike are told apar
 CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
 BESIDE = 0.3  # the same, while paths at once go on telling which others to look at
 _FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
+_BRACKET = 2.0  # the same where the curve breaks: there are few such sizes, and nothing else tells what is between
 MOST = 0.72  # of the points of a map: what is measured before more rounds have all the time left
 _LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
 
@@ -147,13 +148,21 @@ def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], po
             found += missing
             continue
         measured = _curve_of(curve, leader, points)
-        found += [curve.id_of(leader, size) for size in finer_sizes(measured) if size <= _affordable(plan, measured)]
+        found += [curve.id_of(leader, size) for size in _finer(plan, measured)]
     return found
 
 
-def _affordable(plan: Plan, measured: Mapping[int, Timed]) -> int:
-    """The largest size with time for its rounds: a dear one is not measured for a curve's shape alone, nor as audit."""
-    return max([size for size, of in measured.items() if of.cost_s <= _FINER * share_s(plan)], default=0)
+def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
+    """The sizes that the shape of a curve gives reason for, as far as there is time."""
+    most, bracketing = _affordable(plan, measured), set(bracketing_sizes(measured))
+    dear = _affordable(plan, measured, _BRACKET)
+    return [size for size in finer_sizes(measured) if size <= (dear if size in bracketing else most)]
+
+
+def _affordable(plan: Plan, measured: Mapping[int, Timed], of_share: float = _FINER) -> int:
+    """The largest size with time for its first rounds, whatever more of them measured ones had for their precision: a
+    dear one is not measured for a curve's shape alone, nor as audit."""
+    return max([size for size, of in measured.items() if of.cost_s <= of_share * share_s(plan)], default=0)
 
 
 def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:
@@ -162,7 +171,7 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
     measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
     unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
     return {
-        point.bytes: Timed(point.median_s or 0.0, doubt, point.device_s)
+        point.bytes: Timed(point.median_s or 0.0, doubt, _early_s(point))
         for point, doubt in zip(measured, unsure, strict=True)
     }
 
@@ -186,7 +195,7 @@ def _offers(
             source = points[one.source]
             width = _width(source) + (one.high - one.low) / 2
             gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-            cost_s = source.device_s * EARLY_ROUNDS / max(_have(source), EARLY_ROUNDS)
+            cost_s = _early_s(source)
             found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
@@ -278,6 +287,11 @@ def _positive(flow: Flow) -> list[float]:
 def _width(point: Point) -> float:
     width = half_width(point)
     return math.inf if width is None else width
+
+
+def _early_s(point: Point) -> float:
+    """What the first rounds of a point like it take."""
+    return point.device_s * EARLY_ROUNDS / max(_have(point), EARLY_ROUNDS)
 
 
 def _have(point: Point) -> int:

@@ -1,13 +1,17 @@
 """Where a curve of times over bytes breaks: nothing is to be drawn or interpolated across that."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
 JUMP = 0.03  # what is not told apart from a line
 NEAR = 2  # times: sizes further apart leave room for a steep part that is no step
+BELOW = 0.25  # a rate that gains up to 15 % by each doubling stays within that of the line to a size FAR from the next
+FAR = 4  # times: beyond that no line tells what a size should take
+
+_Time = tuple[int, float, float]  # bytes, seconds, and by what fraction these may be off
 
 
 def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None]) -> list[float]:
@@ -34,10 +38,12 @@ def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[floa
 
     Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides of
     near sizes do not meet in between: the one ends below what follows, and the other above what is before, or both the
-    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one.
+    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one. The first
+    and the last interval have a line on one side only: there the end of the curve is not far below it.
     """
     curve = [*zip(sizes, seconds, doubts, strict=True)]
-    return [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
+    found = {at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)}
+    return sorted({*found, *_at_ends(curve, found)})
 
 
 def _jumps(small: int, small_s: float, doubt: float, large: int, large_s: float, other_doubt: float) -> bool:
@@ -47,7 +53,7 @@ def _jumps(small: int, small_s: float, doubt: float, large: int, large_s: float,
     return ratio * beyond < 1 or ratio > large / small * beyond
 
 
-def _steps(curve: Sequence[tuple[int, float, float]], at: int) -> bool:
+def _steps(curve: Sequence[_Time], at: int) -> bool:
     if at < 1 or at > len(curve) - 3 or curve[at + 1][0] > NEAR * curve[at][0]:
         return False
     up = _off_the_line(curve[at - 1], curve[at], curve[at + 1])
@@ -55,14 +61,40 @@ def _steps(curve: Sequence[tuple[int, float, float]], at: int) -> bool:
     return up * down < 0
 
 
-def _off_the_line(
-    far: tuple[int, float, float], near: tuple[int, float, float], here: tuple[int, float, float]
-) -> float:
-    """By how much a time is off the line through two others, as a fraction; 0 where that may be chance."""
+def _at_ends(curve: Sequence[_Time], found: Set[int]) -> Iterator[int]:
+    """The first and the last interval, where something else begins. Lines to the ends go across no other break."""
+    last = len(curve) - 2
+    if last > 0 and _falls_below(curve[max(found, default=-1) + 1 : last + 1][::-1], curve[-1]):
+        yield last
+    if last > 0 and _falls_below(curve[1 : min(found, default=last + 1) + 1], curve[0]):
+        yield 0
+
+
+def _falls_below(line: Sequence[_Time], end: _Time) -> bool:
+    """Whether the end of a curve takes far less than the sizes next to it let expect, the nearest of them first.
+
+    The slowest of its stages says how long a copy takes: such a curve bends upwards only, and its ends lie above these
+    lines. What does not was copied another way. The line is as long as the way to the end: from sizes close together
+    it would tell nothing.
+    """
+    if len(line) < 2 or _times(line[0], end) > FAR:
+        return False
+    long = (one for one in line[1:] if _times(one, line[0]) >= _times(line[0], end))
+    return _off_the_line(next(long, line[-1]), line[0], end, BELOW) < 0
+
+
+def _times(one: _Time, other: _Time) -> float:
+    small, large = sorted((one[0], other[0]))
+    return large / small if small > 0 else math.inf
+
+
+def _off_the_line(far: _Time, near: _Time, here: _Time, least: float = JUMP) -> float:
+    """By how much a time is off the line through two others, as a fraction; 0 where it is less than that, or may be
+    chance."""
     if near[0] == far[0]:
         return 0.0
     part = (here[0] - near[0]) / (near[0] - far[0])
     line = near[1] + part * (near[1] - far[1])
     doubt = math.hypot((1 + part) * near[1] * near[2], part * far[1] * far[2], here[1] * here[2])
     off = here[1] - line
-    return off / here[1] if here[1] > 0 and abs(off) > JUMP * here[1] + doubt else 0.0
+    return off / here[1] if here[1] > 0 and abs(off) > least * here[1] + doubt else 0.0
