@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from fakes import flow
@@ -71,6 +73,89 @@ def test_two_sizes_on_either_side_are_a_line() -> None:
 def test_lines_that_meet_between_two_sizes_are_a_bend() -> None:
     """At 3.25 B: each size is above the line of the other side."""
     assert breaks(SIX, [11.0, 12.0, 13.0, 15.5, 18.5, 21.5], [0.0] * 6) == []
+
+
+# --- the end of a curve ---
+
+SPACED = st.lists(st.floats(1.2, 4.0), min_size=2, max_size=8)  # each size that many times the one before
+RATE = st.floats(1.0, 100.0)
+
+
+def spaced(times: list[float]) -> list[int]:
+    sizes = [1000]
+    for factor in times:
+        sizes.append(round(sizes[-1] * factor))
+    return sizes
+
+
+def test_copies_of_256_mib_are_streamed_and_not_on_the_line_of_the_smaller_ones() -> None:
+    """h2h on four H200s (results/h200x4-standard-i): 23 ms, where 16 and 64 MiB say 36 ms. On two, and on one, copies
+    of 192 MiB take less time than of 128 MiB."""
+    sizes, milliseconds = [16 << 20, 64 << 20, 256 << 20], [2.252, 9.055, 23.17]
+    assert breaks(sizes, milliseconds, [0.098, 0.065, 0.129]) == [1]
+    finer = [16 << 20, 24 << 20, 32 << 20, 48 << 20, 64 << 20, 256 << 20]
+    assert breaks(finer, [2.223, 3.24, 4.92, 7.06, 9.109, 23.51], [0.107, 0.165, 0.104, 0.158, 0.089, 0.088]) == [4]
+    assert breaks(finer[2:], [4.92, 7.06, 9.109, 23.51], [0.104, 0.158, 0.089, 0.088]) == []  # half as long a line
+
+
+@pytest.mark.parametrize("doubt, found", [(0.0, [2]), (0.05, [2]), (0.12, [])])
+def test_an_end_is_far_below_the_line_beyond_doubt(doubt: float, found: list[int]) -> None:
+    """The line says 18.4; doubts of 0.12 are 3.9, of 0.05 1.6, and a quarter of 12 is 3."""
+    assert breaks([100, 200, 400, 800], [2.6, 4.9, 9.4, 12.0], [doubt] * 4) == found
+
+
+@pytest.mark.parametrize("seconds, found", [(14.3, [1]), (14.5, []), (18.0, []), (23.5, [])])
+def test_an_end_is_a_quarter_of_its_time_below_the_line_and_never_above(seconds: float, found: list[int]) -> None:
+    """The line says 18, which is 14.4 and a quarter of it; what slows down is a bend, if less than twice the time."""
+    assert breaks([100, 200, 400], [9.0, 12.0, seconds], [0.0] * 3) == found
+
+
+def test_the_first_size_is_none() -> None:
+    """A line through the others says 3.5, and of ramps twice as much as these take, or more."""
+    assert breaks([100, 200, 400, 800], [2.1, 4.0, 5.0, 7.0], [0.0] * 4) == []
+
+
+@pytest.mark.parametrize("times, found", [(4, [2]), (4.1, [])])
+def test_no_line_tells_what_a_size_far_away_should_take(times: float, found: list[int]) -> None:
+    assert breaks([10, 40, 160, round(160 * times)], [1.0, 4.0, 16.0, 30.0], [0.0] * 4) == found
+
+
+def test_the_line_to_an_end_goes_across_no_break() -> None:
+    """From 128 to 192 MiB time falls; from there it grows as before. A line across says 14 for the last, or less."""
+    sizes, seconds = [32, 64, 128, 192, 256], [4.0, 8.0, 16.0, 15.0, 20.0]
+    assert breaks(sizes, seconds, [0.0] * 5) == [2]
+    assert breaks([32, 64, 96, 192], [4.0, 8.0, 12.0, 11.0], [0.0] * 4) == [2]
+    up = [1.0, 2.0, 8.0, 10.0]  # more than four times the time for twice the bytes; the line across it says 14
+    assert breaks([10, 20, 40, 60], up, [0.0] * 4) == [1]
+    assert breaks([10, 20, 40, 80, 160], [0.9, 1.8, 1.2, 2.4, 4.8], [0.0] * 5) == [1]
+
+
+@given(SPACED, RATE, st.floats(0.0, 1e4), st.floats(0.02, 0.98))
+def test_an_end_that_is_faster_than_its_line_by_more_than_a_quarter_is_never_joined_to_it(
+    times: list[float], rate: float, latency: float, part: float
+) -> None:
+    """However much less it takes, as long as the copy before takes less still: of two sizes alone a line could join."""
+    sizes = spaced(times)
+    seconds = [latency + size / rate for size in sizes]
+    low, high = seconds[-2], seconds[-1] / 1.26
+    seconds[-1] = low + part * (high - low) if low < high else seconds[-2] * 0.96
+    assert breaks(sizes, seconds, [0.0] * len(sizes)) == [len(sizes) - 2]
+
+
+@given(SPACED, st.lists(st.tuples(st.floats(0.0, 1e4), RATE), min_size=1, max_size=4))
+def test_what_the_slowest_of_some_stages_takes_is_no_break(
+    times: list[float], stages: list[tuple[float, float]]
+) -> None:
+    sizes = spaced(times)
+    seconds = [max(latency + size / rate for latency, rate in stages) for size in sizes]
+    assert breaks(sizes, seconds, [0.0] * len(sizes)) == []
+
+
+@given(SPACED, st.floats(0.84, 1.0))
+def test_a_rate_that_gains_little_by_each_doubling_is_no_break_at_the_end(times: list[float], power: float) -> None:
+    sizes = spaced(times)
+    found = breaks(sizes, [size**power for size in sizes], [0.0] * len(sizes))
+    assert len(sizes) - 2 not in found
 
 
 def test_odd_sizes_and_times_are_no_crash() -> None:

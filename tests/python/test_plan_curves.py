@@ -7,7 +7,7 @@ import random
 import pytest
 
 from linkscope.plan.classes import checks
-from linkscope.plan.curve import Timed, finer_sizes
+from linkscope.plan.curve import Timed, bracketing_sizes, finer_sizes
 from linkscope.stats import breaks, clusters, holm
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -44,6 +44,30 @@ def test_a_cliff_is_bracketed() -> None:
         measured |= {size: timed(seconds(size)) for size in wanted}
     assert broken(measured) == [(96 * KIB, 128 * KIB)]
     assert len(measured) <= 20  # of 28 powers of two and as many halves between them
+
+
+def test_a_cliff_before_the_largest_size_is_bracketed() -> None:
+    """Copies of more than 225 MiB are streamed, at 12.8 GB/s for 7.9: 4 times as much takes 2.5 times as long."""
+
+    def seconds(size: int) -> float:
+        return 1e-7 + size / (12.8e9 if size > 225 * MIB else 7.9e9)
+
+    measured = {size: timed(seconds(size), 0.01) for size in SIZES}
+    told = [broken(measured)]
+    while wanted := bracketing_sizes(measured):
+        assert set(wanted) <= set(finer_sizes(measured))
+        measured |= {size: timed(seconds(size), 0.01) for size in wanted}
+        told.append(broken(measured))
+    assert told == [[(64 * MIB, 256 * MIB)], [(128 * MIB, 256 * MIB)], [(192 * MIB, 256 * MIB)]]
+
+
+def test_a_break_is_bracketed_and_a_bend_is_not() -> None:
+    bend = {size: timed(max(2e-6 + size / 400e9, 1e-6 + size / 150e9), 0.0) for size in SIZES}
+    assert finer_sizes(bend) and bracketing_sizes(bend) == []
+    slower = {size: timed((2e-6 + size / 50e9) * (3 if size > 100 * KIB else 1)) for size in SIZES}
+    assert bracketing_sizes(slower) == [128 * KIB] and len(finer_sizes(slower)) > 1
+    few = {size: of for size, of in slower.items() if size >= 64 * KIB}
+    assert len(few) == 7 and broken(few) and bracketing_sizes(few) == []  # samples of a curve
 
 
 def test_a_bend_is_refined_until_lines_between_sizes_tell_the_curve() -> None:

@@ -267,6 +267,31 @@ def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
         assert (audited in {work.id for work in next_work(plan, points, 0.0)}) is told
 
 
+@pytest.mark.parametrize(
+    "rounds, cost_s, milliseconds, told",
+    [
+        (3, 0.29, 2.3, True),  # 2.7 of a line: a bend
+        (3, 0.31, 2.3, False),
+        (6, 0.58, 2.3, True),  # as dear as the first: that it had more rounds does not matter
+        (6, 0.62, 2.3, False),
+        (3, 1.19, 1.7, True),  # a break
+        (3, 1.21, 1.7, False),
+    ],
+)
+def test_a_size_for_the_shape_of_a_curve_takes_half_of_a_share_and_two_where_it_breaks(
+    rounds: int, cost_s: float, milliseconds: float, told: bool
+) -> None:
+    plan = pairs_plan(budget_s=6.6)
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    largest, seconds = curve.ids[curve.representative][256 * MIB], milliseconds * 1e-3
+    of = flow([seconds, seconds * 1.0005, seconds * 0.9995] * (rounds // 3))
+    ends = (seconds * 0.999, seconds * 1.001)
+    points[largest] = point(largest, flows=[of], median_s=seconds, ci95_s=ends, device_s=cost_s)
+    between = curve.id_of(curve.representative, 128 * MIB)
+    assert (between in {work.id for work in next_work(plan, points, 0.0)}) is told
+
+
 def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     loud = [factor * 1e-3 for factor in (0.96, 0.97, 0.99, 1.0, 1.01, 1.02, 1.03, 1.05, 1.06, 0.98, 1.0, 1.02)]

@@ -16,11 +16,13 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from linkscope.plan.cases import pages_move
 from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.shares import late_rounds, opening_s, share_s, that_fit, wanted
+from linkscope.plan.suites import MOST_MANAGED
 from linkscope.plan.work import Work
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, doubts, geometric_mean
@@ -140,29 +142,36 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 
 def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[str]:
     """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones at bends."""
-    most = _affordable(plan, _curve_of(curve, curve.representative, points))
-    found = [id for id in _audited(curve) if id not in points and PointId.parse(id).bytes <= most]
+    known = _curve_of(curve, curve.representative, points)
+    found = [id for id in _audited(curve) if id not in points and _fits(plan, known, PointId.parse(id).bytes)]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
         base = [curve.ids[leader][size] for size in sorted(curve.ids[leader])]
         if missing := [id for id in base if id not in points]:
             found += missing
             continue
         measured = _curve_of(curve, leader, points)
-        found += [curve.id_of(leader, size) for size in _finer(plan, measured)]
+        finer = [curve.id_of(leader, size) for size in _finer(plan, measured)]
+        found += [id for id in finer if PointId.parse(id).bytes <= MOST_MANAGED or not pages_move(PointId.parse(id))]
     return found
 
 
 def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
     """The sizes that the shape of a curve gives reason for, as far as there is time."""
-    most, bracketing = _affordable(plan, measured), set(bracketing_sizes(measured))
-    dear = _affordable(plan, measured, _BRACKET)
-    return [size for size in finer_sizes(measured) if size <= (dear if size in bracketing else most)]
+    bracketing = set(bracketing_sizes(measured))
+    shares = {size: _BRACKET if size in bracketing else _FINER for size in finer_sizes(measured)}
+    return [size for size, share in shares.items() if _fits(plan, measured, size, share)]
 
 
-def _affordable(plan: Plan, measured: Mapping[int, Timed], of_share: float = _FINER) -> int:
-    """The largest size with time for its first rounds, whatever more of them measured ones had for their precision: a
-    dear one is not measured for a curve's shape alone, nor as audit."""
-    return max([size for size, of in measured.items() if of.cost_s <= of_share * share_s(plan)], default=0)
+def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float = _FINER) -> bool:
+    """Whether there is time for the first rounds of a size, whatever more of them measured ones had for their
+    precision: a dear one is not measured for a curve's shape alone, nor as audit."""
+    above = min((at for at in measured if at >= size), default=None)
+    if above is not None:
+        cost_s = measured[above].cost_s
+    else:
+        largest = max(measured, default=0)
+        cost_s = measured[largest].cost_s * size / largest if largest else math.inf
+    return cost_s <= of_share * share_s(plan)
 
 
 def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:

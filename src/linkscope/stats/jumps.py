@@ -1,14 +1,14 @@
 """Where a curve of times over bytes breaks: nothing is to be drawn or interpolated across that."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 
 from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
 JUMP = 0.03  # what is not told apart from a line
 NEAR = 2  # times: sizes further apart leave room for a steep part that is no step
-BELOW = 0.25  # a rate that gains up to 15 % by each doubling stays within that of the line to a size FAR from the next
+BELOW = 0.25  # by which the line to a size FAR from the next errs where the rate gains 11 % by each doubling
 FAR = 4  # times: beyond that no line tells what a size should take
 
 _Time = tuple[int, float, float]  # bytes, seconds, and by what fraction these may be off
@@ -38,12 +38,13 @@ def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[floa
 
     Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides of
     near sizes do not meet in between: the one ends below what follows, and the other above what is before, or both the
-    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one. The first
-    and the last interval have a line on one side only: there the end of the curve is not far below it.
+    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one. Behind
+    the largest size there is no line: there it is far less time than that of the line before.
     """
     curve = [*zip(sizes, seconds, doubts, strict=True)]
-    found = {at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)}
-    return sorted({*found, *_at_ends(curve, found)})
+    found = [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
+    unbroken = curve[found[-1] + 1 :] if found else curve
+    return [*found, len(curve) - 2] if _ends_below(unbroken) else found
 
 
 def _jumps(small: int, small_s: float, doubt: float, large: int, large_s: float, other_doubt: float) -> bool:
@@ -61,36 +62,26 @@ def _steps(curve: Sequence[_Time], at: int) -> bool:
     return up * down < 0
 
 
-def _at_ends(curve: Sequence[_Time], found: Set[int]) -> Iterator[int]:
-    """The first and the last interval, where something else begins. Lines to the ends go across no other break."""
-    last = len(curve) - 2
-    if last > 0 and _falls_below(curve[max(found, default=-1) + 1 : last + 1][::-1], curve[-1]):
-        yield last
-    if last > 0 and _falls_below(curve[1 : min(found, default=last + 1) + 1], curve[0]):
-        yield 0
+def _ends_below(curve: Sequence[_Time]) -> bool:
+    """Whether the largest size takes far less than the line through those before it says.
 
-
-def _falls_below(line: Sequence[_Time], end: _Time) -> bool:
-    """Whether the end of a curve takes far less than the sizes next to it let expect, the nearest of them first.
-
-    The slowest of its stages says how long a copy takes: such a curve bends upwards only, and its ends lie above these
-    lines. What does not was copied another way. The line is as long as the way to the end: from sizes close together
-    it would tell nothing.
+    The slowest of its stages says how long a copy takes: such a curve bends upwards only, and its end is not below the
+    line. One that is was copied another way. The line is as long as the way to the end: from sizes close together it
+    would tell nothing. The smallest size is no such end: what a line says there may well be twice the time of a ramp.
     """
-    if len(line) < 2 or _times(line[0], end) > FAR:
+    if len(curve) < 3 or _times(curve[-2], curve[-1]) > FAR:
         return False
-    long = (one for one in line[1:] if _times(one, line[0]) >= _times(line[0], end))
-    return _off_the_line(next(long, line[-1]), line[0], end, BELOW) < 0
+    *before, near, end = curve
+    far = next((one for one in reversed(before) if _times(one, near) >= _times(near, end)), before[0])
+    return _off_the_line(far, near, end, BELOW) < 0
 
 
-def _times(one: _Time, other: _Time) -> float:
-    small, large = sorted((one[0], other[0]))
-    return large / small if small > 0 else math.inf
+def _times(small: _Time, large: _Time) -> float:
+    return large[0] / small[0] if small[0] > 0 else math.inf
 
 
 def _off_the_line(far: _Time, near: _Time, here: _Time, least: float = JUMP) -> float:
-    """By how much a time is off the line through two others, as a fraction; 0 where it is less than that, or may be
-    chance."""
+    """By how much a time is off the line through two others, as a fraction; 0 where it is less, or may be chance."""
     if near[0] == far[0]:
         return 0.0
     part = (here[0] - near[0]) / (near[0] - far[0])
