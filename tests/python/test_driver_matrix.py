@@ -260,6 +260,14 @@ def test_gpus_of_long_ago_are_named_with_their_capability(worker):
     assert "3.5" in message and "no device code" in message
 
 
+def test_memory_that_could_not_be_filled_is_nobody_elses(worker):
+    """The next program of such memory fails as the first did, and does not find wrong data in it."""
+    pipe, _ = opened(worker, CUDA_CAPABILITY=35)
+    host_only = case("h2h", "numa:0", "numa:0", "pinned", "pageable", initiator="src", mode="batched")
+    for wanted in (h2d(), host_only, host_only):
+        assert "no device code" in failure(prepare(pipe, wanted))["message"]
+
+
 # --- drivers that are not there, or not usable --------------------------------------------------------------------
 
 UNUSABLE = {

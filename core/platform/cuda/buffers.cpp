@@ -59,13 +59,15 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
   if (!kept || kept->size() < region.bytes) {
     kept.reset();  // before the larger one is made: both might not fit
     const u64 most = most_of(region, number);
+    std::unique_ptr<Buffer> fresh;
     try {
-      kept = made(region, std::max(region.bytes, most), device);
+      fresh = made(region, std::max(region.bytes, most), device);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory || most <= region.bytes) throw;
-      kept = made(region, region.bytes, device);  // what wants more will say so
+      fresh = made(region, region.bytes, device);  // what wants more will say so
     }
-    if (region.content == Content::pattern) kept->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
+    if (region.content == Content::pattern) fresh->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
+    kept = std::move(fresh);  // filled: where that fails none is kept for the next program
   }
   kept->reach_from(device);
   return *kept;
