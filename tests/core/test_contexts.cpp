@@ -50,12 +50,28 @@ TEST_CASE("a GPU that has slowed down has no context as cheap as the floor: eigh
   CHECK(made[0].size() == 8);
 }
 
+TEST_CASE("2 % and 20 ns more is as cheap, and what costs more is made again") {
+  const auto made = make_contexts_alike({gpu_of({1.03 * cheap, cheap}), gpu_of({1.04 * cheap, cheap})}, {{"H200", Seconds{cheap}}});
+  CHECK(made[0].size() == 1);
+  CHECK(made[1].size() == 2);
+}
+
 TEST_CASE("sixteen are made at most, whatever they cost") {
   std::vector<double> falling;
   for (int i = 0; i < 100; ++i) falling.push_back(i % 2 ? dear * (100 - i) : cheap / (100 + i));
   falling.push_back(dear);
   CHECK(make_contexts_alike({gpu_of({cheap, dear})}, {{"H200", Seconds{cheap / 2}}}).front().size() == 16);
   CHECK(make_contexts_alike({gpu_of(falling)}, {{"H200", Seconds{cheap / 1000}}}).front().size() <= 16);
+}
+
+TEST_CASE("of a GPU on which a context fails nothing more is made nor told, and others have theirs") {
+  int asked = 0;
+  const ContextMaker broken{"H200", [&asked]() -> std::optional<Seconds> { return ++asked == 2 ? std::nullopt : std::optional{Seconds{cheap / 2}}; }};
+  const auto made = make_contexts_alike({broken, gpu_of({dear, dear, dear, cheap})}, {});
+  CHECK(asked == 2);
+  CHECK(made[0].empty());
+  CHECK(made[1].size() >= 6);  // the two of the other one are of those eight
+  CHECK(make_contexts_alike({{"H200", [] { return std::nullopt; }}}, {}).front().empty());
 }
 
 TEST_CASE("without GPUs nothing is made") { CHECK(make_contexts_alike({}, {}).empty()); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.hpp"
 #include "platform/cuda/session.hpp"
 
 namespace linkscope {
@@ -31,6 +32,7 @@ class Room {
 
 std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextMaker>& makers, Floors floors) {
   std::vector<std::vector<Seconds>> costs(makers.size());
+  std::vector<bool> failed(makers.size());
   std::map<std::string, std::size_t> wanted;  // of models that nothing is known of
   for (const auto& maker : makers)
     if (!floors.contains(maker.model)) wanted[maker.model] = to_know;
@@ -42,17 +44,20 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
     return own.back() > alike * least + noise;
   };
   const auto make = [&](std::size_t gpu) {
-    const Seconds cost = costs[gpu].emplace_back(makers[gpu].anew());
-    const auto [floor, first] = floors.emplace(makers[gpu].model, cost);
-    floor->second = std::min(floor->second, cost);
     if (auto& left = wanted[makers[gpu].model]; left > 0) --left;
+    const auto cost = makers[gpu].anew();
+    failed[gpu] = !cost;
+    if (!cost) return costs[gpu].clear();
+    costs[gpu].push_back(*cost);
+    const auto [floor, first] = floors.emplace(makers[gpu].model, *cost);
+    floor->second = std::min(floor->second, *cost);
   };
   for (std::size_t gpu = 0; gpu < makers.size(); ++gpu) make(gpu);
   // In turn, so that GPUs of a model share what it takes to know it.
   for (bool more = true; more;) {
     more = false;
     for (std::size_t gpu = 0; gpu < makers.size(); ++gpu) {
-      if (wanted[makers[gpu].model] == 0 && !is_dear(gpu)) continue;
+      if (failed[gpu] || (wanted[makers[gpu].model] == 0 && !is_dear(gpu))) continue;
       make(gpu);
       more = true;
     }
@@ -65,22 +70,27 @@ Seconds operation_cost(const Driver& driver, Device& device) {
   constexpr std::array<u64, 2> sizes{4 << 10, 64 << 10};
   constexpr std::size_t streams = 3;
   constexpr Seconds patience{0.1};
+  constexpr int tries = 3;  // of a batch that the host took too long to queue
   device.use();
   const Gate gate{driver, device};
   const Event enter{driver}, exit{driver};
   const Room room{driver, 2 * sizes.back()};
   const auto batch = [&](const Stream& stream, u64 bytes, unsigned count) {
-    {
-      const GateKeeper keeper{gate, HeldBy::kernel, patience};
-      gate.queue(device, stream.get(), HeldBy::kernel, patience);
-      LINKSCOPE_CU(driver, cuEventRecord, enter.get(), stream.get());
-      for (unsigned i = 0; i < count; ++i) LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, room.address() + sizes.back(), room.address(), bytes, stream.get());
-      LINKSCOPE_CU(driver, cuEventRecord, exit.get(), stream.get());
+    for (int number = 0; number < tries; ++number) {
+      {
+        const GateKeeper keeper{gate, HeldBy::kernel, patience};
+        gate.queue(device, stream.get(), HeldBy::kernel, patience);
+        LINKSCOPE_CU(driver, cuEventRecord, enter.get(), stream.get());
+        for (unsigned i = 0; i < count; ++i) LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, room.address() + sizes.back(), room.address(), bytes, stream.get());
+        LINKSCOPE_CU(driver, cuEventRecord, exit.get(), stream.get());
+      }
+      stream.synchronize();
+      if (gate.timed_out()) continue;
+      float milliseconds = 0;
+      LINKSCOPE_CU(driver, cuEventElapsedTime, &milliseconds, enter.get(), exit.get());
+      return Seconds{milliseconds * 1e-3};
     }
-    stream.synchronize();
-    float milliseconds = 0;
-    LINKSCOPE_CU(driver, cuEventElapsedTime, &milliseconds, enter.get(), exit.get());
-    return Seconds{milliseconds * 1e-3};
+    throw Error{ErrorKind::timeout, "the host did not finish queueing copies before the gate's time-out of " + std::to_string(patience.count()) + " s"};
   };
   Seconds all{0};
   for (std::size_t number = 0; number < streams; ++number) {

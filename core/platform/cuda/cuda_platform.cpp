@@ -74,6 +74,7 @@ class CudaPlatformImpl final : public CudaPlatform {
 
  private:
   Device& device(u32 index);
+  std::optional<Seconds> context_anew(u32 gpu);
   u64 free_bytes(u32 gpu);
   std::string why_not_shared(const Region&, std::optional<u32> by);
   Device* any_device();
@@ -118,6 +119,18 @@ Device& CudaPlatformImpl::device(u32 index) {
   return *device;
 }
 
+/// What an operation costs in a context made anew. Nothing where that cannot be found out: what is wrong with that GPU its
+/// own points tell, and those of others are measured.
+std::optional<Seconds> CudaPlatformImpl::context_anew(u32 gpu) {
+  devices_[gpu].reset();
+  try {
+    return operation_cost(driver_, device(gpu));
+  } catch (const Error&) {
+    devices_[gpu].reset();
+    return {};
+  }
+}
+
 std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>& gpus, const Floors& floors) {
   if (!no_gate_.empty()) return {};
   std::vector<ContextsMade> made;
@@ -126,13 +139,11 @@ std::vector<ContextsMade> CudaPlatformImpl::make_contexts(const std::vector<u32>
     if (gpu >= devices_.size()) throw Error{ErrorKind::usage, "there is no gpu:" + std::to_string(gpu)};
     if (facts_.gpus[gpu].attribute("COMPUTE_MODE", CU_COMPUTEMODE_DEFAULT) != CU_COMPUTEMODE_DEFAULT) continue;
     made.push_back({gpu, {}});
-    makers.push_back({facts_.gpus[gpu].name, [this, gpu] {
-                        devices_[gpu].reset();
-                        return operation_cost(driver_, device(gpu));
-                      }});
+    makers.push_back({facts_.gpus[gpu].name, [this, gpu] { return context_anew(gpu); }});
   }
   auto costs = make_contexts_alike(makers, floors);
   for (std::size_t i = 0; i < made.size(); ++i) made[i].costs = std::move(costs[i]);
+  std::erase_if(made, [](const ContextsMade& of) { return of.costs.empty(); });
   return made;
 }
 

@@ -121,10 +121,13 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         raise UserError(f"--rounds {arguments.rounds}: {rule}'s rule is one round, in one process; leave it out")
     rounds = _whole("--rounds", arguments.rounds or ("1" if one_round else "6"), least=1, most=1000)
     seed = _whole("--seed", arguments.seed or "1", least=0, most=2**63 - 1)
+    alike_contexts = _alike_contexts(arguments.contexts, rule)
     from linkscope.run import benchmark_table, check_points
     from linkscope.run.target import choose
 
     target = choose(arguments.machine or "auto", seed)
+    if alike_contexts and target.facts.modelled:
+        raise UserError(f"--contexts alike: {target.facts.name} is a model, which has no contexts; leave it out")
     suite = arguments.suite or "standard"
     chosen = budget_s is not None
     only = _only(arguments, target.facts)
@@ -133,7 +136,7 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
     plan = make_plan(
         target.facts, benchmark_table(), suite=suite, only=only,
         precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
-        alike_contexts=_alike_contexts(arguments.contexts, rule),
+        alike_contexts=alike_contexts,
     )  # fmt: skip
     check_points(plan, target.facts)
     if plan.classes and not chosen:

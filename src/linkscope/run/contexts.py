@@ -1,56 +1,69 @@
-"""Contexts of GPUs that cost alike: on an H200 operations take 0.13 us longer in half of them (docs/contexts.md).
+"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them (docs/contexts.md).
 
 Each process makes some of every GPU and keeps one that is as cheap as they get. What is cheap is known by all that were
 made since the run began.
 """
 
-import math
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import msgspec
 
+from linkscope.run.worker import RequestFailed
 from linkscope.runfile import ContextsTally
 from linkscope.stats import median
 
-ALIKE = 1.03  # times the cost of those that are measured in: what costs more is of another kind
+# As the worker has it (core/platform/cuda/contexts.cpp): what costs more than the least by this is of another kind.
+ALIKE, NOISE_S = 1.02, 20e-9
+_TOO_LITTLE = 0.5  # of the middle one: no kind of context, but a reading that went wrong
 
 
 class _Made(msgspec.Struct):
     gpu: int
     model: str
-    operation_s: list[float]  # of each that was made; the last was kept
+    # of each that was made; the last was kept
+    operation_s: Annotated[list[float], msgspec.Meta(min_length=1)]
 
 
 class Contexts:
     """What contexts have cost since the run began."""
 
     def __init__(self) -> None:
-        self._floors: dict[str, float] = {}
-        self._costs: dict[str, list[float]] = {}  # of all that were made, by GPU
-        self._kept: dict[str, list[float]] = {}
+        self._of_model: dict[str, list[float]] = {}
+        self._costs: dict[int, list[float]] = {}  # of all that were made, by GPU
+        self._kept: dict[int, list[float]] = {}
 
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
         """`contexts` of an open request (docs/worker.md): those of the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
-        return {"gpus": gpus, "floors_s": dict(self._floors)}
+        return {"gpus": gpus, "floors_s": {model: _least(costs) for model, costs in self._of_model.items()}}
 
-    def made(self, answer: Collection[Any]) -> None:
-        """Takes `contexts` of the answer to an open request."""
-        for of in msgspec.convert(list(answer), list[_Made]):
-            self._costs.setdefault(f"gpu:{of.gpu}", []).extend(of.operation_s)
-            self._kept.setdefault(f"gpu:{of.gpu}", []).append(of.operation_s[-1])
-            self._floors[of.model] = min([*of.operation_s, self._floors.get(of.model, math.inf)])
+    def made(self, answer: Any) -> None:
+        """Takes `contexts` of the answer to an open request. Raises RequestFailed where it is no such thing."""
+        try:
+            made = msgspec.convert(answer, list[_Made])
+        except msgspec.ValidationError as problem:
+            raise RequestFailed("failed", f"what the worker tells of contexts is not readable: {problem}") from problem
+        for of in made:
+            self._of_model.setdefault(of.model, []).extend(of.operation_s)
+            self._costs.setdefault(of.gpu, []).extend(of.operation_s)
+            self._kept.setdefault(of.gpu, []).append(of.operation_s[-1])
 
     def tally(self) -> dict[str, ContextsTally]:
         """By GPU, for the last line of the run."""
-        return {gpu: _tally(self._costs[gpu], kept) for gpu, kept in sorted(self._kept.items())}
+        return {f"gpu:{gpu}": _tally(self._costs[gpu], self._kept[gpu]) for gpu in sorted(self._kept)}
+
+
+def _least(costs: list[float]) -> float:
+    middle = median(costs)
+    return min(cost for cost in costs if cost > _TOO_LITTLE * middle)
 
 
 def _tally(costs: list[float], kept: list[float]) -> ContextsTally:
-    usual = median(kept)
-    dear = [cost for cost in costs if cost > ALIKE * usual]
+    limit = ALIKE * _least(costs) + NOISE_S
+    dear = [cost for cost in costs if cost > limit]
     return ContextsTally(
-        made=len(costs), kept=len(kept), kept_s=float(f"{usual:.4g}"),
+        made=len(costs), kept=len(kept), kept_s=float(f"{median(kept):.4g}"),
         dear=len(dear), dear_s=float(f"{median(dear):.4g}") if dear else None,
+        dear_kept=sum(cost > limit for cost in kept),
     )  # fmt: skip

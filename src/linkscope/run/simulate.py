@@ -11,7 +11,8 @@ from typing import Any
 from linkscope.plan import case_of
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import Prepared
-from linkscope.run.sampler import JOINT_BATCH_S, balanced
+from linkscope.run.balance import balanced
+from linkscope.run.sampler import JOINT_BATCH_S
 from linkscope.run.worker import RequestFailed, Worker, worker_command
 from linkscope.runfile import PointId
 

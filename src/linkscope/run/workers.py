@@ -135,4 +135,4 @@ class Workers:
 
     def _made(self, answer: dict[str, Any]) -> None:
         if self._contexts:
-            self._contexts.made(answer.get("contexts", ()))
+            self._contexts.made(answer.get("contexts", []))

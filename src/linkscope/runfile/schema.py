@@ -149,14 +149,15 @@ class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
 
 
 class ContextsTally(msgspec.Struct, kw_only=True):
-    """How many contexts were made of a GPU, how many of them were measured in, how many cost clearly more than those;
-    and what an operation costs in the middle one of these two, in seconds."""
+    """How many contexts were made of a GPU, how many of them were measured in, how many cost clearly more than the
+    least; and what an operation costs in the middle one of these two, in seconds. `dear_kept`: how many were both."""
 
     made: int
     kept: int
     kept_s: float
     dear: int
     dear_s: float | None
+    dear_kept: int = 0
 
 
 class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
