@@ -120,6 +120,13 @@ def test_no_line_tells_what_a_size_far_away_should_take(times: float, found: lis
     assert breaks([10, 40, 160, round(160 * times)], [1.0, 4.0, 16.0, 30.0], [0.0] * 4) == found
 
 
+def test_where_no_size_is_as_far_before_the_end_the_line_is_as_long_as_it_can_be() -> None:
+    """From 64 it says 51.2, a quarter more than 41; from 96, which is 1.6 % low, 53."""
+    sizes = [64, 96, 128, 512]
+    assert breaks(sizes, [6.4, 9.45, 12.8, 41.7], [0.0] * 4) == []
+    assert breaks(sizes, [6.4, 9.45, 12.8, 40.5], [0.0] * 4) == [2]
+
+
 def test_the_line_to_an_end_goes_across_no_break() -> None:
     """From 128 to 192 MiB time falls; from there it grows as before. A line across says 14 for the last, or less."""
     sizes, seconds = [32, 64, 128, 192, 256], [4.0, 8.0, 16.0, 15.0, 20.0]

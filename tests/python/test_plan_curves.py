@@ -165,6 +165,25 @@ def test_a_rate_may_be_off_at_either_of_the_two_last_sizes(off: int) -> None:
     assert 512 * MIB not in finer_sizes(measured)
 
 
+@pytest.mark.parametrize("by_doubling, wanted", [(1.015, False), (1.025, True)])
+def test_what_a_rate_gains_is_told_by_doublings_however_far_apart_the_last_sizes_are(
+    by_doubling: float, wanted: bool
+) -> None:
+    measured = {1 << at: timed((1 << at) / (50e9 * by_doubling**at), 0.0) for at in range(12, 29, 2)}
+    assert (512 * MIB in finer_sizes(measured)) is wanted
+
+
+def test_1_gib_is_the_largest() -> None:
+    rising = {size: timed(20e-3 + size / 50e9) for size in (*SIZES, 512 * MIB)}
+    assert finer_sizes(rising)[-1] == 1024 * MIB
+    assert max(finer_sizes(rising | {1024 * MIB: timed(20e-3 + 1024 * MIB / 50e9)}), default=0) < 1024 * MIB
+
+
+def test_a_size_without_a_time_is_none_of_a_curve() -> None:
+    measured = {size: timed(20e-3 + size / 50e9) for size in SIZES}
+    assert finer_sizes(measured | {512 * MIB: timed(0.0)}) == finer_sizes(measured)
+
+
 def test_a_break_is_halved_also_where_three_sizes_are_on_a_line() -> None:
     """32 B take 2.09 times what 16 B take."""
     assert 24 in finer_sizes({8 << at: timed(0.15 * (8 << at) - 0.2, 0.0) for at in range(10)})

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Mapping
 
 import pytest
 from msgspec import structs
@@ -20,7 +21,7 @@ from linkscope.plan import (
 from linkscope.plan.shares import late_rounds, opening_s
 from linkscope.plan.stages import CHUNK, MOST, _curve_of, likeness
 from linkscope.run.assemble import Assembler
-from linkscope.runfile import Point, Round, RoundFlow
+from linkscope.runfile import Point, PointId, Round, RoundFlow
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (8, 256, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
@@ -96,6 +97,19 @@ def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
     assert likeness(plan, curve, points)[member].leader == (member if leads else curve.representative)
     inherits = {of.id for of in takeovers(plan, points)} & set(curve.ids[member].values())
     assert bool(inherits) is not leads
+
+
+def test_who_differs_has_a_curve_of_its_own_and_finer_sizes_of_it() -> None:
+    plan = pairs_plan()
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    member = curve.members[-1]
+    ids = curve.ids[member]
+    points |= {id: slower(points[id], 1.1) for id in ids.values() if id in points}
+    assert set(ids.values()) - points.keys() <= {work.id for work in next_work(plan, points, 0.0)}
+    points |= {id: slower(of, 1.1) for id, of in all_done(plan, set(ids.values()) - points.keys()).items()}
+    asked = {work.id for work in next_work(plan, points, 0.0)}
+    assert {curve.id_of(member, size) for size in (64, KIB)} <= asked  # wide intervals
 
 
 def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() -> None:
@@ -264,7 +278,8 @@ def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
     largest, audited = curve.ids[curve.representative][256 * MIB], curve.ids[curve.audit][256 * MIB]
     for cost_s, told in ((0.29, True), (0.31, False)):
         points |= all_done(plan, {largest}, cost_s)
-        assert (audited in {work.id for work in next_work(plan, points, 0.0)}) is told
+        asked = {work.id for work in next_work(plan, points, 0.0)}
+        assert (audited in asked) is told and curve.ids[curve.audit][64 * MIB] in asked  # by its own cost
 
 
 @pytest.mark.parametrize(
@@ -290,6 +305,69 @@ def test_a_size_for_the_shape_of_a_curve_takes_half_of_a_share_and_two_where_it_
     points[largest] = point(largest, flows=[of], median_s=seconds, ci95_s=ends, device_s=cost_s)
     between = curve.id_of(curve.representative, 128 * MIB)
     assert (between in {work.id for work in next_work(plan, points, 0.0)}) is told
+
+
+def rising(points: Mapping[str, Point], cost_s: float = 1e-3) -> dict[str, Point]:
+    """The same with 20 ms before the first byte: half of the rate at 1 GB, so it rises by a third and more there."""
+    return {
+        id: structs.replace(slower(of, (20e-3 + of.bytes / 50e9) / of.median_s), device_s=cost_s)
+        for id, of in points.items()
+    }
+
+
+def grown(plan: Plan, points: Mapping[str, Point]) -> set[str]:
+    """What is asked for that is larger than all that the plan has."""
+    return {work.id for work in next_work(plan, points, 0.0) if PointId.parse(work.id).bytes > 256 * MIB}
+
+
+def test_a_curve_grows_by_doubling_to_1_gib_while_its_rate_rises() -> None:
+    plan = pairs_plan()
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    settled = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
+    assert grown(plan, settled) == set()
+    points = rising(settled)
+    for size in (512 * MIB, 1024 * MIB):
+        larger = curve.id_of(curve.representative, size)
+        assert grown(plan, points) == {larger}
+        points |= rising(all_done(plan, {larger}))
+    assert max(_curve_of(curve, curve.representative, points)) == 1024 * MIB
+    assert {PointId.parse(id).bytes for id in grown(plan, points)} <= {384 * MIB, 768 * MIB}  # between them
+
+
+@pytest.mark.parametrize("rounds, cost_s, told", [(3, 0.14, True), (3, 0.16, False), (6, 0.28, True), (6, 0.32, False)])
+def test_a_curve_grows_where_twice_the_cost_of_its_largest_size_is_half_of_a_share(
+    rounds: int, cost_s: float, told: bool
+) -> None:
+    plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    points = rising(all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}))
+    largest = points[curve.ids[curve.representative][256 * MIB]]
+    largest.flows[0].round_medians_s *= rounds // 3
+    largest.device_s = cost_s
+    assert grown(plan, points) == ({curve.id_of(curve.representative, 512 * MIB)} if told else set())
+
+
+@pytest.mark.parametrize("memory, told", [("pageable", True), ("managed", False), ("system", False)])
+def test_memory_whose_pages_move_grows_to_256_mib_and_no_further(memory: str, told: bool) -> None:
+    plan = pairs_plan()
+    plan = structs.replace(plan, points=[id.replace(".device", f".{memory}") for id in plan.points])
+    first = {work.id for work in next_work(plan, {}, 10.0)}
+    assert bool(grown(plan, rising(all_done(plan, first)))) is told
+
+
+def test_a_source_with_more_rounds_makes_what_inherits_it_no_dearer() -> None:
+    plan = pairs_plan(budget_s=1000.0)
+    points = all_done(plan, set(plan.points))
+    points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
+    (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
+    inherits = curve.ids[curve.members[-1]][4 * MIB]
+    source = points[representatives(plan)[inherits]]
+    del points[inherits]
+    source.flows[0].round_medians_s *= 4
+    source.device_s = 4.0  # a second for three rounds
+    enough = 3 * opening_s(plan) + 1.0 / CHUNK
+    assert [work.id for work in next_work(plan, points, enough + 0.1)] == [inherits]
+    assert next_work(plan, points, enough - 0.1) == []
 
 
 def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> None:

@@ -10,7 +10,8 @@ from fakes import H2D, facts, plan
 from linkscope.run.sampler import ROUND_S, Sampler, Task
 from linkscope.runfile import PointId
 from linkscope.stats import LOOKS, agree, half_width_after, median_interval, mostly, next_look, rounds_interval
-from test_sampler_edges import Played, earlier
+from test_sampler_dear import Played
+from test_sampler_edges import earlier
 
 
 def test_three_rounds_agree_within_the_precision() -> None:

@@ -5,17 +5,17 @@ import math
 import pytest
 
 from fakes import FAKE_WORKER, H2D, facts, plan, target
+from linkscope.plan import Plan
 from linkscope.run.answers import FlowFacts, Prepared, Trace
+from linkscope.run.balance import MOST_COUNT, balanced
 from linkscope.run.sampler import (
     LEAST_BATCH_S,
     MANY_SAMPLES,
-    MOST_COUNT,
     MOST_SAMPLES,
     Sampler,
     Task,
     Unsupported,
     WrongData,
-    balanced,
 )
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import PointId, Round
@@ -120,6 +120,22 @@ class Restless:
         return Prepared(True, actors=1, flows=[flow])
 
 
+class Wobbling(Restless):
+    """A worker whose samples lie around a time, as far from it as `part` says."""
+
+    def __init__(self, each_s: float, part: float) -> None:
+        super().__init__(part)
+        self.each_s = each_s
+
+    def run(self, samples, batches, *, verify, limit_s):
+        stamps = []
+        for _ in range(samples):
+            each = self.each_s * (1 + self.part * (-1, 1, 0, -0.6, 0.6, 0.3)[self.calls % 6])
+            stamps += [t for batch in batches for t in (0.0, batch[0] * each)]
+            self.calls += 1
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+
 @pytest.mark.parametrize(
     ("little_s", "part", "most"), [(0.0, 0.02, MOST_SAMPLES), (0.0, 0.5, 4), (math.inf, 0.5, MANY_SAMPLES)]
 )
@@ -134,6 +150,114 @@ def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float
     assert len(record.flows[0].samples_s) == most
     assert worker.verified == 1
     assert record.timing == "gate+slope" and record.verified is None
+
+
+class Settling(Restless):
+    """One whose pages cost twice as much in the first four samples of each request."""
+
+    def __init__(self, steady_s: float, once_s: float) -> None:
+        super().__init__()
+        self.steady_s, self.once_s = steady_s, once_s
+        self.asked: list[int] = []
+
+    def run(self, samples, batches, *, verify, limit_s):
+        self.asked.append(samples)
+        self.verified += verify
+        each = [self.steady_s * (2 if at < 4 else 1) for at in range(samples)]
+        stamps = [stamp for one in each for batch in batches for stamp in (0.0, batch[0] * one)]
+        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+    def prepare(self, case, key, limit_s, then=None):
+        flow = FlowFacts(0, "numa:0", "gpu:0", "managed", "managed", case["bytes"], "measured")
+        most = 1 if case["benchmark"] == "prefetch" else 0
+        return Prepared(True, actors=1, flows=[flow], most_iterations=most, once_s=self.once_s)
+
+
+PREFETCH = "prefetch/prefetch/numa:0.managed->gpu:0.managed/{}?bidirectional=false"
+
+
+def plan_of(id: str) -> Plan:
+    return Plan(suite="s", only=[], precision=None, budget_s=None, rounds=3, seed=1, order_seed=1, points=[id])
+
+
+@pytest.mark.parametrize("bytes", [4096, 1 << 20])
+def test_samples_of_pages_that_have_not_settled_are_not_counted(bytes: int) -> None:
+    """Not in the first request, of which nothing is known but how long a first operation took, nor in the last."""
+    worker, id = Settling(50e-6, once_s=200e-6), PREFETCH.format(bytes)
+    sampler = Sampler(worker, plan_of(id), facts())
+    first = sampler.measure(Task(PointId.parse(id), 0))
+    later = sampler.measure(Task(PointId.parse(id), 1, first))
+    for found in (first, later):
+        assert set(found.flows[0].samples_s) == {50e-6}
+    assert worker.asked == [16, 5, 5, 5] and worker.verified == 2
+
+
+D2D_ALONE = "d2d/ce/gpu:0.device->gpu:1.device/{}?after=kernel&call=memcpy&initiator=src&mode=single&peer=on"
+LOCAL = "local/ce/gpu:0.device->gpu:0.device/4096?after=kernel&mode=single"
+
+
+@pytest.mark.parametrize(
+    ("id", "settles"),
+    [
+        (LOCAL, True),
+        (LOCAL + "&idle_gap_s=0.001", False),  # each sample comes after a pause, and that is what is asked
+        (LOCAL.replace("single", "batched"), False),  # the slope between batches has no beginning in it
+        (H2D.format(4096, "false", "single"), False),  # CPU caches are flushed before each
+    ],
+)
+def test_copies_alone_settle_where_no_pause_is_asked_and_no_cache_flushed(id: str, settles: bool) -> None:
+    worker = Settling(5e-6, once_s=20e-6)
+    found = Sampler(worker, plan_of(id), facts()).measure(Task(PointId.parse(id), 0)).flows[0].samples_s
+    assert (sum(worker.asked) == len(found) + 4 * len(worker.asked)) == settles
+
+
+class Asleep(Settling):
+    """One whose link sleeps until several copies come at once, and without that takes 20 times as long."""
+
+    def run(self, samples, batches, *, verify, limit_s):
+        self.steady_s = 5e-6 if self.asked or batches[-1][0] > 1 else 100e-6
+        return super().run(samples, batches, verify=verify, limit_s=limit_s)
+
+    def prepare(self, case, key, limit_s, then=None):
+        self.asked, self.opening = [], then  # every round finds the link asleep
+        return super().prepare(case, key, limit_s, then)
+
+
+@pytest.mark.parametrize(("bytes", "woken"), [(8, 256), (64 << 10, 64), (1 << 20, 4), (16 << 20, 0)])
+def test_a_link_is_awake_when_copies_alone_are_timed(bytes: int, woken: int) -> None:
+    """By as many copies at once as do it; those of 16 MiB do it themselves while they settle."""
+    id = D2D_ALONE.format(bytes)
+    worker = Asleep(0.0, once_s=20e-6)
+    sampler = Sampler(worker, plan_of(id), facts())
+    first = sampler.measure(Task(PointId.parse(id), 0))
+    assert max(first.flows[0].samples_s) < (10e-6 if woken else 300e-6)
+    later = sampler.measure(Task(PointId.parse(id), 1, first))
+    assert worker.opening is not None and worker.opening.batches == ([[woken]] if woken else [[0], [1]])
+    assert max(later.flows[0].samples_s) < 300e-6
+
+
+@pytest.mark.parametrize(
+    ("was", "instead"),
+    [
+        ("peer=on", "peer=off"),
+        ("single", "batched"),
+        ("peer=on", "peer=on&idle_gap_s=0.01"),
+        ("peer=on", "peer=on&piece=64"),  # a sample may have so few of them that 256 are refused
+    ],
+)
+def test_no_link_is_woken_that_is_not_used_or_is_to_have_idled(was: str, instead: str) -> None:
+    id = D2D_ALONE.format(8).replace(was, instead)
+    worker = Asleep(0.0, once_s=20e-6)
+    sampler = Sampler(worker, plan_of(id), facts())
+    later = Task(PointId.parse(id), 1, sampler.measure(Task(PointId.parse(id), 0)))
+    sampler.measure(later)
+    assert worker.opening is None or worker.opening.batches != [[256]]
+
+
+def test_samples_that_are_dear_are_all_counted() -> None:
+    worker, id = Settling(5e-3, once_s=20e-3), PREFETCH.format(16 << 20)
+    found = Sampler(worker, plan_of(id), facts()).measure(Task(PointId.parse(id), 0)).flows[0].samples_s
+    assert len(found) == sum(worker.asked) and 10e-3 in found
 
 
 @pytest.mark.parametrize(("little_s", "most"), [(60e-3, MANY_SAMPLES), (1e-3, 4)])

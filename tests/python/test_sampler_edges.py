@@ -21,7 +21,7 @@ from linkscope.run.sampler import (
 )
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.stats import median
-from test_sampler import Joint, Restless, Timed, sampled, value
+from test_sampler import Joint, Restless, Timed, Wobbling, sampled, value
 
 
 def measured(worker: Any, size: int, both: str = "true", first: Round | None = None) -> Round:
@@ -353,94 +353,6 @@ def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again(each_s: float) -
     assert record.batch[0] >= 8192 or record.batch[0] * each_s > 0.9 * LEAST_BATCH_S
 
 
-@pytest.mark.parametrize(
-    ("timing", "size", "first", "later"),
-    [
-        ("gate", 256 << 20, 2, 1), ("events", 256 << 20, 2, 1), ("kernel_clock", 256 << 20, 2, 1),
-        ("virtual", 256 << 20, 2, 1), ("host", 256 << 20, 3, 3), ("host", 1 << 30, 3, 3),
-        ("gate", 255 << 20, 3, 1), ("gate", 16 << 20, 3, 1), ("gate", 15 << 20, 3, 1), ("host", 255 << 20, 3, 3),
-    ],
-)  # fmt: skip
-def test_copies_that_large_are_sampled_less_but_for_those_that_the_host_times(timing, size, first, later) -> None:
-    """Engines and links repeat them to a thousandth, whatever clock tells; what the host makes or times does not."""
-    one = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false")
-    other = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false", one)
-    assert [len(record.flows[0].samples_s) for record in (one, other)] == [first, later]
-    for record in (one, other):
-        assert record.batch == [1] and value(record) == pytest.approx(3e-3, rel=1e-6)
-
-
-class Played(Timed):
-    """Operations take what the test says, one sample after the other; remembers how many it was asked for, and whether
-    to verify."""
-
-    def __init__(self, *each_s: float, timing: str = "gate") -> None:
-        super().__init__(lambda count: 0.0, timing)
-        self.each_s, self.requests = iter(each_s), []
-
-    def run(self, samples, batches, *, verify, limit_s):
-        self.requests.append((samples, verify))
-        stamps = []
-        for _ in range(samples):
-            each = next(self.each_s)
-            stamps += [t for batch in batches for t in (0.0, 1e-6 + batch[0] * each)]
-        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
-
-
-ONE, FEW = (1, True), (1, False)
-
-
-@pytest.mark.parametrize(
-    ("each_s", "requests"),
-    [
-        ([3e-3], [ONE]),  # as the first round was
-        ([3.014e-3], [ONE]),  # by less than half of 1 %
-        ([3.03e-3, 3.031e-3], [ONE, ONE]),  # another process: the second says so, too
-        ([3.4e-3, 3e-3, 3e-3], [ONE, ONE, ONE]),  # held up: the median is that of the others
-        ([3.04e-3, 3e-3, 3.1e-3, 3.07e-3, 3.02e-3, 3.06e-3, 3.05e-3], [ONE, ONE, *[FEW] * 4, ONE]),  # it scatters
-    ],
-)
-def test_of_dear_samples_the_first_may_be_the_last_and_is_verified(monkeypatch, each_s, requests) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    first = earlier([1], 3e-3)
-    first.flows[0].samples_s, first.timing = [3e-3, 3.002e-3, 2.999e-3], "gate+slope"
-    for size in (4 << 20, 64 << 20):
-        worker = Played(*each_s)
-        record = measured(worker, size, "false", first)
-        assert worker.requests == requests and len(record.flows[0].samples_s) == len(each_s)
-        assert value(record) == pytest.approx(median(each_s), rel=1e-6)
-
-
-def test_of_dear_samples_there_are_more_where_the_first_round_was_not_steady_or_another_clock_tells() -> None:
-    first = earlier([1], 3e-3)
-    first.timing = "gate+slope"
-    for samples_s in ([3e-3, 3.1e-3, 2.9e-3], [3e-3, 3e-3]):  # two are alike by chance
-        first.flows[0].samples_s = samples_s
-        assert len(measured(Played(*[3e-3] * 3), 4 << 20, "false", first).flows[0].samples_s) == 3
-    first.flows[0].samples_s = [3e-3] * 3
-    assert len(measured(Played(*[3e-3] * 4, timing="host"), 4 << 20, "false", first).flows[0].samples_s) == 3
-
-
-def test_whether_one_sample_may_be_all_is_decided_before_it_is_taken() -> None:
-    """By the first round it is dear; itself it lasts half as long, and is to be checked all the more."""
-    first = earlier([1], 0.6e-3)
-    first.flows[0].samples_s, first.timing = [0.6e-3] * 3, "gate+slope"
-    worker = Played(0.3e-3, 0.3e-3)
-    measured(worker, 4 << 20, "false", first)
-    assert worker.requests == [ONE, ONE]
-
-
-@pytest.mark.parametrize(("size", "each_s", "taken"), [(4096, 2e-6, 4), (1 << 20, 20e-6, 3)])
-def test_the_first_round_of_a_path_shows_how_steady_it_is_though_one_like_it_was(size, each_s, taken) -> None:
-    """With two samples it would not, and all rounds after it took four."""
-    like = measured(Timed(lambda count: 1e-6 + count * each_s), size, "false")
-    id = PointId.parse(H2D.format(size, "false", "batched"))
-    sampler = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(str(id)), facts())
-    own = sampler.measure(Task(id, 0, like))
-    assert own.batch == like.batch and len(own.flows[0].samples_s) == taken
-    assert len(sampler.measure(Task(id, 1, own)).flows[0].samples_s) == taken - 2
-
-
 class Waking(Restless):
     """A worker whose operations take 3 us; in its first requests the last batch takes more, while a link wakes up."""
 
@@ -461,41 +373,6 @@ def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep
     record = measured(Waking(asleep, late_s), 256, "false")
     assert record.batch[0] * 3e-6 >= 0.5 * 64 * 3e-6 and value(record) == pytest.approx(3e-6)
     assert "nonlinear" not in record.guards  # what bent while the link woke up is straight since
-
-
-@pytest.mark.parametrize(("each_s", "later"), [(0.3e-3, 4), (0.9e-3, 4), (1.1e-3, 2), (5e-3, 2)])
-def test_one_copy_alone_is_dear_by_its_own_time_and_not_by_what_was_guessed(monkeypatch, each_s, later) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    id = H2D.format(64 << 20, "false", "single")
-    record = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) == 7  # of which nothing is known before
-    other = Sampler(Timed(lambda count: 1e-6 + count * 1.1 * each_s), plan(id), facts())
-    assert len(other.measure(Task(PointId.parse(id), 1, record)).flows[0].samples_s) == later
-
-
-class Wobbling(Restless):
-    """A worker whose samples lie around a time, as far from it as `part` says."""
-
-    def __init__(self, each_s: float, part: float) -> None:
-        super().__init__(part)
-        self.each_s = each_s
-
-    def run(self, samples, batches, *, verify, limit_s):
-        stamps = []
-        for _ in range(samples):
-            each = self.each_s * (1 + self.part * (-1, 1, 0, -0.6, 0.6, 0.3)[self.calls % 6])
-            stamps += [t for batch in batches for t in (0.0, batch[0] * each)]
-            self.calls += 1
-        return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
-
-
-@pytest.mark.parametrize(("each_s", "part", "taken"), [(20e-6, 0.0035, 6), (2e-3, 0.0035, 3), (2e-3, 0.02, 7)])
-def test_dear_samples_are_taken_one_by_one_until_half_as_steady(monkeypatch, each_s, part, taken) -> None:
-    """Of 1 MiB, of which 1 % is asked: 0.6 ms a sample is cheap, one copy of 2 ms and twice as many make it 6 ms."""
-    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    first = earlier([10 if each_s < 1e-3 else 1], each_s)  # which says nothing of how steady it was
-    record = measured(Wobbling(each_s, part), 1 << 20, "false", first)
-    assert len(record.flows[0].samples_s) == taken and value(record) == pytest.approx(each_s, rel=part)
 
 
 @pytest.mark.parametrize("size, least_s", [(1 << 20, 0.3e-3), (16 << 20, 0.5e-3)])

@@ -1,7 +1,7 @@
 """Machine, benchmark table, suite and wishes in; a plan as plain data out, and what to measure next."""
 
 from linkscope.plan.answers import patterns, presets, sizes_text, source_named
-from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, pages_move
+from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, once_only, pages_move
 from linkscope.plan.classes import ClassCurve, PathClass, class_curves
 from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s
 from linkscope.plan.facts import MachineFacts
@@ -19,6 +19,6 @@ __all__ = [
     "RULES", "SOURCES", "SUITES", "Benchmark", "ClassCurve", "Entry", "MachineFacts", "Param", "PathClass", "Plan",
     "RuleName", "Source", "Suite", "Takeover", "Work", "affordable", "budget_of_its_own", "case_of", "check_budget",
     "class_curves", "estimated_seconds", "expected_ids", "expected_s", "footprint", "in_order", "left_over",
-    "make_plan", "most_memory", "next_work", "pages_move", "patterns", "precision_target", "presets",
-    "representatives", "rounds_wanted", "share_s", "sizes_text", "source_named", "staged_work", "takeovers",
+    "make_plan", "most_memory", "next_work", "once_only", "pages_move", "patterns", "precision_target",
+    "presets", "representatives", "rounds_wanted", "share_s", "sizes_text", "source_named", "staged_work", "takeovers",
 ]  # fmt: skip

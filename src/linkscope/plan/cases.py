@@ -30,6 +30,11 @@ def pages_move(point: PointId) -> bool:
     return not {"managed", "system"}.isdisjoint((point.src_memory, point.dst_memory))
 
 
+def once_only(point: PointId) -> bool:
+    """Whether a sample finds each byte as it should be only once: CPU caches hold it modified."""
+    return point.param("cache") in ("written", "dirty")
+
+
 def footprint(point: PointId, machine: MachineFacts) -> int:
     """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
 
@@ -41,7 +46,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     size = point.bytes
     if size == 0 or point.param("cache") == "hot" or pages_move(point):
         return size
-    if point.param("cache") in ("written", "dirty"):
+    if once_only(point):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
     ends = [*itertools.chain(*point.paths), *_others(point, machine)]
     caches = {place: _CACHES * machine.cache_bytes.get(place, 0) for place in ends}

@@ -17,6 +17,7 @@ MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
 CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
 ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
 _OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-151s)
+_ALIKE_S = 0.07  # of making one that costs as little as others, where that is wanted: every other one does
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
@@ -28,7 +29,8 @@ def share_s(plan: Plan) -> float:
 
 def opening_s(plan: Plan) -> float:
     """Seconds that opening the machine for another pass takes, roughly."""
-    return _OPENING_S + _CONTEXT_S * len({gpu for id in plan.points for gpu in _GPU.findall(id)})
+    of_gpu = _CONTEXT_S + (_ALIKE_S if plan.alike_contexts else 0.0)
+    return _OPENING_S + of_gpu * len({gpu for id in plan.points for gpu in _GPU.findall(id)})
 
 
 def rounds_in_share(plan: Plan, point: Point) -> int:

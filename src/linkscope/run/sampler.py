@@ -6,13 +6,14 @@ The cost of one operation in a batch of L is the slope between that batch and on
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from linkscope.plan import Plan, case_of, pages_move, precision_target
+from linkscope.plan import Plan, case_of, once_only, pages_move, precision_target
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.answers import FlowFacts, Prepared, Trace
+from linkscope.run.balance import MOST_COUNT, balanced, takes_turns
+from linkscope.run.settling import MOVING_SAMPLES, SETTLING, settles, waking
 from linkscope.run.worker import REQUEST_LIMIT_S, RequestFailed, RunRequest, Worker
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
@@ -39,9 +40,8 @@ TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's tim
 MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
 MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
-STRETCH_S = 0.12  # joint batches are not made longer than that to end together
 MUCH_MORE, MOST_MORE = 4, 16  # times as many operations as were tried: these are tried, too; more not at once
-MOST_COUNT, MOST_QUEUED = 256, 512
+MOST_QUEUED = 512
 # Of one call that makes all copies: each costs so little. More only as far as it shows that they go behind the gate.
 MOST_TOGETHER, MOST_QUEUED_TOGETHER = 1024, 16384
 MOST_LOOPED = 8192  # of a CPU thread, which does them one after the other: only its memory ends
@@ -58,8 +58,7 @@ DEAR_S, DEAR = ROUND_S / 7, 2.0
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
-_SAME_PACE, _FAR_APART = 1.05, 2.0
-_EVEN = 0.03  # flows whose ends differ by less than this end together: a little less than TOGETHER asks for
+_SAME_PACE = 1.05
 
 
 class Unsupported(Exception):
@@ -105,7 +104,7 @@ class Sampler:
 
     def _opening(self, task: Task) -> RunRequest | None:
         """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
-        if task.first is None or pages_move(task.point) or task.point.param("cache") in ("written", "dirty"):
+        if task.first is None or pages_move(task.point) or once_only(task.point):
             return None
         if max(task.first.batch) == 1 and task.point.param("mode") != "single":
             return None  # whether two fit into a sample is known when it is prepared
@@ -141,6 +140,9 @@ class PointRound:
         self._busy_s = 0.0
         self._since = time.monotonic()
         self._looped = task.point.engine == "cpu"
+        self._moves = pages_move(task.point)
+        self._settles = self._single and settles(task.point)
+        self._waking = waking(task.point) if self._settles else 0
         one_call = task.point.engine == "batch"
         self._most_count = MOST_LOOPED if self._looped else MOST_TOGETHER if one_call else MOST_COUNT
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
@@ -157,9 +159,11 @@ class PointRound:
 
     def opening(self) -> RunRequest:
         """What measure() asks for first."""
+        if self._waking:
+            return RunRequest(1, [[self._waking] * self._actors], verify=False)
         shorter, longer, counts = self._compared(self._batch())
         more = self._samples_wanted([[]], counts, self._takes(shorter, longer))
-        return RunRequest(more or 1, [shorter, longer], more == 0)
+        return RunRequest(self._settling() + (more or 1), [shorter, longer], more == 0)
 
     def _compared(self, batch: list[int]) -> tuple[list[int], list[int], list[int]]:
         """The two batches that are compared, and by how many operations they differ."""
@@ -176,16 +180,18 @@ class PointRound:
         last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
         once: list[float] = []
         overlaps: list[float] = []
+        self._wake()
         while True:
             more = self._samples_wanted(samples, counts, self._takes(shorter, longer))
-            trace = self._run(more or 1, [shorter, longer], verify=more == 0)
+            settling = self._settling()
+            trace = self._run(settling + (more or 1), [shorter, longer], verify=more == 0)
             if self._longer > 2 and gated and trace.timing != "gate":
                 # So many do not fit behind the gate: another clock would be another quantity.
                 self._longer = 2
                 shorter, longer, counts = self._compared(batch)
                 continue
             durations = trace.durations()
-            for at in range(0, len(durations), 2 * self._actors):
+            for at in range(settling * 2 * self._actors, len(durations), 2 * self._actors):
                 starts, ends = durations[at : at + self._actors], durations[at + self._actors : at + 2 * self._actors]
                 first, final = max(starts), max(ends)
                 overlaps.append(min(ends) / final if final > 0 else 1.0)
@@ -202,6 +208,20 @@ class PointRound:
                 record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
                 record.longer = self._longer
                 return record
+
+    def _wake(self) -> None:
+        if self._waking:
+            trace = self._run(1, [[self._waking] * self._actors], verify=False)
+            if self._task.first is None:
+                self._each = [each / self._waking for each in self._median_ends(trace, 0)]
+
+    def _settling(self) -> int:
+        """How many samples of the next request are not counted."""
+        if not self._settles:
+            return 0
+        nothing_known = self._last is None and self._task.first is None
+        longest = self._once_s if nothing_known and self._once_s > 0 else max(self._each)
+        return SETTLING if longest < DEAR_S else 0
 
     @staticmethod
     def rounded(seconds: float) -> float:
@@ -284,7 +304,7 @@ class PointRound:
         if taken == 0:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
-            return 1 if dear else 6 if self._single else 3
+            return 1 if dear else self._at_once() if self._settling() else 6 if self._single else 3
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
@@ -295,7 +315,12 @@ class PointRound:
         hopeless = not self._steady(samples, counts, takes_s, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken))
         if taken > 1 and not little and hopeless and not disturbed:
             return 0  # as many as there may be would not make it steady: another round tells more for that time
-        return min(1 if dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+        at_once = self._at_once() if self._settling() else 2 if taken + 1 < MOST_SAMPLES else taken
+        return min(1 if dear else at_once, most - 1 - taken)
+
+    def _at_once(self) -> int:
+        """How many samples to take after those that are not counted."""
+        return MOVING_SAMPLES if self._moves else 6
 
     def _steady(self, samples: list[list[float]], counts: list[int], takes_s: float, nearly: float = 1.0) -> bool:
         """Whether all medians are known as well as a round needs them, or so many times worse."""
@@ -408,7 +433,7 @@ class PointRound:
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
             # Copies a second: one engine that serves all in turn does as many with any batch.
             paces.append(2 * sum(batch) / max(long))
-            at_once = not _takes_turns(batch, paces[-1] / paces[0])
+            at_once = not takes_turns(batch, paces[-1] / paces[0])
             tried[tuple(batch)] = min(long) / max(long) * straight * at_once
             if tried[tuple(batch)] >= (NEARLY_TOGETHER if even and batch == equal else TOGETHER):
                 return batch
@@ -504,39 +529,6 @@ class PointRound:
         self._busy_s += trace.span()
         self._last = trace
         return trace
-
-
-def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT) -> list[int]:
-    """Counts an actor, from the seconds that one operation of each takes, so that all end together.
-
-    Every batch takes `least_s` or longer, as far as `most_in_all` goes; where whole operations do not fit together,
-    longer batches are tried as long as they stay short.
-    """
-    best, smallest, most, slowest = [1] * len(each_s), math.inf, most_in_all // len(each_s), max(each_s)
-    least = math.ceil(least_s / slowest)  # operations of the slowest
-    for count in range(least, 8 * least + 1) if len(each_s) > 1 else [least]:
-        if count > least and count * slowest > STRETCH_S:
-            break
-        rounded = math.ceil if len(each_s) == 1 else round
-        span = min(count * slowest, most * min(each_s))  # with the fastest flow's queue full no other runs on alone
-        counts = [min(max(rounded(span / each), 1), most) for each in each_s]
-        ends = [count * each for count, each in zip(counts, each_s, strict=True)]
-        uneven = max(ends) / min(ends) - 1
-        if uneven < smallest:
-            best, smallest = counts, uneven
-        if uneven <= _EVEN or span < count * slowest:
-            break
-    return best
-
-
-def _takes_turns(batch: Sequence[int], gain: float) -> bool:
-    """Whether counts that are far apart get hardly more done than equal ones, `gain` times as many operations a second.
-
-    Flows that run at once, each at its pace, do: equal counts make all wait for the slowest. Where one engine serves
-    all in turn, those with few operations end with the others since they wait for them (1, 85, 1 from a GPU to three).
-    """
-    apart = sum(batch) / len(batch) / min(batch)
-    return apart > _FAR_APART and gain < math.sqrt(apart)
 
 
 def _first_guess(task: Task, flows: list[FlowFacts], actors: int) -> list[float]:
