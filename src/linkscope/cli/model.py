@@ -173,7 +173,8 @@ def _print_check(checked: "Check", runs: "list[Run]") -> None:
     for line in checked.too_far():
         print(f"TOO FAR: {line}")
     if not checked.too_far():
-        print(f"within bounds: median {100 * MOST:.0f} %, on joint transfers {100 * MOST_JOINT:.0f} %")
+        bounds = f"{100 * MOST:.0f} %, and {100 * MOST_JOINT:.0f} % on joint transfers"
+        print(f"the medians of all are within bounds: {bounds}; single families may be further off")
 
 
 def _errors_text(errors: "Errors") -> str:

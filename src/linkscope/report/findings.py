@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from linkscope.model.curves import Curve, Family, curves, rate_of, share_of
+from linkscope.model.curves import Curve, Family, curves, natural, rate_of, share_of
 from linkscope.model.dips import alike_points, dips, total
 from linkscope.model.odd import Odd, odd_paths
 from linkscope.model.words import count_text, dip_text, method_text, point_text
@@ -183,8 +183,10 @@ def _errors(run: Run) -> list[Finding]:
 def _dear_contexts(run: Run) -> list[Finding]:
     """Contexts of one GPU of which some cost every operation more, for as long as they live."""
     told = []
-    for gpu, tallies in sorted(run.contexts().items()):
+    kept = 0
+    for gpu, tallies in sorted(run.contexts().items(), key=lambda item: natural(item[0])):
         costs = [(tally.dear_s, tally.kept_s) for tally in tallies if tally.dear_s is not None]
+        kept += sum(tally.dear_kept for tally in tallies)
         if costs:
             more, usual = max((dear - kept, kept) for dear, kept in costs)
             made, dear = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
@@ -195,6 +197,8 @@ def _dear_contexts(run: Run) -> list[Finding]:
         f"an operation costs more in some contexts than in others, which a program gets by chance ({'; '.join(told)}); "
         "measured is the cheaper kind: whatever takes microseconds may take that much longer"
     )
+    if kept:
+        text += f"; but {count_text(kept, 'platform')} had to be measured in dear ones"
     return [Finding("contexts", text, ())]
 
 
