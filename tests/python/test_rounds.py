@@ -124,6 +124,7 @@ def test_the_sampler_takes_as_many_samples_as_the_model_of_it(
 ) -> None:
     """Of the second round of a point, of 1 MiB: 1 % is asked. A sample is a batch of one and one of two operations."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("rounds.LITTLE_S", little_s)
     taken: list[float] = []
 

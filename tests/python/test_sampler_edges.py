@@ -457,6 +457,7 @@ class Uneven(Joint):
 @pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
 def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
     """Or for as long as they cost little; few where nothing makes it steady."""
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
 
