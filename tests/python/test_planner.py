@@ -226,7 +226,7 @@ def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_t
     assert given(opening + 3.01) == cheap[:2] and given(opening + 2.99) == cheap[:1]
     # Beside points that are new, by costs that are not exactly known, a part of the time.
     new = curve.id_of(curve.representative, KIB)
-    assert given((opening + 3.01) / CHUNK, new) == cheap[:2] and given((opening + 2.99) / CHUNK, new) == cheap[:1]
+    assert given(3.01 / CHUNK, new) == cheap[:2] and given(2.99 / CHUNK, new) == cheap[:1]  # in the passes of these
 
 
 def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_at_once(monkeypatch) -> None:
@@ -248,10 +248,9 @@ def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_a
         return sum(of.rounds == 3 and of.id in plan.points for of in work), sum(of.rounds == 5 for of in work)
 
     inherit = math.ceil(MOST * len(plan.points)) - len(points.keys() & set(plan.points))
-    opening = 2 * opening_s(plan)
     cost = inherit * 0.3  # three rounds of each, as many as their source had
     assert given(1000.0, False) == given(1000.0, True) == (inherit, 1)
-    enough = (cost + 3.0 + opening) / CHUNK  # of which a part is given out at once
+    enough = (cost + 3.0) / CHUNK  # of which a part is given out at once; the passes are those of what inherits
     assert given(enough + 0.1, False) == (inherit, 1) and given(enough - 0.1, False) == (inherit, 0)
     few, more = given((cost + 3 * opening_s(plan)) / 0.3, True)
     assert few > 0.5 * inherit and more == 0

@@ -1,4 +1,4 @@
-"""What to measure next, given what was measured: `while work := next_work(plan, points)` is the one loop back."""
+"""What to measure next, given what was measured: the supervisor asks whenever a point is done."""
 
 import math
 import random
@@ -8,18 +8,24 @@ from linkscope.plan.interference import next_together
 from linkscope.plan.plan import LEAST_ROUNDS, Plan, precision_target
 from linkscope.plan.shares import rounds_in_share
 from linkscope.plan.stages import staged_work
-from linkscope.plan.work import Work
+from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, median, more_rounds
 
 EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
 
 
-def next_work(plan: Plan, points: Mapping[str, Point], left_s: float = math.inf) -> list[Work]:
-    """First every point's base rounds, or those after which it may be settled early; then more rounds for those that
+def next_work(
+    plan: Plan, points: Mapping[str, Point], left_s: float = math.inf, underway: Underway = NOTHING
+) -> list[Work]:
+    """What to ask for beside what is under way; `points` has what is known, also of these what was known before.
+
+    First every point's base rounds, or those after which it may be settled early; then more rounds for those that
     missed their precision, cheap ones first. Where paths form classes, the stages of stages.py in `left_s` seconds."""
     if plan.classes:
-        return staged_work(plan, points, left_s)
+        return staged_work(plan, points, left_s, underway)
+    if underway.rounds:
+        return []
     first = EARLY_ROUNDS if plan.early else plan.rounds
     fresh = [Work(id, first) for id in plan.points if id not in points]
     if fresh:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
-from linkscope.plan.work import Work
+from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, LOOKS, ODD_ROUNDS, agree, mostly, next_look
 
@@ -94,23 +94,39 @@ def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int
     return [told for at in near for told in agreed[name, at]]
 
 
-def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
     """More rounds for what missed its precision, whatever its share: as many as there is time for."""
-    return that_fit(plan, points, _offers(plan, points), left_s)
+    return that_fit(plan, points, _offers(plan, points), left_s, underway)
 
 
-def that_fit(plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float) -> list[Work]:
-    """Of more rounds for points that have some, cheap ones first, as many as there is time for; the passes that they
-    take open the machine."""
-    rounds = {work: work.rounds - len(_medians(points[work.id])) for work in more}
-    cost = {work: _each_s(points[work.id]) * count for work, count in rounds.items()}
-    found, spent, passes, opening = [], 0.0, 0, opening_s(plan)
-    for work in sorted(rounds, key=lambda work: (cost[work], work.id)):
-        spent, passes = spent + cost[work], max(passes, rounds[work])
-        if spent + passes * opening > left_s:
+def that_fit(
+    plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float, underway: Underway = NOTHING
+) -> list[Work]:
+    """Of more rounds for points that have some and are not under way, cheap ones first, as many as there is time for;
+    the passes that they take beyond those that are to come in any case open the machine."""
+    lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
+    cost = {work: rounds_s(points, [work]) for work in lacking}
+    found, spent, passes, opening = [], 0.0, underway.passes, opening_s(plan)
+    for work in sorted(lacking, key=lambda work: (cost[work], work.id)):
+        spent, passes = spent + cost[work], max(passes, lacking[work])
+        if spent + (passes - underway.passes) * opening > left_s:
             break
         found.append(work)
     return found
+
+
+def lacking(points: Mapping[str, Point], more: Iterable[Work]) -> dict[str, int]:
+    """By point, the rounds that it lacks."""
+    return {work.id: _lacking(points, work) for work in more}
+
+
+def rounds_s(points: Mapping[str, Point], more: Iterable[Work]) -> float:
+    """Seconds of more rounds for points that have some, but for opening the machine."""
+    return sum(_each_s(points[work.id]) * _lacking(points, work) for work in more)
+
+
+def _lacking(points: Mapping[str, Point], work: Work) -> int:
+    return work.rounds - len(_medians(points[work.id]))
 
 
 def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[Work]:

@@ -21,9 +21,9 @@ from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
-from linkscope.plan.shares import late_rounds, opening_s, share_s, that_fit, wanted
+from linkscope.plan.shares import lacking, late_rounds, opening_s, rounds_s, share_s, that_fit, wanted
 from linkscope.plan.suites import MOST_MANAGED
-from linkscope.plan.work import Work
+from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, doubts, geometric_mean
 
@@ -48,23 +48,30 @@ class Takeover:
     shown: bool  # whether the members were shown to be alike; else only not to differ
 
 
-def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """What to measure next; nothing once the time does not suffice for more."""
+def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
+    """What to measure next beside what is under way; nothing once the time does not suffice for more."""
     curves = class_curves(plan.points, plan.classes, plan.order_seed)
-    fresh = [id for curve in curves for id in _skeleton(curve) if id not in points]
-    if fresh:
-        return [Work(id, EARLY_ROUNDS) for id in dict.fromkeys(fresh)]
+    if lacking_of := [id for curve in curves for id in _skeleton(curve) if id not in points]:
+        return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
+    left_s -= underway.seconds + underway.passes * opening_s(plan)
     alike = [(curve, likeness(plan, curve, points)) for curve in curves]
-    full = dict.fromkeys(id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points)
+    full = [id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points]
     at_once = next_together(plan.together, points)
-    few = _wanted_measured(plan, {*points, *full})
-    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in full][:few]
-    inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s)
-    new = [*full, *at_once, *(offer.id for offer in inherited)]
+    beside = underway.beside(dict.fromkeys(underway.new([*full, *at_once]), EARLY_ROUNDS))
+    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in beside.rounds]
+    offers = offers[: _wanted_measured(plan, {*points, *beside.rounds})]
+    inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
+    beside = beside.beside({offer.id: EARLY_ROUNDS for offer in inherited})
+    new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
     # That most of the map is measured comes before more rounds.
-    room = left_s * (BESIDE if at_once else CHUNK if new else 1.0) - sum(offer.cost_s for offer in inherited)
-    work = [Work(id, EARLY_ROUNDS) for id in new] + that_fit(plan, points, wanted(plan, points), room)
-    return work or (
+    room = left_s * (BESIDE if at_once else CHUNK if beside.rounds else 1.0) - sum(offer.cost_s for offer in inherited)
+    more = that_fit(plan, points, wanted(plan, points), room, beside)
+    if new or more or underway.rounds:
+        # A pass costs as much as many rounds: what else missed its precision shares those that there are.
+        every = beside.beside(lacking(points, more))
+        room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
+        return new + more + late_rounds(plan, points, room, every)
+    return (
         late_rounds(plan, points, left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(plan, alike, points), left_s)]
         or _more_at_once(plan, points, left_s)
@@ -214,9 +221,9 @@ def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
-def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float) -> list[_Offer]:
+def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underway: Underway = NOTHING) -> list[_Offer]:
     """As many as there is time for."""
-    room = left_s - (0.0 if not offers else EARLY_ROUNDS * opening_s(plan))
+    room = left_s - (max(0, EARLY_ROUNDS - underway.passes) * opening_s(plan) if offers else 0.0)
     everything = sum(offer.cost_s for offer in offers)
     room = room if everything <= room / 2 else room * CHUNK
     found, spent = [], 0.0

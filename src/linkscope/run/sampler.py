@@ -48,8 +48,8 @@ MOST_LOOPED = 8192  # of a CPU thread, which does them one after the other: only
 # Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
-# Samples cost little where all of a point-round does: as many as make the round's median steady, for so long. Copies of 1
-# MiB alone within a GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 of them is off by 1.5 %, of 127 by 0.8 %.
+# Samples cost little where all of a point-round does: as many as make the round's median steady, for so long. Copies of
+# 1 MiB alone within a GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 is off by 1.5 %, of 127 by 0.8 %.
 MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes
 # one is cheaper by half then (docs/planner.md). Where three rounds agree, twice the error of each does not show; where

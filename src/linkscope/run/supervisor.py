@@ -1,6 +1,7 @@
 """Carries out a plan: passes outermost, every record written as soon as it is known, whatever the workers do.
 
-A pass measures the next round of every point, in a new random order, by a fresh worker (on a model a fresh session).
+A pass measures the next round of every point that is under way, in a new random order, by a fresh worker (on a model a
+fresh session). Whenever a point is done the plan is asked for more: that joins the others in the next pass.
 """
 
 import math
@@ -14,6 +15,7 @@ from linkscope.plan import (
     Plan,
     RuleName,
     Takeover,
+    Underway,
     Work,
     in_order,
     left_over,
@@ -109,8 +111,11 @@ class Supervisor:
         self._like = representatives(plan) if plan.classes else {}
         self._passes = 0
         self._lost: set[str] = set()
+        self._wanted: dict[str, int] = {}  # points under way, and how many rounds they are to have
+        self._asked: dict[str, int] = {}  # of these: the last round that was asked for, measured or not; -1: none
+        self._before: dict[str, Point] = {}  # of these: their records as they were, where they had one
         self._kept_s = 0.0  # of the time left: what first rounds leave for the rounds after them
-        self._waiting: list[str] = []  # points whose first round did not fit into the share of first rounds
+        self._waiting: dict[str, None] = {}  # points whose first round did not fit into the share of first rounds
         self._admitted: set[str] = set()  # of those: the ones that were given time after all
 
     def carry_out(self) -> Outcome:
@@ -120,8 +125,12 @@ class Supervisor:
         try:
             if self._plan.classes:
                 self._take_up_again()
-            while work := next_work(self._plan, self._points, self._budget.left()):
-                self._take_up(work)
+            self._ask_for_more()
+            while self._wanted:
+                if due := self._due():
+                    self._one_pass(due)
+                if self._ended():
+                    self._ask_for_more()
             self._save_unfinished(self._budget.reason())
             for takeover in takeovers(self._plan, self._points):
                 self._inherit(takeover)
@@ -171,28 +180,69 @@ class Supervisor:
                 self._settle(point)
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
-    def _take_up(self, work: list[Work]) -> None:
-        """Takes every point of the list to its number of rounds."""
-        wanted = {item.id: item.rounds for item in work}
-        for id in wanted:
-            self._points.pop(id, None)
-            self._settled.discard(id)
-            if id not in self._states:  # a size that is added where a curve bends
-                self._states[id] = state_of(id, self._plan, self._target.facts)
-        self._waiting = []
-        self._kept_s = self._budget.left() * (1 - self._first_share) if self._plan.budget_s is not None else 0.0
-        self._in_passes(list(wanted), wanted)
-        while group := self._that_fit():
-            self._in_passes(group, wanted)
+    def _ask_for_more(self) -> None:
+        """Takes up what the plan asks for beside what is under way."""
+        known = {**self._points, **self._before}
+        work = next_work(self._plan, known, self._budget.left(), self._underway())
+        for item in work:
+            if item.id in self._points:
+                self._before[item.id] = self._points.pop(item.id)
+            self._settled.discard(item.id)
+            if item.id not in self._states:  # a size that is added where a curve bends, or paths at once
+                self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
+            self._wanted[item.id], self._asked[item.id] = item.rounds, -1
+        if self._plan.budget_s is not None and any(not self._states[item.id].rounds for item in work):
+            self._kept_s = self._budget.left() * (1 - self._first_share)
+
+    def _underway(self) -> Underway:
+        lacking = {
+            id: sum(not self._states[id].has(number) for number in range(self._asked[id] + 1, rounds))
+            for id, rounds in self._wanted.items()
+        }
+        return Underway(lacking, sum(self._states[id].expected_s * rounds for id, rounds in lacking.items()))
+
+    def _ended(self) -> bool:
+        """After a pass: concludes the points that have their rounds, or get no more; whether there are any."""
+        before = len(self._wanted)
+        for id in [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]:
+            self._conclude(id)
+        self._put_away()
+        if self._waiting and not any(map(self._in_first_rounds, self._wanted)):
+            self._let_in()
+            self._put_away()
+        return len(self._wanted) < before
+
+    def _put_away(self) -> None:
+        """What has its record is under way no more."""
+        for id in [id for id in self._wanted if id in self._points]:
+            del self._wanted[id], self._asked[id]
+            self._before.pop(id, None)
+
+    def _in_first_rounds(self, id: str) -> bool:
+        """Whether a point is still on its way to the rounds with which it has a value."""
+        if id in self._waiting:
+            return False
+        return not self._plan.classes or len(self._states[id].rounds) < EARLY_ROUNDS
+
+    def _let_in(self) -> None:
+        """What waits for its first round has what time is left now. Once that does not suffice for any of it, another
+        path of its kind tells."""
+        cost_s = {id: self._states[id].expected_s * self._wanted[id] for id in self._waiting}
+        left, admitted = self._budget.left() - self._underway().seconds + sum(cost_s.values()), False
+        for id, cost in cost_s.items():
+            if cost <= left:
+                left, admitted = left - cost, True
+                self._admitted.add(id)
+                del self._waiting[id]
+        if admitted:
+            return
         for id in self._waiting:
             self._states[id].stopped = self._budget.reason()
-        for id in wanted:
-            if self._states[id].rounds:
-                self._conclude(id)
         if self._plan.classes:  # behind those that were measured: they may be whose value the others take over
-            self._take_over([id for id in wanted if id not in self._points])
-        for id in wanted:
+            self._take_over(list(self._waiting))
+        for id in self._waiting:
             self._conclude(id)
+        self._waiting = {}
 
     def _take_over(self, ids: list[str]) -> None:
         """What the budget left no time for after all has the value of another path of its kind, if one was measured."""
@@ -204,58 +254,41 @@ class Supervisor:
     def _inherit(self, takeover: Takeover) -> None:
         self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
 
-    def _in_passes(self, ids: list[str], wanted: dict[str, int]) -> None:
-        """Each pass takes all points one round further, whichever that is: opening the machine is what a pass costs."""
-        asked = dict.fromkeys(ids, -1)  # the last round that was asked for, measured or not
-        while due := self._due(asked, wanted):
-            asked |= due
-            self._one_pass(due, wanted)
-
-    def _due(self, asked: Mapping[str, int], wanted: Mapping[str, int]) -> dict[str, int]:
+    def _due(self) -> dict[str, int]:
         """The next round of every point that may still be measured."""
-        found = {}
-        for id, last in asked.items():
-            state = self._states[id]
-            if id in self._waiting or id in self._points or state.stopped:
-                continue
-            number = next((number for number in range(last + 1, wanted[id]) if not state.has(number)), None)
-            if number is not None:
-                found[id] = number
-        return found
+        found = {id: self._next_round(id) for id in self._wanted if id not in self._waiting}
+        return {id: number for id, number in found.items() if number is not None}
 
-    def _that_fit(self) -> list[str]:
-        """Points that wait for their first round and, as far as costs are known, have time for all of them now."""
-        left, group = self._budget.left(), []
-        for id in list(self._waiting):
-            cost = self._states[id].expected_s * (EARLY_ROUNDS if self._plan.classes else self._plan.rounds)
-            if cost <= left:
-                left -= cost
-                group.append(id)
-                self._waiting.remove(id)
-        self._admitted.update(group)
-        return group
+    def _next_round(self, id: str) -> int | None:
+        state = self._states[id]
+        if id in self._points or state.stopped:
+            return None
+        numbers = range(self._asked[id] + 1, self._wanted[id])
+        return next((number for number in numbers if not state.has(number)), None)
 
-    def _one_pass(self, due: Mapping[str, int], wanted: dict[str, int]) -> None:
-        """Measures that round of each point."""
+    def _one_pass(self, due: Mapping[str, int]) -> None:
+        """Measures that round of each point: opening the machine is what a pass costs."""
+        self._asked |= due
         self._begin_anew(due)
-        number = min(due.values())
-        cheap_first = number >= self._plan.rounds and self._plan.budget_s is not None
-        again = []
-        # First rounds of what has a representative come behind it: its batch is theirs.
-        behind = {id for id, number in due.items() if number == 0 and id in self._like}
-        order = list(due) if cheap_first else in_order(self._plan, due, number, behind)
+        furthest, again = max(due.values()), []
+        if min(due.values()) >= self._plan.rounds and self._plan.budget_s is not None:
+            order = list(due)
+        else:
+            # First rounds of what has a representative come behind it: its batch is theirs.
+            behind = {id for id, number in due.items() if number == 0 and id in self._like}
+            order = in_order(self._plan, due, self._passes - 1, behind)
         self._coming = self._by_several(order, due)
         for id in order:
             record = self._take(id, due[id])
             if record is not None and "throttled" in record.guards:
                 again.append(id)
-            elif record is not None and due[id] + 1 == wanted[id]:
+            elif record is not None and due[id] + 1 == self._wanted[id]:
                 self._conclude(id)
-            self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
+            self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
         self._coming = None
         for id in again:  # the GPU may have recovered by now; both records are kept
             self._take(id, due[id])
-            self._progress.tick(lambda: self._forecast.left(self._points, wanted, number))
+            self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
 
     def _begin_anew(self, ids: Collection[str]) -> None:
         """On hardware each pass has a fresh process; where time is short every other one only a fresh platform, which
@@ -295,7 +328,7 @@ class Supervisor:
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
             # First rounds get their share of the time left: few points with an interval are worth more than many
             # without. What the others leave over is looked at when they are done.
-            self._waiting.append(id)
+            self._waiting[id], self._asked[id] = None, -1
             return None
         if state.stopped:
             return None
