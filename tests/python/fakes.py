@@ -1,12 +1,14 @@
 """What the tests of the spine share: a machine, a target on the fake worker, and a run from end to end."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from linkscope.plan import Benchmark, MachineFacts, Plan, make_plan
+from linkscope.plan import Benchmark, MachineFacts, Plan, Work, make_plan
+from linkscope.plan.shares import late_rounds, that_fit
 from linkscope.run import Outcome, Target, benchmark_table, measure
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import Flow, Header, Point, PointId, Round, RoundFlow
@@ -89,3 +91,8 @@ def round_record(id: str, number: int) -> Round:
 
 def header() -> Header:
     return Header(modelled=True, machine={"name": "fake"}, environment={}, plan={}, tool={}, started="2026-11-21")
+
+
+def late_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+    """What is asked for with the time that is left in the end."""
+    return that_fit(plan, points, late_rounds(plan, points), left_s)

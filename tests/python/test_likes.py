@@ -2,9 +2,9 @@
 
 import pytest
 
-from fakes import flow, point
+from fakes import flow, late_work, point
 from linkscope.plan import Plan
-from linkscope.plan.shares import late_rounds, share_s, wanted
+from linkscope.plan.shares import share_s, wanted
 from linkscope.runfile import Point, PointId
 from test_planner import KIB, PAIR, pairs_plan
 
@@ -116,4 +116,4 @@ def test_with_the_time_that_is_left_five_rounds_are_for_dear_points_too(dear: bo
     if dear:
         found[PAIR.format(0, 1, 8)].device_s = share_s(plan)
     assert by_size(plan, found) == ({} if dear else {8: 5})
-    assert [work.rounds for work in late_rounds(plan, found, 1000.0)] == [5]
+    assert [work.rounds for work in late_work(plan, found, 1000.0)] == [5]

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 import fakes
-from fakes import flow, point
+from fakes import flow, late_work, point
 from linkscope.plan import (
     PathClass,
     Plan,
@@ -18,7 +18,7 @@ from linkscope.plan import (
     rounds_wanted,
     takeovers,
 )
-from linkscope.plan.shares import late_rounds, opening_s
+from linkscope.plan.shares import opening_s
 from linkscope.plan.stages import CHUNK, MOST, _curve_of, likeness
 from linkscope.run.assemble import Assembler
 from linkscope.runfile import Point, PointId, Round, RoundFlow
@@ -187,7 +187,7 @@ def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
     for flows, early, late in (([near], 12, 12), ([near, wide], 6, 22), ([wide, near], 6, 22)):
         of = point(PAIR.format(0, 1, 64 * MIB), status="missed_precision", flows=flows, device_s=0.01)
         assert rounds_wanted(plan, of) == early
-        assert [work.rounds for work in late_rounds(plan, {of.id: of}, 1000.0)] == [late]
+        assert [work.rounds for work in late_work(plan, {of.id: of}, 1000.0)] == [late]
 
 
 def test_a_curve_has_what_was_measured_finer_sizes_too_with_what_it_may_be_off_by() -> None:
@@ -379,15 +379,15 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
         points[id] = point(id, status="missed_precision", flows=[flow(loud)], device_s=cost)
     assert all(rounds_wanted(plan, of) == 12 for of in points.values())
     # Of +-3 % after 12 rounds 1 % needs about 100: out of reach. Of +-1.5 % it is within.
-    assert late_rounds(plan, points, 1000.0) == []
+    assert late_work(plan, points, 1000.0) == []
     for of in points.values():
         of.flows[0].round_medians_s = [1e-3 + (value - 1e-3) / 3 for value in loud]
-    told = [(int(work.id.split("/")[3].partition("?")[0]), work.rounds) for work in late_rounds(plan, points, 15.0)]
+    told = [(int(work.id.split("/")[3].partition("?")[0]), work.rounds) for work in late_work(plan, points, 15.0)]
     assert told == [(64 * MIB, 22), (16 * MIB, 22)]  # 0.1 s and 1 s, and ten rounds to open; 10 s more there is not
-    assert late_rounds(plan, points, 3.0) == []
+    assert late_work(plan, points, 3.0) == []
     for of in points.values():
         of.guards["trend"] = 0.1
-    assert late_rounds(plan, points, 1000.0) == []
+    assert late_work(plan, points, 1000.0) == []
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])

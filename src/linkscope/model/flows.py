@@ -1,5 +1,6 @@
 """What points say of paths by themselves and of several at once: plain copies by copy engine, in batches."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,11 @@ def is_plain(point: PointId) -> bool:
     return point.engine == "ce" and point.bytes > 0 and all(_PLAIN.get(name) == value for name, value in told)
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _is_plain(id: str) -> bool:
+    return is_plain(PointId.parse(id))
+
+
 def alone(points: Iterable[Point]) -> dict[tuple[Path, int], Sequence[float]]:
     """By path and size the round medians of plain copies on one path between two places, pinned and device memory."""
     found: dict[tuple[Path, int], Sequence[float]] = {}
@@ -65,11 +71,11 @@ def are_apart(paths: Iterable[Path]) -> bool:
 
 def _plain(points: Iterable[Point]) -> Iterable[tuple[Point, list[Flow]]]:
     for point in points:
-        flows = measured_flows(point)
-        if point.status not in ("ok", "missed_precision") or not flows or not is_plain(PointId.parse(point.id)):
+        if point.status not in ("ok", "missed_precision") or not _is_plain(point.id):
             continue
+        flows = measured_flows(point)
         usual = all(_usual(flow) and flow.bytes == point.bytes for flow in flows)
-        if usual and all(flow.round_medians_s and min(flow.round_medians_s) > 0 for flow in flows):
+        if flows and usual and all(flow.round_medians_s and min(flow.round_medians_s) > 0 for flow in flows):
             yield point, flows
 
 

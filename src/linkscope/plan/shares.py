@@ -1,6 +1,7 @@
 """How many rounds a point is worth where a budget is shared: each point has its share, and what cannot reach its
 precision within that says so early. What time is left in the end goes to those that missed it, cheap ones first."""
 
+import functools
 import math
 import re
 from collections import defaultdict
@@ -55,14 +56,10 @@ def affordable(plan: Plan, point: Point) -> int:
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
-def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
+def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> list[Work]:
     """More rounds for what missed its precision, as far as its share goes, and for what is precise by chance alone.
-
-    By chance: three rounds agree, but of the points like this one most have three that do not. It takes six. And the
-    other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
-    points of one operation of nearly the same size, on all paths.
-    """
-    unlike = _unlike_others(plan, points)
+    `unlike`: unlike_others() of the same points, where that is known."""
+    unlike = unlike_others(plan, points) if unlike is None else unlike
     found = []
     for id, point in points.items():
         rounds = unlike.get(id, 0)
@@ -73,14 +70,19 @@ def wanted(plan: Plan, points: Mapping[str, Point]) -> list[Work]:
     return found
 
 
-def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """The rounds that points should have which do otherwise than most of those like them; of those with three."""
+def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
+    """The rounds that points should have which do otherwise than most of those like them; of those with three.
+
+    Three rounds may agree by chance: of the points like this one most have three that do not. It takes six. And the
+    other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
+    points of one operation of nearly the same size, on all paths.
+    """
     agreed: dict[tuple[str, int], list[bool]] = defaultdict(list)
     early: dict[str, tuple[str, int]] = {}
     for point in points.values():
         medians = _medians(point)
         if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
-            kind = (operation(PointId.parse(point.id)), point.bytes)
+            kind = (_operation(point.id), point.bytes)
             agreed[kind].append(agree(medians, _target(plan, point)))
             if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
                 early[point.id] = kind
@@ -89,14 +91,26 @@ def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
     return {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, of in early.items() if precise[id] != (of in calm)}
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _operation(id: str) -> str:
+    return operation(PointId.parse(id))
+
+
 def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int) -> list[bool]:
     near = [at for of, at in agreed if of == name and size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
     return [told for at in near for told in agreed[name, at]]
 
 
-def late_rounds(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
-    """More rounds for what missed its precision, whatever its share: as many as there is time for."""
-    return that_fit(plan, points, _offers(plan, points), left_s, underway)
+def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:
+    """More rounds for what missed its precision, whatever its share. `unlike`: as in wanted()."""
+    unlike = unlike_others(plan, points) if unlike is None else unlike
+    for id, point in points.items():
+        have = len(_medians(point))
+        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
+            continue
+        look = unlike.get(id) or _look(plan, point)
+        if look is not None:
+            yield Work(id, look)
 
 
 def that_fit(
@@ -127,17 +141,6 @@ def rounds_s(points: Mapping[str, Point], more: Iterable[Work]) -> float:
 
 def _lacking(points: Mapping[str, Point], work: Work) -> int:
     return work.rounds - len(_medians(points[work.id]))
-
-
-def _offers(plan: Plan, points: Mapping[str, Point]) -> Iterator[Work]:
-    unlike = _unlike_others(plan, points)
-    for id, point in points.items():
-        have = len(_medians(point))
-        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
-            continue
-        look = unlike.get(id) or _look(plan, point)
-        if look is not None:
-            yield Work(id, look)
 
 
 def _look(plan: Plan, point: Point) -> int | None:

@@ -21,7 +21,7 @@ from linkscope.plan.classes import ClassCurve, class_curves
 from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
-from linkscope.plan.shares import lacking, late_rounds, opening_s, rounds_s, share_s, that_fit, wanted
+from linkscope.plan.shares import lacking, late_rounds, opening_s, rounds_s, share_s, that_fit, unlike_others, wanted
 from linkscope.plan.suites import MOST_MANAGED
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
@@ -65,14 +65,15 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
     # That most of the map is measured comes before more rounds.
     room = left_s * (BESIDE if at_once else CHUNK if beside.rounds else 1.0) - sum(offer.cost_s for offer in inherited)
-    more = that_fit(plan, points, wanted(plan, points), room, beside)
+    unlike = unlike_others(plan, points)
+    more = that_fit(plan, points, wanted(plan, points, unlike), room, beside)
     if new or more or underway.rounds:
         # A pass costs as much as many rounds: what else missed its precision shares those that there are.
         every = beside.beside(lacking(points, more))
         room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
-        return new + more + late_rounds(plan, points, room, every)
+        return new + more + that_fit(plan, points, late_rounds(plan, points, unlike), room, every)
     return (
-        late_rounds(plan, points, left_s)
+        that_fit(plan, points, late_rounds(plan, points, unlike), left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(plan, alike, points), left_s)]
         or _more_at_once(plan, points, left_s)
     )

@@ -4,7 +4,6 @@ A pass measures the next round of every point that is under way, in a new random
 fresh session). Whenever a point is done the plan is asked for more: that joins the others in the next pass.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from linkscope.plan import (
     RuleName,
     Takeover,
     Underway,
-    Work,
     in_order,
     left_over,
     most_memory,
@@ -175,7 +173,7 @@ class Supervisor:
             point = self._points[id] = self._assembler.point(id, seen)
             self._settled.discard(id)
             wanted = [rounds_wanted(self._plan, point)]
-            wanted += [work.rounds for work in late_rounds(self._plan, {id: point}, math.inf)]
+            wanted += [work.rounds for work in late_rounds(self._plan, {id: point})]
             if len(seen) == len(rounds) and wanted[0] <= look:
                 self._settle(point)
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
