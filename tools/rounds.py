@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH, ROUND_S
+from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH, ROUND_S, USUAL
 from linkscope.stats import (
     LOOKS,
     ODD_ROUNDS,
@@ -122,8 +122,7 @@ class Measured:
     def _samples(self) -> list[float]:
         """Those of one round, the last of them verified."""
         value = self.noise.round(self.chance)
-        spread = deviation(self.medians) / median(self.medians) if len(self.medians) >= LOOKS[0] else 0.0
-        enough = max(PRECISION, 2 * spread) * (DEAR if self.noise.dear else 1)
+        enough = max(PRECISION, 2 * self._spread()) * (DEAR if self.noise.dear else 1)
         samples: list[float] = []
         while True:
             more = self._wanted(samples, enough)
@@ -142,6 +141,8 @@ class Measured:
             return 0
         if taken == 0:
             return 1 if self.noise.dear else 3
+        if taken == 1 and self.noise.dear:
+            return 0
         little = taken * self.noise.sample_cost < LITTLE_S / ROUND_S
         most = MANY_SAMPLES if little else MOST_SAMPLES
         hopeless = not steady(samples, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken) * enough)
@@ -150,12 +151,17 @@ class Measured:
         return min(1 if self.noise.dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 
     def _told(self, samples: list[float], enough: float) -> bool:
-        if not self.repeats or not self.noise.dear or len(samples) > 2:
+        if not self.noise.dear or len(samples) > 2:
             return True
-        return self._as_before(samples[0]) if len(samples) == 1 else steady(samples, enough)
+        if len(samples) == 1:
+            return self.repeats and self._as_before(samples[0])
+        return steady(samples, enough if self.repeats else enough / DEAR)
 
     def _as_before(self, sample: float) -> bool:
-        return abs(sample / self.medians[0] - 1) <= PRECISION / 2
+        return abs(sample / self.medians[0] - 1) <= max(PRECISION / 2, USUAL * self._spread())
+
+    def _spread(self) -> float:
+        return deviation(self.medians) / median(self.medians) if len(self.medians) >= LOOKS[0] else 0.0
 
     def half_width(self) -> float:
         interval = rounds_interval(self.medians, PRECISION)

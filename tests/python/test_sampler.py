@@ -92,7 +92,7 @@ def test_a_batch_is_no_longer_than_whole_operations_need_to_end_together() -> No
 
 def test_long_operations_get_few_samples_and_short_ones_more() -> None:
     assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
-    assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 3
+    assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 2  # that agree
     assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # as large as that, and by engines
     assert len(sampled(4096).flows[0].samples_s) == 4
 

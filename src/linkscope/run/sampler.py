@@ -56,6 +56,7 @@ MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # they do not, another round tells more.
 ROUND_S = 7e-3  # H200, from 1 MiB on
 DEAR_S, DEAR = ROUND_S / 7, 2.0
+USUAL = 2.0  # deviations of the rounds so far
 ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
 LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
 _SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
@@ -134,7 +135,8 @@ class PointRound:
         self._single = task.point.param("mode") == "single" or self._most == 1
         self._before = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._steady_before = task.first is not None and all(
-            len(flow.samples_s) > 2 and steady(flow.samples_s, precision_target(plan, task.point))
+            steady(flow.samples_s, precision_target(plan, task.point))
+            and (len(flow.samples_s) > 2 or not task.point.idle_gap_s)  # of dear ones two that agree are all
             for flow in task.first.flows
         )
         self._each = self._before  # what is known by now
@@ -306,6 +308,8 @@ class PointRound:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
             return 1 if dear else self._at_once() if self._settling() else 6 if self._single else 3
+        if taken == 1 and dear:
+            return 0
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
@@ -350,22 +354,26 @@ class PointRound:
         return self._takes(shorter, longer) >= DEAR_S
 
     def _told(self, samples: list[list[float]], counts: list[int], shorter: list[int], longer: list[int]) -> bool:
-        """Whether a sample that was verified is the last. All are, but for the first two of a round that may have one:
-        the first where it is not as before, the second where that does not agree with it."""
-        if not self._alone or len(samples[0]) > 2:
+        """Whether a sample that was verified is the last. All are, but for the first two where samples are dear: the
+        first where it is not as before, the second where that does not agree with it; in a round of which nothing is
+        known as well as the samples of a whole round have to."""
+        takes_s = self._takes(shorter, longer)
+        if len(samples[0]) > 2 or self._even() or not (self._alone or takes_s >= DEAR_S):
             return True
         if len(samples[0]) == 1:
-            return self._repeats() and self._as_before(samples)
+            return self._alone and self._repeats() and self._as_before(samples)
         disturbed = any(median(of) <= 0 for of in samples)
-        return not disturbed and self._steady(samples, counts, self._takes(shorter, longer))
+        nearly = 1.0 if self._alone else 1 / DEAR
+        return not disturbed and self._steady(samples, counts, takes_s, nearly)
 
     def _even(self) -> bool:
         """Whether engines and links repeat a copy as large as this to a thousandth."""
         return self._task.point.bytes >= EVEN_BYTES and not self._by_host()
 
     def _as_before(self, samples: list[list[float]]) -> bool:
-        """Whether every actor took as long as in the first round, by half the precision that is asked for."""
-        near = precision_target(self._plan, self._task.point) / 2
+        """Whether every actor took as long as in the first round, by half the precision that is asked for, or by what
+        rounds do differ by: that says nothing against a sample."""
+        near = max(precision_target(self._plan, self._task.point) / 2, USUAL * self._task.spread)
         return all(abs(of[-1] - was) <= near * was for of, was in zip(samples, self._before, strict=True))
 
     def _too_long(self) -> bool:
