@@ -39,7 +39,8 @@ def is_plain(point: PointId) -> bool:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _is_plain(id: str) -> bool:
+def names_plain(id: str) -> bool:
+    """is_plain() of a point's id as text."""
     return is_plain(PointId.parse(id))
 
 
@@ -71,7 +72,7 @@ def are_apart(paths: Iterable[Path]) -> bool:
 
 def _plain(points: Iterable[Point]) -> Iterable[tuple[Point, list[Flow]]]:
     for point in points:
-        if point.status not in ("ok", "missed_precision") or not _is_plain(point.id):
+        if point.status not in ("ok", "missed_precision") or not names_plain(point.id):
             continue
         flows = measured_flows(point)
         usual = all(_usual(flow) and flow.bytes == point.bytes for flow in flows)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from linkscope.model.curves import Path, natural
-from linkscope.model.flows import alone, are_apart, is_plain
+from linkscope.model.flows import alone, are_apart, is_plain, names_plain
 from linkscope.model.interference import interference
 from linkscope.plan.facts import MachineFacts, host_of, kind_of
+from linkscope.plan.recall import Recall
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
 
@@ -22,6 +23,7 @@ MOST_MORE = 120  # of the kinds of those that are slowed
 _MOST = 3000
 _FEW = 2  # of a kind where one path is between GPUs
 _MEMORY = {"numa": "pinned", "gpu": "device"}
+_RECALL = Recall(most=2)
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -51,6 +53,12 @@ def next_together(asked: Sequence[Together], points: Mapping[str, Point]) -> lis
     """The points to measure next: those asked for in any case, then what these give reason for."""
     if not asked:
         return []
+    size = PointId.parse(asked[0].id).bytes
+    plain = {id: point for id, point in points.items() if point.bytes == size and names_plain(id)}
+    return _RECALL("next", (asked, plain), lambda: _next_of(asked, plain))
+
+
+def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
     lacking = _lacking(asked, points)
     if first := [one.id for one in lacking if one.first]:
         return first

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
+from linkscope.plan.recall import Recall
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, LOOKS, ODD_ROUNDS, agree, mostly, next_look
@@ -20,6 +21,7 @@ ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kin
 _OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-151s)
 _ALIKE_S = 0.07  # of making one that costs as little as others, where that is wanted: every other one does
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
+_RECALL = Recall(most=1 << 12)  # operations
 _ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
 
@@ -31,7 +33,12 @@ def share_s(plan: Plan) -> float:
 def opening_s(plan: Plan) -> float:
     """Seconds that opening the machine for another pass takes, roughly."""
     of_gpu = _CONTEXT_S + (_ALIKE_S if plan.alike_contexts else 0.0)
-    return _OPENING_S + of_gpu * len({gpu for id in plan.points for gpu in _GPU.findall(id)})
+    return _OPENING_S + of_gpu * len(frozenset().union(*map(_gpus_of, plan.points)))
+
+
+@functools.lru_cache(maxsize=1 << 16)  # asked again whenever something was measured
+def _gpus_of(id: str) -> frozenset[str]:
+    return frozenset(_GPU.findall(id))
 
 
 def rounds_in_share(plan: Plan, point: Point) -> int:
@@ -77,18 +84,28 @@ def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
     other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
     points of one operation of nearly the same size, on all paths.
     """
-    agreed: dict[tuple[str, int], list[bool]] = defaultdict(list)
-    early: dict[str, tuple[str, int]] = {}
+    of_operation: dict[str, dict[str, Point]] = defaultdict(dict)
+    for id, point in points.items():
+        of_operation[_operation(id)][id] = point
+    found: dict[str, int] = {}
+    for name, of in of_operation.items():
+        found |= _RECALL(name, (plan, of), functools.partial(_unlike_others, plan, of))
+    return found
+
+
+def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
+    """Of the points of one operation."""
+    agreed: dict[int, list[bool]] = defaultdict(list)
+    early: dict[str, int] = {}
     for point in points.values():
         medians = _medians(point)
         if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
-            kind = (_operation(point.id), point.bytes)
-            agreed[kind].append(agree(medians, _target(plan, point)))
+            agreed[point.bytes].append(agree(medians, _target(plan, point)))
             if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
-                early[point.id] = kind
-    calm = {kind for kind in set(early.values()) if mostly(_of_likes(agreed, *kind))}
+                early[point.id] = point.bytes
+    calm = {size for size in set(early.values()) if mostly(_of_likes(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
-    return {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, of in early.items() if precise[id] != (of in calm)}
+    return {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, size in early.items() if precise[id] != (size in calm)}
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -96,9 +113,9 @@ def _operation(id: str) -> str:
     return operation(PointId.parse(id))
 
 
-def _of_likes(agreed: Mapping[tuple[str, int], list[bool]], name: str, size: int) -> list[bool]:
-    near = [at for of, at in agreed if of == name and size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
-    return [told for at in near for told in agreed[name, at]]
+def _of_likes(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
+    near = [at for at in agreed if size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
+    return [told for at in near for told in agreed[at]]
 
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:

@@ -12,15 +12,18 @@
 Which inherited points come first: what an interval gains by a second decides.
 """
 
+import functools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from linkscope.plan.cases import pages_move
-from linkscope.plan.classes import ClassCurve, class_curves
+from linkscope.plan.classes import ClassCurve, class_curves, operation, path_text
 from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
+from linkscope.plan.recall import Recall
 from linkscope.plan.shares import lacking, late_rounds, opening_s, rounds_s, share_s, that_fit, unlike_others, wanted
 from linkscope.plan.suites import MOST_MANAGED
 from linkscope.plan.work import NOTHING, Underway, Work
@@ -50,15 +53,15 @@ class Takeover:
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
     """What to measure next beside what is under way; nothing once the time does not suffice for more."""
-    curves = class_curves(plan.points, plan.classes, plan.order_seed)
-    if lacking_of := [id for curve in curves for id in _skeleton(curve) if id not in points]:
+    if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
-    alike = [(curve, likeness(plan, curve, points)) for curve in curves]
-    full = [id for curve, of in alike for id in _of_leaders(plan, curve, of, points) if id not in points]
+    told = _told(plan, points)
+    full = [id for of in told for id in of.lacking]
     at_once = next_together(plan.together, points)
     beside = underway.beside(dict.fromkeys(underway.new([*full, *at_once]), EARLY_ROUNDS))
-    offers = [offer for offer in _offers(plan, alike, points) if offer.id not in beside.rounds]
+    inheriting = [takeover for of in told for takeover in of.takeovers]
+    offers = [offer for offer in _offers(inheriting, points) if offer.id not in beside.rounds]
     offers = offers[: _wanted_measured(plan, {*points, *beside.rounds})]
     inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
     beside = beside.beside({offer.id: EARLY_ROUNDS for offer in inherited})
@@ -74,28 +77,21 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
         return new + more + that_fit(plan, points, late_rounds(plan, points, unlike), room, every)
     return (
         that_fit(plan, points, late_rounds(plan, points, unlike), left_s)
-        or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(plan, alike, points), left_s)]
+        or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(inheriting, points), left_s)]
         or _more_at_once(plan, points, left_s)
     )
 
 
 def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
     """The points of the plan that were not measured, as far as a member of their class was."""
-    found: list[Takeover] = []
-    if not plan.classes:
-        return found
-    for curve in class_curves(plan.points, plan.classes, plan.order_seed):
-        if all(id in points for of in curve.ids.values() for id in of.values()):
-            continue
-        found += _inheriting(plan, curve, likeness(plan, curve, points), points)
-    return found
+    return [takeover for of in _told(plan, points) for takeover in of.takeovers]
 
 
 def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
     """The points of the plan that have no record in the end, and why not where another size of the path tells: what it
     says is unsupported. None: there was no time."""
     found: dict[str, str | None] = {}
-    for curve in class_curves(plan.points, plan.classes, plan.order_seed) if plan.classes else ():
+    for curve in _curves(plan):
         for ids in curve.ids.values():
             known = [points[id] for id in ids.values() if id in points]
             reason = next((point.reason for point in known if point.status == "unsupported"), None)
@@ -117,8 +113,7 @@ def margin(plan: Plan, size: int) -> float:
 
 def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
     """The points that will be measured in any case, and those that are when the budget has time for them."""
-    curves = class_curves(plan.points, plan.classes, plan.order_seed)
-    sure = dict.fromkeys(id for curve in curves for id in (*_skeleton(curve), *_audited(curve)))
+    sure = dict.fromkeys(id for curve in _curves(plan) for id in (*_skeleton(curve), *_audited(curve)))
     at_once = [one.id for one in plan.together if one.first]
     return [*sure, *at_once], [id for id in plan.points if id not in sure]
 
@@ -127,11 +122,51 @@ def representatives(plan: Plan) -> dict[str, str]:
     """For every other member's points, that of the representative at the same size."""
     return {
         id: curve.ids[curve.representative][size]
-        for curve in class_curves(plan.points, plan.classes, plan.order_seed)
+        for curve in _curves(plan)
         for member in curve.members[1:]
         for size, id in curve.ids[member].items()
         if size in curve.ids[curve.representative]
     }
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the points of a curve say: who takes over whose values, and which points of its leaders are lacking."""
+
+    takeovers: Sequence[Takeover]
+    lacking: Sequence[str]
+
+
+_RECALL = Recall(most=1 << 14)  # curves: 900 on sixteen GPUs
+
+
+def _curves(plan: Plan) -> Sequence[ClassCurve]:
+    if not plan.classes:
+        return ()
+    return _RECALL("curves", (plan,), lambda: class_curves(plan.points, plan.classes, plan.order_seed))
+
+
+def _told(plan: Plan, points: Mapping[str, Point]) -> list[_Told]:
+    """By curve."""
+    of_path: dict[tuple[str, str], dict[str, Point]] = defaultdict(dict)
+    for id, point in points.items():
+        of_path[_operation_and_path(id)][id] = point
+    found = []
+    for curve in _curves(plan):
+        of = {id: point for member in curve.members for id, point in of_path.get((curve.name, member), {}).items()}
+        found.append(_RECALL((curve.name, curve.kind), (plan, of), functools.partial(_told_by, plan, curve, of)))
+    return found
+
+
+def _told_by(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> _Told:
+    alike = likeness(plan, curve, points)
+    return _Told(_inheriting(curve, alike, points), _lacking_of_leaders(plan, curve, alike, points))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _operation_and_path(id: str) -> tuple[str, str]:
+    point = PointId.parse(id)
+    return operation(point), path_text(point)
 
 
 def _skeleton(curve: ClassCurve) -> list[str]:
@@ -148,10 +183,13 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
     return [size for size in curve.checks if size in curve.ids[member]]
 
 
-def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[str]:
-    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones at bends."""
+def _lacking_of_leaders(
+    plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]
+) -> list[str]:
+    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones at bends; but for
+    those that there are."""
     known = _curve_of(curve, curve.representative, points)
-    found = [id for id in _audited(curve) if id not in points and _fits(plan, known, PointId.parse(id).bytes)]
+    found = [id for id in _audited(curve) if _fits(plan, known, PointId.parse(id).bytes)]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
         base = [curve.ids[leader][size] for size in sorted(curve.ids[leader])]
         if missing := [id for id in base if id not in points]:
@@ -160,7 +198,7 @@ def _of_leaders(plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], po
         measured = _curve_of(curve, leader, points)
         finer = [curve.id_of(leader, size) for size in _finer(plan, measured)]
         found += [id for id in finer if PointId.parse(id).bytes <= MOST_MANAGED or not pages_move(PointId.parse(id))]
-    return found
+    return [id for id in found if id not in points]
 
 
 def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
@@ -202,18 +240,15 @@ class _Offer:
     cost_s: float
 
 
-def _offers(
-    plan: Plan, alike: Sequence[tuple[ClassCurve, Mapping[str, Likeness]]], points: Mapping[str, Point]
-) -> list[_Offer]:
+def _offers(takeovers: Iterable[Takeover], points: Mapping[str, Point]) -> list[_Offer]:
     """The best first."""
     found = []
-    for curve, of in alike:
-        for one in _inheriting(plan, curve, of, points):
-            source = points[one.source]
-            width = _width(source) + (one.high - one.low) / 2
-            gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-            cost_s = _early_s(source)
-            found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
+    for one in takeovers:
+        source = points[one.source]
+        width = _width(source) + (one.high - one.low) / 2
+        gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
+        cost_s = _early_s(source)
+        found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
 
@@ -245,9 +280,7 @@ def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> lis
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]
 
 
-def _inheriting(
-    plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]
-) -> list[Takeover]:
+def _inheriting(curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[Takeover]:
     found = []
     for member in curve.members:
         of = alike.get(member)
