@@ -20,6 +20,7 @@ from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAM
 from linkscope.stats import (
     LOOKS,
     ODD_ROUNDS,
+    Interval,
     agree,
     deviation,
     median,
@@ -39,6 +40,7 @@ SAMPLE_COSTS = (0.03, 0.1, 0.3, 1.0, 3.0)
 ORACLE_SAMPLES = (1, 2, 4, 7, 14, 31)
 ORACLE_ROUNDS = (3, *range(6, 26), *range(26, 60, 3))
 ORACLE_DRAWS, ASSURED = 1000, 0.8
+TRUTH_POINTS, TRUTH_ROUNDS = 60, 150
 
 
 def two_modes(chance: random.Random) -> float:
@@ -95,12 +97,15 @@ class Noise:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One point: whether its interval covers 1, whether it is as narrow as asked, its rounds, and its cost."""
+    """One point: its interval, whether that is as narrow as asked, its rounds, and its cost."""
 
-    covers: bool
+    interval: Interval
     narrow: bool
     rounds: int
     cost: float
+
+    def covers(self, truth: float = 1.0) -> bool:
+        return self.interval.low <= truth <= self.interval.high
 
 
 class Measured:
@@ -170,8 +175,7 @@ class Measured:
     def done(self) -> Drawn:
         interval = rounds_interval(self.medians, PRECISION)
         assert interval is not None
-        covers = interval.low <= 1 <= interval.high
-        return Drawn(covers, self.half_width() <= PRECISION, len(self.medians), self.cost)
+        return Drawn(interval, self.half_width() <= PRECISION, len(self.medians), self.cost)
 
 
 def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
@@ -199,6 +203,21 @@ def together(points: list[Measured]) -> list[Drawn]:
             point.to(look)
             look = next_look(point.medians, PRECISION) if point.half_width() > PRECISION else None
     return [point.done() for point in points]
+
+
+@functools.cache
+def truth(noise: Noise) -> float:
+    """What the median of rounds without number is, each with the samples that the sampler takes. Samples that differ
+    draw it from that of the shape towards its longer or heavier side."""
+    if not noise.within:
+        return 1.0
+    chance = random.Random(f"truth of {noise}")
+    medians: list[float] = []
+    for _ in range(TRUTH_POINTS):
+        point = Measured(noise, chance)
+        point.to(TRUTH_ROUNDS)
+        medians += point.medians
+    return median(medians)
 
 
 def drawn(noise: Noise, times: int) -> list[Drawn]:
@@ -256,20 +275,25 @@ def _narrow(rounds: "np.ndarray") -> bool:
 
 
 def coverage(times: int) -> Iterator[str]:
-    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough; then of
-    one point that is louder than those like it."""
+    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough; the same
+    where samples differ as well; then of one point that is louder than those like it."""
     yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} | lowest |"
     yield "|---" * (len(STRENGTHS) + 2) + "|"
-    for shape in SHAPES:
-        found = [drawn(Noise(shape, strength), times) for strength in STRENGTHS]
-        shares = [sum(one.covers for one in of) / len(of) for of in found]
-        yield _row(shape, shares)
+    for within in WITHIN:
+        for shape in SHAPES:
+            kinds = [Noise(shape, strength, within) for strength in STRENGTHS]
+            found = [_covered(drawn(noise, times), truth(noise)) for noise in kinds]
+            yield _row(f"{shape}, samples {within:g} times as much" if within else shape, found)
     for shape in SHAPES:
         shares = []
         for strength in STRENGTHS:
             chance, noise = random.Random(shape), Noise(shape, strength)
-            shares.append(sum(among_calm(noise, chance).covers for _ in range(times // 4)) / (times // 4))
+            shares.append(_covered([among_calm(noise, chance) for _ in range(times // 4)]))
         yield _row(f"{shape}, its likes {CALM}", shares)
+
+
+def _covered(points: list[Drawn], truth: float = 1.0) -> float:
+    return sum(one.covers(truth) for one in points) / len(points)
 
 
 def _row(name: str, shares: list[float]) -> str:

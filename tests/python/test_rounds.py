@@ -1,5 +1,6 @@
 """When rounds are enough, and what that costs: known answers, and tools/rounds.py's draws of a few cells."""
 
+import dataclasses
 import math
 import random
 
@@ -71,11 +72,21 @@ def test_chance_agreement_needs_company() -> None:
 
 
 @pytest.mark.parametrize("shape", rounds.SHAPES)
+@pytest.mark.parametrize("within", [0.0, 1.0])
 @pytest.mark.parametrize("strength", [0.5, 1.0, 1.6])
-def test_intervals_cover_whatever_the_shape(shape: str, strength: float) -> None:
-    found = rounds.drawn(rounds.Noise(shape, strength), 600)
-    covered = sum(one.covers for one in found) / len(found)
+def test_intervals_cover_whatever_the_shape(shape: str, strength: float, within: float) -> None:
+    noise = rounds.Noise(shape, strength, within)
+    found = rounds.drawn(noise, 600)
+    covered = sum(one.covers(rounds.truth(noise)) for one in found) / len(found)
     assert covered >= 0.94 - 3 * (0.94 * 0.06 / len(found)) ** 0.5
+
+
+def test_samples_that_differ_draw_the_median_of_rounds_between_two_modes() -> None:
+    """A mode of 60 % keeps it while each is told apart; samples that differ as much as rounds do blur them."""
+    noise = rounds.Noise("two modes, 40 to 60", 2.0)
+    assert rounds.truth(noise) == 1.0
+    assert 0.98 < rounds.truth(dataclasses.replace(noise, within=1.0)) < 0.995
+    assert rounds.truth(rounds.Noise("normal", 2.0, 1.0)) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_without_the_likes_chance_agreement_of_two_modes_would_not_cover(monkeypatch) -> None:
@@ -83,7 +94,7 @@ def test_without_the_likes_chance_agreement_of_two_modes_would_not_cover(monkeyp
     noise = rounds.Noise("two modes, 40 to 60", 2.0)
     monkeypatch.setattr(rounds, "mostly", lambda agreed: True)
     found = [one for one in rounds.drawn(noise, 1200) if one.rounds == 3 and one.narrow]
-    assert sum(one.covers for one in found) / len(found) == pytest.approx(0.6**3 / (0.6**3 + 0.4**3), abs=0.06)
+    assert sum(one.covers() for one in found) / len(found) == pytest.approx(0.6**3 / (0.6**3 + 0.4**3), abs=0.06)
 
 
 def test_an_oracle_takes_what_a_closed_form_says() -> None:
