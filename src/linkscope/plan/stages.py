@@ -5,7 +5,8 @@
    of its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes
    where a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until most
    of the map is measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
-   for what has three that agree although those of its likes do not; again while this asks for anything.
+   for what has three that agree although those of its likes do not. The plan is asked whenever a point is done: what
+   that gives reason for joins what is under way, and so does what missed its precision, whatever its share.
 3. With the time that is left more rounds for what missed its precision, cheap points first; then inherited points are
    measured after all, and more paths at once.
 
