@@ -93,8 +93,18 @@ def test_sizes_and_paths_are_those_where_it_is_worth_it() -> None:
     assert one.sizes == (MIB, 4 * MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
     text = details(one)
     assert text[1].startswith("worth it on 1 of 2 paths, from 1 MiB to 4 MiB: ")
-    loses = [*gains_by_size(), *(steady(memory, 8, 1e-6 * ratio) for memory, ratio in (("pageable", 1), ("pinned", 2)))]
-    assert ", from 1 MiB to 64 MiB, though not at every size: " in details(found(loses, "pin"))[1]
+
+
+@pytest.mark.parametrize(
+    "losing, told",
+    [([8], "at 8 B"), ([8, 64], "at 8 B and 64 B"), ([8, 64, 512], "at 8 B, 64 B and 512 B"),
+     ([8, 16, 64, 512], "at 4 sizes from 8 B to 512 B")],
+)  # fmt: skip
+def test_the_sizes_at_which_it_loses_are_named(losing: list[int], told: str) -> None:
+    points = gains_by_size()
+    points += [steady(memory, size, 1e-6 * ratio) for size in losing for memory, ratio in
+               (("pageable", 1), ("pinned", 2))]  # fmt: skip
+    assert f", from 1 MiB to 64 MiB, though not {told}: " in details(found(points, "pin"))[1]
 
 
 def test_by_size_is_the_middle_of_the_paths_that_gain_anywhere() -> None:

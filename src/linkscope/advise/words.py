@@ -7,6 +7,7 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_seconds_interval
 
 _MOST_SIZES = 8
+_MOST_LOSING = 3
 
 
 def headline(one: Advice) -> str:
@@ -21,7 +22,7 @@ def details(one: Advice) -> list[str]:
     least, most = map(format_bytes, one.sizes)
     between = "" if not one.sizes[1] else f", from {least} to {most}" if least != most else f", at {most}"
     by_size = [(size, ratio) for size, ratio in one.by_size() if size]
-    between += ", though not at every size" if any(ratio < 1 for _, ratio in by_size) else ""
+    between += _though([size for size, ratio in by_size if ratio < 1])
     lines = [
         f"{point_text(best.now)}: {_time(best.now)}; {best.instead}: {_time(best.then)}",
         f"worth it on {len(one.paths)} of {count_text(len(paths), 'path')}{between}: {paths_text(one.paths)}",
@@ -37,6 +38,16 @@ def details(one: Advice) -> list[str]:
 def ratio_text(gain: Gain) -> str:
     """'5.79 [5.58, 6.01]'."""
     return f"{gain.ratio:.3g} [{gain.interval.low:.3g}, {gain.interval.high:.3g}]"
+
+
+def _though(losing: list[int]) -> str:
+    """', though not at 4 KiB', of the sizes at which the middle of the paths loses; of many the ends."""
+    if not losing:
+        return ""
+    if len(losing) > _MOST_LOSING:
+        return f", though not at {len(losing)} sizes from {format_bytes(losing[0])} to {format_bytes(losing[-1])}"
+    *others, last = map(format_bytes, losing)
+    return f", though not at {', '.join(others)} and {last}" if others else f", though not at {last}"
 
 
 def _paid(first: int | None, best: Gain) -> str:
