@@ -117,6 +117,34 @@ def test_whether_one_sample_may_be_all_is_decided_before_it_is_taken() -> None:
     assert worker.requests == [ONE, ONE]
 
 
+def test_whether_two_samples_have_to_agree_is_decided_before_the_second_is_taken(monkeypatch) -> None:
+    """By the first they are dear, by the median of both not: 18 % apart, they are no round."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
+    first = earlier([1], 0.36e-3)
+    first.flows[0].samples_s, first.timing = [0.36e-3, 0.4e-3, 0.3e-3], "gate+slope"
+    worker = Played(0.36e-3, *[0.3e-3] * 8)
+    assert value(measured(worker, 4 << 20, "false", first)) == pytest.approx(0.3e-3, rel=1e-6)
+    assert worker.requests[:2] == [FEW, ONE] and len(worker.requests) > 2
+
+
+@pytest.mark.parametrize(("each_s", "taken"), [(0.09, 3), (0.11, 2)])
+def test_of_what_takes_a_tenth_of_a_second_two_samples_are_all_whatever_they_say(each_s: float, taken: int) -> None:
+    first = earlier([1], each_s)
+    first.flows[0].samples_s, first.timing = [each_s, 1.3 * each_s], "gate+slope"
+    worker = Played(each_s, 1.1 * each_s, each_s)
+    assert len(measured(worker, 64 << 20, "false", first).flows[0].samples_s) == taken
+
+
+def test_behind_a_pause_two_samples_say_nothing_of_how_steady_a_first_round_was() -> None:
+    first = earlier([1], 3e-3)
+    first.flows[0].samples_s, first.timing = [3e-3] * 2, "gate+slope"
+    for pause, requests in (("", [ONE]), ("idle_gap_s=0.001&", [FEW, ONE])):
+        id = PointId.parse(H2D.format(4 << 20, "false", "single").replace("mode=", pause + "mode="))
+        worker = Played(*[3e-3] * 2)
+        Sampler(worker, plan(H2D.format(4 << 20, "false", "single")), facts()).measure(Task(id, 1, first))
+        assert worker.requests == requests
+
+
 def test_of_dear_samples_two_that_were_held_up_are_not_the_last(monkeypatch) -> None:
     """Nothing takes no time, though both say so."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)

@@ -19,6 +19,7 @@ from linkscope.run.sampler import (
     Sampler,
     Task,
 )
+from linkscope.run.settling import SETTLING
 from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.stats import median
 from test_sampler import Joint, Restless, Timed, Wobbling, sampled, value
@@ -483,3 +484,41 @@ def test_the_footprint_is_that_of_the_larger_cache_at_either_end() -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 20, "gpu:0": 50 << 20})
     for src, dst in (("numa:0", "gpu:0"), ("gpu:0", "numa:0")):
         assert footprint(PointId("x", "sm", src, "pinned", dst, "device", 1 << 20), machine) == 150 << 20
+
+
+def test_a_link_that_wakes_up_slowly_says_nothing_of_an_operation_that_a_first_round_knows() -> None:
+    """2 ms a copy while it does; the copies themselves take 7 us, and so the first ones still count for nothing."""
+    id = PointId.parse("d2d/ce/gpu:0.device->gpu:1.device/4096?bidirectional=false&initiator=src&mode=single&peer=on")
+    first = earlier([1], 7e-6)
+    first.timing = "gate+slope"
+    requests: list[int] = []
+
+    class Waking(Timed):
+        def run(self, samples, batches, *, verify, limit_s):
+            requests.append(samples)
+            each_s = 2e-3 if len(requests) == 1 else 7e-6
+            self.time_of = lambda count: each_s * count
+            return super().run(samples, batches, verify=verify, limit_s=limit_s)
+
+    Sampler(Waking(lambda count: 7e-6 * count), plan(str(id)), facts()).measure(Task(id, 1, first))
+    assert requests[0] == 1 and requests[1] > SETTLING
+
+
+def test_cheap_samples_that_scatter_are_asked_for_twice_as_many_at_a_time(monkeypatch) -> None:
+    """127 of them in eight requests, each of which costs as much as many samples."""
+    monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
+    id, chance = PointId.parse(H2D.format(1 << 20, "false", "single")), random.Random(1)
+    requests: list[int] = []
+
+    class Scattering(Timed):
+        def run(self, samples, batches, *, verify, limit_s):
+            requests.append(samples)
+            stamps = []
+            for _ in range(samples):
+                each = 20e-6 * (1 + chance.uniform(-0.3, 0.3))
+                stamps += [t for batch in batches for t in (0.0, 1e-6 + batch[0] * each)]
+            return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
+
+    found = Sampler(Scattering(lambda count: 0.0, "gate"), plan(str(id)), facts()).measure(Task(id, 0))
+    assert len(found.flows[0].samples_s) == MANY_SAMPLES and len(requests) <= 8

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 MOST_COUNT = 256  # operations of all flows in a batch
 STRETCH_S = 0.12  # joint batches are not made longer than that to end together
-EVEN = (
-    0.03  # flows whose ends differ by less than this end together: a little less than the sampler's TOGETHER asks for
-)
+EVEN = 0.03  # flows whose ends differ by less end together: a little less than what the sampler's TOGETHER asks for
 FAR_APART = 2.0
 
 

@@ -136,7 +136,8 @@ class PointRound:
         self._before = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._steady_before = task.first is not None and all(
             steady(flow.samples_s, precision_target(plan, task.point))
-            and (len(flow.samples_s) > 2 or not task.point.idle_gap_s)  # of dear ones two that agree are all
+            # Two are all where they are dear, and had to agree. Behind a pause there are two whatever they say.
+            and (len(flow.samples_s) > 2 or not task.point.idle_gap_s)
             for flow in task.first.flows
         )
         self._each = self._before  # what is known by now
@@ -185,7 +186,8 @@ class PointRound:
         overlaps: list[float] = []
         self._wake()
         while True:
-            more = self._samples_wanted(samples, counts, self._takes(shorter, longer))
+            takes_s = self._takes(shorter, longer)
+            more = self._samples_wanted(samples, counts, takes_s)
             settling = self._settling()
             trace = self._run(settling + (more or 1), [shorter, longer], verify=more == 0)
             if self._longer > 2 and gated and trace.timing != "gate":
@@ -205,7 +207,7 @@ class PointRound:
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
-            if more == 0 and self._told(samples, counts, shorter, longer):
+            if more == 0 and self._told(samples, counts, takes_s):
                 # Flows that take turns have no time of their own; together they have that of the last.
                 overlap = median(overlaps)
                 record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
@@ -353,15 +355,16 @@ class PointRound:
         shorter, longer, _ = self._compared(first.batch)
         return self._takes(shorter, longer) >= DEAR_S
 
-    def _told(self, samples: list[list[float]], counts: list[int], shorter: list[int], longer: list[int]) -> bool:
-        """Whether a sample that was verified is the last. All are, but for the first two where samples are dear: the
-        first where it is not as before, the second where that does not agree with it; in a round of which nothing is
-        known as well as the samples of a whole round have to."""
-        takes_s = self._takes(shorter, longer)
+    def _told(self, samples: list[list[float]], counts: list[int], takes_s: float) -> bool:
+        """Whether a sample that was verified, and expected to take `takes_s`, is the last. All are, but for the first
+        two where samples are dear: the first where it is not as before, the second where that does not agree with it;
+        in a round of which nothing is known as well as the samples of a whole round have to."""
         if len(samples[0]) > 2 or self._even() or not (self._alone or takes_s >= DEAR_S):
             return True
         if len(samples[0]) == 1:
             return self._alone and self._repeats() and self._as_before(samples)
+        if max(self._each) >= VERY_LONG_S:
+            return True
         disturbed = any(median(of) <= 0 for of in samples)
         nearly = 1.0 if self._alone else 1 / DEAR
         return not disturbed and self._steady(samples, counts, takes_s, nearly)
