@@ -1,6 +1,7 @@
 """How many rounds a point is given beside the points like it: known answers."""
 
 import pytest
+from msgspec import structs
 
 from fakes import flow, late_work, point
 from linkscope.plan import Plan
@@ -67,8 +68,7 @@ def test_one_odd_round_of_three_takes_two_more_where_most_of_the_likes_have_thre
     for device_s, rounds in ((share_s(plan) * 3 / 4.99, []), (share_s(plan) * 3 / 5.01, [5])):
         dear.device_s = device_s  # of three rounds: five are just more than its share, or just less
         assert [work.rounds for work in wanted(plan, odd)] == rounds
-    dear.guards["trend"] = 0.1
-    assert wanted(plan, odd) == []
+    assert wanted(plan, odd | {dear.id: structs.replace(dear, guards={"trend": 0.1})}) == []
 
 
 def test_what_has_five_rounds_goes_on_where_those_in_the_middle_do_not_agree() -> None:

@@ -1,5 +1,6 @@
 """Whole runs by the planner on modelled machines: what is measured, taken over, named and told."""
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -19,6 +20,7 @@ from linkscope.plan import (
 )
 from linkscope.report import html, summary
 from linkscope.run import benchmark_table, go_on, measure
+from linkscope.run.interrupt import StopFlag
 from linkscope.run.target import Target, modelled
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId, Run, read_run
@@ -118,6 +120,22 @@ def test_what_was_measured_before_a_run_was_cut_off_has_a_record_of_all_its_roun
     assert {id: rounds.get(id) for id in run.rounds} == {id: len(of) for id, of in run.rounds.items()}
 
 
+@pytest.mark.parametrize("looks", [1050, 1150, 1250])
+def test_a_planned_run_that_is_stopped_has_records_of_all_rounds_of_its_points(looks: int, tmp_path: Path) -> None:
+    """Also of what had its record, and was taken up again for more rounds."""
+    here, left = modelled(models.load("h200x1"), 1), itertools.count(looks, -1)
+
+    class Stop(StopFlag):
+        def __call__(self) -> bool:
+            return next(left) <= 0
+
+    plan = make_plan(here.facts, benchmark_table(), budget_s=15.0)
+    assert not measure(here, plan, tmp_path / "run.jsonl", stop=Stop()).complete
+    run = read_run(tmp_path / "run.jsonl")
+    told = {found.id: len(found.flows[0].round_medians_s) for found in run.points if found.flows}
+    assert told == {id: len(rounds) for id, rounds in run.rounds.items()}
+
+
 def test_a_copy_alone_is_after_a_kernel_on_every_path_and_after_a_wait_on_one_of_each_kind() -> None:
     points = map(PointId.parse, make_plan(modelled(models.load("h200x4"), 1).facts, benchmark_table()).points)
     paths: dict[tuple[str | None, ...], set[tuple[str, str]]] = defaultdict(set)
@@ -184,10 +202,11 @@ def test_every_point_of_the_plan_has_a_record_however_small_the_budget(slowed: T
     assert skipped and all("the budget" in found.reason for found in skipped)
 
 
-def test_what_was_not_measured_takes_over_from_what_the_budget_cut_short(tmp_path: Path) -> None:
-    """Both are in one list: who was measured has its record first."""
+@pytest.mark.parametrize(("suite", "budget_s"), [("quick", 2.8), ("standard", 12.0)])
+def test_what_was_not_measured_takes_over_from_what_the_budget_cut_short(suite: str, budget_s: float, tmp_path) -> None:
+    """Whichever of them was measured first, or refused."""
     here = modelled(models.load("h200x4"), 1)
-    plan = make_plan(here.facts, benchmark_table(), suite="quick", budget_s=2.8)
+    plan = make_plan(here.facts, benchmark_table(), suite=suite, budget_s=budget_s)
     points = measure(here, plan, tmp_path / "run.jsonl").points
     skipped = {id for id, found in points.items() if found.status == "skipped"}
     known = {id: found for id, found in points.items() if id not in skipped}

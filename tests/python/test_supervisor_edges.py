@@ -238,6 +238,17 @@ def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itsel
     assert kind == "neither" or [round.round for round in states[added].rounds] == [0, 1]
 
 
+def test_a_size_that_was_added_and_begun_is_finished_by_who_goes_on(tmp_path) -> None:
+    """Though what is known by now would give no reason for it."""
+    path, added = tmp_path / "a.jsonl", H2D.format(24, "false", "batched")
+    made = structs.replace(plan(ONE, budget_s=1e4), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
+    measured(target(), made, path)
+    begun = [msgspec.json.encode(round_record(added, number)) + b"\n" for number in (0, 1)]
+    path.write_bytes(b"".join([*path.read_bytes().splitlines(keepends=True)[:3], *begun]))
+    found = go_on(target(), read_run(path), command=FAKE_WORKER).points[added]
+    assert len(found.flows[0].round_medians_s) >= 3 and "stopped" not in found.guards
+
+
 class OutOfBreath:
     """A file that takes a few bytes at a time, as pipes and full disks do."""
 

@@ -1,19 +1,22 @@
 """What is asked for beside what is under way, and that it shares the passes of this."""
 
+import itertools
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from fakes import flow, point
 from linkscope.machine import model as models
-from linkscope.plan import Underway, make_plan, next_work
-from linkscope.plan.shares import opening_s
+from linkscope.plan import Plan, Underway, Work, make_plan, next_work
+from linkscope.plan.shares import opening_s, that_fit
+from linkscope.plan.stages import BESIDE, CHUNK
 from linkscope.run import benchmark_table, measure
 from linkscope.run.supervisor import Supervisor
 from linkscope.run.target import modelled
-from linkscope.runfile import read_run
-from test_planner import MIB, PAIR, all_done, pairs_plan
+from linkscope.runfile import Point, read_run
+from test_planner import MIB, PAIR, WITH, all_done, pairs_plan
 
 
 def test_what_is_under_way_is_not_asked_for_again() -> None:
@@ -52,6 +55,48 @@ def test_what_missed_its_precision_shares_the_passes_of_what_is_under_way() -> N
     assert next_work(plan, points, left_s, Underway({other: 2}, 0.5)) == []  # that time is given out already
 
 
+@pytest.mark.parametrize(("left_s", "rounds"), [(0.98 / CHUNK, []), (1.02 / CHUNK, [5])])
+def test_beside_what_is_under_way_a_part_of_the_time_that_is_left_is_given_out(left_s: float, rounds) -> None:
+    """Two more rounds of half a second each; costs of what is under way are not exactly known."""
+    plan = pairs_plan(budget_s=1000.0)
+    points = all_done(plan, set(plan.points))
+    points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
+    odd, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
+    near = flow([points[odd].median_s * factor for factor in (1.0, 1.008, 0.996)])
+    points[odd] = point(odd, status="missed_precision", flows=[near], device_s=1.5)
+    found = next_work(plan, points, left_s + 2 * opening_s(plan), Underway({other: 2}, 0.0))
+    assert [work.rounds for work in found] == rounds
+
+
+@pytest.mark.parametrize(("at_once", "underway", "least", "most"), [
+    ([WITH], "another", 4, 8), ([WITH], WITH, 4, 8), ([], "another", 12, 14),
+])  # fmt: skip
+def test_paths_at_once_leave_time_to_what_they_will_tell_until_they_are_done(
+    monkeypatch, at_once: list[str], underway: str, least: int, most: int
+) -> None:
+    """Of time for 27 points of 0.3 s each (14 would do) a part is given out, which is smaller until then."""
+    monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: at_once)
+    plan = pairs_plan(budget_s=1000.0)
+    points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
+    points |= all_done(plan, {work.id for work in next_work(plan, points, 0.0)} - {WITH}, 0.3)
+    found = {work.id for work in next_work(plan, points, 2.4 / BESIDE + 3 * opening_s(plan), Underway({underway: 3}))}
+    assert (WITH in found) == (at_once != [] and underway != WITH) and least <= len(found - {WITH}) <= most
+
+
+def test_what_takes_many_passes_of_its_own_comes_behind_what_takes_few_however_cheap_it_is() -> None:
+    plan = pairs_plan(budget_s=1000.0)
+    many, few = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
+    points = {id: point(id, flows=[flow([1e-3] * 6)], device_s=cost_s) for id, cost_s in ((many, 6e-6), (few, 0.6))}
+    more, opening = [Work(many, 12), Work(few, 7)], opening_s(plan)
+
+    def given(left_s: float, passes: int = 0) -> list[str]:
+        return [work.id for work in that_fit(plan, points, more, left_s, Underway({"other": passes} if passes else {}))]
+
+    assert given(opening + 0.11) == [few] and given(opening + 0.09) == []
+    assert given(6 * opening + 0.11) == [few, many] and given(6 * opening + 0.09) == [few]
+    assert given(0.01, 6) == [many] and given(0.11, 6) == [many, few]  # in passes that there are in any case
+
+
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], set[str]]]:
     """Of every pass of the next run: the rounds that were due, and all points under way."""
@@ -84,3 +129,80 @@ def test_every_pass_takes_all_that_is_under_way_one_round_further(tmp_path, pass
     for found in run.points:  # a record of all its rounds, whatever else was asked for meanwhile
         if found.status in ("ok", "missed_precision"):
             assert len(found.flows[0].round_medians_s) == len(run.rounds[found.id])
+
+
+def test_what_is_known_stays_known_to_the_planner_while_more_rounds_of_it_are_under_way(tmp_path, monkeypatch) -> None:
+    told: list[set[str]] = []
+
+    def noted(plan: Plan, known: dict[str, Point], *rest: Any) -> list[Work]:
+        told.append({*known})
+        return next_work(plan, known, *rest)
+
+    monkeypatch.setattr("linkscope.run.supervisor.next_work", noted)
+    target = modelled(models.load("h200x1"), 1)
+    measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
+    assert len(told) > 5 and all(before <= after for before, after in itertools.pairwise(told))
+
+
+@pytest.mark.parametrize(("machine", "budget_s"), [("h200x4", 14.0), ("ac922", 36.0)])
+def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_beside_what_is_under_way(
+    machine: str, budget_s: float, tmp_path, monkeypatch
+) -> None:
+    """The cheapest of it if any; and nothing is kept waiting longer than others are in their first rounds."""
+    let_in, ended = Supervisor._let_in, Supervisor._ended
+    asked: list[bool] = []
+
+    def checked(self: Supervisor) -> None:
+        cost = {id: 3 * self._states[id].expected_s for id in self._waiting}
+        others = sum(
+            self._states[id].expected_s * sum(not self._states[id].has(number) for number in range(rounds))
+            for id, rounds in self._wanted.items() if id not in cost
+        )  # fmt: skip
+        fits = min(cost.values()) <= self._budget.left() - others
+        let_in(self)
+        asked.append(fits)
+        assert any(id in self._admitted for id in cost) == fits
+
+    def after_a_pass(self: Supervisor) -> bool:
+        before = len(asked)
+        found = ended(self)
+        if self._waiting and len(asked) == before:
+            assert any(id not in self._waiting and len(self._states[id].rounds) < 3 for id in self._wanted)
+        return found
+
+    monkeypatch.setattr(Supervisor, "_let_in", checked)
+    monkeypatch.setattr(Supervisor, "_ended", after_a_pass)
+    target = modelled(models.load(machine), 1)
+    measure(target, make_plan(target.facts, benchmark_table(), budget_s=budget_s), tmp_path / "run.jsonl")
+    assert asked
+
+
+def test_a_plan_that_asks_for_ever_for_what_is_not_measured_ends(tmp_path, monkeypatch) -> None:
+    """A mistake in our own code: an error rather than a run without an end."""
+
+    def all_but_the_first(self: Supervisor, id: str) -> int | None:
+        state = self._states[id]
+        if id in self._points or state.stopped:
+            return None
+        return next((number for number in range(1, self._wanted[id]) if not state.has(number)), None)
+
+    monkeypatch.setattr(Supervisor, "_next_round", all_but_the_first)
+    target = modelled(models.load("h200x1"), 1)
+    with pytest.raises(AssertionError, match="never measured"):
+        measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
+
+
+def test_what_is_kept_for_later_rounds_is_told_anew_with_first_rounds_alone(tmp_path, monkeypatch) -> None:
+    ask, kept = Supervisor._ask_for_more, []
+
+    def noted(self: Supervisor) -> None:
+        before, underway = self._kept_s, {*self._wanted}
+        ask(self)
+        new = self._wanted.keys() - underway
+        if new:
+            kept.append((any(not self._states[id].rounds for id in new), self._kept_s != before))
+
+    monkeypatch.setattr(Supervisor, "_ask_for_more", noted)
+    target = modelled(models.load("h200x1"), 1)
+    measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
+    assert {*kept} == {(True, True), (False, False)}

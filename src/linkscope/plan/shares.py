@@ -134,13 +134,16 @@ def that_fit(
     plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float, underway: Underway = NOTHING
 ) -> list[Work]:
     """Of more rounds for points that have some and are not under way, cheap ones first, as many as there is time for;
-    the passes that they take beyond those that are to come in any case open the machine."""
+    the passes that they take beyond those that are to come in any case open the machine, and count as theirs."""
+    passes, opening = underway.passes, opening_s(plan)
     lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
-    cost = {work: rounds_s(points, [work]) for work in lacking}
-    found, spent, passes, opening = [], 0.0, underway.passes, opening_s(plan)
-    for work in sorted(lacking, key=lambda work: (cost[work], work.id)):
-        spent, passes = spent + cost[work], max(passes, lacking[work])
-        if spent + (passes - underway.passes) * opening > left_s:
+    alone = {work: rounds_s(points, [work]) + max(0, of - passes) * opening for work, of in lacking.items()}
+    found: list[Work] = []
+    spent = 0.0
+    for work in sorted(lacking, key=lambda work: (alone[work], work.id)):
+        spent += rounds_s(points, [work]) + max(0, lacking[work] - passes) * opening
+        passes = max(passes, lacking[work])
+        if spent > left_s:
             break
         found.append(work)
     return found

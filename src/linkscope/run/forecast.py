@@ -60,7 +60,8 @@ class Forecast:
         self._before, self._rounds_before = self._done(), sum(seen.rounds for seen in self._seen.values())
 
     def left(self, points: Mapping[str, Point], wanted: Mapping[str, int], number: int) -> WorkLeft:
-        """In round `number` of taking points to the `wanted` numbers of rounds; `points` are those that have them."""
+        """While points are taken to the `wanted` numbers of rounds, the furthest of them in round `number`. `points` have
+        theirs."""
         self._look()
         to_come = self._to_come(points, wanted)
         done, left = self._done(), to_come.rounds if self._modelled else to_come.seconds
@@ -77,7 +78,7 @@ class Forecast:
         return (time.monotonic() - self._started) * left / done
 
     def _stage(self, number: int) -> str:
-        if self._plan.classes:  # rounds begin anew for every stage of the plan
+        if self._plan.classes:  # of how many, each point decides
             return f"round {number + 1}"
         base = self._plan.rounds
         return f"round {number + 1} of {base}" if number < base else f"extra round {number + 1 - base}"

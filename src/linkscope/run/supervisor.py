@@ -13,7 +13,6 @@ from linkscope.errors import FINE, NOT_HERE, SOMETHING_FAILED, STOPPED_EARLY
 from linkscope.plan import (
     Plan,
     RuleName,
-    Takeover,
     Underway,
     in_order,
     left_over,
@@ -46,6 +45,8 @@ _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "nvbandwidth": NvbandwidthSampler,
     "comm-scope": CommScopeSampler,
 }
+# Passes in a row that end without a record: a few may, where all that is due is refused for want of time.
+_MOST_IDLE = 100
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,9 @@ class Supervisor:
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._like = representatives(plan) if plan.classes else {}
         self._passes = 0
+        self._written = 0  # records
         self._lost: set[str] = set()
         self._wanted: dict[str, int] = {}  # points under way, and how many rounds they are to have
-        self._asked: dict[str, int] = {}  # of these: the last round that was asked for, measured or not; -1: none
         self._before: dict[str, Point] = {}  # of these: their records as they were, where they had one
         self._kept_s = 0.0  # of the time left: what first rounds leave for the rounds after them
         self._waiting: dict[str, None] = {}  # points whose first round did not fit into the share of first rounds
@@ -124,17 +125,17 @@ class Supervisor:
             if self._plan.classes:
                 self._take_up_again()
             self._ask_for_more()
+            idle = 0
             while self._wanted:
+                written = self._written
                 if due := self._due():
                     self._one_pass(due)
                 if self._ended():
                     self._ask_for_more()
+                idle = 0 if self._written > written else idle + 1
+                assert idle < _MOST_IDLE, f"asked for, and never measured: {list(self._wanted)}"
             self._save_unfinished(self._budget.reason())
-            for takeover in takeovers(self._plan, self._points):
-                self._inherit(takeover)
-            for id, reason in left_over(self._plan, self._points).items():
-                status = "unsupported" if reason else "skipped"
-                self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))
+            self._tell_unmeasured()
         except Interrupted:
             complete = False
             self._save_unfinished(INTERRUPTED)
@@ -157,10 +158,13 @@ class Supervisor:
         return Outcome(self._points, complete, wall_s)
 
     def _take_up_again(self) -> None:
-        """What an earlier session was taking to more rounds is known as it was when that was decided."""
+        """What an earlier session began goes on; what it was taking to more rounds is known as it was when that was
+        decided."""
         for id, state in self._states.items():
             point = self._points.get(id)
-            if point is None or 0 < _rounds_of(point) < len(state.rounds):
+            if point is None and 0 < len(state.rounds) < EARLY_ROUNDS:
+                self._wanted[id] = EARLY_ROUNDS
+            elif point is None or 0 < _rounds_of(point) < len(state.rounds):
                 self._take_up_seen(id, state.rounds)
 
     def _take_up_seen(self, id: str, rounds: Sequence[Round]) -> None:
@@ -188,14 +192,13 @@ class Supervisor:
             self._settled.discard(item.id)
             if item.id not in self._states:  # a size that is added where a curve bends, or paths at once
                 self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
-            self._wanted[item.id], self._asked[item.id] = item.rounds, -1
+            self._wanted[item.id] = item.rounds
         if self._plan.budget_s is not None and any(not self._states[item.id].rounds for item in work):
             self._kept_s = self._budget.left() * (1 - self._first_share)
 
     def _underway(self) -> Underway:
         lacking = {
-            id: sum(not self._states[id].has(number) for number in range(self._asked[id] + 1, rounds))
-            for id, rounds in self._wanted.items()
+            id: sum(not self._states[id].has(number) for number in range(rounds)) for id, rounds in self._wanted.items()
         }
         return Underway(lacking, sum(self._states[id].expected_s * rounds for id, rounds in lacking.items()))
 
@@ -213,7 +216,7 @@ class Supervisor:
     def _put_away(self) -> None:
         """What has its record is under way no more."""
         for id in [id for id in self._wanted if id in self._points]:
-            del self._wanted[id], self._asked[id]
+            del self._wanted[id]
             self._before.pop(id, None)
 
     def _in_first_rounds(self, id: str) -> bool:
@@ -236,21 +239,22 @@ class Supervisor:
             return
         for id in self._waiting:
             self._states[id].stopped = self._budget.reason()
-        if self._plan.classes:  # behind those that were measured: they may be whose value the others take over
-            self._take_over(list(self._waiting))
-        for id in self._waiting:
             self._conclude(id)
         self._waiting = {}
 
-    def _take_over(self, ids: list[str]) -> None:
-        """What the budget left no time for after all has the value of another path of its kind, if one was measured."""
-        known = {takeover.id: takeover for takeover in takeovers(self._plan, self._points)} if ids else {}
-        for id in ids:
-            if id in known:
-                self._inherit(known[id])
+    def _tell_unmeasured(self) -> None:
+        """What there was no time for has the value of another path of its kind, if one was measured by now; or else a
+        record that says why not."""
+        for takeover in takeovers(self._plan, self._with_record()):
+            self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
+        for id, reason in left_over(self._plan, self._with_record()).items():
+            status = "unsupported" if reason else "skipped"
+            self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))
+        for point in [point for id, point in self._points.items() if id not in self._settled]:
+            self._settle(point)
 
-    def _inherit(self, takeover: Takeover) -> None:
-        self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
+    def _with_record(self) -> dict[str, Point]:
+        return {id: point for id, point in self._points.items() if id in self._settled}
 
     def _due(self) -> dict[str, int]:
         """The next round of every point that may still be measured."""
@@ -261,12 +265,10 @@ class Supervisor:
         state = self._states[id]
         if id in self._points or state.stopped:
             return None
-        numbers = range(self._asked[id] + 1, self._wanted[id])
-        return next((number for number in numbers if not state.has(number)), None)
+        return next((number for number in range(self._wanted[id]) if not state.has(number)), None)
 
     def _one_pass(self, due: Mapping[str, int]) -> None:
         """Measures that round of each point: opening the machine is what a pass costs."""
-        self._asked |= due
         self._begin_anew(due)
         furthest, again = max(due.values()), []
         if min(due.values()) >= self._plan.rounds and self._plan.budget_s is not None:
@@ -326,7 +328,7 @@ class Supervisor:
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
             # First rounds get their share of the time left: few points with an interval are worth more than many
             # without. What the others leave over is looked at when they are done.
-            self._waiting[id], self._asked[id] = None, -1
+            self._waiting[id] = None
             return None
         if state.stopped:
             return None
@@ -402,7 +404,11 @@ class Supervisor:
         if id in self._points:
             return
         if not state.rounds:
-            self._settle(self._assembler.without_value(id, "skipped", state.stopped or "it was not measured"))
+            point = self._assembler.without_value(id, "skipped", state.stopped or "it was not measured")
+            if state.stopped == self._budget.reason():
+                self._points[id] = point  # in the end another path of its kind may tell its value
+            else:
+                self._settle(point)
             return
         point = self._assembler.point(id, state.rounds, state.stopped)
         kept = len(point.flows[0].round_medians_s)
@@ -420,6 +426,7 @@ class Supervisor:
         self._write(point)
 
     def _write(self, record: Round | Point) -> None:
+        self._written += 1
         self._writer.write(record)
         self._progress.record(record)
 
@@ -436,6 +443,8 @@ class Supervisor:
                 continue
             if len(state.rounds) >= self._base:
                 self._settle(self._assembler.point(id, state.rounds, problem))
+            elif id in self._points:  # refused for want of time
+                self._settle(self._points[id])
             else:
                 self._settle(self._assembler.failed(id, state.rounds, problem))
 
