@@ -60,8 +60,8 @@ class Forecast:
         self._before, self._rounds_before = self._done(), sum(seen.rounds for seen in self._seen.values())
 
     def left(self, points: Mapping[str, Point], wanted: Mapping[str, int], number: int) -> WorkLeft:
-        """While points are taken to the `wanted` numbers of rounds, the furthest of them in round `number`. `points` have
-        theirs."""
+        """While points are taken to the `wanted` numbers of rounds, the furthest of them in round `number`; `points`
+        have theirs."""
         self._look()
         to_come = self._to_come(points, wanted)
         done, left = self._done(), to_come.rounds if self._modelled else to_come.seconds
