@@ -206,7 +206,7 @@ def test_the_file_refuses_ways_of_copying_that_were_not_measured(
 
 
 @pytest.mark.parametrize(
-    "run, told", [("h200x2-few", "stream"), ("h200x4-standard-i", "stream"), ("h200x1-standard-d", "copy")]
+    "run, told", [("h200x2-few", "stream"), ("h200x4-standard-i", "stream"), ("h200x1-standard-e", "copy")]
 )
 def test_how_engines_serve_several_streams_is_taken_from_the_run(run: str, told: str) -> None:
     """One GPU by itself does not show it: parts of one copy, or copies to all others, do."""
