@@ -3,9 +3,11 @@
 import math
 
 import pytest
+from msgspec import structs
 
 from invented import point
 from linkscope.model.observed import observed
+from linkscope.runfile import Point
 
 ONE = "h2d/ce/numa:0.pinned->gpu:0.device/67108864?bidirectional=false&mode=batched"
 BOTH = ONE.replace("false", "true")
@@ -21,18 +23,39 @@ def test_only_what_was_measured_itself_counts() -> None:
     assert observed([*others, point(BOTH, 1e-3, guards={"in_turn": True})]) == []
 
 
+def known_by(rounds: list[float], interval: tuple[float, float] | None, size: int = 64 << 20) -> Point:
+    made = point(ONE.replace("67108864", str(size)), 1e-3)
+    made.flows[0].round_medians_s, made.flows[0].ci95_s = rounds, interval
+    return made
+
+
 def test_a_spread_is_a_deviation_of_an_interval_of_six_rounds() -> None:
     """From the lowest to the highest of six, 96.9 %: 2.15 deviations on either side; a model leaves 1 % unsaid."""
-    (one,) = observed([point(ONE, 1e-3)])
-    assert one.spread == pytest.approx(math.log(1.02 / 0.98) / 2 / 2.15)
+    (one,) = observed([known_by([], (0.98e-3, 1.02e-3))])
+    assert one.spread == pytest.approx(0.02 / 2.15)
     assert one.sigma == pytest.approx(math.hypot(0.01, one.spread))
 
 
-@pytest.mark.parametrize("interval, spread", [(None, 0.04), ((0.0, 1e-3), 0.04), ((1e-5, 1.0), 0.3)])
+@pytest.mark.parametrize("interval, spread", [(None, 0.04), ((1e-5, 1.0), 0.3)])
 def test_what_has_no_interval_is_known_to_four_percent_and_nothing_worse_than_to_30(interval, spread: float) -> None:
-    made = point(ONE, 1e-3)
-    made.flows[0].ci95_s = interval
-    assert [one.spread for one in observed([made])] == [spread]
+    assert [one.spread for one in observed([known_by([], interval)])] == [spread]
+
+
+def test_rounds_tell_more_than_an_interval_that_is_as_wide_as_was_asked_for() -> None:
+    """Of three that agree. How far they may be off those of other sizes say, too: these three may be near by chance."""
+    wide = (0.95e-3, 1.05e-3)
+    steady = known_by([0.999e-3, 1e-3, 1.001e-3], wide)
+    assert [one.spread for one in observed([steady])] == pytest.approx([2.456e-3 / math.sqrt(3) / 2.15], rel=1e-3)
+    calm, loud = (known_by([1e-3 - by, 1e-3, 1e-3 + by], wide, size) for size, by in ((8, 1e-6), (64, 30e-6)))
+    spreads = [one.spread for one in observed([calm, loud])]
+    assert spreads[0] == spreads[1] == pytest.approx(0.03 / 2.15, rel=0.02)  # pooled: 3 % / sqrt(2), of three rounds
+    elsewhere = structs.replace(loud, id=loud.id.replace("pinned", "registered"))
+    assert observed([calm, elsewhere])[0].spread == pytest.approx(2.456e-3 / math.sqrt(3) / 2.15, rel=1e-3)
+
+
+def test_an_interval_tells_where_few_rounds_scatter_more_than_it_says() -> None:
+    scattering = [1e-3 * factor for factor in (0.9, 0.99, 1.0, 1.0, 1.01, 1.1)]
+    assert [one.spread for one in observed([known_by(scattering, (0.99e-3, 1.01e-3))])] == pytest.approx([0.01 / 2.15])
 
 
 def test_both_ways_are_two_flows_and_all_gpus_one_total() -> None:

@@ -104,7 +104,7 @@ def compared(
     times = dict(zip(points, simulation.seconds(content, points), strict=True))
     found = []
     for one in observations:
-        curve = (curves or {}).get(_curve_key(one))
+        curve = (curves or {}).get(one.curve)
         by_curve = curve.seconds(one.point.bytes) if curve else None
         found.append(Held(one, _error(one.of(times[one.point]), one), _error(by_curve, one)))
     return found
@@ -153,7 +153,7 @@ def curves_of(observations: Iterable[Observation]) -> dict[tuple[object, ...], C
     found: dict[tuple[object, ...], list[Observation]] = defaultdict(list)
     for one in observations:
         if one.point.bytes:
-            found[_curve_key(one)].append(one)
+            found[one.curve].append(one)
     return {key: costs_of(of) for key, of in found.items()}
 
 
@@ -162,12 +162,6 @@ def costs_of(observations: Sequence[Observation]) -> Costs:
     known = sorted(observations, key=lambda one: one.point.bytes)
     sizes = [one.point.bytes for one in known]
     return costs(sizes, [one.seconds for one in known], [one.sigma for one in known])
-
-
-def _curve_key(one: Observation) -> tuple[object, ...]:
-    point = one.point
-    ends = (point.src, point.dst, point.src_memory, point.dst_memory)
-    return (point.benchmark, point.engine, *ends, point.params, one.flow)
 
 
 def _error(predicted: float | None, one: Observation) -> float | None:

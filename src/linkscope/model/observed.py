@@ -1,11 +1,13 @@
 """What a run measured, as a model is fitted to it: times of flows and how well each is known."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from linkscope.runfile import Point, PointId
+from linkscope.runfile import Flow, Point, PointId, half_width
+from linkscope.stats import doubts
 
 # What a model of causes leaves unsaid even where everything is right; and the spread of a point without an interval.
 _FLOOR, _UNKNOWN = 0.01, 0.04
@@ -34,8 +36,8 @@ class Observation:
     """One flow of a point, or the total of flows between one place and all GPUs.
 
     `seconds` is of one operation (of a total: of as many bytes as one operation of each flow has). `spread` is the
-    standard deviation of its logarithm, `sigma` that with what a model leaves unsaid even where it is right. `overlap`:
-    for how much of the time all flows ran.
+    standard deviation of its logarithm, as its interval tells or the rounds of its curve; `sigma` that with what a
+    model leaves unsaid even where it is right. `overlap`: for how much of the time all flows ran.
     """
 
     point: PointId
@@ -45,6 +47,13 @@ class Observation:
     spread: float
     sigma: float
     overlap: float
+
+    @property
+    def curve(self) -> tuple[object, ...]:
+        """The same of all that differ in size only."""
+        point = self.point
+        ends = (point.src, point.dst, point.src_memory, point.dst_memory)
+        return (point.benchmark, point.engine, *ends, point.params, self.flow)
 
     @property
     def joint(self) -> bool:
@@ -63,36 +72,56 @@ class Observation:
 
 def observed(points: Iterable[Point]) -> list[Observation]:
     """All that has a value and was measured, not inherited: a point taken over from another path says nothing new."""
-    found = []
+    found: list[Observation] = []
+    flows: list[Flow | None] = []
     for point in points:
         if point.status in ("ok", "missed_precision") and not point.guards.get("in_turn"):
-            found += _of(point)
-    return found
+            for one, flow in _of(point):
+                found.append(one)
+                flows.append(flow)
+    return _by_their_rounds(found, flows)
 
 
-def _of(point: Point) -> list[Observation]:
+def _of(point: Point) -> Iterator[tuple[Observation, Flow | None]]:
+    """Its observations as their intervals tell, each with the flow that it is of; None: of all."""
     parsed = PointId.parse(point.id)
     sizes = tuple(flow.bytes for flow in point.flows)
     overlap = float(point.guards.get("joint_overlap", 1.0))
     if "all" in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2]):
-        if not point.total_gbps or not all(sizes):
-            return []
-        seconds = sum(sizes) / point.total_gbps / 1e9
-        return [_observation(parsed, _TOTAL, sizes, seconds, _spread(point.median_s, point.ci95_s), overlap)]
-    return [
-        _observation(parsed, at, sizes, flow.median_s, _spread(flow.median_s, flow.ci95_s), overlap)
-        for at, flow in enumerate(point.flows)
-        if flow.role == "measured" and flow.median_s
-    ]
+        if point.total_gbps and all(sizes):
+            seconds = sum(sizes) / point.total_gbps / 1e9
+            yield _observation(parsed, _TOTAL, sizes, seconds, half_width(point), overlap), None
+        return
+    for at, flow in enumerate(point.flows):
+        if flow.role == "measured" and flow.median_s:
+            yield _observation(parsed, at, sizes, flow.median_s, half_width(flow), overlap), flow
+
+
+def _by_their_rounds(found: Sequence[Observation], flows: Sequence[Flow | None]) -> list[Observation]:
+    """The same, where rounds tell more than the interval does: that of three that agree is as wide as was asked for,
+    however near they are, and would make a steady point say less than one with many rounds that scatter."""
+    curves: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for at, (one, flow) in enumerate(zip(found, flows, strict=True)):
+        if flow is not None:
+            curves[one.curve].append(at)
+    told = list(found)
+    for of in curves.values():
+        known = [flow for at in of if (flow := flows[at]) is not None]
+        off = doubts([flow.round_medians_s for flow in known], [half_width(flow) for flow in known])
+        for at, doubt in zip(of, off, strict=True):
+            if doubt < math.inf:
+                told[at] = _spread_by(told[at], doubt)
+    return told
 
 
 def _observation(
-    point: PointId, flow: int, sizes: tuple[int, ...], seconds: float, spread: float, overlap: float
+    point: PointId, flow: int, sizes: tuple[int, ...], seconds: float, off: float | None, overlap: float
 ) -> Observation:
-    return Observation(point, flow, sizes, seconds, spread, math.hypot(_FLOOR, spread), overlap)
+    one = Observation(point, flow, sizes, seconds, _UNKNOWN, math.hypot(_FLOOR, _UNKNOWN), overlap)
+    return one if off is None else _spread_by(one, off)
 
 
-def _spread(seconds: float | None, interval: tuple[float, float] | None) -> float:
-    if not seconds or interval is None or interval[0] <= 0:
-        return _UNKNOWN
-    return min(math.log(interval[1] / interval[0]) / 2 / _LEVEL_SIGMAS, _WIDEST)
+def _spread_by(one: Observation, off: float) -> Observation:
+    """With the spread of what may be `off` by such a fraction, half of an interval."""
+    spread = min(off / _LEVEL_SIGMAS, _WIDEST)
+    return replace(one, spread=spread, sigma=math.hypot(_FLOOR, spread))
