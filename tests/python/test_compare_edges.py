@@ -1,6 +1,7 @@
 """Comparisons where it would be easy to be wrong: how many are tested at once, whose spread counts, since when."""
 
 import math
+import random
 from xml.etree import ElementTree
 
 import pytest
@@ -11,9 +12,9 @@ from linkscope.compare import changes, compare, differences, same_machine
 from linkscope.compare.forest import forest
 from linkscope.compare.verdict import Comparison, Pair
 from linkscope.compare.words import by_path, changes_text, table
-from linkscope.model.rounds import Spreads
+from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Header, Point, Run
-from linkscope.stats import Interval
+from linkscope.stats import Interval, ratio_interval
 
 SCATTER = (0.98, 0.99, 1.0, 1.0, 1.01, 1.02)
 
@@ -89,6 +90,51 @@ def test_four_points_of_a_kind_say_how_it_scatters_by_size_where_they_can() -> N
     assert spreads.of(large[0]) == pytest.approx(2 * (3 * 0.01**2 + 0.03**2) / 4, rel=1e-3)
     assert spreads.of(small[0]) == pytest.approx((8 * (3 * 0.01**2 + 0.03**2) / 4 + 3 * 2 * 0.1**2) / 7, rel=1e-2)
     assert spreads.of(alone) is None and Spreads([]).of(large[0]) is None
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_intervals_of_few_rounds_and_few_paths_miss_no_more_often_than_they_say(gpus: int) -> None:
+    """Two runs of three rounds each by a planner, noise of 3 % at 8 B and of 0.2 % at 512 MiB: what little is known of
+    how points of one size scatter, those of the sizes beside it tell, too."""
+    chance, missed, count = random.Random(1), dict.fromkeys((0.95, 0.99, 0.999), 0), 0
+    for _ in range(320 // gpus):
+        rounds = {}
+        for gpu in range(gpus):
+            for at in range(14):
+                noise = 0.03 * 0.82**at
+                for run_of in (0, 1):
+                    scatter = tuple(math.exp(chance.gauss(0, noise)) for _ in range(3))
+                    rounds[gpu, 8 * 4**at, run_of] = structs.replace(timed(1e-3, gpu, scatter), bytes=8 * 4**at)
+        spreads = Spreads(rounds.values())
+        for (gpu, size, run_of), one in rounds.items():
+            if run_of:
+                continue
+            before, after = (rounds_of(rounds[gpu, size, of]) for of in (0, 1))
+            count += 1
+            for level in missed:
+                interval = ratio_interval(before, after, alike=spreads.of(one), level=level)
+                missed[level] += interval is None or not interval.low <= 1 <= interval.high
+    for level, times in missed.items():
+        assert times <= count * (1 - level) + 2 * math.sqrt(count * (1 - level)), level
+
+
+def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_ones() -> None:
+    """Of 8 B to 32 KiB rounds differ by 5 %, of 1 MiB to 4 GiB by 0.1 %; 256 MiB take 3 % longer."""
+    sizes = [8 * 4**at for at in range(7)] + [4**at << 20 for at in range(7)]
+
+    def made(longer: float) -> Run:
+        found = []
+        for size in sizes:
+            by = 0.05 if size < 1 << 20 else 0.001
+            seconds = longer if size == 256 << 20 else 1e-3
+            one = timed(seconds, 0, (1 - by, 1.0, 1 + by))
+            found.append(structs.replace(one, id=one.id.replace("67108864", str(size)), bytes=size))
+        return run(found)
+
+    verdicts = {pair.before.bytes: pair.verdict for pair in compare(made(1e-3), made(1.03e-3)).pairs}
+    assert {size for size, verdict in verdicts.items() if verdict == "slower"} == {256 << 20}
+    assert {verdicts[size] for size in sizes if size > 1 << 20 and size != 256 << 20} == {"same"}
+    assert {verdicts[size] for size in sizes[:7]} == {"undecided"}
 
 
 def test_a_failure_is_told_by_the_run_that_has_it() -> None:

@@ -1,13 +1,17 @@
 """What the rounds of a point say by themselves, and what points of the same kind say of how much rounds differ."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from linkscope.model.curves import MODE, Method, measured_flows, method_of
 from linkscope.runfile import Point
-from linkscope.stats import log_variance
+from linkscope.stats import PRIOR_FREEDOM, log_variance
 
 _ALIKE = 4  # so many points of a kind say how much points of that kind spread
+_FREEDOM = 2 * PRIOR_FREEDOM  # of theirs: what they say weighs half as much
+_NEAR = 5  # doublings: noise of sizes further apart is of another kind
 
 
 def rounds_of(point: Point) -> Sequence[float]:
@@ -29,23 +33,47 @@ def rounds_of(point: Point) -> Sequence[float]:
 
 
 class Spreads:
-    """How much points of a kind spread between rounds: the same method and size on all paths, else all its sizes."""
+    """How much points of a kind spread between rounds: the same method on all paths, and the sizes that are nearest.
+
+    Noise of small copies says nothing of large ones, whose rounds differ by a tenth as much.
+    """
 
     def __init__(self, points: Iterable[Point]) -> None:
-        self._by_size: dict[object, list[float]] = defaultdict(list)
-        self._by_method: dict[object, list[float]] = defaultdict(list)
+        self._known: dict[object, list[_Known]] = defaultdict(list)
+        self._found: dict[object, float | None] = {}
         for point in points:
-            if len(rounds_of(point)) > 1:
-                found = log_variance(rounds_of(point))
-                self._by_size[_kind(point), point.bytes].append(found)
-                self._by_method[_kind(point)].append(found)
+            rounds = rounds_of(point)
+            if len(rounds) > 1:
+                self._known[_kind(point)].append(_Known(point.bytes, len(rounds) - 1, log_variance(rounds)))
 
     def of(self, point: Point) -> float | None:
         """The mean variance of logarithms; None where too few are of its kind."""
-        for found in (self._by_size[_kind(point), point.bytes], self._by_method[_kind(point)]):
-            if len(found) >= _ALIKE:
-                return sum(found) / len(found)
-        return None
+        key = _kind(point), point.bytes
+        if key not in self._found:
+            self._found[key] = _nearest(self._known[_kind(point)], point.bytes)
+        return self._found[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What one point says: its size, degrees of freedom and variance."""
+
+    size: int
+    freedom: int
+    variance: float
+
+
+def _nearest(known: Sequence[_Known], size: int) -> float | None:
+    """The mean variance of those at the nearest sizes, as many of these as it takes to be known well enough."""
+    of_distance: dict[float, list[_Known]] = defaultdict(list)
+    for one in known:
+        of_distance[abs(math.log2(max(one.size, 1) / max(size, 1)))].append(one)
+    taken: list[_Known] = []
+    for distance in sorted(of_distance):
+        if len(taken) >= _ALIKE and (distance > _NEAR or sum(one.freedom for one in taken) >= _FREEDOM):
+            break
+        taken += of_distance[distance]
+    return sum(one.variance for one in taken) / len(taken) if len(taken) >= _ALIKE else None
 
 
 def _kind(point: Point) -> tuple[Method, str]:

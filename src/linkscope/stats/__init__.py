@@ -4,7 +4,7 @@ from linkscope.stats.equivalence import Contrast, Likeness, clusters, contrast, 
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, early_interval, median, median_interval, more_rounds
 from linkscope.stats.jumps import breaks, doubts
 from linkscope.stats.order import trend_chance
-from linkscope.stats.ratios import geometric_mean, log_variance, ratio_interval, student_interval
+from linkscope.stats.ratios import PRIOR_FREEDOM, geometric_mean, log_variance, ratio_interval, student_interval
 from linkscope.stats.shape import bimodal, mad, median_error, steady, trend
 from linkscope.stats.sharing import Beside, Shared, besides, shared_by_pairs, unexplained, who_share
 from linkscope.stats.slopes import Slope, slope
@@ -12,7 +12,7 @@ from linkscope.stats.stopping import LOOKS, ODD_ROUNDS, agree, half_width_after,
 from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
-    "EARLY_ROUNDS", "LOOKS", "ODD_ROUNDS", "Beside", "Contrast", "Interval", "Likeness", "Shared", "Slope",
+    "EARLY_ROUNDS", "LOOKS", "ODD_ROUNDS", "PRIOR_FREEDOM", "Beside", "Contrast", "Interval", "Likeness", "Shared", "Slope",
     "Split", "agree", "besides", "bimodal", "breaks", "clusters", "contrast", "deviation", "doubts",
     "early_interval", "geometric_mean", "half_width_after", "holm", "log_variance", "mad", "median",
     "median_error", "median_interval", "more_rounds", "mostly", "next_look", "ratio_interval",
