@@ -12,8 +12,8 @@ from linkscope.stats.stopping import LOOKS, ODD_ROUNDS, agree, half_width_after,
 from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
-    "EARLY_ROUNDS", "LOOKS", "ODD_ROUNDS", "PRIOR_FREEDOM", "Beside", "Contrast", "Interval", "Likeness", "Shared", "Slope",
-    "Split", "agree", "besides", "bimodal", "breaks", "clusters", "contrast", "deviation", "doubts",
+    "EARLY_ROUNDS", "LOOKS", "ODD_ROUNDS", "PRIOR_FREEDOM", "Beside", "Contrast", "Interval", "Likeness", "Shared",
+    "Slope", "Split", "agree", "besides", "bimodal", "breaks", "clusters", "contrast", "deviation", "doubts",
     "early_interval", "geometric_mean", "half_width_after", "holm", "log_variance", "mad", "median",
     "median_error", "median_interval", "more_rounds", "mostly", "next_look", "ratio_interval",
     "rounds_interval", "shared_by_pairs", "slope", "steady", "student_interval", "trend", "trend_chance",
