@@ -39,6 +39,33 @@ def test_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
     assert alarms <= 4  # of 1.02 to be expected; 5 or more have a chance of 0.4 %
 
 
+@pytest.mark.parametrize("members", [3, 4])
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_one_false_alarm_in_ten_thousand_paths_of_small_kinds(members: int, noise: float) -> None:
+    """As many paths: between a host and a few GPUs, where few rounds say how rounds differ."""
+    chance = random.Random(f"{members}{noise}")
+    alarms = 0
+    for _ in range(10_200 // members):
+        points = []
+        for gpu in range(members):
+            for size in SIZES:
+                of = flow([1e-3 * math.exp(chance.gauss(0, noise)) for _ in range(3)])
+                id = fakes.H2D.format(size, "false", "batched").replace("gpu:0", f"gpu:{gpu}")
+                points.append(point(id, flows=[of], median_s=1e-3, precision_target=0.01))
+        header = fakes.header()
+        header.plan = {KINDS: [{"kind": "host to GPU", "paths": [f"numa:0->gpu:{gpu}" for gpu in range(members)]}]}
+        alarms += len(odd_paths(Run(None, header, points, {}, [], None, [], 0, False)))
+    assert alarms <= 4
+
+
+def test_of_one_round_of_each_nothing_is_said() -> None:
+    some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
+    for one in some.points:
+        for of in one.flows:
+            of.round_medians_s = of.round_medians_s[:1]
+    assert odd_paths(some) == []
+
+
 @pytest.mark.parametrize("factor", [1.05, 1.1, 1.3])
 def test_a_slow_link_is_named_with_its_ratio(factor: float) -> None:
     chance = random.Random(f"slow {factor}")

@@ -73,14 +73,16 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
     if len(alike) < _LEAST:
         return
     rounds = {_path(point): _rounds(point) for point in alike}
-    spreads = [log_variance(of) for of in rounds.values() if len(of) > 1]
-    spread = sum(spreads) / len(spreads) if spreads else 0.0
     middles = {path: geometric_mean(of) for path, of in rounds.items()}
     for point in alike:
         others = [path for path in middles if path != _path(point)]
         centre = median([middles[path] for path in others])
         reference = min(others, key=lambda path: abs(middles[path] - centre))
-        of = contrast(rounds[_path(point)], rounds[reference], spread)
+        # How rounds differ the rest of the kind says, as far as it is known by them: of four paths by two.
+        rest = [of for path, of in rounds.items() if path not in (_path(point), reference) and len(of) > 1]
+        spread = sum(map(log_variance, rest)) / len(rest) if rest else 0.0
+        known = sum(len(of) - 1 for of in rest)
+        of = contrast(rounds[_path(point)], rounds[reference], spread, known)
         yield point, _Test(point, len(alike), of, of.chance_other(max(MARGIN, point.precision_target)))
 
 

@@ -56,16 +56,21 @@ class Likeness:
     contrasts: Mapping[int, Contrast]
 
 
-def contrast(ours: Sequence[float], theirs: Sequence[float], alike: float) -> Contrast:
+def contrast(ours: Sequence[float], theirs: Sequence[float], alike: float, known: int = PRIOR_FREEDOM) -> Contrast:
     """The ratio of two sets of round medians, ours over theirs.
 
-    `alike` is the mean `log_variance` of the group at this size; it weighs as twelve further rounds do (ratios.py).
+    `alike` is the mean `log_variance` of the group at this size; it weighs as twelve further rounds do (ratios.py), or
+    fewer where it is `known` by fewer degrees of freedom.
     """
-    variances = [(PRIOR_FREEDOM, alike)] + [(len(of) - 1, log_variance(of)) for of in (ours, theirs) if len(of) > 1]
+    weight = min(known, PRIOR_FREEDOM)
+    variances = [(weight, alike)] + [(len(of) - 1, log_variance(of)) for of in (ours, theirs) if len(of) > 1]
+    log_ratio = math.log(geometric_mean(ours) / geometric_mean(theirs))
     freedom = sum(weight for weight, _ in variances)
+    if not freedom:  # one round of each says nothing of how rounds differ
+        return Contrast(log_ratio, math.inf, 1)
     pooled = sum(weight * variance for weight, variance in variances) / freedom
     error = math.sqrt(pooled * (1 / len(ours) + 1 / len(theirs)))
-    return Contrast(math.log(geometric_mean(ours) / geometric_mean(theirs)), error, freedom)
+    return Contrast(log_ratio, error, freedom)
 
 
 def holm(chances: Sequence[float], level: float) -> list[bool]:
