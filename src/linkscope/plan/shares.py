@@ -137,11 +137,12 @@ def that_fit(
     the passes that they take beyond those that are to come in any case open the machine, and count as theirs."""
     passes, opening = underway.passes, opening_s(plan)
     lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
-    alone = {work: rounds_s(points, [work]) + max(0, of - passes) * opening for work, of in lacking.items()}
+    cost = {work: rounds_s(points, [work]) for work in lacking}
+    alone = {work: cost[work] + max(0, of - passes) * opening for work, of in lacking.items()}
     found: list[Work] = []
     spent = 0.0
     for work in sorted(lacking, key=lambda work: (alone[work], work.id)):
-        spent += rounds_s(points, [work]) + max(0, lacking[work] - passes) * opening
+        spent += cost[work] + max(0, lacking[work] - passes) * opening
         passes = max(passes, lacking[work])
         if spent > left_s:
             break
