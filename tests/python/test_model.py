@@ -388,3 +388,18 @@ def test_real_hardware_four_h200_within_the_bounds(capsys) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert answer["all"]["machine_file"]["median"] <= 0.03 and answer["joint"]["machine_file"]["median"] <= 0.10
     assert answer["all"]["points"] > 700 and answer["joint"]["points"] > 100
+
+
+def test_real_hardware_no_share_is_invented_where_the_shared_links_are_known(tmp_path: Path) -> None:
+    """Of four H200 all paths to the host share, which pairs and triples of them told; a pair by itself did not.
+
+    All at once between GPUs got less as well, of which nobody knows the links: those of the rest are found all the
+    same, and no others are tried for it.
+    """
+    target = tmp_path / "mine.toml"
+    assert main(["model", str(RESULTS / "h200x4-standard-i.jsonl.gz"), "-o", str(target)]) == 0
+    found = {frozenset(share["links"]): share["gbps"]["v"] for share in tomllib.loads(target.read_text())["share"]}
+    into = {f"pcie numa:0->gpu:{n}" for n in range(4)}
+    out = {f"pcie gpu:{n}->numa:0" for n in range(4)}
+    assert set(found) == {frozenset(into), frozenset(out), frozenset(into | out)}
+    assert found[frozenset(into)] == pytest.approx(178, rel=0.02)

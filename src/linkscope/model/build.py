@@ -40,8 +40,9 @@ def build(
     tell("what is shared")
     shared = interference(points)
     shown = {group.id for group in shared.groups}  # each by the widest set that meets its capacity
-    told = any(len(PointId.parse(id).paths) > 1 for id in shared.ids.values()) and not shared.open
-    groups = shared.groups if told else None
+    at_once = any(len(PointId.parse(id).paths) > 1 for id in shared.ids.values())
+    # Where paths at once got less and nobody knows which of them share it, as where only all ran, links are tried.
+    groups = shared.groups if at_once and (shared.groups or not shared.open) else None
     find_shares(fit, lambda point: joint(point) and (len(point.paths) == 1 or str(point) in shown), groups=groups)
     fit.blocks(RINGS_AND_THREADS, tell)
     # Where no flows between a host and all GPUs were measured, those between GPUs through the host tell what they
