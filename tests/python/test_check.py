@@ -97,3 +97,27 @@ def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
     assert name(one, by_threads) is None and name(by_threads, by_threads, both_ways=True) is None  # JOINT is of engines
     local = PointId("local", "ce", "gpu:0", "device", "gpu:0", "device", 64 << 20)
     assert name(local, local, both_ways=True) is None and name(one, local) is None  # nor what shares one memory
+
+
+def sm_row(content: dict, src: str, dst: str, **how: object) -> str | None:
+    """The name of the row that tells how far off a copy by threads is."""
+    name = "h2d" if "numa" in src else "d2h" if "numa" in dst else "local" if src == dst else "d2d"
+    memories = ["pinned" if "numa" in place else "device" for place in (src, dst)]
+    point = PointId(name, "sm", src, memories[0], dst, memories[1], 1 << 26)
+    told = deviation(content, [[point]] * (2 if how else 1), both_ways=bool(how))
+    return told and told[0]
+
+
+def test_how_far_copies_by_threads_are_off_is_told_by_what_threads_reach_without_copying() -> None:
+    """`standard` has no copies by threads, but reads and writes over the same links; within a GPU both ends count."""
+    row = {"points": 1, "median": 0.0, "ninety": 0.0, "held_out": False}
+    ends = ("device -> device", "device -> pinned", "pinned -> device")
+    zero_copy = {f"{name} by sm, {way}": row for name in ("read", "write") for way in ends}
+    content = {"deviation": zero_copy | {"read by sm, pinned -> device, both ways": row}}
+    assert sm_row(content, "numa:0", "gpu:0") == "read by sm, pinned -> device"
+    assert sm_row(content, "gpu:0", "numa:0") == "write by sm, device -> pinned"
+    assert sm_row(content, "gpu:0", "gpu:1") == "write by sm, device -> device"
+    assert sm_row(content, "numa:0", "gpu:0", both=True) == "read by sm, pinned -> device, both ways"
+    assert sm_row(content, "gpu:0", "gpu:0") is None
+    content["deviation"]["h2d by sm, pinned -> device"] = row
+    assert sm_row(content, "numa:0", "gpu:0") == "h2d by sm, pinned -> device"
