@@ -47,6 +47,16 @@ def format_fraction(fraction: float | None) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"
 
 
+def format_against(width: float, asked: float) -> str:
+    """'+-6.4 %, asked was 5 %', with as many digits as show that it is more."""
+    told, wanted = format_fraction(width), format_fraction(asked)
+    digits = 2
+    while width > asked and told == wanted and digits < 8:
+        digits += 1
+        told = f"{100 * width:.{digits}g} %"
+    return f"+-{told}, asked was {wanted}"
+
+
 def with_interval(value: float, low: float | None, high: float | None) -> tuple[str, str]:
     """('55.4', '[55.3, 55.5]'): three to five digits, as many as show how wide the interval is; '' without one."""
     if low is None or high is None:

@@ -69,7 +69,7 @@ def test_the_file_says_what_it_is() -> None:
     for modelled in (True, False):
         found = table(run([], modelled=modelled))
         assert found.num_rows == 0 and found.schema.metadata == {
-            b"linkscope.schema": b"1",
+            b"linkscope.schema": b"2",
             b"linkscope.machine": b"invented",
             b"linkscope.modelled": str(modelled).lower().encode(),
             b"linkscope.started": b"2026-11-21T00:00:00+00:00",

@@ -19,8 +19,9 @@ from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
 from linkscope.report.summary import summary
 from linkscope.report.svg import Series, rate_chart
-from linkscope.report.trust import against_text, between_medians, reason_text, strays_text
+from linkscope.report.trust import between_medians, reason_text, strays_text
 from linkscope.runfile import End, Spread, read_run
+from linkscope.units import format_against
 
 REAL = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
 BOTH = "h2d/ce/numa:0.pageable->gpu:{}.device/{}?bidirectional=true&mode=batched"
@@ -175,7 +176,11 @@ def test_flows_that_did_not_run_together_are_a_fault_of_their_own() -> None:
 
 
 def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
-    assert against_text(0.0504, 0.05) == "+-5.04 %, asked was 5 %" and against_text(5.25, 0.05).startswith("+-525 %")
+    assert format_against(0.0504, 0.05) == "+-5.04 %, asked was 5 %" and format_against(5.25, 0.05).startswith(
+        "+-525 %"
+    )
+    now = "after 9 rounds the interval is +-1.2 %, asked was 1 %"
+    assert reason_text(now) == now
     reason = "the interval is +-1.21% after 9 rounds; asked was 0.01; the budget of 1 s is spent"
     assert reason_text(reason) == "the interval is +-1.21 % after 9 rounds; asked was 1 %; the budget of 1 s is spent"
     close = reason_text("the interval is +-5.00% after 9 rounds; asked was 0.05")
@@ -256,3 +261,23 @@ def test_the_filter_finds_words_in_any_order_and_says_where_nothing_has_them(tmp
             assert tables_left is None or len(captions) == tables_left
             if "peer" in words:
                 assert captions and all("peer off" in caption for caption in captions)
+
+
+def test_the_interval_that_decides_is_the_widest_of_the_flows() -> None:
+    """Both ways at once, the way back with the wider interval: that one missed, not the first one's."""
+    made = point(BOTH.format(0, 16), 1e-6, status="missed_precision")
+    back = made.flows[1]
+    back.ci95_s = (0.9 * back.median_s, 1.1 * back.median_s)
+    assert "; widest +-10 %, asked was 1 %" in problems([made])[0].text()
+    assert any("the widest is +-10 % (" in doubt.text for doubt in doubts(run([made])))
+    back.ci95_s = None
+    made.reason = "5 of 6 rounds: too few for an interval, which six give"
+    assert problems([made])[0].text().endswith(": 5 of 6 rounds: too few for an interval, which six give")
+
+
+def test_a_narrow_interval_is_not_given_as_the_reason_of_a_miss() -> None:
+    stopped = point(BOTH.format(0, 16), 1e-6, status="missed_precision", precision_target=0.05)
+    stopped.reason = "4 of 6 rounds; the budget of 20 s is spent"
+    assert problems([stopped])[0].text().endswith("; 4 of 6 rounds; the budget of 20 s is spent")
+    wide = point(BOTH.format(0, 8), 1e-6, status="missed_precision")  # +-2 %: less than the other asked, but missed
+    assert "widest +-2 %, asked was 1 %" in problems([stopped, wide])[0].text()

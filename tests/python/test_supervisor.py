@@ -90,7 +90,11 @@ def test_fewer_than_six_rounds_give_no_interval(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     measured(target(), plan(ONE, rounds=3), path)
     found = results(path)[ONE]
-    assert found.status == "missed_precision" and found.ci95_s is None and "fewer than six" in found.reason
+    assert (
+        found.status == "missed_precision"
+        and found.ci95_s is None
+        and found.reason == "3 of 3 rounds: too few for an interval, which six give"
+    )
     assert found.median_s is not None
 
 

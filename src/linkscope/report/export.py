@@ -2,62 +2,81 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from linkscope.runfile import Flow, Point, Run
 
+Limit = tuple[float | None, str | None]  # GB/s, and how it is derived
+
+
+@dataclass(frozen=True)
+class _Row:
+    point: Point
+    flow: Flow | None
+    limit: Limit
+    modelled: bool
+
+    @property
+    def values(self) -> Flow | Point:
+        """What has the values: the flow, or the point that has none."""
+        return self.flow or self.point
+
+
 # Name, type, what it is, and where it comes from. Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second).
-COLUMNS: tuple[tuple[str, type, str, Callable[[Point, Flow | None], Any]], ...] = (
-    ("id", str, "canonical id of the point", lambda p, f: p.id),
-    ("status", str, "ok, inherited, missed_precision, unsupported, failed or skipped", lambda p, f: p.status),
-    ("reason", str, "why it has this status", lambda p, f: p.reason),
-    ("benchmark", str, "the operation", lambda p, f: p.benchmark),
-    ("engine", str, "what moves the data", lambda p, f: p.engine),
-    ("mode", str, "batched: one operation among many; single: one alone", lambda p, f: p.params.get("mode")),
-    ("params", str, "all other parameters, name=value joined by ;", lambda p, f: _params(p)),
-    ("flow", int, "number of the flow in the point, from 0", lambda p, f: _number(p, f)),
-    ("role", str, "measured or background", lambda p, f: f.role if f else None),
-    ("src", str, "from which place", lambda p, f: (f or p).src),
-    ("src_memory", str, "from which kind of memory", lambda p, f: (f or p).src_memory),
-    ("dst", str, "to which place", lambda p, f: (f or p).dst),
-    ("dst_memory", str, "to which kind of memory", lambda p, f: (f or p).dst_memory),
-    ("bytes", int, "of one operation", lambda p, f: (f or p).bytes),
-    ("median_s", float, "median of the round medians", lambda p, f: (f or p).median_s),
-    ("ci_low_s", float, "lower end of the interval", lambda p, f: _end(f or p, 0)),
-    ("ci_high_s", float, "upper end of the interval", lambda p, f: _end(f or p, 1)),
-    ("ci_level", float, "exact level of the interval", lambda p, f: p.ci_level),
-    ("gbps", float, "rate of this flow", lambda p, f: (f or p).gbps),
-    ("total_gbps", float, "rate of all measured flows of the point", lambda p, f: p.total_gbps),
-    ("limit_gbps", float, "what the hardware allows flow 0", lambda p, f: p.limit_gbps),
-    ("limit_source", str, "how the limit is derived", lambda p, f: p.limit_source),
-    ("rounds", int, "rounds that count", lambda p, f: len(f.round_medians_s) if f else 0),
-    ("samples", int, "samples in them", lambda p, f: sum(map(len, f.samples_s)) if f else 0),
-    ("within_rounds", float, "spread within a round, of the median", lambda p, f: _spread(p, "within_rounds")),
-    ("between_rounds", float, "spread between rounds, of the median", lambda p, f: _spread(p, "between_rounds")),
-    ("precision_target", float, "half-width asked for, of the median", lambda p, f: p.precision_target),
-    ("timing", str, "how time was taken", lambda p, f: p.timing),
-    ("batch", int, "operations in a batch of the first actor", lambda p, f: p.batch[0] if p.batch else None),
+COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
+    ("id", str, "canonical id of the point", lambda r: r.point.id),
+    ("status", str, "ok, inherited, missed_precision, unsupported, failed or skipped", lambda r: r.point.status),
+    ("reason", str, "why it has this status", lambda r: r.point.reason),
+    ("benchmark", str, "the operation", lambda r: r.point.benchmark),
+    ("engine", str, "what moves the data", lambda r: r.point.engine),
+    ("mode", str, "batched: one operation among many; single: one alone", lambda r: r.point.params.get("mode")),
+    ("params", str, "all other parameters, name=value joined by ;", lambda r: _params(r.point)),
+    ("flow", int, "number of the flow in the point, from 0", lambda r: _number(r.point, r.flow)),
+    ("role", str, "measured or background", lambda r: r.flow.role if r.flow else None),
+    ("src", str, "from which place", lambda r: r.values.src),
+    ("src_memory", str, "from which kind of memory", lambda r: r.values.src_memory),
+    ("dst", str, "to which place", lambda r: r.values.dst),
+    ("dst_memory", str, "to which kind of memory", lambda r: r.values.dst_memory),
+    ("bytes", int, "of one operation", lambda r: r.values.bytes),
+    ("median_s", float, "median of the round medians", lambda r: r.values.median_s),
+    ("ci_low_s", float, "lower end of the interval", lambda r: _end(r.values, 0)),
+    ("ci_high_s", float, "upper end of the interval", lambda r: _end(r.values, 1)),
+    ("ci_level", float, "exact level of the interval", lambda r: r.point.ci_level),
+    ("gbps", float, "rate of this flow", lambda r: r.values.gbps),
+    ("total_gbps", float, "rate of all measured flows of the point", lambda r: r.point.total_gbps),
+    ("limit_gbps", float, "what the hardware allows this flow", lambda r: r.limit[0]),
+    ("limit_source", str, "how the limit is derived", lambda r: r.limit[1]),
+    ("rounds", int, "rounds that count", lambda r: len(r.flow.round_medians_s) if r.flow else 0),
+    ("samples", int, "samples in them", lambda r: sum(map(len, r.flow.samples_s)) if r.flow else 0),
+    ("within_rounds", float, "spread within a round, of the median", lambda r: _spread(r.point, "within_rounds")),
+    ("between_rounds", float, "spread between rounds, of the median", lambda r: _spread(r.point, "between_rounds")),
+    ("precision_target", float, "half-width asked for, of the median", lambda r: r.point.precision_target),
+    ("timing", str, "how time was taken", lambda r: r.point.timing),
+    ("batch", int, "operations in a batch of the first actor", lambda r: r.point.batch[0] if r.point.batch else None),
     (
         "longer",
         int,
         "how many times as long the batch was that it was compared with; 1: with none",
-        lambda p, f: p.longer,
+        lambda r: r.point.longer,
     ),
-    ("overhead_s", float, "what a batch costs besides its operations", lambda p, f: p.overhead_s),
-    ("verified", bool, "whether the data were compared and right", lambda p, f: p.verified),
-    ("footprint_bytes", int, "over how many bytes a batch rotates", lambda p, f: p.footprint_bytes),
-    ("device_s", float, "seconds that measuring took", lambda p, f: p.device_s),
-    ("modelled", bool, "true: a model, no hardware was measured", lambda p, f: None),
+    ("overhead_s", float, "what a batch costs besides its operations", lambda r: r.point.overhead_s),
+    ("verified", bool, "whether the data were compared and right", lambda r: r.point.verified),
+    ("footprint_bytes", int, "over how many bytes a batch rotates", lambda r: r.point.footprint_bytes),
+    ("device_s", float, "seconds that measuring took", lambda r: r.point.device_s),
+    ("modelled", bool, "true: a model, no hardware was measured", lambda r: r.modelled),
 )
 
 
 def rows(run: Run) -> Iterator[list[Any]]:
     """The values of COLUMNS for every point-flow, in the order of the run file. None: no value."""
+    limits = _Limits(run.points)
     for point in run.points:
         flows: list[Flow | None] = [*point.flows] or [None]
         for flow in flows:
-            yield [*(value(point, flow) for _, _, _, value in COLUMNS[:-1]), run.modelled]
+            row = _Row(point, flow, limits.of(point, flow), run.modelled)
+            yield [value(row) for _, _, _, value in COLUMNS]
 
 
 def write_csv(run: Run, stream: TextIO) -> None:
@@ -73,6 +92,28 @@ def to_csv(run: Run) -> str:
     stream = io.StringIO()
     write_csv(run, stream)
     return stream.getvalue()
+
+
+class _Limits:
+    """What the hardware allows each flow. A point knows the limit of where it goes from and to; of a flow that goes
+    another way, as the opposite one, that is the limit of a point of the run which goes there."""
+
+    def __init__(self, points: Iterable[Point]) -> None:
+        self._of: dict[tuple[str, ...], set[Limit]] = {}
+        for point in points:
+            if point.limit_gbps is not None:
+                key = _way(point, point.params.get("peer", "on"))
+                self._of.setdefault(key, set()).add((point.limit_gbps, point.limit_source))
+
+    def of(self, point: Point, flow: Flow | None) -> Limit:
+        if flow is None or (flow.src, flow.dst) == (point.src, point.dst):
+            return point.limit_gbps, point.limit_source
+        found = self._of.get(_way(flow, point.params.get("peer", "on")), set())
+        return next(iter(found)) if len(found) == 1 else (None, None)
+
+
+def _way(of: Flow | Point, peer: str) -> tuple[str, ...]:
+    return of.src, of.src_memory, of.dst, of.dst_memory, peer
 
 
 def _text(value: object) -> str:

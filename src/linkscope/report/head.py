@@ -11,7 +11,8 @@ from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
 from linkscope.report.trust import apart, signed
-from linkscope.runfile import Point, Run, by_way, half_width
+from linkscope.report.trust import widest as widest_of
+from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 SAME = 0.02  # pairs that differ by less are not told apart
@@ -196,7 +197,7 @@ def _apart(points: Sequence[Point]) -> Doubt:
 def _missed(points: Sequence[Point]) -> Doubt:
     """How many missed the precision that was asked for, and how many of them by far."""
     wanting = [point for point in points if point.status == "missed_precision" and not apart(point)]
-    wide = [(width, point) for point in wanting if (width := half_width(point)) is not None]
+    wide = [(width, point) for point in wanting if (width := widest_of(point)) is not None]
     if not wanting:
         return Doubt("")
     none = len(wanting) - len(wide)

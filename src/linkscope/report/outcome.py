@@ -8,10 +8,10 @@ from typing import Any
 
 from linkscope.model.curves import Family, method_of
 from linkscope.model.words import count_text
-from linkscope.report.trust import against_text, apart, reason_text
-from linkscope.runfile import Point, Run, half_width
+from linkscope.report.trust import apart, reason_text, widest
+from linkscope.runfile import Point, Run
 from linkscope.stats import EARLY_ROUNDS
-from linkscope.units import format_seconds
+from linkscope.units import format_against, format_seconds
 
 STATUS_WORDS = {
     "ok": "ok",
@@ -118,10 +118,12 @@ def _in_turn(family: Family, group: list[Point]) -> Problem:
 
 
 def _of_family(family: Family, group: list[Point]) -> Problem:
-    wide = [(width, point) for point in group if (width := half_width(point)) is not None]
+    wide = [(width / point.precision_target, width, point) for point in group if (width := widest(point)) is not None]
     if not wide:
         reason = reason_text(group[0].reason or "no interval")
         return Problem("missed_precision", f"{family}: {reason}", [p.id for p in group])
-    width, widest = max(wide, key=lambda pair: pair[0])
-    ids = [widest.id] + [point.id for point in group if point is not widest]
-    return Problem("missed_precision", f"{family}; widest {against_text(width, widest.precision_target)}", ids)
+    ratio, width, worst = max(wide, key=lambda one: one[0])
+    ids = [worst.id] + [point.id for point in group if point is not worst]
+    if ratio <= 1 and worst.reason:  # narrow enough, but not all that was to be measured, or not the same all the time
+        return Problem("missed_precision", f"{family}; {reason_text(worst.reason)}", ids)
+    return Problem("missed_precision", f"{family}; widest {format_against(width, worst.precision_target)}", ids)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from linkscope.model.curves import measured_flows
 from linkscope.runfile import Point, half_width
 from linkscope.stats import deviation
-from linkscope.units import format_fraction
 
 SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
 SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
@@ -51,25 +50,23 @@ def apart(point: Point) -> bool:
     return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
 
 
+def widest(point: Point) -> float | None:
+    """Half of the widest interval of its measured flows, which decides whether it is precise, as a fraction of the
+    value; None where one has none."""
+    widths = [half_width(flow) for flow in measured_flows(point)]
+    known = [width for width in widths if width is not None]
+    return max(known) if known and len(known) == len(widths) else None
+
+
 def void(point: Point) -> bool:
     """Whether the interval is so wide that the value says hardly anything."""
     width = half_width(point)
     return width is not None and width >= VOID
 
 
-def against_text(width: float, asked: float) -> str:
-    """'+-6.4 %, asked was 5 %', with as many digits as show that it is more."""
-    told, wanted = format_fraction(width), format_fraction(asked)
-    digits = 2
-    while width > asked and told == wanted and digits < 8:
-        digits += 1
-        told = f"{100 * width:.{digits}g} %"
-    return f"+-{told}, asked was {wanted}"
-
-
 def reason_text(reason: str) -> str:
-    """A reason of a run file, precision in per cent: 'asked was 0.05' is 'asked was 5 %'."""
-    match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)", reason)
+    """A reason of a run file as people read it. Of files that say 'asked was 0.05' it is 'asked was 5 %'."""
+    match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)(?! %)", reason)
     if match is not None:
         width, asked = float(match[1]), 100 * float(match[3])
         more = "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""  # than the digits of the reason show

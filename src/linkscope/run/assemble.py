@@ -23,7 +23,7 @@ from linkscope.stats import (
     trend,
     variance_split,
 )
-from linkscope.units import format_seconds
+from linkscope.units import format_against, format_seconds
 
 Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
 LIMIT_MARGIN = 0.01
@@ -119,7 +119,8 @@ class Assembler:
         known = [width for width in widths if width is not None]
         if len(known) < len(widths):
             point.status = "missed_precision"
-            point.reason = f"{rounds} of {self._plan.rounds} rounds: fewer than six give no interval"
+            point.reason = f"{rounds} of {self._plan.rounds} rounds: too few for an interval, which six give"
+            point.reason += ", or three that agree" if self._plan.early else ""
             if any(seconds <= 0 for flow in point.flows for seconds in flow.round_medians_s):
                 point.reason = (
                     "noise was as large as what is measured: in a round no time was left over the empty batch"
@@ -127,7 +128,7 @@ class Assembler:
         elif max(known) > point.precision_target:
             point.status = "missed_precision"
             point.reason = (
-                f"the interval is +-{max(known):.2%} after {rounds} rounds; asked was {point.precision_target:.3g}"
+                f"after {rounds} rounds the interval is {format_against(max(known), point.precision_target)}"
                 f"{self._of_share(point, rounds)}"
             )
         together_s = point.guards.get("together_s")
