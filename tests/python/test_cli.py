@@ -1,5 +1,6 @@
 """The command line: good commands, and one clear sentence with the right exit code for every bad one."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from linkscope.run import benchmark_table
 from linkscope.runfile import RunWriter, read_run
 from linkscope.units import format_bytes
 
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 POINT = H2D.format(4096, "false", "batched")
 
 
@@ -138,7 +140,7 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
     said = capsys.readouterr()
     run = read_run("a.jsonl")
     assert "torn" in said.err and json.loads(said.out)["wall_s"] == pytest.approx(run.wall_s, abs=0.002)
-    assert "took at least" in run_text(run)  # what was cut off told no time
+    assert "modelled time, simulated in at least" in run_text(run)  # what was cut off told no time
     assert {found.id: found for found in run.points} == whole
     assert run.end is not None and run.end.complete and len(run.resumes) == 1
 
@@ -242,6 +244,26 @@ def test_what_is_no_machine_file_at_all(capsys, path: str) -> None:
     assert main(["run", "--machine", path]) == 2
     message = said(capsys)
     assert path.rstrip("/") in message and "name a .toml file" in message
+
+
+@pytest.mark.parametrize("words", [
+    ["report", "-o", "a.html"], ["report", "--markdown", "a.md"], ["report", "--list-figures"], ["export"],
+    ["advise"], ["model", "-o", "a.toml"],
+])  # fmt: skip
+def test_a_torn_run_file_is_read_with_a_warning(capsys, words: list[str]) -> None:
+    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+    assert main([words[0], "a.jsonl", *words[1:]]) == 0
+    message = capsys.readouterr().err
+    assert message.startswith("linkscope: warning: a.jsonl: the last line") and message.count("warning:") == 1
+
+
+def test_a_summary_has_the_warning_in_it(capsys) -> None:
+    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+    assert main(["report", "a.jsonl", "--summary"]) == 0
+    out, err = capsys.readouterr()
+    assert "is torn and was dropped" in " ".join(out.split()) and not err
 
 
 # What happened to a run file, from its lines, and what the sentence must hold.

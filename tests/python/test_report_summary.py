@@ -113,7 +113,13 @@ def test_a_part_of_a_suite_is_not_called_the_suite(only, told) -> None:
 def test_a_run_that_was_cut_off_says_so() -> None:
     made = run([])
     object.__setattr__(made, "end", None)
-    assert "has no end record" in run_text(made)
+    assert "has no end record: it was cut off" in run_text(made)
+
+
+def test_a_modelled_run_tells_the_modelled_time_and_a_measured_one_its_own() -> None:
+    points = [point(H2D.format(8), 1e-6, device_s=2.0), point(H2D.format(64), 1e-6, device_s=0.5)]
+    assert run_text(run(points)).endswith("2.5 s of modelled time, simulated in 1.5 s")
+    assert run_text(run(points, modelled=False)).endswith("; took 1.5 s")
 
 
 def test_problems_are_grouped_by_reason() -> None:

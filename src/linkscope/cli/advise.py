@@ -12,10 +12,10 @@ runs. Suite `full` has most habits both ways, `standard` those of plain copies.
 import argparse
 import json
 import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from linkscope.cli.runs import read
 from linkscope.cli.screen import filled
 from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope advise`."""
-    from linkscope.runfile import read_run
     from linkscope.trace import MOST_BYTES
 
     asked = [arguments.src, arguments.dst, arguments.bytes]
@@ -60,9 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError(f"--bytes {arguments.bytes}: a size is a number of bytes, like 48MiB")
     if size and (size % 8 or size > MOST_BYTES):
         raise UserError(f"--bytes {arguments.bytes}: what is copied here is a multiple of 8 B, and at most 1 TiB")
-    run = read_run(arguments.run, rounds=False)
-    for warning in run.warnings:
-        print(f"linkscope: warning: {warning}", file=sys.stderr)
+    run = read(arguments.run)
     if not any(point.median_s is not None for point in run.points):
         raise UserError(f"{run.path} has no point with a value, so there is nothing to advise; measure again")
     return _one_transfer(arguments, run, size) if size else _everything(arguments, run)

@@ -12,10 +12,10 @@ Exit code 1 where something got slower or failed that had not.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli.runs import read
 from linkscope.cli.screen import columns, filled
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction, parse_fraction
@@ -46,12 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
 
     from linkscope.compare import changes, compare, differences, same_machine
-    from linkscope.runfile import read_run
 
-    runs = [read_run(path, rounds=False) for path in arguments.runs]
-    for run in runs:
-        for warning in run.warnings:
-            print(f"linkscope: warning: {warning}", file=sys.stderr)
+    runs = [read(path) for path in arguments.runs]
     first, last = runs[0], runs[-1]
     compared = compare(first, last, margin)
     if not compared.pairs:

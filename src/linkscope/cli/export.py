@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope export`. What was asked for wrongly, or cannot be done here, is found before the run is read."""
     from linkscope.cli.target import check_writable, not_written
-    from linkscope.runfile import read_run
 
     target = Path(arguments.output) if arguments.output else None
     kind = arguments.format or (_ENDINGS.get(target.suffix.lower(), "csv") if target else "csv")
@@ -45,9 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     convert = _converter(kind)
     if target:
         check_writable(target, [Path(arguments.run)])
-    run = read_run(arguments.run, rounds=False)
-    for warning in run.warnings:
-        print(f"linkscope: warning: {warning}", file=sys.stderr)
+    run = read(arguments.run)
     content = convert(run)
     if target is None:
         print(content.decode("utf-8"), end="")

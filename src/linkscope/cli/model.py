@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkscope.cli.runs import read
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 
 if TYPE_CHECKING:
@@ -44,12 +45,8 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.model.check import check, compared, deviations
     from linkscope.model.observed import observed
     from linkscope.run.simulate import simulation
-    from linkscope.runfile import read_run
 
-    runs = [read_run(path, rounds=False) for path in arguments.runs]
-    for run in runs:
-        for warning in run.warnings:
-            print(f"linkscope: warning: {warning}", file=sys.stderr)
+    runs = [read(path) for path in arguments.runs]
     _refuse_different(runs)
     points = [point for run in runs for point in run.points]
     name, header = ", ".join(run.path.name for run in runs), runs[0].header

@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 SUMMARY = "make a page of a run file"
@@ -89,10 +90,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 def write_page(run: Path, target: Path, option: str) -> None:
     """The page of a run file, where `option` said that it should go."""
-    from linkscope.report.html import render
+    from linkscope.report.html import page
 
     check_target(target, option, runs=[run])
-    _write(target, render(run), option, run)
+    _write(target, page(read(run)), option, run)
 
 
 def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
@@ -111,9 +112,8 @@ def _print_summary(source: Path) -> int:
 
 def _print_tables(source: Path) -> int:
     from linkscope.report.nvbandwidth import text
-    from linkscope.runfile import read_run
 
-    run = read_run(source, rounds=False)
+    run = read(source)
     tables = text(run)
     if not tables:
         raise UserError(
@@ -125,9 +125,8 @@ def _print_tables(source: Path) -> int:
 
 def _print_means(source: Path) -> int:
     from linkscope.report.comm_scope import text
-    from linkscope.runfile import read_run
 
-    run = read_run(source, rounds=False)
+    run = read(source)
     table = text(run)
     if not table:
         raise UserError(f"{source} was not measured by Comm|Scope's rule; `run --rule comm-scope` does", NOT_HERE)
@@ -137,9 +136,8 @@ def _print_means(source: Path) -> int:
 
 def _print_break_even(source: Path) -> int:
     from linkscope.report.markdown import break_even_to_markdown
-    from linkscope.runfile import read_run
 
-    text = break_even_to_markdown(read_run(source, rounds=False))
+    text = break_even_to_markdown(read(source))
     if not text:
         needed = "it needs points of `allocation` and of h2d or d2h by ce, as `run --suite full` has them"
         raise UserError(f"{source} does not tell what memory costs and how fast it is copied: {needed}", NOT_HERE)
@@ -151,9 +149,8 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     import json
 
     from linkscope.report.shared import shares, to_json
-    from linkscope.runfile import read_run
 
-    run = read_run(source, rounds=False)
+    run = read(source)
     found = shares(run.points)
     if found is None:
         needed = "it needs points of `concurrent` and of the same paths alone, as `run --suite standard` has them"
@@ -173,10 +170,9 @@ def _replay(source: Path, trace: str, output: str | None) -> int:
     from linkscope.report.figures import standalone
     from linkscope.report.markdown import replay_to_markdown
     from linkscope.report.replay import bars_svg, replay
-    from linkscope.runfile import read_run
     from linkscope.trace import read_trace
 
-    run = read_run(source, rounds=False)
+    run = read(source)
     bars, missing = replay(read_trace(trace), run.points)
     if missing:
         what = f"{len(missing)} of the transfers in {trace}, such as {missing[0]}"
@@ -195,32 +191,29 @@ def _replay(source: Path, trace: str, output: str | None) -> int:
 
 def _list_figures(source: Path) -> int:
     from linkscope.report.figures import figures
-    from linkscope.runfile import read_run
 
-    for name in figures(read_run(source, rounds=False)):
+    for name in figures(read(source)):
         print(name)
     return FINE
 
 
 def _write_markdown(source: Path, target: Path) -> int:
     from linkscope.report.markdown import to_markdown
-    from linkscope.runfile import read_run
 
     check_target(target, "--markdown", runs=[source])
-    _write(target, to_markdown(read_run(source, rounds=False)), "--markdown", source)
+    _write(target, to_markdown(read(source)), "--markdown", source)
     print(f"report: {target}")
     return FINE
 
 
 def _write_figure(source: Path, name: str, output: str | None) -> int:
     from linkscope.report.figures import figures, standalone
-    from linkscope.runfile import read_run
 
     if output is None or Path(output).suffix not in (".svg", ".png"):
         raise UserError("--figure needs -o FILE.svg or -o FILE.png")
     target = Path(output)
     check_target(target, "-o", runs=[source])
-    known = figures(read_run(source, rounds=False))
+    known = figures(read(source))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         hint = f"; near it: {', '.join(near)}" if near else ""

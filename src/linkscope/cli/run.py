@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
 from linkscope.units import format_bytes, parse_duration, parse_fraction
 
@@ -90,10 +91,8 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
             raise UserError(f"--resume {arguments.resume} goes on by the plan in that file: leave out --{extra}")
     from linkscope.run import Outcome, StopFlag, go_on, plan_of
     from linkscope.run.target import target_of
-    from linkscope.runfile import read_run
 
-    run = read_run(arguments.resume)
-    _warn(run)
+    run = read(arguments.resume, rounds=True)
     if run.end is not None and run.end.complete:
         from linkscope.model.words import count_text
 
@@ -295,11 +294,6 @@ def _whole(option: str, text: str, *, least: int, most: int) -> int:
     if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
         raise UserError(f"{option} {text}: it is a whole number from {least} to {most}")
     return int(text)
-
-
-def _warn(run: "Run") -> None:
-    for warning in run.warnings:
-        print(f"linkscope: warning: {warning}", file=sys.stderr)
 
 
 def _command() -> str:

@@ -78,17 +78,20 @@ def run_text(run: Run) -> str:
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
-    parts.append("has no end record" if run.end is None else _took_text(run))
+    parts.append("has no end record: it was cut off, or still goes on" if run.end is None else _took_text(run))
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)
 
 
 def _took_text(run: Run) -> str:
-    if not run.resumes:
-        return f"took {format_seconds(run.wall_s)}"
     least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a part that was cut off tells no time
-    return f"took {least}{format_seconds(run.wall_s)} in {count_text(len(run.resumes) + 1, 'part')}"
+    took = f"{least}{format_seconds(run.wall_s)}"
+    took += f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
+    if not run.modelled:
+        return f"took {took}"
+    modelled_s = sum(point.device_s or 0.0 for point in run.points)  # which a budget is of
+    return f"{format_seconds(modelled_s)} of modelled time, simulated in {took}"
 
 
 def _only_text(only: Any) -> str:
