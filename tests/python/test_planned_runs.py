@@ -161,7 +161,12 @@ def test_the_plan_tells_classes_roles_and_costs(capsys: pytest.CaptureFixture[st
 
 def test_a_budget_too_small_for_anything_says_what_it_would_need(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x4", "--budget", "1s", "--plan-only"]) == 2
-    assert "too small for anything useful" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "too small for anything useful" in told
+    whole, part = map(float, re.findall(r"about ([\d.]+) s on h200x4: give it that \(or ([\d.]+) s,", told)[0])
+    assert main(["run", "--machine", "h200x4", "--budget", f"{part}s", "--plan-only"]) == 0  # what is told is true
+    assert whole > 2 * part and main(["run", "--machine", "h200x4", "--budget", f"{0.9 * part}s", "--plan-only"]) == 2
+    capsys.readouterr()
     assert main(["run", "--machine", "h200x4", "--budget", "1us", "--only", "h2d/ce/*pinned*", "--plan-only"]) == 2
     assert "the cheapest point takes about" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x1", "--only", "h2d/*", "--budget", "1s", "--plan-only"]) == 0

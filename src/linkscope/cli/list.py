@@ -134,7 +134,13 @@ def _benchmarks() -> list[dict[str, Any]]:
 def _suites() -> list[dict[str, Any]]:
     from linkscope.plan import SUITES
 
-    return [{"name": suite.name, "summary": suite.summary, "source": "linkscope"} for suite in SUITES.values()]
+    found = []
+    for suite in SUITES.values():
+        budget = f"; {suite.budget_s:.0f} s, more where a machine needs it" if suite.budget_s else ""
+        found.append({
+            "name": suite.name, "summary": suite.summary + budget, "source": "linkscope", "budget_s": suite.budget_s,
+        })  # fmt: skip
+    return found
 
 
 def _machines() -> list[dict[str, Any]]:

@@ -45,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
     add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/trace.md)")
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
-    add("--budget", metavar="120s", help="start nothing that would take longer in all (of a model: modelled time)")
+    add(
+        "--budget",
+        metavar="120s",
+        help="seconds in all, modelled ones of a model (default: as `list suites` has it)",
+    )
     add("--rounds", metavar="6", help="rounds, each in a fresh process (fewer than 6: no interval, but where 3 agree)")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/contexts.md; not of quick), or any")

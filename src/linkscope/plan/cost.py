@@ -41,9 +41,10 @@ def check_budget(plan: Plan, machine: MachineFacts) -> None:
     if plan.budget_s >= least * needed:
         return
     what = "measuring one path of each kind, and checking the others," if plan.classes else "the cheapest point"
+    part = f" (or {format_seconds(_rounded_up(least * needed))}, for a part of it)" if least < 1 else ""
     raise UserError(
         f"--budget {format_seconds(plan.budget_s)} is too small for anything useful: {what} takes about "
-        f"{format_seconds(_rounded_up(needed))} on {machine.name}: give it that, or name fewer points with --only"
+        f"{format_seconds(_rounded_up(needed))} on {machine.name}: give it that{part}, or name fewer points with --only"
     )
 
 
