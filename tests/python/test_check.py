@@ -6,6 +6,7 @@ from invented import flow, point
 from linkscope.model.check import MOST, MOST_JOINT, Check, Held, deviations, split, summary
 from linkscope.model.known import JOINT, deviation, family_of
 from linkscope.model.observed import observed
+from linkscope.model.tell import methods_text, shared_text
 from linkscope.runfile import PointId
 
 H2D = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional={}&mode={}"
@@ -121,3 +122,25 @@ def test_how_far_copies_by_threads_are_off_is_told_by_what_threads_reach_without
     assert sm_row(content, "gpu:0", "gpu:0") is None
     content["deviation"]["h2d by sm, pinned -> device"] = row
     assert sm_row(content, "numa:0", "gpu:0") == "h2d by sm, pinned -> device"
+
+
+def test_what_a_transfer_costs_is_told_by_the_kinds_of_its_ends_where_memory_does_not_tell_them() -> None:
+    """Managed pages go each way at another rate: the median over both is that of neither."""
+    managed = "prefetch/prefetch/{}.managed->{}.managed/{}"
+    rates = {("numa:0", "gpu:0"): 48e9, ("numa:0", "gpu:1"): 48e9, ("gpu:0", "numa:0"): 10e9, ("gpu:1", "numa:0"): 10e9}
+    points = [
+        point(managed.format(src, dst, size), 50e-6 + size / rate)
+        for (src, dst), rate in rates.items()
+        for size in (1 << 20, 16 << 20, 256 << 20)
+    ]
+    copies, back, to = methods_text(observed(points + of_family()))
+    assert back.startswith("prefetch by prefetch, managed -> managed, GPU to host: ") and " + 10 GB/s" in back
+    assert to.startswith("prefetch by prefetch, managed -> managed, host to GPU: ") and " + 48 GB/s" in to
+    assert copies.startswith("h2d by ce, pinned -> device: ")
+
+
+def test_what_links_carry_both_ways_is_told_of_each_of_them() -> None:
+    link = {"name": "pcie", "between": [["numa:0", "gpu:0"]], "both_ways_gbps": {"v": 101.9}}
+    assert shared_text({"link": [link]}) == ["both directions of pcie numa:0 -> gpu:0: 101.9 GB/s"]
+    link["between"].append(["numa:0", "gpu:1"])
+    assert shared_text({"link": [link]}) == ["both directions of each of pcie numa:0 -> gpu:0,1: 101.9 GB/s"]

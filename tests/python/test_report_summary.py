@@ -209,3 +209,17 @@ def test_half_of_its_limit_is_asked_only_of_sizes_that_take_longer_than_setting_
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{size}?mode=batched"
     found = kinds([point(id, size / (0.39 * limit * 1e9), limit_gbps=limit, limit_source="NVLink")])
     assert ("below half its limit" in found) is told
+
+
+def test_a_best_rate_of_a_small_size_says_so_where_the_column_of_sizes_has_no_room() -> None:
+    """As of a run that was cut off early."""
+    host = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional=false&mode={}"
+    small = [(0, 8, 1e-6), (2, 4096, 1e-6), (1, 64 << 20, 1.2e-3)]
+    mixed = [
+        point(host.format(gpu, size, mode), seconds, limit_gbps=63.0, limit_source="PCIe 5.0 x16")
+        for gpu, size, seconds in small
+        for mode in ("batched", "single")
+    ]
+    wide, narrow = (summary(run(mixed), width=width, colour=False) for width in (140, 60))
+    assert "at  smallest" in wide and "(at " not in wide
+    assert "  at" not in narrow and narrow.count("(at ") == 2 and "(at 8 B)" in narrow and "(at 4 KiB)" in narrow

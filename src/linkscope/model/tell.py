@@ -11,7 +11,10 @@ from linkscope.model.observed import Observation
 from linkscope.model.segments import Costs, Segment
 from linkscope.model.skeleton import Content
 from linkscope.model.words import paths_text
+from linkscope.runfile import PointId
 from linkscope.units import format_bytes, format_rate, format_seconds
+
+_KINDS = {"numa": "host", "gpu": "GPU"}
 
 
 def shared_text(content: Content) -> list[str]:
@@ -20,23 +23,35 @@ def shared_text(content: Content) -> list[str]:
     for link in content["link"]:
         if "both_ways_gbps" in link:
             pairs = paths_text([Path(*pair) for pair in link["between"]])
-            lines.append(f"both directions of {link['name']} {pairs}: {format_rate(link['both_ways_gbps']['v'])} each")
+            each = "each of " if len(link["between"]) > 1 else ""
+            lines.append(f"both directions of {each}{link['name']} {pairs}: {format_rate(link['both_ways_gbps']['v'])}")
     return [*lines, *(f"{share['name']}: {format_rate(share['gbps']['v'])}" for share in content.get("share", []))]
 
 
 def methods_text(observations: Iterable[Observation]) -> list[str]:
-    """A line a method: the segments of the median over its paths."""
-    families: dict[str, dict[int, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    """A line a method and kinds of ends: the segments of the median over its paths."""
+    families: dict[str, dict[str, dict[int, list[Observation]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for one in observations:
         batched = one.point.param("mode", "batched") == "batched"
         if one.point.bytes and not one.joint and batched:
-            families[family_of(one.point)][one.point.bytes].append(one)
+            families[family_of(one.point)][_ends(one.point)][one.point.bytes].append(one)
     lines = []
-    for name, sizes in sorted(families.items()):
-        middle = [sorted(of, key=lambda one: one.seconds)[len(of) // 2] for of in sizes.values()]
-        if len(middle) > 1:
-            lines.append(f"{name}: {segments_text(costs_of(middle))}")
+    for name, kinds in sorted(families.items()):
+        for ends, sizes in sorted(kinds.items()):
+            middle = [sorted(of, key=lambda one: one.seconds)[len(of) // 2] for of in sizes.values()]
+            if len(middle) > 1:
+                # Memory tells the ends of most methods; managed pages of one name go each way at another rate.
+                lines.append(f"{name}{f', {ends}' if len(kinds) > 1 else ''}: {segments_text(costs_of(middle))}")
     return lines
+
+
+def _ends(point: PointId) -> str:
+    """'host to GPU'."""
+    kinds = [place.rpartition("/")[2].partition(":")[0] for place in (point.src, point.dst)]
+    src, dst = (_KINDS.get(kind, kind) for kind in kinds)
+    return f"within a {dst}" if point.src == point.dst else f"{src} to {dst}"
 
 
 def segments_text(costs: Costs) -> str:

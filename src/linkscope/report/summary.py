@@ -11,6 +11,7 @@ from linkscope.advise import worth_it
 from linkscope.advise.words import headline
 from linkscope.model.words import count_text, range_share
 from linkscope.report.break_even import SHORT_HEADING, break_evens
+from linkscope.report.finding import LARGE
 from linkscope.report.findings import findings
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
@@ -24,7 +25,7 @@ _NARROW, _WIDE = 60, 140
 _MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
 _BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
 _HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
-_SHARE = 4
+_SHARE, _AT = 4, 5
 _RIGHT = {2, 4, 5, 6}  # columns of numbers
 _DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
 _GAP = 2
@@ -79,9 +80,14 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
         # A narrow terminal has the method under the path rather than go without the share of the limit.
         tables = [[[", ".join(filter(None, cells[:2])), "", *cells[2:]] for cells in table] for table in tables]
         widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
+    if _AT not in shown:  # the best of what was cut off early may be of a size that nobody takes it for
+        for table, family in zip(tables, families, strict=True):
+            for cells, row in zip(table, family.rows, strict=True):
+                cells[0] += f" (at {row.at_text})" if 0 < row.at_bytes < LARGE else ""
     note = (
         f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
-        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is one way's."
+        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is that of the way "
+        "named."
     )
     numbers = " ".join(cell for table in tables for cells in table for cell in cells)
     note += "".join(f" {means}." for means in signs_mean(numbers))
