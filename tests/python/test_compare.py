@@ -200,6 +200,7 @@ def test_facts_that_differ() -> None:
     assert not same_machine(before, lost)
     busy = msgspec.structs.replace(before, environment={"cpu": {"load_1min": 3.0}, "governor": "performance"})
     assert differences(before, busy) == []
+    assert differences(header(name="node", gpus=[gpu], pairs=[], model={"nic": []}), lost) == []
 
 
 def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:

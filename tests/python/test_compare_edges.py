@@ -285,6 +285,7 @@ def test_a_history_in_words_says_slower_and_faster() -> None:
         ([(0.97, 1.05), (0.5, 1.01), (0.99, 1.03)], "5 % of time, if at all; nine of ten by less than 5 %"),
         ([(1 / 1.4, 1.01), (0.99, 1.03)], "3 % of time, if at all; nine of ten by less than 3 %"),
         ([(1 / (1 + at / 100), 1.001) for at in range(3, 14)], "8 % of time, if at all; nine of ten by less than 12 %"),
+        ([(1 / 2.3, 1.001)], "130 % of time, if at all; nine of ten by less than 130 %"),
     ],
 )
 def test_what_the_undecided_may_have_changed_by_is_told(ends: list[tuple[float, float]], told: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
+from linkscope.units import format_fraction
 
 if TYPE_CHECKING:
     from linkscope.model.check import Check, Errors, Held
@@ -164,7 +165,7 @@ def _print_check(checked: "Check", runs: "list[Run]") -> None:
         print(f"{f'{name} ({len(held)})':<74} {_errors_text(ways[0]):>22} {_errors_text(ways[1]):>22}")
     worst = summary(list(checked.held), lambda one: one.by_file)
     if worst.worst is not None:
-        print(f"\nfurthest off: {worst.worst_id}, {100 * worst.worst:.3g} %")
+        print(f"\nfurthest off: {worst.worst_id}, {format_fraction(worst.worst)}")
     if worst.untold:
         print(f"{worst.untold} are on what the machine file does not have")
     for line in checked.too_far():

@@ -81,12 +81,12 @@ def _facts(header: Header) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Leaves by their path; lists of plain values are leaves."""
+    """Leaves by their path; lists of plain values are leaves, empty ones nothing."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
     elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
         for index, inner in enumerate(value):
             yield from _flat(f"{name}.{index}", inner)
-    else:
+    elif value not in ([], {}):  # nothing of a kind is as good as no word of it
         yield name, value

@@ -11,7 +11,7 @@ from linkscope.compare.verdict import Comparison, Pair, Verdict
 from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
 from linkscope.model.words import count_text, latency_text, method_text, point_text
 from linkscope.runfile import Point, Run
-from linkscope.units import format_bytes, format_rate
+from linkscope.units import format_bytes, format_fraction, format_rate
 
 _MOST_DIFFERENCES = 12
 _LONGEST = 60  # characters of a value
@@ -100,7 +100,7 @@ def _undecided(pairs: Sequence[Pair]) -> list[str]:
     reach = sorted(max(pair.interval.high, 1 / pair.interval.low) for pair in pairs if pair.interval)
     if not reach:
         return []
-    half, most = (f"{100 * (reach[at] - 1):.2g} %" for at in ((len(reach) - 1) // 2, 9 * (len(reach) - 1) // 10))
+    half, most = (format_fraction(reach[at] - 1) for at in ((len(reach) - 1) // 2, 9 * (len(reach) - 1) // 10))
     return [f"half of the undecided changed by less than {half} of time, if at all; nine of ten by less than {most}"]
 
 

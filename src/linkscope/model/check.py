@@ -72,7 +72,7 @@ class Check:
         for what, held, bound in (("all", list(self.held), MOST), ("joint transfers", self.joint, MOST_JOINT)):
             errors = summary(held, lambda one: one.by_file)
             if errors.median is not None and errors.median > bound:
-                said.append(f"{what}: the median error is {100 * errors.median:.2g} %, over {100 * bound:.0f} %")
+                said.append(f"{what}: the median error is {100 * errors.median:.4g} %, over {100 * bound:.0f} %")
         return said
 
 
