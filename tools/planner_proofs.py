@@ -1,7 +1,7 @@
 """What the planner claims, shown on modelled machines (docs/planner.md).
 
 Usage: python tools/planner_proofs.py growth | links [--times N] | agreement [--machine NAME] | interference
-       python tools/planner_proofs.py intervals [--machine NAME] [--times N] | coverage | oracle
+       python tools/planner_proofs.py intervals [--machine NAME] [--times N] | coverage | oracle | alarms
 
 growth: points, time and what is measured on 1, 2, 4, 8 and 16 H200s, and the exponents. links: on every bundled
 machine links that are 5 % to 30 % slower, one at a time: how many `standard` and `quick` name, and what they name on
@@ -9,7 +9,7 @@ machines in order. interference: the groups of paths that share something, as `s
 the links of each bundled machine make. agreement: medians of `standard` against those of the exhaustive sweep, and
 between sizes. intervals: of points drawn from `standard`, how many intervals cover what many more rounds say. coverage,
 oracle: of noise of known shapes, how many intervals cover the truth, and what they cost over what they would cost who
-knows the noise (rounds.py).
+knows the noise (rounds.py). alarms: of such noise, how many paths that are in order are called slow (alarms.py).
 """
 
 import argparse
@@ -26,6 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+import alarms
 import rounds
 from msgspec import structs
 from true_shares import truth_of
@@ -274,9 +275,11 @@ def intervals(name: str, times: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", choices=("growth", "links", "interference", "agreement", "intervals", "coverage", "oracle")
+        "what", choices=("growth", "links", "interference", "agreement", "intervals", "coverage", "oracle", "alarms")
     )
-    parser.add_argument("--times", type=int, help="links of a machine (6), points (400), draws (10,000; oracle 2000)")
+    parser.add_argument(
+        "--times", type=int, help="links of a machine (6), points (400), draws (10,000; oracle 2000; paths: 12,000)"
+    )
     parser.add_argument("--machine")
     asked = parser.parse_args()
     if asked.what == "growth":
@@ -290,6 +293,9 @@ def main() -> None:
     elif asked.what in ("coverage", "oracle"):
         drawn, times = (rounds.coverage, 10_000) if asked.what == "coverage" else (rounds.costs, 2000)
         for line in drawn(asked.times or times):
+            print(line, flush=True)
+    elif asked.what == "alarms":
+        for line in alarms.table(asked.times or 12_000):
             print(line, flush=True)
     else:
         agreement(asked.machine or "h200x4")

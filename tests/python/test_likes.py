@@ -117,3 +117,31 @@ def test_with_the_time_that_is_left_five_rounds_are_for_dear_points_too(dear: bo
         found[PAIR.format(0, 1, 8)].device_s = share_s(plan)
     assert by_size(plan, found) == ({} if dear else {8: 5})
     assert [work.rounds for work in late_work(plan, found, 1000.0)] == [5]
+
+
+def test_no_path_is_called_slow_by_three_rounds() -> None:
+    """Of paths that agree one is slower: it and what it is held against have three more, unless none would help."""
+    plan = pairs_plan()
+    (kind,) = plan.classes
+    steady = [1.0e-3, 1.0005e-3, 0.9995e-3]
+
+    def at_16_mib(slow: float) -> dict[str, Point]:
+        found = {}
+        for number, path in enumerate(kind.paths):
+            src, dst = (place.rpartition(":")[2] for place in path.split("->"))
+            rounds = [of * (slow if number == 5 else 1.0) for of in steady]
+            id = PAIR.format(src, dst, 16 << 20)
+            found[id] = point(
+                id, flows=[flow(rounds)], median_s=rounds[0], ci95_s=(rounds[2], rounds[1]), device_s=1e-3,
+                precision_target=0.01,
+            )  # fmt: skip
+        return found
+
+    assert wanted(plan, at_16_mib(1.0)) == []
+    points = at_16_mib(1.1)
+    slow = next(id for id, of in points.items() if of.median_s > 1.05e-3)
+    asked = {work.id: work.rounds for work in wanted(plan, points)}
+    assert slow in asked and len(asked) == 2 and set(asked.values()) == {6}
+    points = at_16_mib(1.1)
+    points[slow].guards["trend"] = 0.1
+    assert slow not in {work.id for work in wanted(plan, points)}

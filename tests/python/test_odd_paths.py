@@ -4,11 +4,13 @@ import math
 import random
 
 import pytest
+from alarms import SHAPES, alarms
 
 import fakes
 from fakes import flow, point
-from linkscope.model.odd import odd_paths
+from linkscope.model.odd import in_doubt, odd_paths
 from linkscope.runfile import Run
+from linkscope.stats import median
 
 KINDS = "classes"
 PATHS = [(a, b) for a in range(4) for b in range(4) if a != b]
@@ -43,19 +45,49 @@ def test_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
 @pytest.mark.parametrize("noise", [0.05, 0.2])
 def test_one_false_alarm_in_ten_thousand_paths_of_small_kinds(members: int, noise: float) -> None:
     """As many paths: between a host and a few GPUs, where few rounds say how rounds differ."""
-    chance = random.Random(f"{members}{noise}")
-    alarms = 0
-    for _ in range(10_200 // members):
-        points = []
-        for gpu in range(members):
-            for size in SIZES:
-                of = flow([1e-3 * math.exp(chance.gauss(0, noise)) for _ in range(3)])
-                id = fakes.H2D.format(size, "false", "batched").replace("gpu:0", f"gpu:{gpu}")
-                points.append(point(id, flows=[of], median_s=1e-3, precision_target=0.01))
-        header = fakes.header()
-        header.plan = {KINDS: [{"kind": "host to GPU", "paths": [f"numa:0->gpu:{gpu}" for gpu in range(members)]}]}
-        alarms += len(odd_paths(Run(None, header, points, {}, [], None, [], 0, False)))
-    assert alarms <= 4
+    early, late, _ = alarms("normal", SHAPES["normal"], members, noise, 10_200 // members)
+    assert early <= 4 and late <= early
+
+
+def of_few(medians: dict[str, list[float]]) -> Run:
+    """Paths between a host and a few GPUs, by ids."""
+    header = fakes.header()
+    paths = sorted({f"numa:0->{id.partition('->')[2].partition('.')[0]}" for id in medians})
+    header.plan = {KINDS: [{"kind": "host to GPU", "paths": paths}]}
+    points = [point(id, flows=[flow(of)], median_s=median(of), precision_target=0.01) for id, of in medians.items()]
+    return Run(None, header, points, {}, [], None, [], 0, False)
+
+
+def to_gpu(gpu: int, size: int = 8) -> str:
+    return fakes.H2D.format(size, "false", "batched").replace("gpu:0", f"gpu:{gpu}")
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if "mode" in name])
+def test_where_processes_fall_into_modes_six_rounds_are_asked_for_before_a_path_is_called_slow(name: str) -> None:
+    """Three are of one mode by chance: of 10,000 paths of a kind of three 38 to 123 would be called slow."""
+    early, late, asked = alarms(name, SHAPES[name], 3, 0.05, 2000)
+    assert early >= 20 and late <= 8.4 and asked < 0.03  # in 10,000, of 6,000 paths: five are 8.3
+
+
+def test_what_is_asked_for_is_the_slow_point_and_what_it_is_held_against() -> None:
+    steady = [1.0e-3, 1.0005e-3, 0.9995e-3]
+    slow = [1.2 * of for of in steady]
+    few = (
+        {to_gpu(gpu): steady for gpu in range(3)} | {to_gpu(3): slow} | {to_gpu(gpu, 4096): steady for gpu in range(4)}
+    )
+    kind = [{f"numa:0->gpu:{gpu}" for gpu in range(12)}]
+    assert in_doubt(of_few(few).points, kind, 6) == {to_gpu(gpu) for gpu in range(4)}
+    assert in_doubt(of_few(few | {to_gpu(3): 2 * slow, to_gpu(1): 2 * steady}).points, kind, 6) == {
+        to_gpu(0),
+        to_gpu(2),
+    }
+    assert in_doubt(of_few({id: 2 * of for id, of in few.items()}).points, kind, 6) == set()
+    many = {to_gpu(gpu): steady for gpu in range(11)} | {to_gpu(11): slow}
+    asked = in_doubt(of_few(many).points, kind, 6)
+    assert to_gpu(11) in asked and len(asked) == 2  # how rounds differ ten others tell
+    assert in_doubt(of_few(many).points, [], 6) == set()
+    fast = {to_gpu(gpu): slow for gpu in range(3)} | {to_gpu(3): steady}
+    assert in_doubt(of_few(fast).points, kind, 6) == set()
 
 
 def test_of_one_round_of_each_nothing_is_said() -> None:

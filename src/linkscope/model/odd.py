@@ -6,7 +6,7 @@ It is called slow where the chance of what was seen, were it no slower than the 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import measured_flows
@@ -16,6 +16,7 @@ from linkscope.stats import Contrast, contrast, geometric_mean, log_variance, me
 MARGIN = 0.03
 FALSE_ALARMS = 1e-4  # a path
 _LEAST = 3  # members: of two that differ nobody knows which is in order
+_FEW = 4  # members: how rounds differ is said by two of them at most
 LEVEL = 0.95
 
 
@@ -40,6 +41,7 @@ class Odd:
 class _Test:
     point: Point
     members: int
+    against: tuple[str, ...]  # ids: the middle one, and of a kind of few those that say how rounds differ
     of: Contrast
     chance: float
 
@@ -58,6 +60,26 @@ def odd_paths(run: Run) -> list[Odd]:
     return [odd for odd in found if odd is not None]
 
 
+def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: int) -> set[str]:
+    """Ids of points that should have so many rounds, and have fewer, before a path is called slow by them: its own
+    and those that they are held against. Where processes fall into modes, three rounds are of one mode by chance.
+
+    `points`: all of one operation or more; `kinds`: the paths of each kind.
+    """
+    listed = [point for point in points if point.status in ("ok", "missed_precision") and _one_way(point)]
+    few = {point.id for point in listed if len(_rounds(point)) < rounds}
+    found: set[str] = set()
+    for members in kinds if few else ():
+        for alike in _by_operation(point for point in listed if _path(point) in members):
+            times = [point.median_s or 0.0 for point in alike]
+            if max(times) <= (1 + MARGIN) * min(times):  # as most are, and asked at once
+                continue
+            for point, test in _tests(alike):
+                if test.chance <= FALSE_ALARMS and test.of.log_ratio > 0:
+                    found.update((point.id, *test.against))
+    return found & few
+
+
 def _odd(kind: str, path: str, tests: Sequence[_Test]) -> Odd | None:
     shown = [test for test in tests if test.chance * len(tests) <= FALSE_ALARMS and test.of.log_ratio > 0]
     if not shown:
@@ -73,17 +95,19 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
     if len(alike) < _LEAST:
         return
     rounds = {_path(point): _rounds(point) for point in alike}
+    ids = {_path(point): point.id for point in alike}
     middles = {path: geometric_mean(of) for path, of in rounds.items()}
     for point in alike:
         others = [path for path in middles if path != _path(point)]
         centre = median([middles[path] for path in others])
         reference = min(others, key=lambda path: abs(middles[path] - centre))
         # How rounds differ the rest of the kind says, as far as it is known by them: of four paths by two.
-        rest = [of for path, of in rounds.items() if path not in (_path(point), reference) and len(of) > 1]
-        spread = sum(map(log_variance, rest)) / len(rest) if rest else 0.0
-        known = sum(len(of) - 1 for of in rest)
+        rest = [path for path in others if path != reference and len(rounds[path]) > 1]
+        spread = sum(log_variance(rounds[path]) for path in rest) / len(rest) if rest else 0.0
+        known = sum(len(rounds[path]) - 1 for path in rest)
         of = contrast(rounds[_path(point)], rounds[reference], spread, known)
-        yield point, _Test(point, len(alike), of, of.chance_other(max(MARGIN, point.precision_target)))
+        against = (ids[reference], *(ids[path] for path in rest if len(alike) <= _FEW))
+        yield point, _Test(point, len(alike), against, of, of.chance_other(max(MARGIN, point.precision_target)))
 
 
 def _by_operation(points: Iterable[Point]) -> Iterable[list[Point]]:

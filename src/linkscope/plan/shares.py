@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from linkscope.model.odd import in_doubt
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
 from linkscope.plan.recall import Recall
@@ -82,7 +83,8 @@ def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
 
     Three rounds may agree by chance: of the points like this one most have three that do not. It takes six. And the
     other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
-    points of one operation of nearly the same size, on all paths.
+    points of one operation of nearly the same size, on all paths. And no path is called slow by three rounds: where
+    processes fall into modes these are of one by chance, which of six is rare.
     """
     of_operation: dict[str, dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
@@ -105,7 +107,9 @@ def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
                 early[point.id] = point.bytes
     calm = {size for size in set(early.values()) if mostly(_of_likes(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
-    return {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, size in early.items() if precise[id] != (size in calm)}
+    found = {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, size in early.items() if precise[id] != (size in calm)}
+    slow = in_doubt(points.values(), [set(of.paths) for of in plan.classes], LOOKS[1])
+    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_ENDLESS)}
 
 
 @functools.lru_cache(maxsize=1 << 16)
