@@ -470,15 +470,18 @@ def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monke
 
 def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
     opens, failing = Worker.opened, [2]
+    left: list[int] = []  # processes that did not open: they hold what they have of the GPUs until they end
 
     def sometimes(worker: Worker) -> dict[str, Any]:
         if failing[0] > 0:
             failing[0] -= 1
+            left.append(worker.pid)
             raise RequestFailed("failed", "not yet")
         return opens(worker)
 
     monkeypatch.setattr(Worker, "opened", sometimes)
     assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
+    assert len(left) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in left)
     failing[0] = 3
     found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
     assert found.status == "failed" and "not yet" in (found.reason or "")
