@@ -13,7 +13,8 @@ from linkscope.runfile import read_run
 
 BOTH_WAYS = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
 LOCAL = "local/ce/gpu:0.device->gpu:0.device/{}?mode=batched"
-MEASURED = Path(__file__).parents[2] / "results" / "h200x1-standard-a.jsonl.gz"
+RESULTS = Path(__file__).parents[2] / "results"
+MEASURED = [read_run(RESULTS / f"h200x{name}.jsonl.gz") for name in ("1-standard-a", "2-standard-h")]
 
 
 def benchmarks(made, name: str | None = None) -> list[dict[str, Any]]:
@@ -21,7 +22,7 @@ def benchmarks(made, name: str | None = None) -> list[dict[str, Any]]:
     return [row for row in rows if name in (None, row["run_name"])]
 
 
-@pytest.mark.parametrize("made", [small_run(), read_run(MEASURED)], ids=["invented", "measured"])
+@pytest.mark.parametrize("made", [small_run(), *MEASURED], ids=["invented", "measured", "planned"])
 def test_every_row_has_what_the_tools_read(made) -> None:
     """Theirs: a row is compared by name and time_unit; without both times reading it fails."""
     for row in benchmarks(made):
@@ -57,6 +58,14 @@ def test_rounds_are_repetitions() -> None:
     assert [row["bytes_per_second"] for row in rounds] == pytest.approx([1e9 / factor for factor in ROUNDS])
 
 
+def test_what_was_taken_over_has_one_row_with_its_value() -> None:
+    taken = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
+    taken.flows[0].round_medians_s, taken.flows[0].samples_s = [], []
+    (row,) = benchmarks(run([taken], modelled=False))
+    assert (row["label"], row["real_time"], row["bytes_per_second"]) == ("inherited", 1000.0, 1e9)
+    assert (row["run_type"], row["repetitions"], row["iterations"]) == ("iteration", 1, 0)
+
+
 def test_aggregates_are_over_the_rounds() -> None:
     rows = benchmarks(run([point(BOTH_WAYS, 1e-6)]), BOTH_WAYS)
     found = {row["aggregate_name"]: row for row in rows if row["run_type"] == "aggregate"}
@@ -72,7 +81,7 @@ def test_aggregates_are_over_the_rounds() -> None:
 
 
 def test_the_median_is_that_of_the_run_file() -> None:
-    made = read_run(MEASURED)
+    made = MEASURED[0]
     found = {row["name"]: row for row in benchmarks(made)}
     for one in made.points:
         for number, flow in enumerate(one.flows):

@@ -281,3 +281,17 @@ def test_a_narrow_interval_is_not_given_as_the_reason_of_a_miss() -> None:
     assert problems([stopped])[0].text().endswith("; 4 of 6 rounds; the budget of 20 s is spent")
     wide = point(BOTH.format(0, 8), 1e-6, status="missed_precision")  # +-2 %: less than the other asked, but missed
     assert "widest +-2 %, asked was 1 %" in problems([stopped, wide])[0].text()
+
+
+def test_a_card_takes_what_was_measured_and_says_what_was_not() -> None:
+    """Of a path that was measured and one that took its value over, with a little more of it, the former is named."""
+    id = "h2d/ce/numa:0.pinned->gpu:{}.device/67108864?bidirectional=false&mode=batched"
+    source = point(id.format(0), 1.2e-3, limit_gbps=80.0)
+    other = point(id.format(1), 1.19e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
+    host, doubtful = tiles(run([other, source]))
+    assert not host.value.startswith("^") and any(line.startswith("numa:0 -> gpu:0,") for line in host.lines)
+    assert doubtful.lines == ("safe, within the precision asked for: every rate of these cards",)
+    fast = point(id.format(1), 1.1e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
+    host, doubtful = tiles(run([fast, source]))
+    assert host.value.startswith("^61.0 GB/s")
+    assert doubtful.lines == ("not measured, but taken over from a path of their kind: Host to GPU",)

@@ -58,14 +58,17 @@ def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
 
 
 def _times_of(flow: Flow) -> list[float]:
-    """Of each repetition: of Comm|Scope's rule its own, else of each round."""
-    return flow.round_medians_s if flow.mean_s is None else [time for of_round in flow.samples_s for time in of_round]
+    """Of each repetition: of Comm|Scope's rule its own, else of each round; what was taken over has no other."""
+    if flow.mean_s is not None:
+        return [time for of_round in flow.samples_s for time in of_round]
+    return flow.round_medians_s or [time for time in [flow.median_s] if time is not None]
 
 
 def _repetitions(point: Point, flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
     rates = _rates(flow)
     for number, time in enumerate(_times_of(flow)):
-        iterations = len(flow.samples_s[number]) if flow.mean_s is None else (point.batch or [1])[0]
+        samples = flow.samples_s[number] if flow.samples_s else []  # none of what was taken over
+        iterations = len(samples) if flow.mean_s is None else (point.batch or [1])[0]
         numbers = {"run_type": "iteration", "repetition_index": number, "iterations": iterations}
         yield {**common, **numbers, **_times(time, rates[number] if rates else None)}
 

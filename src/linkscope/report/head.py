@@ -10,7 +10,7 @@ from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
-from linkscope.report.trust import apart, signed
+from linkscope.report.trust import apart, signed, taken
 from linkscope.report.trust import widest as widest_of
 from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
@@ -80,7 +80,7 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
     bests = _one_way([curve for curve in made if wanted(curve.path)])
     if not bests:
         return None
-    curve, best = max(bests, key=lambda pair: _rate(pair[1]))
+    curve, best = _fastest(bests)
     lines = [_of_limit(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
     lines += _half_lines(curve)
     slow = _slowest_memory(bests, best)
@@ -103,13 +103,19 @@ def _half_lines(curve: Curve) -> list[str]:
     return [f"half of this rate from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {told})"]
 
 
+def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
+    """The fastest; of those that it may be as fast as by their intervals, one that was measured and not taken over."""
+    fastest = max(bests, key=lambda pair: _rate(pair[1]))
+    measured = max((pair for pair in bests if not taken(pair[1])), key=lambda pair: _rate(pair[1]), default=fastest)
+    return measured if _alike(measured[1], fastest[1]) else fastest
+
+
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
     """The kind of memory that is slower than the best, and its best point."""
-    by_memory: dict[str, Point] = {}
-    for _, point in bests:
-        key = _memories(point)
-        if key not in by_memory or _rate(point) > _rate(by_memory[key]):
-            by_memory[key] = point
+    of_memory: dict[str, list[tuple[Curve, Point]]] = {}
+    for pair in bests:
+        of_memory.setdefault(_memories(pair[1]), []).append(pair)
+    by_memory = {memories: _fastest(pairs)[1] for memories, pairs in of_memory.items()}
     memories, slowest = min(by_memory.items(), key=lambda item: _rate(item[1]))
     if memories == _memories(best) or _alike(slowest, best):
         return None
@@ -153,12 +159,17 @@ def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
 
 def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     ids = doubtful_ids(run)
-    unsafe = [name for tile in shown for name, id in tile.numbers if id in ids]
-    safe = f"safe, within the precision asked for: every {'other ' if unsafe else ''}rate of these cards"
+    numbers = [(name, id) for tile in shown for name, id in tile.numbers]
+    unmeasured = {point.id for point in run.points if taken(point)}
+    unsafe = [name for name, id in numbers if id in ids]
+    elsewhere = [name for name, id in numbers if id in unmeasured and id not in ids]
+    other = "other " if unsafe or elsewhere else ""
+    safe = f"safe, within the precision asked for: every {other}rate of these cards"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
     lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
-    lines += (safe,) if len(unsafe) < sum(len(tile.numbers) for tile in shown) else ()
+    lines += (f"not measured, but {STATUS_WORDS['inherited']}: {'; '.join(elsewhere)}",) if elsewhere else ()
+    lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
     return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
 
