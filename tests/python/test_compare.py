@@ -12,13 +12,14 @@ import pytest
 from invented import point, run
 from linkscope.cli.main import main
 from linkscope.compare import changes, compare, differences, same_machine
-from linkscope.compare.verdict import verdict_of
-from linkscope.compare.words import by_path
+from linkscope.compare.verdict import Comparison, Pair, verdict_of
+from linkscope.compare.words import by_path, table
 from linkscope.model.rounds import rounds_of
 from linkscope.runfile import read_run
 from linkscope.stats import Interval
 
 MACHINES = Path(__file__).parents[2] / "machines"
+RESULTS = Path(__file__).parents[2] / "results"
 ONLY = ["--only", "*ce/*.pinned*", "--only", "d2d/ce/*peer=on*", "--rounds", "6"]
 
 
@@ -141,6 +142,54 @@ def test_points_of_one_run_only_are_counted() -> None:
     assert (len(compared.pairs), compared.only_before, compared.only_after) == (1, 1, 1)
 
 
+def test_points_that_one_run_took_over_are_counted_and_told(tmp_path, capsys) -> None:
+    taken = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
+    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), taken)
+    assert (len(compared.pairs), compared.unmeasured) == (1, 1)
+    two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("h", "i")]
+    main(["compare", *two])
+    told = " ".join(capsys.readouterr().out.split())
+    count = int(re.search(r"(\d+) points that one of them did not measure", told)[1])
+    main(["compare", *two, "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    points = [sum(1 for _ in read_run(name).points) for name in two]
+    compared_points = sum(len(path["points"]) for path in answer["paths"])
+    left = answer["not_compared"]
+    assert left["unmeasured"] == count > 0
+    assert points == [compared_points + count + left[side] for side in ("only_before", "only_after")]
+
+
+def test_a_path_of_which_some_sizes_are_undecided_is_not_called_the_same() -> None:
+    pairs = [
+        Pair(point(ID, 1e-3), point(ID, 1e-3), verdict, 1.0, Interval(low, 1 / low, 0.99))
+        for verdict, low in (("same", 0.99), ("undecided", 0.9))
+    ]
+    told = table(by_path(Comparison(pairs, 0.99, 0.02, 0, 0)), False, 120)
+    assert told[0] == "1 path: 1 same at the sizes that can be told"
+    assert table(by_path(Comparison(pairs[:1], 0.99, 0.02, 0, 0)), False, 120)[0] == "1 path: 1 same"
+
+
+def test_both_values_of_a_change_are_in_one_unit() -> None:
+    """Copies of less than 1 MiB by their time, and where one run has no total both."""
+    whole, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
+    lost.total_gbps, lost.guards["in_turn"] = None, True
+    of = [Pair(whole, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
+    assert "1 ms -> 2 ms at" in " ".join(table(by_path(Comparison(of, 0.99, 0.02, 0, 0)), False, 200)[0].split())
+    small = [point(ID.replace("/67108864?", "/8?"), seconds) for seconds in (2e-6, 4e-6)]
+    of = [Pair(*small, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
+    assert "2000 ns -> 4000 ns at 8 B" in table(by_path(Comparison(of, 0.99, 0.02, 0, 0)), False, 200)[0]
+
+
+def test_one_run_twice_and_the_wrong_order_are_told(capsys) -> None:
+    first, second = (str(RESULTS / f"h200x1-standard-{name}.jsonl.gz") for name in "ef")
+    for words, told in (
+        ((first, first), "Both are one run"), ((second, first), "was measured last"), ((first, second), ""),
+    ):  # fmt: skip
+        main(["compare", *words])
+        out = capsys.readouterr().out
+        assert told in out and ("one run:" in out) + ("measured last" in out) == bool(told)
+
+
 def test_of_several_flows_the_total_counts() -> None:
     both = point(BOTH, 1e-3)
     both.flows[1].round_medians_s = [2 * seconds for seconds in both.flows[1].round_medians_s]
@@ -243,7 +292,7 @@ def test_nothing_to_compare(first, folder, capsys) -> None:
 def test_paths_stand_below_their_numbers_where_a_line_is_too_short_for_both(first, slowed, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
     assert main(["compare", str(first), str(slowed)]) == 1
-    lines = capsys.readouterr().out.split("Paths, by their worst size")[1].splitlines()
+    lines = capsys.readouterr().out.split("Paths, by the worst size that tells")[1].splitlines()
     assert max(map(len, lines)) <= 90
     number = next(number for number, line in enumerate(lines) if line.startswith("  slower  "))
     assert "GB/s ->" in lines[number] and " by ce" not in lines[number]

@@ -94,24 +94,35 @@ def _print(
     everything: bool,
 ) -> None:
     from linkscope.compare.words import by_path, changes_text, differences_text, run_text, table
+    from linkscope.model.words import count_text
 
     print(f"before: {run_text(runs[0])}")
     for between in runs[1:-1]:
         print(f"then:   {run_text(between)}")
     print(f"after:  {run_text(runs[-1])}")
+    if runs[0].header == runs[-1].header:
+        print("Both are one run: what is undecided is what its intervals are too wide to tell.")
+    elif runs[0].header.started > runs[-1].header.started:
+        print("The run that is given first was measured last: before is after.")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
     print("\nWhat differs besides:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
-    print(f"\nPaths, by their worst size (the same: within {format_fraction(compared.margin)} of the time):")
+    within = format_fraction(compared.margin)
+    how = "ratios are of geometric means of rounds, values medians"
+    print(
+        "\n" + filled(f"Paths, by the worst size that tells (the same: within {within} of the time; {how}):", "", "  ")
+    )
     for line in table(by_path(compared), everything, columns() - 2):
         print(filled(line.lstrip(), "      ", "        ") if line.startswith(" ") else f"  {line}")
     alone = [
-        f"{count} points only in {run.path}"
+        f"{count_text(count, 'point')} only in {run.path}"
         for count, run in ((compared.only_before, runs[0]), (compared.only_after, runs[-1]))
         if count
     ]
+    if compared.unmeasured:
+        alone.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (as taken over)")
     if alone:
         print(f"  not compared: {', '.join(alone)}")
     if found is not None:
@@ -154,8 +165,11 @@ def _as_json(
         "margin": compared.margin,
         "level": compared.level,
         "worse": compared.worse,
+        "not_compared": {
+            "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
+        },
         "paths": paths,
-    }
+    }  # fmt: skip
     if found is not None:
         answer["changes"] = [
             {"id": one.point.id, "kind": one.kind, "since": one.at, "ratio": one.ratio, "interval": ends(one.interval)}

@@ -48,13 +48,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs, in the order of the first run; `level` is that of each interval; `only_…` count points without one."""
+    """All pairs, in the order of the first run; `level` is that of each interval; `only_…` count points without one,
+    `unmeasured` those of both runs that one of them did not measure."""
 
     pairs: list[Pair]
     level: float
     margin: float
     only_before: int
     only_after: int
+    unmeasured: int = 0
 
     @property
     def worse(self) -> bool:
@@ -79,7 +81,7 @@ def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
         elif one.status == "failed" and rounds_of(other):
             pairs.append(Pair(one, other, "mended", None, None))
     only_after = sum(id not in known for id in theirs)
-    return Comparison(pairs, level, margin, len(before.points) - len(both), only_after)
+    return Comparison(pairs, level, margin, len(before.points) - len(both), only_after, len(both) - len(pairs))
 
 
 def verdict_of(interval: Interval | None, margin: float) -> Verdict:

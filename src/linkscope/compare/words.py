@@ -15,6 +15,7 @@ from linkscope.units import format_bytes, format_fraction, format_rate
 
 _MOST_DIFFERENCES = 12
 _LONGEST = 60  # characters of a value
+_RATES_FROM = 1 << 20  # bytes: what is smaller is told by its time
 _ORDER: tuple[Verdict, ...] = get_args(Verdict)  # worst first
 
 
@@ -69,8 +70,8 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
         lines.append("  ".join([*cells, row[3]]))
     if max(map(len, lines), default=0) > width:
         lines = [part for line, row in zip(lines, rows, strict=True) for part in _below(line, row[3])]
-    of_points = Counter(pair.verdict for one in listed for pair in one.pairs)
-    lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(one.verdict for one in listed))}")
+    of_points = Counter[str](pair.verdict for one in listed for pair in one.pairs)
+    lines.append(f"{count_text(len(listed), 'path')}: {_counts(Counter(map(_of_path, listed)))}")
     lines.append(f"{count_text(of_points.total(), 'point')}: {_counts(of_points)}")
     return lines + _undecided([pair for one in listed for pair in one.pairs if pair.verdict == "undecided"])
 
@@ -108,8 +109,19 @@ def _below(line: str, path: str) -> tuple[str, str]:
     return line.removesuffix(path).rstrip(), f"    {path}"
 
 
-def _counts(counts: Counter[Verdict]) -> str:
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+def _counts(counts: Counter[str]) -> str:
+    """In the order in which they are worse; 'same at some sizes' comes behind 'same'."""
+    return ", ".join(f"{counts[said]} {said}" for said in sorted(counts, key=lambda said: (_rank(said), len(said))))
+
+
+def _rank(said: str) -> int:
+    return next(number for number, verdict in enumerate(_ORDER) if said.startswith(verdict))
+
+
+def _of_path(one: PathVerdict) -> str:
+    """Its verdict; what no size is known to differ by is not the same while some may."""
+    some = one.verdict == "same" and any(pair.verdict == "undecided" for pair in one.pairs)
+    return "same at the sizes that can be told" if some else one.verdict
 
 
 def _badness(pair: Pair) -> tuple[int, float]:
@@ -128,7 +140,8 @@ def _change(pair: Pair) -> tuple[str, str]:
     if pair.verdict in ("broken", "mended"):
         failed = pair.after if pair.verdict == "broken" else pair.before
         return "", failed.reason or "failed"
-    values = f"{_reached(pair.before)} -> {_reached(pair.after)}"
+    as_rate = all(map(total_of, (pair.before, pair.after))) and pair.before.bytes >= _RATES_FROM
+    values = " -> ".join(_reached(point, as_rate=as_rate) for point in (pair.before, pair.after))
     values += f" at {format_bytes(pair.before.bytes)}" if pair.before.bytes else ""
     if pair.ratio is None or pair.interval is None:
         return "", values
@@ -136,9 +149,9 @@ def _change(pair: Pair) -> tuple[str, str]:
     return f"{_percent(pair.ratio)} of time {ends}", values
 
 
-def _reached(point: Point) -> str:
+def _reached(point: Point, *, as_rate: bool) -> str:
     total, time = total_of(point), time_of(point)
-    if total:
+    if as_rate and total:
         return format_rate(total.value)
     return latency_text(type(time)(time.value)) if time else "-"
 
