@@ -5,8 +5,8 @@ import math
 import pytest
 from msgspec import structs
 
-from invented import point
-from linkscope.model.observed import observed
+from invented import flow, point
+from linkscope.model.observed import observed, totals
 from linkscope.runfile import Point
 
 ONE = "h2d/ce/numa:0.pinned->gpu:0.device/67108864?bidirectional=false&mode=batched"
@@ -69,3 +69,19 @@ def test_both_ways_are_two_flows_and_all_gpus_one_total() -> None:
     assert total.of([1e-3, 1e-3]) == pytest.approx(1e-3)  # both at once: as many bytes at twice the rate
     assert total.of([1e-3, 3e-3]) == pytest.approx(2 / (1 / 1e-3 + 1 / 3e-3))
     assert observed([point(ALL, 1e-3, flows=made.flows, total_gbps=None)]) == []
+
+
+def test_of_several_paths_at_once_the_total_counts_and_of_one_path_each_way() -> None:
+    at_once = "concurrent/ce/numa:0.pinned->gpu:0.device/1000?with=numa:0->gpu:1"
+    flows = [
+        flow("numa:0", f"gpu:{gpu}", ("pinned", "device"), 1000, seconds) for gpu, seconds in enumerate((1e-6, 3e-6))
+    ]
+    made = observed([point(at_once, flows=flows), point(BOTH, 1e-3), point(ONE, 1e-3)])
+    total, *others = totals(made)
+    assert others == made[2:] and total.flow == -1 and total.flow_bytes == (1000, 1000)
+    rates = [1000 / 1e-6, 1000 / 3e-6]
+    assert total.seconds == pytest.approx(2000 / sum(rates))
+    spreads = [one.spread for one in made[:2]]
+    wanted = math.hypot(*(rate * spread for rate, spread in zip(rates, spreads, strict=True))) / sum(rates)
+    assert total.spread == pytest.approx(wanted) and total.sigma > total.spread
+    assert totals(made[:1] + made[2:]) == made[:1] + made[2:]  # one of its flows has no value

@@ -82,6 +82,27 @@ def observed(points: Iterable[Point]) -> list[Observation]:
     return _by_their_rounds(found, flows)
 
 
+def totals(observations: Iterable[Observation]) -> list[Observation]:
+    """The same, of several paths at once the total: what they share is what they carry together, however those that
+    it holds back divide it. As they are where a flow of the point is not among them."""
+    points: dict[str, list[Observation]] = defaultdict(list)
+    for one in observations:
+        points[str(one.point)].append(one)
+    found: list[Observation] = []
+    for flows in points.values():
+        several = len(flows[0].point.paths) > 1 and len(flows) == len(flows[0].flow_bytes)
+        found += [_total(flows)] if several else flows
+    return found
+
+
+def _total(flows: Sequence[Observation]) -> Observation:
+    sizes = flows[0].flow_bytes
+    rates = [sizes[one.flow] / one.seconds for one in flows]
+    spread = math.hypot(*(rate * one.spread for rate, one in zip(rates, flows, strict=True))) / sum(rates)
+    total = replace(flows[0], flow=_TOTAL, seconds=sum(sizes) / sum(rates))
+    return replace(total, spread=spread, sigma=math.hypot(_FLOOR, spread))
+
+
 def _of(point: Point) -> Iterator[tuple[Observation, Flow | None]]:
     """Its observations as their intervals tell, each with the flow that it is of; None: of all."""
     parsed = PointId.parse(point.id)

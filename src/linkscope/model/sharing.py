@@ -15,7 +15,7 @@ from linkscope.model.curves import Path
 from linkscope.model.fit import Fit, Place, Pooled, directions, gain_needed
 from linkscope.model.flows import is_plain
 from linkscope.model.interference import Group
-from linkscope.model.observed import Observation
+from linkscope.model.observed import Observation, totals
 from linkscope.model.skeleton import Content
 from linkscope.model.words import places_text
 from linkscope.runfile import PointId
@@ -64,6 +64,8 @@ def find_shares(
     crossings = _crossings(fit, chosen)
     if crossings:  # what one copy alone gets goes through whatever it crosses, too
         crossings += _crossings(fit, _largest(one for one in alone if one.point.benchmark in _ALONE))
+    if groups is not None:  # which flows share something is known; else what each gets tells it
+        chosen = totals(chosen)
     told = fit.times(fit.content, (one.point for one in chosen))
     pooled = [  # each by itself: paths that are alike until something shared tells them apart
         Pooled(replace(one, sigma=math.hypot(_FLOOR, one.spread)), 1)
@@ -74,7 +76,11 @@ def find_shares(
         return False
     places: list[Place] = []
     plain = _crossings(fit, _largest(one for one in alone if is_plain(one.point)))
-    candidates = dict.fromkeys(_groups(crossings)) if groups is None else _links_of(groups, plain)
+    if groups is None:
+        candidates: Candidates = dict.fromkeys(_groups(crossings))
+    else:  # and what all GPUs have in common, where there are transfers to or from all of them
+        of_all = [one for one in crossings if any("all" in place for place in one.places)]
+        candidates = dict.fromkeys(_groups(of_all)) | _links_of(groups, plain)
     while len(places) < most:
         added = _best(fit, places, pooled, crossings, candidates)
         if added is None:
@@ -150,13 +156,20 @@ def _best(
     ]
     least = sorted(tried, key=lambda one: one[0])[:_REFINED]
     refined = [one for one in tried if one in least or one[3].constant.key == _MEMORY.key]
-    best, chosen, added = now - gain_needed(len(pooled)), start, None
+    best, chosen, added = math.inf, start, None
     for _, _, fit.content, place in refined:
         loss = fit.solve([*places, place], pooled, _STEPS).loss
-        if loss < best - (_CLEARLY if added else 0):
+        enough = now - (_CLEARLY if _is_known(fit.content, place, groups) else gain_needed(len(pooled)))
+        if loss < min(enough, best - (_CLEARLY if added else 0)):
             best, chosen, added = loss, fit.content, place
     fit.content = chosen
     return added
+
+
+def _is_known(content: Content, place: Place, groups: Candidates) -> bool:
+    """Whether it was found out by itself that these links share something."""
+    shares = content.get("share", [])
+    return place.constant.table == "share" and groups.get(frozenset(shares[place.rows[0]]["links"])) is not None
 
 
 def _additions(
