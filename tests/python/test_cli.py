@@ -145,6 +145,24 @@ def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
     assert run.end is not None and run.end.complete and len(run.resumes) == 1
 
 
+def test_a_budget_too_small_to_go_on_is_refused_and_leaves_the_run_as_it_is(capsys) -> None:
+    main(["run", "--machine", "h200x4", "--suite", "quick", "-o", "a.jsonl", "--json"])
+    lines = Path("a.jsonl").read_text().splitlines(keepends=True)
+    cut = "".join(lines[: 2 * len(lines) // 3])
+    Path("a.jsonl").write_text(cut)
+    spent = sum(json.loads(line)["device_s"] for line in cut.splitlines() if '"record":"round"' in line)
+    capsys.readouterr()
+    assert main(["run", "--resume", "a.jsonl", "--budget", "1s"]) == 2
+    assert "too small for anything useful" in capsys.readouterr().err
+    plan = json.loads(lines[0])["plan"]
+    few = lines[0].replace(json.dumps(plan["classes"], separators=(",", ":")), "[]")  # a plan that any budget is for
+    Path("b.jsonl").write_text(few + cut.partition("\n")[2])
+    assert main(["run", "--resume", "b.jsonl", "--budget", f"{0.9 * spent:.3f}s"]) == 2
+    assert "is of the whole run, on which b.jsonl has spent" in capsys.readouterr().err
+    assert Path("a.jsonl").read_text() == cut
+    assert main(["run", "--resume", "a.jsonl", "--budget", "30s"]) == 0 and read_run("a.jsonl").end.complete
+
+
 @pytest.mark.parametrize(
     "words, code, names",
     [

@@ -186,6 +186,8 @@ def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
     close = reason_text("the interval is +-5.00% after 9 rounds; asked was 0.05")
     assert close == "the interval is a little more than +-5.00 % after 9 rounds; asked was 5 %"
     assert reason_text("wrong data: byte 3") == "wrong data: byte 3"
+    planned = render(REAL.with_name("h200x1-standard-e.jsonl.gz"))
+    assert "a third of the precision" not in planned and "that precision on either side of their median" in planned
     text = render(REAL)
     assert "asked was 0.0" not in text and "1 % from 1 MiB up" in text and "three rounds more" in text
     (asked,) = [page(run([])).count("1 % from 1 MiB up")]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
-from linkscope.units import format_bytes, parse_duration, parse_fraction
+from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="120s",
         help="seconds in all, modelled ones of a model (default: as `list suites` has it)",
     )
-    add("--rounds", metavar="6", help="rounds, each in a fresh process (fewer than 6: no interval, but where 3 agree)")
+    add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/contexts.md; not of quick), or any")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
@@ -107,9 +107,26 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
         print(f"{run.path} is complete: there is nothing to go on with{out}", file=sys.stderr)
         return _finish(arguments, run.path, Outcome({point.id: point for point in run.points}, True, run.wall_s))
     target = target_of(run)
+    if budget_s is not None:
+        _check_budget_of_rest(run, plan_of(run), target, budget_s)
     with StopFlag(last=True) as stop, _progress(target, plan_of(run), run) as progress:
         outcome = go_on(target, run, budget_s=budget_s, progress=progress, stop=stop)
     return _finish(arguments, run.path, outcome)
+
+
+def _check_budget_of_rest(run: "Run", plan: "Plan", target: "Target", budget_s: float) -> None:
+    """Raises UserError where a budget is too small for the run, or for what is left of it: it would end with that."""
+    from msgspec import structs
+
+    from linkscope.plan import check_budget
+
+    check_budget(structs.replace(plan, budget_s=budget_s), target.facts)
+    spent_s = sum(round.device_s for rounds in run.rounds.values() for round in rounds)
+    if spent_s >= budget_s:
+        raise UserError(
+            f"--budget {format_seconds(budget_s)} is of the whole run, on which {run.path} has spent "
+            f"{format_seconds(spent_s)} before: give it more"
+        )
 
 
 def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan", "Target"]:
