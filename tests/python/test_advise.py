@@ -220,6 +220,33 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
+def test_what_is_read_beside_a_value_that_was_taken_over_says_so(tmp_path, capsys):
+    taken = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), taken])
+    words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
+    signs = []
+    for size in ("1MiB", "2MiB", "4MiB"):
+        assert main([*words, size]) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if "pinned -> device" in line]
+        signs.append("^" in line)
+    assert signs == [False, True, True]
+
+
+def test_accesses_by_threads_are_no_ways_of_one_copy_alone(tmp_path, capsys):
+    """They were measured one behind the other; what moves pages is always waited for."""
+    ends = "numa:0.{0}->gpu:0.{1}/1048576?{2}"
+    ids = ("h2d/ce/" + ends.format("pinned", "device", "bidirectional=false&mode=single"),
+           "read/sm/" + ends.format("pinned", "device", "blocks=sms&threads=512"),
+           "prefetch/prefetch/" + ends.format("managed", "managed", "").rstrip("?"))  # fmt: skip
+    path = saved(tmp_path, [point(id, 20e-6) for id in ids])
+    words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--json"]
+    told = {}
+    for alone in ([], ["--alone"]):
+        assert main([*words, *alone]) == 0
+        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["ways"]}
+    assert told == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
+
+
 def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precision(tmp_path, capsys):
     slow = h2d("pageable", MIB, 100e-6)  # of invented points an interval is 1 % to either side of the median
     missed = msgspec.structs.replace(slow, status="missed_precision")

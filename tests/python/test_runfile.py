@@ -154,7 +154,7 @@ def test_a_run_of_several_sessions_took_as_long_as_all_of_them(run_path) -> None
     counters, stolen = run.gained()
     assert counters == {"gpu:0": {"pcie_replays": 2}, "gpu:1": {"pcie_replays": 3}}
     assert stolen == pytest.approx((60 * 0.02 + 20 * 0.06) / run.wall_s)
-    assert f"took {format_seconds(run.wall_s)} in 4 parts" in run_text(run)
+    assert f"simulated in {format_seconds(run.wall_s)} in 4 parts" in run_text(run)
 
 
 def test_going_on_in_a_compressed_file_is_refused(run_path, tmp_path) -> None:

@@ -8,6 +8,7 @@ from linkscope.model.curves import Curve, Estimate, curves, time_of
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
+_QUEUED = ("read", "write")  # measured one behind the other only
 _APART = (
     "stride",
     "order",
@@ -51,8 +52,10 @@ def sizes(points: Iterable[Point], src: str, dst: str, *, memory: str = "", alon
 
 
 def _of_mode(points: Iterable[Point], src: str, dst: str, memory: str, alone: bool) -> list[Curve]:
-    other = "batched" if alone else "single"
-    return [curve for curve in curves(p for p in points if _asked(p, src, dst, memory)) if curve.mode != other]
+    asked = [point for point in points if _asked(point, src, dst, memory)]
+    if alone:
+        return [of for of in curves(p for p in asked if p.benchmark not in _QUEUED) if of.mode != "batched"]
+    return [of for of in curves(asked) if of.mode != "single"]
 
 
 def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...]] | None:

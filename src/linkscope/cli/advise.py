@@ -110,6 +110,11 @@ def _print_advice(found: "Sequence[Advice]") -> None:
         print("\n" + filled(f"{number}. {headline(one)}", others="   "))
         for line in details(one):
             print(filled(line, "   ", "     "))
+    if found:
+        print(
+            "\n"
+            + filled("Gains are of geometric means of rounds, times are medians: they differ where rounds scatter.")
+        )
 
 
 def _print_dips(found: "Sequence[Dip]") -> None:
@@ -156,7 +161,7 @@ def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
     if len(rows) > _MOST_WAYS:
         print(f"  and {len(rows) - _MOST_WAYS} slower ones; --json has all")
     if any(len(way.points) > 1 for way in found[:_MOST_WAYS]):
-        print(f"  {_BETWEEN} read between the two sizes measured next to it")
+        print(f"  {_BETWEEN} read between the two sizes next to it")
     for means in signs_mean(" ".join(row[1] for row in rows[:_MOST_WAYS])):
         print(f"  {means}")
     return FINE
@@ -218,10 +223,11 @@ def _times_the_first(way: "Way", first: "Way") -> str:
 
 
 def _way_values(way: "Way", size: int) -> tuple[str, str]:
-    from linkscope.report.trust import sign_of
+    from linkscope.report.trust import sign_of, taken
 
+    sign = sign_of(way.points) or sign_of(filter(taken, way.points))
     return (
-        sign_of(way.points) + format_seconds_interval(way.time.value, way.time.low, way.time.high),
+        sign + format_seconds_interval(way.time.value, way.time.low, way.time.high),
         format_rate(size / way.time.value / 1e9),
     )
 
