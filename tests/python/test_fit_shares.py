@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,30 @@ def test_flows_that_ended_one_after_the_other_tell_nothing_of_what_they_share(ov
     content = found(here, [*alone, *told(share(here, 80.0, *paths), *paths, overlap=overlap)])
     assert shares(content) == (pytest.approx({links(here, *paths): 80.0}, rel=0.005) if is_told else {})
     assert both_ways(content) == {}
+
+
+@pytest.mark.parametrize("overlap, is_told", [(0.99, True), (0.92, True), (0.89, False)])
+def test_a_total_over_all_gpus_tells_what_they_share_though_they_ended_a_little_apart(
+    overlap: float, is_told: bool
+) -> None:
+    """Four of 60 GB/s get 120 in all: far less than what a tenth of the time by itself would make of it."""
+    paths, here = [IN.format(gpu) for gpu in range(4)], machine(4)
+    alone = [one for path in paths for one in told(here, path)]
+    flows = told(share(here, 120.0, *paths), *paths, overlap=overlap)
+    total = replace(flows[0], flow=-1, seconds=4 * SIZE / 120e9)
+    content = found(here, [*alone, total])
+    assert shares(content) == (pytest.approx({links(here, *paths): 120.0}, rel=0.05) if is_told else {})
+
+
+def test_what_a_known_group_carries_is_fitted_in_all_however_its_flows_divide_it() -> None:
+    """Copies to a host keep their 55 GB/s, those from it have what is left of 80: by themselves they told of 110."""
+    paths, here = [OUT.format(0), IN.format(1)], machine(2)
+    alone = [one for path in paths for one in told(here, path)]
+    uneven = [replace(one, seconds=SIZE / rate) for one, rate in zip(told(here, *paths), (55e9, 25e9), strict=True)]
+    parts = tuple(Path(*path.split("->")) for path in paths)
+    group = Group(parts, Estimate(80.0, 79.0, 81.0), True, str(id_of(*paths)), ())
+    content = found(here, [*alone, *uneven], [group])
+    assert shares(content) == pytest.approx({links(here, *paths): 80.0}, rel=0.005)
 
 
 @pytest.mark.parametrize("part, is_told", [(0.99, False), (0.90, True)])

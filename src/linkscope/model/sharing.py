@@ -24,6 +24,7 @@ from linkscope.stats.least_squares import huber
 _MOST = 24
 _ALONE = ("h2d", "d2h", "d2d")
 _TOGETHER = 0.95  # flows that ended one after the other had the rest to themselves
+_NEARLY = 0.9  # for a total that is off by as much as the part of the time that not all ran
 _FLOOR = (
     0.003  # what large joint flows differ by from run to run; what holds them back is seen more sharply than set-ups
 )
@@ -59,7 +60,7 @@ def find_shares(
     """Adds `both_ways_gbps`, [[share]] and a host's memory rate to the content of the fit, as the joint points of this
     kind ask for, `most` at most. Whether they asked for any. `groups`: the paths that share something, where that was
     found out by itself."""
-    chosen = _largest(one for one in fit.observations if joint(one.point) and one.overlap >= _TOGETHER)
+    chosen = _largest(filter(None, map(_at_once, (one for one in fit.observations if joint(one.point)))))
     alone = [one for one in fit.observations if one.point.engine == "ce" and not one.joint]
     crossings = _crossings(fit, chosen)
     if crossings:  # what one copy alone gets goes through whatever it crosses, too
@@ -90,6 +91,16 @@ def find_shares(
     places = _without_idle(fit, places)
     fit.record(places, fit.solve(places, pooled), pooled)
     return bool(places)
+
+
+def _at_once(one: Observation) -> Observation | None:
+    """What it says of flows that run at once; None: too little, for how long one had the rest to itself."""
+    if one.overlap >= _TOGETHER:
+        return one
+    if one.flow >= 0 or one.overlap < _NEARLY:
+        return None
+    spread = math.hypot(one.spread, 1 - one.overlap)
+    return replace(one, spread=spread, sigma=math.hypot(one.sigma, 1 - one.overlap))
 
 
 def _without_idle(fit: Fit, places: list[Place]) -> list[Place]:
