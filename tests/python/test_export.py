@@ -58,6 +58,8 @@ def test_each_flow_has_the_limit_of_its_own_way() -> None:
     found = rows(to_csv(run(points)))
     assert [row["limit_gbps"] for row in found[:4]] == ["63.0", "57.0", "470.0", "478.0"]
     assert [row["limit_source"] for row in found[:2]] == ["to", "from"]
+    points += [point(back.replace("/8?", "/64?"), limit_gbps=58.0, limit_source="another word")]
+    assert rows(to_csv(run(points)))[1]["limit_gbps"] == ""  # which of the two nobody knows
 
 
 def test_points_without_a_value_and_odd_names() -> None:
