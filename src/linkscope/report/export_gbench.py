@@ -67,8 +67,10 @@ def _times_of(flow: Flow) -> list[float]:
 def _repetitions(point: Point, flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
     rates = _rates(flow)
     for number, time in enumerate(_times_of(flow)):
-        samples = flow.samples_s[number] if flow.samples_s else []  # none of what was taken over
-        iterations = len(samples) if flow.mean_s is None else (point.batch or [1])[0]
+        if flow.mean_s is not None:
+            iterations = (point.batch or [1])[0]
+        else:
+            iterations = len(flow.samples_s[number]) if flow.samples_s else 0  # none of what was taken over
         numbers = {"run_type": "iteration", "repetition_index": number, "iterations": iterations}
         yield {**common, **numbers, **_times(time, rates[number] if rates else None)}
 
