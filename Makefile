@@ -2,10 +2,13 @@
 # make test      every test that needs no GPU
 # make test-gpu  the tests that need one
 # make check     format, lint and types
+# make format    apply the formats
 PYTHON ?= python3
 RUN := .venv/bin/python
 
-.PHONY: run test test-gpu check build build-tests wheel clean
+CPP_FILES = $(shell find core tests -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | grep -v doctest.h)
+
+.PHONY: run test test-gpu check format build build-tests wheel clean
 
 run: build
 	@$(RUN) tools/first_run.py
@@ -34,8 +37,15 @@ build-tests:
 
 check:
 	@$(PYTHON) tools/bootstrap.py build test check
+	$(RUN) -m ruff format --check src tests tools cmake
 	$(RUN) -m ruff check src tests tools cmake
+	@.venv/bin/clang-format --dry-run --Werror $(CPP_FILES)
 	$(RUN) -m mypy
+
+format:
+	@$(PYTHON) tools/bootstrap.py build test check
+	$(RUN) -m ruff format src tests tools cmake
+	@.venv/bin/clang-format -i $(CPP_FILES)
 
 wheel:
 	@$(PYTHON) tools/bootstrap.py build

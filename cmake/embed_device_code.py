@@ -19,8 +19,9 @@ OPTIONS = ["--std=c++17", "-lineinfo", "--fmad=true", "-default-device"]
 
 def find_nvrtc() -> ctypes.CDLL:
     """The first NVRTC that loads; the builtins library beside it has to be loaded first."""
-    folders = [pathlib.Path(root, sub) for root in sys.path if root
-               for sub in ("nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib")]
+    folders = [
+        pathlib.Path(root, sub) for root in sys.path if root for sub in ("nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib")
+    ]
     folders += [pathlib.Path(home, "lib64") for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
     for folder in folders:
         for library in sorted(folder.glob("libnvrtc.so.1[23]")):
@@ -101,19 +102,24 @@ def main() -> None:
             file.write_bytes(code)
             symbol = f"linkscope_code_{source.stem}_{name}"
             # .byte 0 ends PTX, which the driver reads as a C string.
-            blobs.append(f'asm(".section .rodata\\n.balign 64\\n{symbol}: .incbin \\"{file}\\"\\n"\n'
-                         f'    "{symbol}_end: .byte 0\\n.previous\\n");\n'
-                         f"extern \"C\" const unsigned char {symbol}[], {symbol}_end[];")
+            blobs.append(
+                f'asm(".section .rodata\\n.balign 64\\n{symbol}: .incbin \\"{file}\\"\\n"\n'
+                f'    "{symbol}_end: .byte 0\\n.previous\\n");\n'
+                f'extern "C" const unsigned char {symbol}[], {symbol}_end[];'
+            )
             rows.append(f'    {{"{source.stem}", {arch}, {is_ptx}, {symbol}, {symbol}_end}},')
     (args.out / "device_code.cpp").write_text(
         "// Written by cmake/embed_device_code.py\n"
-        '#include "platform/cuda/device_code.hpp"\n\n' + "\n".join(blobs) +
-        "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n" + "\n".join(rows) +
-        "\n};\n}  // namespace\n\n"
+        '#include "platform/cuda/device_code.hpp"\n\n'
+        + "\n".join(blobs)
+        + "\n\nnamespace linkscope {\nnamespace {\nconst DeviceCode codes[] = {\n"
+        + "\n".join(rows)
+        + "\n};\n}  // namespace\n\n"
         "std::span<const DeviceCode> device_codes() { return codes; }\n"
         f'const char* device_code_compiler() {{ return "NVRTC {nvrtc.version()}"; }}\n'
         f'const char* device_code_hash() {{ return "{digest.hexdigest()[:16]}"; }}\n'
-        "}  // namespace linkscope\n")
+        "}  // namespace linkscope\n"
+    )
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@
 namespace linkscope {
 
 enum class ErrorKind {
-  usage,      // the request makes no sense: the caller's mistake
-  failed,     // a call failed; this process can go on
-  lost,       // the process or a device is no longer usable (sticky CUDA error, GPU fell off the bus)
-  timeout,    // something that waits passed its deadline
-  memory,     // an allocation was refused
+  usage,    // the request makes no sense: the caller's mistake
+  failed,   // a call failed; this process can go on
+  lost,     // the process or a device is no longer usable (sticky CUDA error, GPU fell off the bus)
+  timeout,  // something that waits passed its deadline
+  memory,   // an allocation was refused
 };
 
 class Error : public std::runtime_error {
@@ -26,11 +26,16 @@ class Error : public std::runtime_error {
 
 constexpr const char* to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::usage: return "usage";
-    case ErrorKind::failed: return "failed";
-    case ErrorKind::lost: return "lost";
-    case ErrorKind::timeout: return "timeout";
-    case ErrorKind::memory: return "memory";
+    case ErrorKind::usage:
+      return "usage";
+    case ErrorKind::failed:
+      return "failed";
+    case ErrorKind::lost:
+      return "lost";
+    case ErrorKind::timeout:
+      return "timeout";
+    case ErrorKind::memory:
+      return "memory";
   }
   return "failed";
 }

@@ -11,7 +11,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kind_names{"numa", "gpu", "nic", "disk", "rank"};
 
 [[noreturn]] void not_a_place(std::string_view text) {
-  throw Error{ErrorKind::usage, "'" + std::string{text} + "' is not a place; write numa:0, gpu:1, nic:0, disk:PATH or rank:3"};
+  throw Error{ErrorKind::usage,
+              "'" + std::string{text} + "' is not a place; write numa:0, gpu:1, nic:0, disk:PATH or rank:3"};
 }
 
 u32 parse_index(std::string_view digits, std::string_view whole) {
@@ -66,7 +67,8 @@ std::vector<std::pair<Place, Place>> parse_paths(std::string_view text) {
     const auto path = text.substr(0, comma);
     const auto arrow = path.find("->");
     if (arrow == std::string_view::npos)
-      throw Error{ErrorKind::usage, "'" + std::string{path} + "' is not a path; write numa:0->gpu:1, and a comma between paths"};
+      throw Error{ErrorKind::usage,
+                  "'" + std::string{path} + "' is not a path; write numa:0->gpu:1, and a comma between paths"};
     found.emplace_back(parse_place(path.substr(0, arrow)), parse_place(path.substr(arrow + 2)));
     more = comma != std::string_view::npos;
     if (more) text = text.substr(comma + 1);

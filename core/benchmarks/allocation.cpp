@@ -16,8 +16,9 @@ using namespace literals;
 /// two can be compared with the double of it.
 u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
 
-constexpr std::pair<std::string_view, u64> sizes[] = {
-    {"4KiB", 4_KiB}, {"64KiB", 64_KiB}, {"1MiB", 1_MiB}, {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB}, {"1GiB", 1_GiB}};
+constexpr std::pair<std::string_view, u64> sizes[] = {{"4KiB", 4_KiB},   {"64KiB", 64_KiB}, {"1MiB", 1_MiB},
+                                                      {"16MiB", 16_MiB}, {"64MiB", 64_MiB}, {"256MiB", 256_MiB},
+                                                      {"1GiB", 1_GiB}};
 
 u64 size_of(const Case& c) {
   const auto size = c.param("size", std::string{sizes[0].first});
@@ -64,16 +65,28 @@ Program build(const Case& c) {
 std::vector<Benchmark> allocations() {
   using enum PlaceKind;
   using enum MemKind;
-  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, std::vector<MemKind> kinds, bool huge = false) {
+  const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, std::vector<MemKind> kinds,
+                      bool huge = false) {
     std::vector<std::pair<MemKind, MemKind>> memories;
     for (const MemKind kind : kinds) memories.emplace_back(kind, src == numa && dst == gpu ? device : kind);
     constexpr bool sized = false;
     auto phases = phases_of(kinds.front());
     if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
-    std::vector<Param> params{{"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"}, size_param()};
+    std::vector<Param> params{
+        {"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"},
+        size_param()};
     if (huge) params.push_back(pages_param());
-    return Benchmark{"allocation", summary, "Comm|Scope 3.1 (CS-3), CUDA driver API: what memory of each kind costs", Engine::cpu, src, dst, src == dst ? Relation::same : Relation::any,
-                     std::move(memories), std::move(params), build, sized};
+    return Benchmark{"allocation",
+                     summary,
+                     "Comm|Scope 3.1 (CS-3), CUDA driver API: what memory of each kind costs",
+                     Engine::cpu,
+                     src,
+                     dst,
+                     src == dst ? Relation::same : Relation::any,
+                     std::move(memories),
+                     std::move(params),
+                     build,
+                     sized};
   };
   return {
       row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
@@ -84,8 +97,10 @@ std::vector<Benchmark> allocations() {
       row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
       row("memory of a GPU from its stream-ordered pool", gpu, gpu, {pool}),
       row("memory of a GPU by its parts: made, mapped, touched, unmapped, given back", gpu, gpu, {vmm}),
-      row("a second process allocates memory of a GPU and exports it by an IPC handle, by which this one opens it", gpu, gpu, {ipc}),
-      row("a second process makes memory of a GPU and exports it as a file descriptor, which this one imports and maps", gpu, gpu, {posix_fd}),
+      row("a second process allocates memory of a GPU and exports it by an IPC handle, by which this one opens it", gpu,
+          gpu, {ipc}),
+      row("a second process makes memory of a GPU and exports it as a file descriptor, which this one imports and maps",
+          gpu, gpu, {posix_fd}),
       row("a second process makes and touches host memory, which this one maps and pins", numa, gpu, {shm}),
   };
 }

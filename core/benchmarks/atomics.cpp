@@ -12,13 +12,21 @@ Program build_rate(const Case& c) {
   const u64 stride = slice_stride(c.bytes);
   const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto pattern = c.param("words", "each") == "each" ? Access::Pattern::linear : Access::Pattern::same;
-  Kernel kernel{"add", kernel_shape(c), 0, {{{0, 0, c.bytes, stride, slices}, Access::Dir::write, pattern, sizeof(u64)}}, scope_of(c)};
+  Kernel kernel{"add",
+                kernel_shape(c),
+                0,
+                {{{0, 0, c.bytes, stride, slices}, Access::Dir::write, pattern, sizeof(u64)}},
+                scope_of(c)};
   return one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, stride * slices, std::move(kernel));
 }
 
 Program build_latency(const Case& c) {
   constexpr u64 line = 256;
-  Kernel kernel{"add_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), 0, 1}, Access::Dir::write, Access::Pattern::same, sizeof(u64)}}, scope_of(c)};
+  Kernel kernel{"add_chain",
+                {1, 1},
+                1,
+                {{{0, 0, sizeof(u64), 0, 1}, Access::Dir::write, Access::Pattern::same, sizeof(u64)}},
+                scope_of(c)};
   Program program = one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, line, std::move(kernel));
   program.cache = CacheState::hot;  // one word: after the first step it is where it is added to
   return program;
@@ -30,18 +38,25 @@ std::vector<Benchmark> atomics() {
   using enum PlaceKind;
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const Param scope{"scope", {"gpu", "system"}, "whose order of them is kept: that of the GPU's threads or everybody's"};
+  const Param scope{
+      "scope", {"gpu", "system"}, "whose order of them is kept: that of the GPU's threads or everybody's"};
   const Param words{"words", {"each", "one"}, "each addition to a word of its own, or all to one"};
-  const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories, std::vector<Param> params, Program (*build)(const Case&), bool sized) {
-    return Benchmark{name, summary, "Comm|Scope 7 (CS-40)", Engine::sm, gpu, dst, Relation::any, memories, std::move(params), build, sized};
+  const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories,
+                      std::vector<Param> params, Program (*build)(const Case&), bool sized) {
+    return Benchmark{name,          summary,  "Comm|Scope 7 (CS-40)", Engine::sm, gpu,  dst,
+                     Relation::any, memories, std::move(params),      build,      sized};
   };
   const Memories host{{device, pinned}, {device, registered}}, own{{device, device}};
   const std::vector<Param> rate{scope, words}, alone{scope};
   return {
       row("atomic", "GPU threads add to words of host memory, 8 bytes an addition", numa, host, rate, build_rate, true),
-      row("atomic", "GPU threads add to words of their GPU's memory or another's, 8 bytes an addition", gpu, own, rate, build_rate, true),
-      row("atomic_latency", "a GPU thread adds to a word of host memory, each time to what it got back", numa, host, alone, build_latency, false),
-      row("atomic_latency", "a GPU thread adds to a word of its GPU's memory or another's, each time to what it got back", gpu, own, alone, build_latency, false),
+      row("atomic", "GPU threads add to words of their GPU's memory or another's, 8 bytes an addition", gpu, own, rate,
+          build_rate, true),
+      row("atomic_latency", "a GPU thread adds to a word of host memory, each time to what it got back", numa, host,
+          alone, build_latency, false),
+      row("atomic_latency",
+          "a GPU thread adds to a word of its GPU's memory or another's, each time to what it got back", gpu, own,
+          alone, build_latency, false),
   };
 }
 

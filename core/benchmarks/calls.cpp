@@ -31,7 +31,8 @@ u64 count(const Case& c, const char* param, const char* otherwise) { return std:
 Call call(const Case& c, std::string api, u64 amount = 0) { return {std::move(api), {}, {}, c.dst, amount}; }
 
 Program launch(const Case& c) {
-  return by_threads(c, static_cast<u32>(count(c, "threads", "1")), {call(c, "launch", count(c, "arguments", "0"))}, queue);
+  return by_threads(c, static_cast<u32>(count(c, "threads", "1")), {call(c, "launch", count(c, "arguments", "0"))},
+                    queue);
 }
 
 Program launch_to_end(const Case& c) { return by_threads(c, 1, {call(c, "launch"), call(c, "synchronize_stream")}); }
@@ -74,26 +75,37 @@ std::vector<Benchmark> calls() {
   using enum MemKind;
   const auto row = [](const char* name, const char* summary, std::vector<Param> params, Program (*build)(const Case&)) {
     constexpr bool sized = false;
-    return Benchmark{name, summary, "microbench 3 (MB-2)", Engine::cpu, numa, gpu, Relation::any, no_memory, std::move(params), build, sized};
+    return Benchmark{name,          summary,   "microbench 3 (MB-2)", Engine::cpu, numa, gpu,
+                     Relation::any, no_memory, std::move(params),     build,       sized};
   };
   const auto copy = [](const char* summary, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memory) {
     constexpr bool sized = false;
-    return Benchmark{"copy_call", summary, "microbench 3 (MB-2)", Engine::cpu, src, dst, Relation::any, {memory},
-                     {{"size", {"4KiB", "8B"}, "of the copy; the smallest go in the command itself"}}, copy_call, sized};
+    return Benchmark{
+        "copy_call",   summary,  "microbench 3 (MB-2)",
+        Engine::cpu,   src,      dst,
+        Relation::any, {memory}, {{"size", {"4KiB", "8B"}, "of the copy; the smallest go in the command itself"}},
+        copy_call,     sized};
   };
   Param one_alone = mode_param();
   one_alone.default_in_id = false;
   return {
       row("launch", "a CPU thread launches empty kernels; the call alone",
           {{"arguments", {"0", "8", "256", "1024", "4096"}, "bytes of the kernel's arguments"},
-           {"threads", {"1", "2", "4", "8"}, "CPU threads that launch at once, each on a stream of its own"}, one_alone, idle_param()}, launch),
-      row("launch_to_end", "a CPU thread launches an empty kernel and waits for its end", {one_alone, idle_param()}, launch_to_end),
+           {"threads", {"1", "2", "4", "8"}, "CPU threads that launch at once, each on a stream of its own"},
+           one_alone,
+           idle_param()},
+          launch),
+      row("launch_to_end", "a CPU thread launches an empty kernel and waits for its end", {one_alone, idle_param()},
+          launch_to_end),
       row("synchronize", "a CPU thread waits for what has ended already",
           {what({"stream", "device", "event"}, "what is waited for")}, synchronize),
-      row("event", "a CPU thread records an event, or asks for one that is over", {what({"record", "query"}, "which of the two")}, event),
+      row("event", "a CPU thread records an event, or asks for one that is over",
+          {what({"record", "query"}, "which of the two")}, event),
       row("stream", "a CPU thread creates a stream and destroys it", {}, stream),
       row("graph", "a CPU thread launches a chain of empty kernels as a graph, or makes it ready for that",
-          {what({"launch", "instantiate", "upload"}, "the call"), {"nodes", {"10", "1", "100", "1000"}, "kernels of the graph"}}, graph),
+          {what({"launch", "instantiate", "upload"}, "the call"),
+           {"nodes", {"10", "1", "100", "1000"}, "kernels of the graph"}},
+          graph),
       copy("a CPU thread queues copies from its memory to a GPU; the call alone", numa, gpu, {pinned, device}),
       copy("a CPU thread queues copies from a GPU to its memory; the call alone", gpu, numa, {device, pinned}),
   };

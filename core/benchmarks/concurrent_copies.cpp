@@ -11,7 +11,9 @@ namespace {
 
 using Ends = std::pair<Place, Place>;
 
-[[noreturn]] void misfit(const Case& c, const std::string& what) { throw Error{ErrorKind::usage, c.benchmark + ": " + what}; }
+[[noreturn]] void misfit(const Case& c, const std::string& what) {
+  throw Error{ErrorKind::usage, c.benchmark + ": " + what};
+}
 
 std::string text(const Ends& path) { return to_string(path.first) + "->" + to_string(path.second); }
 
@@ -26,7 +28,9 @@ std::vector<Ends> paths_of(const Case& c) {
     const auto is = [&](PlaceKind kind) { return (path.first.kind == kind) + (path.second.kind == kind); };
     const bool all = path.first.index == all_places || path.second.index == all_places;
     if (all || is(PlaceKind::gpu) == 0 || is(PlaceKind::gpu) + is(PlaceKind::numa) != 2 || path.first == path.second)
-      misfit(c, "with=" + text(path) + " is no path that it copies on; name two places, a GPU and a NUMA node or two GPUs, as in with=numa:0->gpu:1");
+      misfit(c, "with=" + text(path) +
+                    " is no path that it copies on; name two places, a GPU and a NUMA node or two GPUs, as in "
+                    "with=numa:0->gpu:1");
     if (std::find(found.begin(), found.end(), path) != found.end())
       misfit(c, "the path " + text(path) + " comes twice; name paths that differ");
     found.push_back(path);
@@ -54,10 +58,14 @@ std::vector<Benchmark> concurrent_copies() {
   constexpr bool default_in_id = false, paths = true;
   const Param with{"with", {"none"}, "the other paths, as in numa:0->gpu:1,gpu:2->numa:0", default_in_id, paths};
   const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, MemKind src_memory, MemKind dst_memory) {
-    return Benchmark{"concurrent", "copies on several paths at once: what they share", "linkscope",
-                     Engine::ce, src, dst, relation, {{src_memory, dst_memory}}, {with}, build};
+    return Benchmark{"concurrent", "copies on several paths at once: what they share",
+                     "linkscope",  Engine::ce,
+                     src,          dst,
+                     relation,     {{src_memory, dst_memory}},
+                     {with},       build};
   };
-  return {row(numa, gpu, Relation::any, pinned, device), row(gpu, numa, Relation::any, device, pinned), row(gpu, gpu, Relation::different, device, device)};
+  return {row(numa, gpu, Relation::any, pinned, device), row(gpu, numa, Relation::any, device, pinned),
+          row(gpu, gpu, Relation::different, device, device)};
 }
 
 }  // namespace linkscope

@@ -20,24 +20,33 @@ u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
 Param mode_param() { return {"mode", {"batched", "single"}, "cost of one copy among many, or of one alone"}; }
 
 Param after_param() {
-  return {"after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
+  return {
+      "after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
 }
 
 Param clock_param() {
   constexpr bool default_in_id = false;
-  return {"clock", {"event", "host"}, "event: what GPUs take, by events, for what was queued before; host: from the host's first call until all is done, the calls included", default_in_id};
+  return {"clock",
+          {"event", "host"},
+          "event: what GPUs take, by events, for what was queued before; host: from the host's first call until all is "
+          "done, the calls included",
+          default_in_id};
 }
 
 Param idle_param() {
   constexpr bool default_in_id = false;
-  return {"idle_gap_s", {"0", "0.0001", "0.001", "0.01", "0.1"}, "so long nothing is queued before one operation alone (mode=single)", default_in_id};
+  return {"idle_gap_s",
+          {"0", "0.0001", "0.001", "0.01", "0.1"},
+          "so long nothing is queued before one operation alone (mode=single)",
+          default_in_id};
 }
 
 void let_idle(Program& program, const Case& c) {
   program.idle = Seconds{std::stod(c.param("idle_gap_s", "0"))};
   if (program.idle == Seconds{0}) return;
   if (c.param("mode", "batched") != "single")
-    throw Error{ErrorKind::usage, c.benchmark + ": idle_gap_s is the time before one operation alone: give mode=single with it"};
+    throw Error{ErrorKind::usage,
+                c.benchmark + ": idle_gap_s is the time before one operation alone: give mode=single with it"};
   program.most_iterations = 1;
 }
 
@@ -49,17 +58,29 @@ void set_clock(Program& program, const Case& c) {
 
 Param cache_param() {
   constexpr bool default_in_id = false;
-  return {"cache", {"cold", "hot", "written", "dirty"}, "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches hold where they fit; written: the core that calls has just written them; dirty: another core has", default_in_id};
+  return {"cache",
+          {"cold", "hot", "written", "dirty"},
+          "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches "
+          "hold where they fit; written: the core that calls has just written them; dirty: another core has",
+          default_in_id};
 }
 
 Param l2_param() {
   constexpr bool default_in_id = false;
-  return {"cache", {"cold", "hot"}, "cold: threads go round over memory that no L2 holds; hot: all touch the same bytes, which L2s hold where they fit", default_in_id};
+  return {"cache",
+          {"cold", "hot"},
+          "cold: threads go round over memory that no L2 holds; hot: all touch the same bytes, which L2s hold where "
+          "they fit",
+          default_in_id};
 }
 
 Param cpu_param() {
   constexpr bool default_in_id = false;
-  return {"cpu", {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"}, "the NUMA node of the host thread that queues the copies, and copies pageable memory where the driver has the caller do it; memory: that of the memory", default_in_id};
+  return {"cpu",
+          {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"},
+          "the NUMA node of the host thread that queues the copies, and copies pageable memory where the driver has "
+          "the caller do it; memory: that of the memory",
+          default_in_id};
 }
 
 Place bound(const Case& c, const Place& memory) {
@@ -71,17 +92,25 @@ Place bound(const Case& c, const Place& memory) {
 }
 
 Param blocks_param() {
-  return {"blocks", {"sms", "1", "2", "4", "8", "16", "32", "64", "128"}, "thread blocks; sms: one on each SM, so that several kernels fit at once"};
+  return {"blocks",
+          {"sms", "1", "2", "4", "8", "16", "32", "64", "128"},
+          "thread blocks; sms: one on each SM, so that several kernels fit at once"};
 }
 
 Param threads_param() { return {"threads", {"512", "256", "1024"}, "threads in a block"}; }
 
-Param initiator_param() { return {"initiator", {"src", "dst"}, "whose stream or threads copy: the source writes (push) or the destination reads (pull)"}; }
+Param initiator_param() {
+  return {"initiator",
+          {"src", "dst"},
+          "whose stream or threads copy: the source writes (push) or the destination reads (pull)"};
+}
 
 Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}; }
 
 Param pages_param() {
-  return {"pages", {"2MiB", "1GiB", "transparent"}, "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
+  return {"pages",
+          {"2MiB", "1GiB", "transparent"},
+          "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
 }
 
 Region completed(const Case& c, Region region) {
@@ -97,14 +126,18 @@ Shape kernel_shape(const Case& c) {
   if (c.engine != Engine::sm && c.engine != Engine::tma) return {};
   const auto blocks = c.param("blocks", "sms");
   constexpr u32 one_warp = 32;  // a bulk copy is one thread's work
-  return {blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)), c.engine == Engine::tma ? one_warp : static_cast<u32>(std::stoul(c.param("threads", "512")))};
+  return {blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)),
+          c.engine == Engine::tma ? one_warp : static_cast<u32>(std::stoul(c.param("threads", "512")))};
 }
 
 Program empty_program(const Case& c) {
   Program program;
   program.held_by = c.param("after", "kernel") == "kernel" ? HeldBy::kernel : HeldBy::wait;
   const auto cache = c.param("cache", "cold");
-  program.cache = cache == "cold" ? CacheState::cold : cache == "hot" ? CacheState::hot : cache == "written" ? CacheState::written : CacheState::dirty;
+  program.cache = cache == "cold"      ? CacheState::cold
+                  : cache == "hot"     ? CacheState::hot
+                  : cache == "written" ? CacheState::written
+                                       : CacheState::dirty;
   return program;
 }
 
@@ -112,7 +145,9 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   const auto region = static_cast<u32>(program.regions.size());
   Span from{region, 0, c.bytes, 0, 1, copy.src_rows}, to{region + 1, 0, c.bytes, 0, 1, copy.dst_rows};
   from.slices = to.slices = slice_count(std::max(from.extent(), to.extent()), c.footprint_bytes, c.engine);
-  const auto stride = [](const Span& span) { return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes); };  // behind the last row as between rows
+  const auto stride = [](const Span& span) {
+    return slice_stride(span.extent() + span.rows.pitch - span.rows.bytes);
+  };  // behind the last row as between rows
   from.stride = stride(from);
   to.stride = stride(to);
   program.regions.push_back(completed(c, {copy.src, copy.src_memory, from.stride * from.slices, Content::pattern}));
@@ -122,7 +157,8 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   move.shape = kernel_shape(c);
   move.row_by_row = copy.row_by_row;
   actor.loop.emplace_back(std::move(move));
-  program.flows.push_back({static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
+  program.flows.push_back(
+      {static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
   // What a core has written stays so in its cache until it is copied for the first time.
   if (once_only(program.cache)) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
@@ -146,7 +182,8 @@ Program one_copy(const Case& c, const Copy& copy) {
   return program;
 }
 
-Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel) {
+Program one_sided(const Case& c, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes,
+                  Kernel kernel) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
   program.regions.push_back(completed(c, {at, memory, region_bytes, content}));

@@ -64,7 +64,8 @@ void let_idle(Program&, const Case&);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
 /// A region of its own at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
-[[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content, u64 region_bytes, Kernel kernel);
+[[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content,
+                                u64 region_bytes, Kernel kernel);
 
 /// Rows of one file each, for several engines or kinds of places.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();

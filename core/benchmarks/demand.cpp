@@ -10,7 +10,8 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
   const bool on_cpu = by.kind == PlaceKind::numa;
   const auto dir = c.param("access", "write") == "write" ? Access::Dir::write : Access::Dir::read;
   const auto threads = c.param("threads", "1");
-  const Shape shape = on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))} : Shape{256, 256};
+  const Shape shape =
+      on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))} : Shape{256, 256};
   const Span span{0, 0, c.bytes, c.bytes, 1};
   Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
   // Told by bytes, a page that is accessed where it is moves 32 of them for a touch, and so nothing to compare with.
@@ -27,16 +28,24 @@ Program build(const Case& c) { return migrations(c, add_touch); }
 std::vector<Benchmark> demands() {
   using enum PlaceKind;
   const Param access{"access", {"write", "read"}, "what is done to the first byte of each page"};
-  const Param threads{"threads", {"1", "2", "4", "8", "16", "all"}, "CPU threads that touch pages, each its part of them; all: one on each CPU of the node"};
+  const Param threads{"threads",
+                      {"1", "2", "4", "8", "16", "all"},
+                      "CPU threads that touch pages, each its part of them; all: one on each CPU of the node"};
   const Param touch{"touch", {"page", "all"}, "the first byte of each page, or all bytes, as with any advice", false};
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
     const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
-    return Benchmark{"demand", summary, "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)", Engine::fault, src, dst, relation, memories, std::move(params), build};
+    return Benchmark{"demand",      summary,  "Comm|Scope 3.4, 4.5 (CS-9, CS-13, CS-14)",
+                     Engine::fault, src,      dst,
+                     relation,      memories, std::move(params),
+                     build};
   };
   return {
-      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any, {access, touch, advice_param()}),
-      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any, {access, touch, advice_param(), threads, bidirectional_param()}),
-      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different, {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
+      row("a GPU touches managed pages that are on the host", numa, gpu, Relation::any,
+          {access, touch, advice_param()}),
+      row("CPU threads touch managed pages that are on a GPU", gpu, numa, Relation::any,
+          {access, touch, advice_param(), threads, bidirectional_param()}),
+      row("a GPU touches managed pages that are on another", gpu, gpu, Relation::different,
+          {access, touch, advice_param(), managed_peer_param(), bidirectional_param()}),
   };
 }
 

@@ -28,7 +28,9 @@ void add_exchange(Program& program, const Case& c, const Place& host, const Plac
   const u32 slices = slice_count(c.bytes, c.footprint_bytes, c.engine);
   const auto region = static_cast<u32>(program.regions.size());
   const auto span = [&](u32 number) { return Span{region + number, 0, c.bytes, stride, slices}; };
-  const auto add = [&](const Place& at, MemKind kind, Content content) { program.regions.push_back({at, kind, stride * slices, content}); };
+  const auto add = [&](const Place& at, MemKind kind, Content content) {
+    program.regions.push_back({at, kind, stride * slices, content});
+  };
   add(host, c.src_memory, Content::pattern);
   add(gpu, c.dst_memory, Content::poison);
   add(gpu, c.dst_memory, Content::pattern);
@@ -38,7 +40,8 @@ void add_exchange(Program& program, const Case& c, const Place& host, const Plac
   Actor stream;
   stream.place = gpu;
   stream.cpu = host;
-  stream.loop.push_back(Kernel{"exchange", shape_of(c), 0, {{span(0), read}, {span(1), write}, {span(2), read}, {span(3), write}}});
+  stream.loop.push_back(
+      Kernel{"exchange", shape_of(c), 0, {{span(0), read}, {span(1), write}, {span(2), read}, {span(3), write}}});
   program.actors.push_back(std::move(stream));
   program.flows.push_back({actor, host, gpu, c.src_memory, c.dst_memory, c.bytes});
   program.flows.push_back({actor, gpu, host, c.dst_memory, c.src_memory, c.bytes});
@@ -56,13 +59,23 @@ Program build(const Case& c) {
 
 std::vector<Benchmark> exchanges() {
   const auto row = [](const char* name, const char* summary, const char* source, Relation relation) {
-    return Benchmark{name, summary, source, Engine::sm, PlaceKind::numa, PlaceKind::gpu, relation, {{MemKind::pinned, MemKind::device}},
-                     {pieces_param(), threads_param()}, build};
+    return Benchmark{name,
+                     summary,
+                     source,
+                     Engine::sm,
+                     PlaceKind::numa,
+                     PlaceKind::gpu,
+                     relation,
+                     {{MemKind::pinned, MemKind::device}},
+                     {pieces_param(), threads_param()},
+                     build};
   };
   return {
-      row("exchange", "one kernel of a GPU copies from and to host memory at once, even warps one way and odd ones the other",
+      row("exchange",
+          "one kernel of a GPU copies from and to host memory at once, even warps one way and odd ones the other",
           "nvbandwidth host_to_device_bidirectional_memcpy_sm", Relation::any),
-      row("exchange_all", "such a kernel on every GPU at once", "nvbandwidth host_to_all_bidirectional_memcpy_sm", Relation::to_all),
+      row("exchange_all", "such a kernel on every GPU at once", "nvbandwidth host_to_all_bidirectional_memcpy_sm",
+          Relation::to_all),
   };
 }
 

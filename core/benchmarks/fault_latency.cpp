@@ -17,7 +17,8 @@ Program build(const Case& c) {
   // As many as the sampler takes of faults: at 2 MiB all that managed memory may be; where many share a block, several
   // blocks' worth of them.
   const u32 steps = apart == 2_MiB ? 512 : 4096;
-  Kernel kernel{"touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
+  Kernel kernel{
+      "touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};
   Program program = managed_program(c);
   add_migration(program, c, c.src, c.dst, c.dst, Content::chain, apart * steps, std::move(kernel), steps);
   return program;
@@ -29,8 +30,17 @@ std::vector<Benchmark> fault_latencies() {
   using enum PlaceKind;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst) {
     constexpr bool sized = false, default_in_id = false;
-    return Benchmark{"fault_latency", summary, "microbench 3 (MB-3)", Engine::fault, src, dst, Relation::any, moving_memory,
-                     {{"step", {"2MiB", "64KiB", "4KiB"}, "from one page that is touched to the next", default_in_id}}, build, sized};
+    return Benchmark{"fault_latency",
+                     summary,
+                     "microbench 3 (MB-3)",
+                     Engine::fault,
+                     src,
+                     dst,
+                     Relation::any,
+                     moving_memory,
+                     {{"step", {"2MiB", "64KiB", "4KiB"}, "from one page that is touched to the next", default_in_id}},
+                     build,
+                     sized};
   };
   return {
       row("a GPU thread follows a chain through managed pages that are on the host", numa, gpu),

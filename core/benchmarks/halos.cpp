@@ -17,7 +17,8 @@ struct Cube {
   /// Of so many bytes a face: cells of 8 B, or of 16 B where that makes the face square.
   static Cube with_face(const Case& c) {
     if (!std::has_single_bit(c.bytes) || c.bytes < 32 || c.bytes > largest)
-      throw Error{ErrorKind::usage, c.benchmark + ": a cube has no face of " + std::to_string(c.bytes) + " B; faces are powers of two from 32 B to " + std::to_string(largest) + " B"};
+      throw Error{ErrorKind::usage, c.benchmark + ": a cube has no face of " + std::to_string(c.bytes) +
+                                        " B; faces are powers of two from 32 B to " + std::to_string(largest) + " B"};
     const u64 cell = std::countr_zero(c.bytes) % 2 ? 8 : 16;
     return {u64{1} << (std::countr_zero(c.bytes / cell) / 2), cell};
   }
@@ -37,7 +38,8 @@ Program build(const Case& c) {
   const Span from{0, 0, c.bytes, cube.bytes(), slices, face}, to{1, 0, c.bytes, cube.bytes(), slices, face};
   Program program = empty_program(c);
   program.peer = c.src != c.dst;
-  program.regions = {{c.src, c.src_memory, cube.bytes() * slices, Content::pattern}, {c.dst, c.dst_memory, cube.bytes() * slices, Content::poison}};
+  program.regions = {{c.src, c.src_memory, cube.bytes() * slices, Content::pattern},
+                     {c.dst, c.dst_memory, cube.bytes() * slices, Content::poison}};
   program.flows.push_back({0, c.src, c.dst, c.src_memory, c.dst_memory, c.bytes});
   Actor stream;
   stream.place = c.src;
@@ -51,7 +53,8 @@ Program build(const Case& c) {
     const Shape shape{0, 512};
     stream.loop.push_back(Move{from, packed, Engine::sm, false, shape});
     stream.loop.push_back(Move{packed, arrived, c.engine});
-    stream.loop.push_back(Move{arrived, to, Engine::sm, false, shape, false, c.src != c.dst ? std::optional{c.dst} : std::nullopt});
+    stream.loop.push_back(
+        Move{arrived, to, Engine::sm, false, shape, false, c.src != c.dst ? std::optional{c.dst} : std::nullopt});
   }
   program.actors.push_back(std::move(stream));
   return program;
@@ -63,11 +66,22 @@ std::vector<Benchmark> halos() {
   const Param face{"face", {"z", "y", "x"}, "z: in one piece; y: rows of cells; x: single cells"};
   const Param way{"way", {"direct", "packed"}, "as it lies, or packed, copied and unpacked"};
   const auto row = [](std::string_view summary, Engine engine, std::vector<Param> params) {
-    return Benchmark{"halo", summary, "Comm|Scope 3d/", engine, PlaceKind::gpu, PlaceKind::gpu, Relation::any, {{MemKind::device, MemKind::device}}, std::move(params), build};
+    return Benchmark{"halo",
+                     summary,
+                     "Comm|Scope 3d/",
+                     engine,
+                     PlaceKind::gpu,
+                     PlaceKind::gpu,
+                     Relation::any,
+                     {{MemKind::device, MemKind::device}},
+                     std::move(params),
+                     build};
   };
   return {
-      row("a face of a cube of cells to another cube, by copy engine", Engine::ce, {mode_param(), face, way, clock_param()}),
-      row("a face of a cube of cells to another cube, by one kernel", Engine::sm, {mode_param(), face, blocks_param(), threads_param(), clock_param()}),
+      row("a face of a cube of cells to another cube, by copy engine", Engine::ce,
+          {mode_param(), face, way, clock_param()}),
+      row("a face of a cube of cells to another cube, by one kernel", Engine::sm,
+          {mode_param(), face, blocks_param(), threads_param(), clock_param()}),
   };
 }
 

@@ -23,8 +23,7 @@ const Benchmark host_to_host{
     PlaceKind::numa,
     Relation::any,
     {{MemKind::pageable, MemKind::pinned}, {MemKind::pinned, MemKind::pageable}},
-    {mode_param(),
-     {"initiator", {"src", "dst"}, "the NUMA node on which the copying thread runs"}, cache_param()},
+    {mode_param(), {"initiator", {"src", "dst"}, "the NUMA node on which the copying thread runs"}, cache_param()},
     build,
     true,
     Taken::unasked};

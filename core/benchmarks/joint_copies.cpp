@@ -20,7 +20,9 @@ Program build(const Case& c) {
     std::tie(one.src, one.dst) = std::pair{src, dst};
     add_copy(program, one, {src, dst, src_memory, dst_memory}, stream_of(one));
   };
-  const auto ends = [&](const Place& other) { return std::pair{is_all(c.src) ? other : c.src, is_all(c.dst) ? other : c.dst}; };
+  const auto ends = [&](const Place& other) {
+    return std::pair{is_all(c.src) ? other : c.src, is_all(c.dst) ? other : c.dst};
+  };
   for (const auto& other : c.others) add(ends(other).first, ends(other).second, c.src_memory, c.dst_memory);
   if (c.param("bidirectional", "false") == "true")
     for (const auto& other : c.others) add(ends(other).second, ends(other).first, c.dst_memory, c.src_memory);
@@ -34,19 +36,22 @@ std::vector<Benchmark> joint_copies() {
   using enum MemKind;
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::ce, Engine::sm}) {
-    const auto add = [&](const char* name, const char* summary, const char* source, PlaceKind src, PlaceKind dst, Relation relation, MemKind src_memory,
-                         MemKind dst_memory, std::vector<Param> params) {
+    const auto add = [&](const char* name, const char* summary, const char* source, PlaceKind src, PlaceKind dst,
+                         Relation relation, MemKind src_memory, MemKind dst_memory, std::vector<Param> params) {
       if (engine == Engine::sm) params.insert(params.begin(), {blocks_param(), threads_param()});
-      rows.push_back({name, summary, source, engine, src, dst, relation, {{src_memory, dst_memory}}, std::move(params), build});
+      rows.push_back(
+          {name, summary, source, engine, src, dst, relation, {{src_memory, dst_memory}}, std::move(params), build});
     };
-    add("host_to_all", "copies from one NUMA node to all GPUs at once", "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu,
-        Relation::to_all, pinned, device, {bidirectional_param(), cpu_param()});
-    add("all_to_host", "copies from all GPUs at once to one NUMA node", "nvbandwidth all_to_host_memcpy (both ways: host_to_all)", gpu, numa,
-        Relation::from_all, device, pinned, {cpu_param()});
-    add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read", gpu, gpu, Relation::to_all, device,
-        device, {initiator_param()});
-    add("all_to_one", "copies from all other GPUs at once to one", "nvbandwidth all_to_one_write and all_to_one_read", gpu, gpu, Relation::from_all, device,
-        device, {initiator_param()});
+    add("host_to_all", "copies from one NUMA node to all GPUs at once",
+        "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu, Relation::to_all, pinned,
+        device, {bidirectional_param(), cpu_param()});
+    add("all_to_host", "copies from all GPUs at once to one NUMA node",
+        "nvbandwidth all_to_host_memcpy (both ways: host_to_all)", gpu, numa, Relation::from_all, device, pinned,
+        {cpu_param()});
+    add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read",
+        gpu, gpu, Relation::to_all, device, device, {initiator_param()});
+    add("all_to_one", "copies from all other GPUs at once to one", "nvbandwidth all_to_one_write and all_to_one_read",
+        gpu, gpu, Relation::from_all, device, device, {initiator_param()});
   }
   return rows;
 }

@@ -25,7 +25,8 @@ Access access_of(const Case& c, Access::Dir dir) {
   access.pattern = random ? Access::Pattern::random : Access::Pattern::strided;
   access.stride = stride == "none" ? line : std::stoul(stride);
   if (c.bytes < access.width)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B hold no access of " + std::to_string(access.width) + " B; ask for more bytes or a smaller width"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B hold no access of " +
+                                      std::to_string(access.width) + " B; ask for more bytes or a smaller width"};
   return access;
 }
 
@@ -46,7 +47,9 @@ Program one_way(const Case& c, Access::Dir dir) {
 /// The other way at the same time: of two GPUs the other one does the same, host memory is read and written.
 Program both_ways(const Case& c, Access::Dir dir) {
   const bool peers = c.src.kind == c.dst.kind;
-  if (c.src == c.dst) throw Error{ErrorKind::usage, c.benchmark + ": within " + to_string(c.src) + " there is no other way; bidirectional is of two places"};
+  if (c.src == c.dst)
+    throw Error{ErrorKind::usage, c.benchmark + ": within " + to_string(c.src) +
+                                      " there is no other way; bidirectional is of two places"};
   Case back = c;
   std::swap(back.src, back.dst);
   std::swap(back.src_memory, back.dst_memory);
@@ -54,7 +57,9 @@ Program both_ways(const Case& c, Access::Dir dir) {
   return together({one_way(c, dir), one_way(back, peers ? dir : dir == read ? write : read)});
 }
 
-Program build(const Case& c, Access::Dir dir) { return c.param("bidirectional", "false") == "true" ? both_ways(c, dir) : one_way(c, dir); }
+Program build(const Case& c, Access::Dir dir) {
+  return c.param("bidirectional", "false") == "true" ? both_ways(c, dir) : one_way(c, dir);
+}
 Program build_read(const Case& c) { return build(c, Access::Dir::read); }
 Program build_write(const Case& c) { return build(c, Access::Dir::write); }
 
@@ -63,15 +68,24 @@ std::vector<Param> params(bool between_gpus, bool both_ways) {
   constexpr bool default_in_id = false;
   Param blocks = blocks_param();
   blocks.values.push_back("256");
-  std::vector<Param> all{std::move(blocks), threads_param(),
+  std::vector<Param> all{std::move(blocks),
+                         threads_param(),
                          {"width", {"16", "8", "4"}, "bytes that a thread moves at once", default_in_id},
-                         {"stride", {"none", "32", "64", "128", "256", "512", "1024", "4096"}, "bytes from one access to the next, each the first bytes there; none: all bytes are accessed", default_in_id},
-                         {"order", {"linear", "random"}, "linear: neighbouring threads side by side; random: every stride, or every 128 bytes, is accessed once in an order that a seed gives", default_in_id}};
+                         {"stride",
+                          {"none", "32", "64", "128", "256", "512", "1024", "4096"},
+                          "bytes from one access to the next, each the first bytes there; none: all bytes are accessed",
+                          default_in_id},
+                         {"order",
+                          {"linear", "random"},
+                          "linear: neighbouring threads side by side; random: every stride, or every 128 bytes, is "
+                          "accessed once in an order that a seed gives",
+                          default_in_id}};
   if (between_gpus) all.push_back(l2_param());
   if (both_ways) {
     all.push_back(bidirectional_param());
     all.back().default_in_id = default_in_id;
-    all.back().help = between_gpus ? "with the other GPU doing the same at the same time" : "with the GPU writing host memory at the same time";
+    all.back().help = between_gpus ? "with the other GPU doing the same at the same time"
+                                   : "with the GPU writing host memory at the same time";
   }
   return all;
 }
@@ -82,15 +96,20 @@ std::vector<Benchmark> kernel_accesses() {
   using enum PlaceKind;
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories, bool both_ways, Program (*build)(const Case&)) {
+  const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories,
+                      bool both_ways, Program (*build)(const Case&)) {
     const auto* source = "Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10 read-only and write-only kernels";
-    return Benchmark{name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, both_ways), build};
+    return Benchmark{
+        name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, both_ways), build};
   };
   return {
-      row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true, build_read),
+      row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true,
+          build_read),
       row("read", "GPU threads read their GPU's memory or another's", gpu, gpu, {{device, device}}, true, build_read),
-      row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, false, build_write),
-      row("write", "GPU threads write their GPU's memory or another's", gpu, gpu, {{device, device}}, true, build_write),
+      row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, false,
+          build_write),
+      row("write", "GPU threads write their GPU's memory or another's", gpu, gpu, {{device, device}}, true,
+          build_write),
   };
 }
 

@@ -39,20 +39,30 @@ std::vector<Benchmark> kernel_copies() {
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::sm, Engine::tma}) {
     const bool sm = engine == Engine::sm;
-    const auto* source = sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
-    const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation, auto memories) {
-      rows.push_back({name, summary, source, engine, src, dst, relation, memories,
-                      params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst), build});
+    const auto* source =
+        sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
+    const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation,
+                         auto memories) {
+      rows.push_back(
+          {name, summary, source, engine, src, dst, relation, memories,
+           params(engine, relation == Relation::different, src == numa || relation == Relation::different, src == dst),
+           build});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
-    add("h2d", sm ? "GPU threads read host memory into their GPU's" : "bulk copies of a GPU's threads read host memory into their GPU's", numa, gpu,
-        Relation::any, Memories{pinned, registered});
-    add("d2h", sm ? "GPU threads write their GPU's memory to the host's" : "bulk copies of a GPU's threads write their GPU's memory to the host's", gpu, numa,
-        Relation::any, Memories{to_pinned, to_registered});
-    add("d2d", sm ? "GPU threads copy between two GPUs, push or pull" : "bulk copies of a GPU's threads between two GPUs, push or pull", gpu, gpu,
-        Relation::different, Memories{within});
-    add("local", sm ? "GPU threads copy within their GPU's memory" : "bulk copies of a GPU's threads within its memory", gpu, gpu, Relation::same,
-        Memories{within});
+    add("h2d",
+        sm ? "GPU threads read host memory into their GPU's"
+           : "bulk copies of a GPU's threads read host memory into their GPU's",
+        numa, gpu, Relation::any, Memories{pinned, registered});
+    add("d2h",
+        sm ? "GPU threads write their GPU's memory to the host's"
+           : "bulk copies of a GPU's threads write their GPU's memory to the host's",
+        gpu, numa, Relation::any, Memories{to_pinned, to_registered});
+    add("d2d",
+        sm ? "GPU threads copy between two GPUs, push or pull"
+           : "bulk copies of a GPU's threads between two GPUs, push or pull",
+        gpu, gpu, Relation::different, Memories{within});
+    add("local", sm ? "GPU threads copy within their GPU's memory" : "bulk copies of a GPU's threads within its memory",
+        gpu, gpu, Relation::same, Memories{within});
   }
   return rows;
 }

@@ -8,11 +8,17 @@ Program managed_program(const Case& c) {
   return program;
 }
 
-Param managed_peer_param() { return {"peer", {"on", "off"}, "peer access between the two, or through the memory of the host"}; }
+Param managed_peer_param() {
+  return {"peer", {"on", "off"}, "peer access between the two, or through the memory of the host"};
+}
 
 Param advice_param() {
   constexpr bool default_in_id = false;
-  return {"advice", {"none", "read_mostly", "preferred_src", "preferred_dst", "accessed_by"}, "what the driver is told of the pages: mostly read, best kept at the source or the destination, accessed by the destination", default_in_id};
+  return {"advice",
+          {"none", "read_mostly", "preferred_src", "preferred_dst", "accessed_by"},
+          "what the driver is told of the pages: mostly read, best kept at the source or the destination, accessed by "
+          "the destination",
+          default_in_id};
 }
 
 namespace {
@@ -27,7 +33,8 @@ std::optional<Advice> advice_of(const std::string& text, const Place& home, cons
 
 }  // namespace
 
-void add_migration(Program& program, const Case& c, const Place& home, const Place& to, const Place& by, Content content, u64 bytes, Step step, u32 iterations) {
+void add_migration(Program& program, const Case& c, const Place& home, const Place& to, const Place& by,
+                   Content content, u64 bytes, Step step, u32 iterations) {
   Program one;
   one.regions.push_back({home, c.src_memory, bytes, content});
   one.regions.back().advice = advice_of(c.param("advice", "none"), home, to);

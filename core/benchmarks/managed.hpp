@@ -7,7 +7,8 @@ namespace linkscope {
 inline const std::vector<std::pair<MemKind, MemKind>> managed_memory{{MemKind::managed, MemKind::managed}};
 
 /// Where one end is the host's: memory of the operating system as well, used as it is.
-inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::managed, MemKind::managed}, {MemKind::system, MemKind::system}};
+inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::managed, MemKind::managed},
+                                                                    {MemKind::system, MemKind::system}};
 
 /// A program without actors, with direct access between GPUs where the case asks for it.
 [[nodiscard]] Program managed_program(const Case&);
@@ -19,7 +20,8 @@ inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::ma
 
 /// Adds a managed region of `bytes` at home, an actor whose loop is `step` (of region 0; it is given the new one), and the
 /// flow. Before every sample the pages go home, so `iterations` of the loop, and no more, find theirs there.
-void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes, Step step, u32 iterations);
+void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes,
+                   Step step, u32 iterations);
 
 /// A program to which `add` adds the migration from the case's source to its destination, and back where both ways are asked for.
 template <class Add>

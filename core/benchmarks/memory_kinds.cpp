@@ -16,13 +16,16 @@ Benchmark with(Benchmark row, const Memories& memories, const char* source) {
   row.memories = memories;
   row.source = source;
   row.taken = Taken::by_memory;
-  std::erase_if(row.params, [](const Param& param) { return param.name == "peer" || param.name == "call" || param.name == "cache"; });
+  std::erase_if(row.params, [](const Param& param) {
+    return param.name == "peer" || param.name == "call" || param.name == "cache";
+  });
   return row;
 }
 
 Memories facing(std::vector<MemKind> host, bool from_host) {
   Memories pairs;
-  for (const MemKind kind : host) pairs.emplace_back(from_host ? std::pair{kind, MemKind::device} : std::pair{MemKind::device, kind});
+  for (const MemKind kind : host)
+    pairs.emplace_back(from_host ? std::pair{kind, MemKind::device} : std::pair{MemKind::device, kind});
   return pairs;
 }
 
@@ -30,14 +33,18 @@ Memories facing(std::vector<MemKind> host, bool from_host) {
 
 std::vector<Benchmark> memory_kinds() {
   using enum MemKind;
-  constexpr const char *kinds = "CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory", *huge_pages = "Linux: hugetlbpage and transparent huge pages";
-  constexpr const char* shared = "CUDA driver API: IPC handles, handles of virtual memory that are POSIX file descriptors";
-  constexpr const char* zero_copy = "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory";
+  constexpr const char *kinds = "CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory",
+                       *huge_pages = "Linux: hugetlbpage and transparent huge pages";
+  constexpr const char* shared =
+      "CUDA driver API: IPC handles, handles of virtual memory that are POSIX file descriptors";
+  constexpr const char* zero_copy =
+      "Comm|Scope 3.3 (CS-5), CUDA driver API: flags of cuMemHostAlloc, pools, virtual memory";
   std::vector<Benchmark> originals{host_to_device, device_to_host, device_to_device, device_local};
   for (auto* more : {kernel_copies, kernel_accesses})
     for (const auto& row : more())
       if (row.engine == Engine::sm) originals.push_back(row);
-  std::vector<Benchmark> rows{with(host_to_host, {{pageable, wc}, {wc, pageable}, {pageable, mapped}, {mapped, pageable}}, kinds)};
+  std::vector<Benchmark> rows{
+      with(host_to_host, {{pageable, wc}, {wc, pageable}, {pageable, mapped}, {mapped, pageable}}, kinds)};
   const auto add_huge = [&](Benchmark row, const Memories& memories) {
     row = with(std::move(row), memories, huge_pages);
     row.params.push_back(pages_param());
@@ -52,12 +59,15 @@ std::vector<Benchmark> memory_kinds() {
       continue;
     }
     auto memories = facing({wc, mapped}, from_host);
-    for (const MemKind kind : {pool, vmm}) memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
+    for (const MemKind kind : {pool, vmm})
+      memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
     rows.push_back(with(row, memories, row.name == "read" || row.name == "write" ? zero_copy : kinds));
     memories = facing({shm}, from_host);
-    for (const MemKind kind : {ipc, posix_fd}) memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
+    for (const MemKind kind : {ipc, posix_fd})
+      memories.push_back(from_host ? std::pair{pinned, kind} : std::pair{kind, pinned});
     rows.push_back(with(row, memories, shared));
-    add_huge(row, facing(by_engine ? std::vector{hugepage, registered_hugepage} : std::vector{registered_hugepage}, from_host));
+    add_huge(row, facing(by_engine ? std::vector{hugepage, registered_hugepage} : std::vector{registered_hugepage},
+                         from_host));
   }
   return rows;
 }

@@ -15,8 +15,9 @@ constexpr u64 queued_copies = 1024, queued_by_one_call = 4096;
 Program build(const Case& c) {
   const u64 piece = std::stoull(c.param("piece", "4096"));
   if (c.bytes % piece != 0 || c.bytes == piece)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not two or more pieces of " + std::to_string(piece) + " B; 1000 of them are " +
-                                      std::to_string(1000 * piece) + " B"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not two or more pieces of " +
+                                      std::to_string(piece) + " B; 1000 of them are " + std::to_string(1000 * piece) +
+                                      " B"};
   const Rows apart{piece, slice_stride(piece) + slice_stride(1)};  // no two are neighbours
   Program program = one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory, apart, apart, c.engine != Engine::sm});
   if (c.engine == Engine::sm || c.param("clock", "event") == "host") return program;
@@ -35,7 +36,8 @@ std::vector<Benchmark> pieces() {
     std::vector<Param> params{mode_param(), {"piece", {"4096", "64", "512", "65536"}, "bytes of a piece"}};
     if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
     const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, std::pair<MemKind, MemKind> memories) {
-      rows.push_back({"pieces", summary, "CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
+      rows.push_back(
+          {"pieces", summary, "CUDA 13.0: cuMemcpyBatchAsync", engine, src, dst, relation, {memories}, params, build});
       if (relation == Relation::different) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };

@@ -19,11 +19,14 @@ struct Words {
 Words add_words(Program& program, const Case& c) {
   if (c.src.kind == PlaceKind::gpu && (c.src_memory == MemKind::device || is_shared(c.src_memory))) {
     const bool at_waiter = c.param("word", "waiter") == "waiter";
-    program.regions = {{c.src, c.src_memory, 2 * apart, Content::zero}, completed(c, {c.dst, c.dst_memory, 2 * apart, Content::zero})};
+    program.regions = {{c.src, c.src_memory, 2 * apart, Content::zero},
+                       completed(c, {c.dst, c.dst_memory, 2 * apart, Content::zero})};
     return at_waiter ? Words{{0, 1}} : Words{{1, 0}};
   }
   const Place host{PlaceKind::numa, 0, c.src.host, {}};
-  const Place& at = c.src_memory == MemKind::device ? c.dst : c.src_memory == MemKind::pinned && c.src.kind == PlaceKind::gpu ? host : c.src;
+  const Place& at = c.src_memory == MemKind::device                                   ? c.dst
+                    : c.src_memory == MemKind::pinned && c.src.kind == PlaceKind::gpu ? host
+                                                                                      : c.src;
   program.regions = {completed(c, {at, c.src_memory, 2 * apart, Content::zero})};
   return {{0, 0}};
 }
@@ -43,12 +46,14 @@ Program build(const Case& c) {
     made.loop = std::move(loop);
     return made;
   };
-  program.actors = {actor(c.src, {Set{ping, 1, 1}, Wait{pong, 1, 1}}), actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
+  program.actors = {actor(c.src, {Set{ping, 1, 1}, Wait{pong, 1, 1}}),
+                    actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
   // Of two processes the second one has the CPU thread, and of two alike the destination's.
   if (is_shared(c.src_memory)) program.actors[c.src.kind == c.dst.kind].process = 1;
   if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * apart, 0, 1}, c.src}};
   constexpr bool measured = true;
-  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, measured}, {1, c.dst, c.src, c.dst_memory, c.src_memory, 0, !measured}};
+  program.flows = {{0, c.src, c.dst, c.src_memory, c.dst_memory, 0, measured},
+                   {1, c.dst, c.src, c.dst_memory, c.src_memory, 0, !measured}};
   return program;
 }
 
@@ -59,17 +64,25 @@ std::vector<Benchmark> ping_pongs() {
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const Memories of_one_process{{pinned, pinned}, {device, device}, {managed, managed}}, of_two{{shm, shm}};
-  const Param where{"word", {"waiter", "setter"}, "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"};
-  const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation, const Memories& memories, std::vector<Param> params = {}) {
+  const Param where{"word",
+                    {"waiter", "setter"},
+                    "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"};
+  const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation,
+                      const Memories& memories, std::vector<Param> params = {}) {
     constexpr bool sized = false;
-    return Benchmark{"ping_pong", summary, "Klenk 4 (KL-1)", engine, src, dst, relation, memories, std::move(params), build, sized};
+    return Benchmark{"ping_pong", summary,  "Klenk 4 (KL-1)",  engine, src,  dst,
+                     relation,    memories, std::move(params), build,  sized};
   };
   return {
-      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for", Engine::cpu, numa, gpu, Relation::any, of_one_process),
-      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different, of_one_process, {where}),
-      row("the same between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu, Relation::any, of_two),
+      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for",
+          Engine::cpu, numa, gpu, Relation::any, of_one_process),
+      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different,
+          of_one_process, {where}),
+      row("the same between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu,
+          Relation::any, of_two),
       row("the same between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
-      row("the same between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu, Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
+      row("the same between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
+          Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
   };
 }
 

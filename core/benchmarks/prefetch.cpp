@@ -24,15 +24,25 @@ std::vector<Benchmark> prefetches() {
   using enum PlaceKind;
   constexpr bool default_in_id = false;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
-    params.push_back({"ranges", {"one", "1", "8", "64", "512"}, "one: by the call for one range; else so many ranges, none shorter than 4 KiB, by one call for all", default_in_id});
-    params.push_back({"discard", {"no", "before", "with"}, "what the pages hold is given up: by a call before the prefetch, or by the same call", default_in_id});
+    params.push_back(
+        {"ranges",
+         {"one", "1", "8", "64", "512"},
+         "one: by the call for one range; else so many ranges, none shorter than 4 KiB, by one call for all",
+         default_in_id});
+    params.push_back({"discard",
+                      {"no", "before", "with"},
+                      "what the pages hold is given up: by a call before the prefetch, or by the same call",
+                      default_in_id});
     const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
-    return Benchmark{"prefetch", summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, memories, std::move(params), build};
+    return Benchmark{
+        "prefetch",        summary, "Comm|Scope 3.5 (CS-10)", Engine::prefetch, src, dst, relation, memories,
+        std::move(params), build};
   };
   return {
       row("managed pages are prefetched from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),
       row("managed pages are prefetched from a GPU to the host", gpu, numa, Relation::any, {}),
-      row("managed pages are prefetched from a GPU to another", gpu, gpu, Relation::different, {managed_peer_param(), bidirectional_param()}),
+      row("managed pages are prefetched from a GPU to another", gpu, gpu, Relation::different,
+          {managed_peer_param(), bidirectional_param()}),
   };
 }
 

@@ -9,7 +9,8 @@ namespace {
 Program build(const Case& c) {
   const u64 parts = std::stoull(c.param("streams", "2")), words = c.bytes / 8;
   if (words < parts)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are too few for " + std::to_string(parts) + " parts: each has 8 B at least"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are too few for " +
+                                      std::to_string(parts) + " parts: each has 8 B at least"};
   Program program = empty_program(c);
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
   for (u64 i = 0; i < parts; ++i) {
@@ -29,7 +30,16 @@ std::vector<Benchmark> split_copies() {
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, MemKind src_memory, MemKind dst_memory) {
     std::vector<Param> params{{"streams", {"2", "4"}, "parts, each on a stream of its own"}};
     if (src == gpu && dst == gpu) params.push_back(initiator_param());
-    return Benchmark{"split", summary, "CUDA: asynchronous engines of a GPU", Engine::ce, src, dst, Relation::any, {{src_memory, dst_memory}}, std::move(params), build};
+    return Benchmark{"split",
+                     summary,
+                     "CUDA: asynchronous engines of a GPU",
+                     Engine::ce,
+                     src,
+                     dst,
+                     Relation::any,
+                     {{src_memory, dst_memory}},
+                     std::move(params),
+                     build};
   };
   return {
       row("a copy from host memory to a GPU in parts, by several streams at once", numa, gpu, pinned, device),

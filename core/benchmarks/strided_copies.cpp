@@ -11,7 +11,8 @@ constexpr u64 plane_rows = 8;
 Program build(const Case& c) {
   const u64 row = std::stoull(c.param("row", "512"));
   if (c.bytes % (plane_rows * row) != 0)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not whole planes of " + std::to_string(plane_rows) + " rows of " + std::to_string(row) +
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not whole planes of " +
+                                      std::to_string(plane_rows) + " rows of " + std::to_string(row) +
                                       " B; sizes are multiples of " + std::to_string(plane_rows * row) + " B"};
   Rows rows{row, 2 * row};
   if (c.param("shape", "2d") == "3d") {
@@ -19,7 +20,8 @@ Program build(const Case& c) {
     rows.plane_pitch = (plane_rows + 1) * rows.pitch;
   }
   const auto gaps = c.param("gaps", "both");
-  return one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory, gaps == "dst" ? Rows{} : rows, gaps == "src" ? Rows{} : rows});
+  return one_copy(
+      c, {c.src, c.dst, c.src_memory, c.dst_memory, gaps == "dst" ? Rows{} : rows, gaps == "src" ? Rows{} : rows});
 }
 
 }  // namespace
@@ -29,20 +31,33 @@ std::vector<Benchmark> strided_copies() {
   using enum MemKind;
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::ce, Engine::sm}) {
-    std::vector<Param> params{mode_param(),
-                              {"shape", {"2d", "3d"}, "rows as far apart as they are long; 3d: in planes of 8, with a row between planes"},
-                              {"row", {"512", "8", "64", "4096"}, "bytes of a row"},
-                              {"gaps", {"both", "src", "dst"}, "which side is strided; the other is in one piece"}};
+    std::vector<Param> params{
+        mode_param(),
+        {"shape", {"2d", "3d"}, "rows as far apart as they are long; 3d: in planes of 8, with a row between planes"},
+        {"row", {"512", "8", "64", "4096"}, "bytes of a row"},
+        {"gaps", {"both", "src", "dst"}, "which side is strided; the other is in one piece"}};
     if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
-    const auto add = [&](std::string_view by_call, std::string_view by_kernel, PlaceKind src, PlaceKind dst, std::pair<MemKind, MemKind> memories) {
-      rows.push_back({"strided", engine == Engine::ce ? by_call : by_kernel, "Comm|Scope stride/ and 3d/", engine, src, dst, Relation::any, {memories}, params, build});
+    const auto add = [&](std::string_view by_call, std::string_view by_kernel, PlaceKind src, PlaceKind dst,
+                         std::pair<MemKind, MemKind> memories) {
+      rows.push_back({"strided",
+                      engine == Engine::ce ? by_call : by_kernel,
+                      "Comm|Scope stride/ and 3d/",
+                      engine,
+                      src,
+                      dst,
+                      Relation::any,
+                      {memories},
+                      params,
+                      build});
       if (src == dst) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };
-    add("rows of host memory to a GPU, by one 2D or 3D call", "rows of host memory to a GPU, by one kernel", numa, gpu, {pinned, device});
-    add("rows of a GPU's memory to the host, by one 2D or 3D call", "rows of a GPU's memory to the host, by one kernel", gpu, numa, {device, pinned});
-    add("rows of a GPU's memory to another's or elsewhere in it, by one 2D or 3D call", "rows of a GPU's memory to another's or elsewhere in it, by one kernel", gpu, gpu,
-        {device, device});
+    add("rows of host memory to a GPU, by one 2D or 3D call", "rows of host memory to a GPU, by one kernel", numa, gpu,
+        {pinned, device});
+    add("rows of a GPU's memory to the host, by one 2D or 3D call", "rows of a GPU's memory to the host, by one kernel",
+        gpu, numa, {device, pinned});
+    add("rows of a GPU's memory to another's or elsewhere in it, by one 2D or 3D call",
+        "rows of a GPU's memory to another's or elsewhere in it, by one kernel", gpu, gpu, {device, device});
   }
   return rows;
 }

@@ -12,8 +12,9 @@ const std::vector<Benchmark>& table() {
   // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
-    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches, fault_latencies, copies_together, split_copies, pieces,
-                       strided_copies, halos, calls, ping_pongs, atomics, memory_kinds, allocations, concurrent_copies})
+    for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches,
+                       fault_latencies, copies_together, split_copies, pieces, strided_copies, halos, calls, ping_pongs,
+                       atomics, memory_kinds, allocations, concurrent_copies})
       for (auto& row : more()) all.push_back(std::move(row));
     return all;
   }();
@@ -35,8 +36,10 @@ const Benchmark& find(const Case& c) {
   const auto& rows = table();
   const auto named = [&](const Benchmark& b) { return b.name == c.benchmark; };
   if (std::none_of(rows.begin(), rows.end(), named))
-    throw Error{ErrorKind::usage, "there is no benchmark '" + c.benchmark + "'; there are " +
-                                      joined(rows, [](const Benchmark& b) { return std::string{b.name} + " by " + to_string(b.engine); })};
+    throw Error{ErrorKind::usage,
+                "there is no benchmark '" + c.benchmark + "'; there are " + joined(rows, [](const Benchmark& b) {
+                  return std::string{b.name} + " by " + to_string(b.engine);
+                })};
   const auto by_engine = [&](const Benchmark& b) { return named(b) && b.engine == c.engine; };
   const auto first = std::find_if(rows.begin(), rows.end(), by_engine);
   if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
@@ -44,32 +47,42 @@ const Benchmark& find(const Case& c) {
   const auto near = std::find_if(first, rows.end(), placed);
   if (near == rows.end()) return *first;  // the first says what does not fit
   const auto row = std::find_if(near, rows.end(), [&](const Benchmark& b) {
-    return placed(b) && std::find(b.memories.begin(), b.memories.end(), std::pair{c.src_memory, c.dst_memory}) != b.memories.end();
+    return placed(b) &&
+           std::find(b.memories.begin(), b.memories.end(), std::pair{c.src_memory, c.dst_memory}) != b.memories.end();
   });
   return row == rows.end() ? *near : *row;
 }
 
 void check(const Benchmark& row, const Case& c) {
   if (!row.sized && c.bytes != 0) misfit(row, "it has no bytes: its cases have 0");
-  if (row.sized && (c.bytes == 0 || c.bytes % 8 != 0)) misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
+  if (row.sized && (c.bytes == 0 || c.bytes % 8 != 0))
+    misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
   if (c.src.kind != row.src || c.dst.kind != row.dst)
-    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; it goes from " + std::string{to_string(row.src)} +
-                    " to " + std::string{to_string(row.dst)});
+    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; it goes from " +
+                    std::string{to_string(row.src)} + " to " + std::string{to_string(row.dst)});
   if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination are one place");
   if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination are different places");
   const bool all[] = {c.src.index == all_places, c.dst.index == all_places};
   if (all[0] != (row.relation == Relation::from_all) || all[1] != (row.relation == Relation::to_all))
     misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; gpu:all is the " +
-                    (row.relation == Relation::from_all ? "source" : row.relation == Relation::to_all ? "destination" : "end of copies to or from all GPUs only"));
-  if (!c.others.empty() && !all[0] && !all[1]) misfit(row, "others are the GPUs of gpu:all, which is neither of its ends");
+                    (row.relation == Relation::from_all ? "source"
+                     : row.relation == Relation::to_all ? "destination"
+                                                        : "end of copies to or from all GPUs only"));
+  if (!c.others.empty() && !all[0] && !all[1])
+    misfit(row, "others are the GPUs of gpu:all, which is neither of its ends");
   if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
-    misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) + " memory");
+    misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) +
+                    " memory");
   for (const auto& [name, value] : c.params) {
-    const auto param = std::find_if(row.params.begin(), row.params.end(), [&](const Param& p) { return p.name == name; });
+    const auto param =
+        std::find_if(row.params.begin(), row.params.end(), [&](const Param& p) { return p.name == name; });
     if (param == row.params.end())
-      misfit(row, "it has no parameter '" + name + "'; it has " + joined(row.params, [](const Param& p) { return p.name; }));
+      misfit(row,
+             "it has no parameter '" + name + "'; it has " + joined(row.params, [](const Param& p) { return p.name; }));
     if (!param->paths && std::find(param->values.begin(), param->values.end(), value) == param->values.end())
-      misfit(row, name + " is " + joined(param->told.empty() ? param->values : param->told, [](std::string_view v) { return v; }) + ", not '" + value + "'");
+      misfit(row, name + " is " +
+                      joined(param->told.empty() ? param->values : param->told, [](std::string_view v) { return v; }) +
+                      ", not '" + value + "'");
   }
 }
 

@@ -11,39 +11,50 @@ std::vector<std::string_view> phases_of(MemKind kind) {
     case MemKind::pageable:
     case MemKind::hugepage:
     case MemKind::device:
-    case MemKind::pool: return {"allocate", "touch", "free"};
+    case MemKind::pool:
+      return {"allocate", "touch", "free"};
     case MemKind::pinned:
     case MemKind::wc:
-    case MemKind::mapped: return {"allocate", "map", "touch", "free"};
+    case MemKind::mapped:
+      return {"allocate", "map", "touch", "free"};
     case MemKind::registered:
-    case MemKind::registered_hugepage: return {"allocate", "touch", "register", "map", "unregister", "free"};
-    case MemKind::vmm: return {"allocate", "map", "touch", "unmap", "free"};
-    case MemKind::ipc: return {"allocate", "export", "open", "touch", "close", "free"};
-    case MemKind::posix_fd: return {"allocate", "export", "import", "map", "touch", "unmap", "free"};
-    case MemKind::shm: return {"allocate", "touch", "open", "register", "map", "unregister", "close", "free"};
+    case MemKind::registered_hugepage:
+      return {"allocate", "touch", "register", "map", "unregister", "free"};
+    case MemKind::vmm:
+      return {"allocate", "map", "touch", "unmap", "free"};
+    case MemKind::ipc:
+      return {"allocate", "export", "open", "touch", "close", "free"};
+    case MemKind::posix_fd:
+      return {"allocate", "export", "import", "map", "touch", "unmap", "free"};
+    case MemKind::shm:
+      return {"allocate", "touch", "open", "register", "map", "unregister", "close", "free"};
     case MemKind::managed:
     case MemKind::system:
-    case MemKind::file: return {};
+    case MemKind::file:
+      return {};
   }
   return {};
 }
 
 bool by_owner(MemKind kind, std::string_view phase) {
-  return is_shared(kind) && (phase == "allocate" || phase == "export" || phase == "free" || (kind == MemKind::shm && phase == "touch"));
+  return is_shared(kind) &&
+         (phase == "allocate" || phase == "export" || phase == "free" || (kind == MemKind::shm && phase == "touch"));
 }
 
 std::string why_another_process(const Program& program, const Actor& actor, const Call& call) {
   const auto& region = program.regions[call.span->region];
   const bool owns = by_owner(region.kind, call.api);
   if (actor.process == (owns ? region.process : 0)) return "";
-  return "the phase '" + call.api + "' of " + to_string(region.kind) + " memory is done by the process that " + (owns ? "owns" : "opens") + " it";
+  return "the phase '" + call.api + "' of " + to_string(region.kind) + " memory is done by the process that " +
+         (owns ? "owns" : "opens") + " it";
 }
 
 std::size_t phase_index(MemKind kind, std::string_view phase) {
   const auto phases = phases_of(kind);
   if (kind == MemKind::pool && phase == "grow") return 0;
   const auto found = std::find(phases.begin(), phases.end(), phase);
-  if (found == phases.end()) throw Error{ErrorKind::usage, std::string{to_string(kind)} + " memory has no phase '" + std::string{phase} + "'"};
+  if (found == phases.end())
+    throw Error{ErrorKind::usage, std::string{to_string(kind)} + " memory has no phase '" + std::string{phase} + "'"};
   return static_cast<std::size_t>(found - phases.begin());
 }
 
@@ -52,9 +63,8 @@ bool allocated_by_calls(const Program& program, u32 region) {
     const auto* call = std::get_if<Call>(&step);
     return call && !call->on && call->span && call->span->region == region;
   };
-  return std::any_of(program.actors.begin(), program.actors.end(), [&](const Actor& actor) {
-    return std::any_of(actor.loop.begin(), actor.loop.end(), about);
-  });
+  return std::any_of(program.actors.begin(), program.actors.end(),
+                     [&](const Actor& actor) { return std::any_of(actor.loop.begin(), actor.loop.end(), about); });
 }
 
 }  // namespace linkscope

@@ -5,7 +5,11 @@
 #include "program/pattern.hpp"
 
 // Two cache lines of 128 B: no line is fetched along with its neighbour.
-enum : unsigned long long { linkscope_chain_line = 256, linkscope_chain_a = 0x2545F4914F6CDD1Dull, linkscope_chain_c = 0x9E3779B97F4A7C15ull };
+enum : unsigned long long {
+  linkscope_chain_line = 256,
+  linkscope_chain_a = 0x2545F4914F6CDD1Dull,
+  linkscope_chain_c = 0x9E3779B97F4A7C15ull
+};
 
 LINKSCOPE_BOTH unsigned long long linkscope_chain_next(unsigned long long line, unsigned long long lines) {
   return (linkscope_chain_a * line + linkscope_chain_c) & (lines - 1);

@@ -23,7 +23,8 @@ LINKSCOPE_BOTH unsigned linkscope_line_half(unsigned long long mask) {
 }
 
 /// The line that access i visits; `mask` and `half` are the two above.
-LINKSCOPE_BOTH unsigned long long linkscope_line_at(unsigned long long i, unsigned long long lines, unsigned long long mask, unsigned half) {
+LINKSCOPE_BOTH unsigned long long linkscope_line_at(unsigned long long i, unsigned long long lines,
+                                                    unsigned long long mask, unsigned half) {
   unsigned long long x = i;
   do {
     x = (x * 0x9E3779B97F4A7C15ull + linkscope_line_order_seed) & mask;

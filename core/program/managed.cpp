@@ -15,7 +15,8 @@ std::string why_no_managed(const Program& program, const Place& gpu, u64 free_by
   const u64 wanted = managed_bytes(program), most = std::min(most_managed, free_bytes / 10);
   if (wanted <= most) return "";
   const auto why = most == most_managed ? "" : ", a tenth of what " + to_string(gpu) + " has free";
-  return "managed memory is taken in small amounts only: the program wants " + bytes_text(wanted) + " of it, and " + bytes_text(most) + why + ", is the most";
+  return "managed memory is taken in small amounts only: the program wants " + bytes_text(wanted) + " of it, and " +
+         bytes_text(most) + why + ", is the most";
 }
 
 }  // namespace linkscope

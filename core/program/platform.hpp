@@ -23,7 +23,8 @@ struct Support {
 
 /// Why a GPU of so many SMs does not have the one of that number.
 [[nodiscard]] inline std::string why_no_sm(const Place& gpu, u32 sm, u32 sms) {
-  return to_string(gpu) + " has no SM " + std::to_string(sm) + ": it has " + std::to_string(sms) + " SMs, numbered from 0";
+  return to_string(gpu) + " has no SM " + std::to_string(sm) + ": it has " + std::to_string(sms) +
+         " SMs, numbered from 0";
 }
 
 /// Where a machine's own time went, since a program was prepared. All zero on a model.
@@ -72,7 +73,8 @@ inline void check_iterations(const Program& program, const Order& order) {
       throw Error{ErrorKind::usage, "a batch has different counts, and the program's actors wait for each other"};
     for (const u32 count : batch)
       if (program.most_iterations && count > program.most_iterations)
-        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations, the program at most " + std::to_string(program.most_iterations) + " a sample"};
+        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations, the program at most " +
+                                          std::to_string(program.most_iterations) + " a sample"};
   }
 }
 

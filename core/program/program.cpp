@@ -10,9 +10,9 @@
 namespace linkscope {
 namespace {
 
-constexpr std::array mem_kind_names{"pageable", "pinned", "registered", "wc",  "mapped",   "managed",
-                                    "device",   "vmm",    "pool",       "hugepage", "file",   "system",  "registered_hugepage",
-                                    "ipc",      "posix_fd", "shm"};
+constexpr std::array mem_kind_names{
+    "pageable", "pinned", "registered",          "wc",  "mapped",   "managed", "device", "vmm", "pool", "hugepage",
+    "file",     "system", "registered_hugepage", "ipc", "posix_fd", "shm"};
 constexpr std::array engine_names{"ce", "sm", "tma", "batch", "graph", "cpu", "prefetch", "fault", "file"};
 constexpr std::array actor_names{"stream", "cpu_thread"};
 constexpr std::array clock_names{"event", "host", "kernel"};
@@ -48,66 +48,80 @@ Enum parse(std::string_view text, const Names& names, const char* what) {
 std::string shape_text(const Shape& shape) {
   if (shape.threads == 0) return "";
   std::ostringstream out;
-  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "sms") << ", " << (shape.threads == all_cpus ? "all" : std::to_string(shape.threads)) << ">";
+  out << " <" << (shape.blocks ? std::to_string(shape.blocks) : "sms") << ", "
+      << (shape.threads == all_cpus ? "all" : std::to_string(shape.threads)) << ">";
   return out.str();
 }
 
 std::string access_text(const Access& access) {
   std::ostringstream out;
-  out << (access.dir == Access::Dir::read ? " read " : " write ") << span_text(access.span) << " width " << access.width;
-  if (access.stride) out << (access.pattern == Access::Pattern::random ? " at random" : " strided") << " by " << access.stride << " moves " << moved_bytes(access) << " B";
+  out << (access.dir == Access::Dir::read ? " read " : " write ") << span_text(access.span) << " width "
+      << access.width;
+  if (access.stride)
+    out << (access.pattern == Access::Pattern::random ? " at random" : " strided") << " by " << access.stride
+        << " moves " << moved_bytes(access) << " B";
   return out.str();
 }
 
 std::string advice_text(const Advice& advice) {
   switch (advice.kind) {
-    case Advice::Kind::read_mostly: return " mostly read";
-    case Advice::Kind::preferred: return " best at " + to_string(advice.place);
-    case Advice::Kind::accessed_by: return " accessed by " + to_string(advice.place);
+    case Advice::Kind::read_mostly:
+      return " mostly read";
+    case Advice::Kind::preferred:
+      return " best at " + to_string(advice.place);
+    case Advice::Kind::accessed_by:
+      return " accessed by " + to_string(advice.place);
   }
   return "";
 }
 
 const char* to_string(CacheState state) {
   switch (state) {
-    case CacheState::cold: return "cold";
-    case CacheState::hot: return "hot";
-    case CacheState::written: return "written";
-    case CacheState::dirty: return "dirty";
+    case CacheState::cold:
+      return "cold";
+    case CacheState::hot:
+      return "hot";
+    case CacheState::written:
+      return "written";
+    case CacheState::dirty:
+      return "dirty";
   }
   return "";
 }
 
 std::string step_text(const Step& step) {
   std::ostringstream out;
-  std::visit(Overloaded{
-                 [&](const Move& m) { out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to) << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "") << shape_text(m.shape);
-                   if (m.by) out << " on " << to_string(*m.by);
-                 },
-                 [&](const Kernel& k) {
-                   out << "kernel " << k.name << shape_text(k.shape);
-                   if (k.sm) out << " on SM " << *k.sm;
-                   if (k.scope == Scope::system) out << " system";
-                   if (k.dependent_steps) out << " dependent " << k.dependent_steps;
-                   for (const auto& a : k.traffic)
-                     out << access_text(a);
-                 },
-                 [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
-                 [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
-                 [&](const Call& c) {
-                   out << "call " << (c.until ? "until " : "") << c.api;
-                   if (c.amount) out << " of " << c.amount;
-                   if (c.on) out << " on " << to_string(*c.on);
-                   if (c.span) out << " " << span_text(*c.span);
-                   if (c.to) out << " -> " << span_text(*c.to);
-                 },
-                 [&](const Prefetch& p) {
-                   out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
-                   if (p.ranges) out << " as " << p.ranges << " ranges by one call";
-                   if (p.discard != Prefetch::Discard::no) out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
-                 },
-             },
-             step);
+  std::visit(
+      Overloaded{
+          [&](const Move& m) {
+            out << "move " << to_string(m.engine) << " " << span_text(m.from) << " -> " << span_text(m.to)
+                << (m.peer_call ? " by peer call" : "") << (m.row_by_row ? " row by row" : "") << shape_text(m.shape);
+            if (m.by) out << " on " << to_string(*m.by);
+          },
+          [&](const Kernel& k) {
+            out << "kernel " << k.name << shape_text(k.shape);
+            if (k.sm) out << " on SM " << *k.sm;
+            if (k.scope == Scope::system) out << " system";
+            if (k.dependent_steps) out << " dependent " << k.dependent_steps;
+            for (const auto& a : k.traffic) out << access_text(a);
+          },
+          [&](const Set& s) { out << "set " << span_text(s.word) << " = " << s.value << " + " << s.step << " i"; },
+          [&](const Wait& w) { out << "wait " << span_text(w.word) << " >= " << w.value << " + " << w.step << " i"; },
+          [&](const Call& c) {
+            out << "call " << (c.until ? "until " : "") << c.api;
+            if (c.amount) out << " of " << c.amount;
+            if (c.on) out << " on " << to_string(*c.on);
+            if (c.span) out << " " << span_text(*c.span);
+            if (c.to) out << " -> " << span_text(*c.to);
+          },
+          [&](const Prefetch& p) {
+            out << "prefetch " << span_text(p.span) << " to " << to_string(p.to);
+            if (p.ranges) out << " as " << p.ranges << " ranges by one call";
+            if (p.discard != Prefetch::Discard::no)
+              out << (p.discard == Prefetch::Discard::before ? ", discarded before" : ", discarded with it");
+          },
+      },
+      step);
   return out.str();
 }
 
@@ -125,7 +139,8 @@ void check_rows(const Span& span, const std::string& where) {
   if (rows.pitch < rows.bytes) refuse("rows overlap");
   if (rows.in_plane == 0) return;
   if ((span.bytes / rows.bytes) % rows.in_plane) refuse("its rows are not whole planes");
-  if (rows.plane_pitch % rows.pitch || rows.plane_pitch < rows.in_plane * rows.pitch) refuse("planes are as many pitches apart as they have rows, or more");
+  if (rows.plane_pitch % rows.pitch || rows.plane_pitch < rows.in_plane * rows.pitch)
+    refuse("planes are as many pitches apart as they have rows, or more");
 }
 
 void check_span(const Program& program, const Span& span, const std::string& where) {
@@ -148,8 +163,11 @@ void check_access(const Program& program, const Access& access, const std::strin
   check_span(program, access.span, where);
   if (access.span.rows.bytes) wrong(where, "rows in what a kernel accesses: only moves have them");
   if (access.stride == 0) return;
-  if (access.stride < access.width) wrong(where, "accesses of " + std::to_string(access.width) + " B every " + std::to_string(access.stride) + " B overlap");
-  if (access.span.bytes < access.width) wrong(where, span_text(access.span) + " holds no access of " + std::to_string(access.width) + " B");
+  if (access.stride < access.width)
+    wrong(where,
+          "accesses of " + std::to_string(access.width) + " B every " + std::to_string(access.stride) + " B overlap");
+  if (access.span.bytes < access.width)
+    wrong(where, span_text(access.span) + " holds no access of " + std::to_string(access.width) + " B");
 }
 
 void check_step(const Program& program, const Step& step, const std::string& where) {
@@ -159,8 +177,11 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    check_span(program, m.to, where);
                    if (m.from.bytes != m.to.bytes) wrong(where, "a move of unequal lengths");
                    const Rows &from = m.from.rows, &to = m.to.rows;
-                   if (from.bytes && to.bytes && from.bytes != to.bytes) wrong(where, "a move between rows of " + std::to_string(from.bytes) + " B and of " + std::to_string(to.bytes) + " B");
-                   if (from.in_plane && to.in_plane && from.in_plane != to.in_plane) wrong(where, "a move between planes of unequal height");
+                   if (from.bytes && to.bytes && from.bytes != to.bytes)
+                     wrong(where, "a move between rows of " + std::to_string(from.bytes) + " B and of " +
+                                      std::to_string(to.bytes) + " B");
+                   if (from.in_plane && to.in_plane && from.in_plane != to.in_plane)
+                     wrong(where, "a move between planes of unequal height");
                  },
                  [&](const Kernel& k) {
                    for (const auto& a : k.traffic) check_access(program, a, where);
@@ -177,8 +198,10 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                  },
                  [&](const Prefetch& p) {
                    check_span(program, p.span, where);
-                   if (!pages_move(program.regions[p.span.region].kind)) wrong(where, "a prefetch of memory whose pages do not move");
-                   if (p.discard == Prefetch::Discard::with && p.ranges == 0) wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
+                   if (!pages_move(program.regions[p.span.region].kind))
+                     wrong(where, "a prefetch of memory whose pages do not move");
+                   if (p.discard == Prefetch::Discard::with && p.ranges == 0)
+                     wrong(where, "pages are discarded and prefetched at once as a batch of ranges");
                  },
              },
              step);
@@ -208,8 +231,9 @@ void shift_regions(Step& step, u32 by) {
 
 bool in_step(const Program& program) {
   return program.actors.size() > 1 && std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) {
-    return std::any_of(actor.loop.begin(), actor.loop.end(), [](const Step& step) { return std::holds_alternative<Wait>(step); });
-  });
+           return std::any_of(actor.loop.begin(), actor.loop.end(),
+                              [](const Step& step) { return std::holds_alternative<Wait>(step); });
+         });
 }
 
 u64 access_count(const Access& access) {
@@ -218,7 +242,9 @@ u64 access_count(const Access& access) {
   return bytes < access.width ? 0 : (bytes - access.width) / access.stride + 1;
 }
 
-u64 asked_bytes(const Access& access) { return access.stride == 0 ? access.span.bytes : access_count(access) * access.width; }
+u64 asked_bytes(const Access& access) {
+  return access.stride == 0 ? access.span.bytes : access_count(access) * access.width;
+}
 
 u64 moved_bytes(const Access& access) {
   if (access.stride < sector_bytes) return access.span.bytes;
@@ -227,7 +253,8 @@ u64 moved_bytes(const Access& access) {
 
 std::vector<Range> ranges_of(const Prefetch& prefetch) {
   constexpr u64 page = 4096;
-  const u64 bytes = prefetch.span.bytes, count = std::max(1u, prefetch.ranges), length = ((bytes + count - 1) / count + page - 1) / page * page;
+  const u64 bytes = prefetch.span.bytes, count = std::max(1u, prefetch.ranges),
+            length = ((bytes + count - 1) / count + page - 1) / page * page;
   std::vector<Range> ranges;
   for (u64 at = 0; at < bytes; at += length) ranges.push_back({at, std::min(length, bytes - at)});
   return ranges;
@@ -271,10 +298,14 @@ RowCopy in_rows(const Move& move) {
 }
 
 const Span& origin(const Actor& actor, const Move& move) {
-  const auto same = [](const Span& a, const Span& b) { return a.region == b.region && a.offset == b.offset && a.bytes == b.bytes && a.stride == b.stride && a.slices == b.slices; };
+  const auto same = [](const Span& a, const Span& b) {
+    return a.region == b.region && a.offset == b.offset && a.bytes == b.bytes && a.stride == b.stride &&
+           a.slices == b.slices;
+  };
   const Span* from = &move.from;
   for (std::size_t step = actor.loop.size(); step-- > 0;)
-    if (const auto* earlier = std::get_if<Move>(&actor.loop[step]); earlier && same(earlier->to, *from)) from = &earlier->from;
+    if (const auto* earlier = std::get_if<Move>(&actor.loop[step]); earlier && same(earlier->to, *from))
+      from = &earlier->from;
   return *from;
 }
 
@@ -312,9 +343,11 @@ std::string to_text(const Program& program) {
     for (const auto& step : a.loop) out << "  loop " << step_text(step) << "\n";
   }
   for (const auto& f : program.flows)
-    out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> " << to_string(f.dst) << "."
-        << to_string(f.dst_memory) << " " << f.bytes << " B" << (f.measured ? "" : " background") << "\n";
-  out << "peer " << (program.peer ? "on" : "off") << ", cache " << to_string(program.cache) << ", held by " << to_string(program.held_by);
+    out << "flow a" << f.actor << " " << to_string(f.src) << "." << to_string(f.src_memory) << " -> "
+        << to_string(f.dst) << "." << to_string(f.dst_memory) << " " << f.bytes << " B"
+        << (f.measured ? "" : " background") << "\n";
+  out << "peer " << (program.peer ? "on" : "off") << ", cache " << to_string(program.cache) << ", held by "
+      << to_string(program.held_by);
   if (program.most_iterations) out << ", at most " << program.most_iterations << " iterations a sample";
   if (program.idle > Seconds{0}) out << ", after " << program.idle.count() << " s of idling";
   out << "\n";
@@ -324,12 +357,16 @@ std::string to_text(const Program& program) {
 Program together(const std::vector<Program>& programs) {
   Program all;
   const auto between_gpus = [](const Program& p) {
-    return std::any_of(p.flows.begin(), p.flows.end(), [](const Flow& f) { return f.src.kind == PlaceKind::gpu && f.dst.kind == PlaceKind::gpu && f.src != f.dst; });
+    return std::any_of(p.flows.begin(), p.flows.end(), [](const Flow& f) {
+      return f.src.kind == PlaceKind::gpu && f.dst.kind == PlaceKind::gpu && f.src != f.dst;
+    });
   };
   std::optional<bool> peer;
   for (const auto& program : programs) {
-    if (program.cache != programs.front().cache || program.held_by != programs.front().held_by || program.idle != programs.front().idle)
-      wrong("together", "the programs ask for different caches, for streams held in different ways, or for other idle gaps");
+    if (program.cache != programs.front().cache || program.held_by != programs.front().held_by ||
+        program.idle != programs.front().idle)
+      wrong("together",
+            "the programs ask for different caches, for streams held in different ways, or for other idle gaps");
     if (between_gpus(program)) {
       if (peer && *peer != program.peer) wrong("together", "one wants peer access between GPUs and one wants none");
       peer = program.peer;
@@ -345,7 +382,8 @@ Program together(const std::vector<Program>& programs) {
       flow.actor += first_actor;
       all.flows.push_back(std::move(flow));
     }
-    if (program.most_iterations && (all.most_iterations == 0 || program.most_iterations < all.most_iterations)) all.most_iterations = program.most_iterations;
+    if (program.most_iterations && (all.most_iterations == 0 || program.most_iterations < all.most_iterations))
+      all.most_iterations = program.most_iterations;
   }
   all.peer = peer.value_or(false);
   all.cache = programs.empty() ? CacheState::cold : programs.front().cache;
@@ -357,15 +395,19 @@ Program together(const std::vector<Program>& programs) {
 void validate(const Program& program) {
   if (program.actors.empty()) wrong("actors", "nobody acts");
   if (program.idle < Seconds{0} || program.idle > longest_idle)
-    wrong("idle", std::to_string(program.idle.count()) + " s: gaps are of 0 s to " + std::to_string(longest_idle.count()) + " s");
-  if (program.idle > Seconds{0} && program.most_iterations != 1) wrong("idle", "one iteration comes after a gap, not a batch of them");
+    wrong("idle", std::to_string(program.idle.count()) + " s: gaps are of 0 s to " +
+                      std::to_string(longest_idle.count()) + " s");
+  if (program.idle > Seconds{0} && program.most_iterations != 1)
+    wrong("idle", "one iteration comes after a gap, not a batch of them");
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
     const auto where = "actor a" + std::to_string(i);
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");
     for (const auto& step : program.actors[i].loop) check_step(program, step, where + " loop");
     if (program.actors[i].loop.empty()) wrong(where, "its loop is empty");
     for (const auto& step : program.actors[i].loop)
-      if (const auto* kernel = std::get_if<Kernel>(&step); kernel && kernel->sm && program.actors[i].kind != ActorKind::stream) wrong(where, "a CPU has no SMs");
+      if (const auto* kernel = std::get_if<Kernel>(&step);
+          kernel && kernel->sm && program.actors[i].kind != ActorKind::stream)
+        wrong(where, "a CPU has no SMs");
   }
   for (const auto& flow : program.flows)
     if (flow.actor >= program.actors.size()) wrong("flows", "actor a" + std::to_string(flow.actor) + " does not exist");

@@ -14,7 +14,24 @@ namespace linkscope {
 /// System memory is what the operating system gives to anybody, used by GPUs as it is (HMM, ATS): its pages move as those of
 /// managed memory do. The last three belong to another process, which shares them: memory of a GPU by CUDA's IPC handles or
 /// as a POSIX file descriptor, and host memory (POSIX shared memory) that is pinned afterwards.
-enum class MemKind : u8 { pageable, pinned, registered, wc, mapped, managed, device, vmm, pool, hugepage, file, system, registered_hugepage, ipc, posix_fd, shm };
+enum class MemKind : u8 {
+  pageable,
+  pinned,
+  registered,
+  wc,
+  mapped,
+  managed,
+  device,
+  vmm,
+  pool,
+  hugepage,
+  file,
+  system,
+  registered_hugepage,
+  ipc,
+  posix_fd,
+  shm
+};
 /// The last but one are how managed memory moves: pages in bulk, or each as somebody touches it where it is not.
 enum class Engine : u8 { ce, sm, tma, batch, graph, cpu, prefetch, fault, file };
 enum class ActorKind : u8 { stream, cpu_thread };
@@ -22,7 +39,9 @@ enum class Clock : u8 { event, host, kernel };
 /// Written and dirty: CPU caches hold host memory modified, that of the core that will touch it, or another core's.
 enum class CacheState : u8 { cold, hot, written, dirty };
 /// Whether a sample finds each byte as it should be only once.
-[[nodiscard]] constexpr bool once_only(CacheState state) { return state == CacheState::written || state == CacheState::dirty; }
+[[nodiscard]] constexpr bool once_only(CacheState state) {
+  return state == CacheState::written || state == CacheState::dirty;
+}
 
 /// What holds a stream until everything is queued. A kernel leaves the stream on the GPU's compute channel, as in an
 /// application that computes, then copies; a wait of the stream itself leaves it where it was. Where nothing holds it, it
@@ -61,7 +80,9 @@ struct Rows {
   u64 in_plane = 0;  // rows of a plane; 0: all rows are one
   u64 plane_pitch = 0;
 
-  [[nodiscard]] u64 offset_of(u64 row) const { return in_plane ? row / in_plane * plane_pitch + row % in_plane * pitch : row * pitch; }
+  [[nodiscard]] u64 offset_of(u64 row) const {
+    return in_plane ? row / in_plane * plane_pitch + row % in_plane * pitch : row * pitch;
+  }
 };
 
 /// A place in a region. Iteration i of a loop touches `bytes` at offset + (i % slices) * stride: a batch rotates over
@@ -80,7 +101,9 @@ struct Span {
 };
 
 /// Whether a GPU's copy engines move the bytes, however they are told to.
-[[nodiscard]] constexpr bool by_copy_engine(Engine engine) { return engine == Engine::ce || engine == Engine::batch || engine == Engine::graph; }
+[[nodiscard]] constexpr bool by_copy_engine(Engine engine) {
+  return engine == Engine::ce || engine == Engine::batch || engine == Engine::graph;
+}
 
 /// How a kernel is launched. No blocks: one on each SM, so that several kernels run at once. No threads: it is no kernel.
 /// CPU threads may be as many as their node has CPUs.
@@ -120,10 +143,16 @@ inline constexpr u32 peer_write_bytes = 16;  // and the least that crosses a lin
 struct Access {
   Span span;
   enum class Dir : u8 { read, write } dir = Dir::read;
-  enum class Pattern : u8 { linear, strided, random, chase, same } pattern = Pattern::linear;  // same: all of them the first word
-  u32 width = 16;  // bytes a thread moves at once
-  u64 stride = 0;  // strided, random; 0: the platform's page
-  u32 unit = sector_bytes;  // the least that moves
+  enum class Pattern : u8 {
+    linear,
+    strided,
+    random,
+    chase,
+    same
+  } pattern = Pattern::linear;  // same: all of them the first word
+  u32 width = 16;               // bytes a thread moves at once
+  u64 stride = 0;               // strided, random; 0: the platform's page
+  u32 unit = sector_bytes;      // the least that moves
 };
 
 /// Who sees the order of accesses: the threads of one GPU, or everybody.
@@ -184,7 +213,7 @@ struct Call {
   std::optional<Span> to{};   // where a copy goes
   std::optional<Place> on{};  // the GPU that it is made for
   u64 amount = 0;             // bytes of a launch's arguments, nodes of a graph
-  bool until = false;  // brings all slices to where this phase is next, and does not do it
+  bool until = false;         // brings all slices to where this phase is next, and does not do it
 };
 
 struct Range {
@@ -205,7 +234,7 @@ struct Touch {
 /// Somebody who does steps in order. A sample is: `once` (untimed), then everybody starts together, then `loop` as many
 /// times as the batch says. The platform stamps the start of the first and the end of the last iteration with `clock`.
 struct Actor {
-  Place place;               // stream: its GPU; CPU thread: its NUMA node
+  Place place;  // stream: its GPU; CPU thread: its NUMA node
   ActorKind kind = ActorKind::stream;
   Clock clock = Clock::event;
   std::optional<Place> cpu;  // NUMA node of the host thread that drives a stream; none: the one nearest to `place`

@@ -18,10 +18,13 @@ struct linkscope_row_copy {
 /// The word at byte `at` of the slices.
 LINKSCOPE_BOTH unsigned long long linkscope_row_word(const linkscope_row_copy& copy, unsigned long long at) {
   const unsigned long long slice = at / copy.slice_bytes, within = at % copy.slice_bytes;
-  const unsigned long long plane = within / copy.to.plane_pitch, in_plane = within % copy.to.plane_pitch / copy.to.pitch;
-  const unsigned long long row = plane * copy.to.in_plane + in_plane, column = within % copy.to.plane_pitch % copy.to.pitch;
+  const unsigned long long plane = within / copy.to.plane_pitch,
+                           in_plane = within % copy.to.plane_pitch / copy.to.pitch;
+  const unsigned long long row = plane * copy.to.in_plane + in_plane,
+                           column = within % copy.to.plane_pitch % copy.to.pitch;
   if (in_plane >= copy.to.in_plane || row >= copy.count || column >= copy.row) return copy.untouched;
-  const unsigned long long from = copy.from_offset + slice % copy.from_slices * copy.from_stride + row / copy.from.in_plane * copy.from.plane_pitch +
+  const unsigned long long from = copy.from_offset + slice % copy.from_slices * copy.from_stride +
+                                  row / copy.from.in_plane * copy.from.plane_pitch +
                                   row % copy.from.in_plane * copy.from.pitch + column;
   return linkscope_pattern_word(copy.seed, from / 8);
 }

@@ -9,20 +9,28 @@ namespace {
 
 const char* relation_name(Relation relation) {
   switch (relation) {
-    case Relation::same: return "same";
-    case Relation::different: return "different";
-    case Relation::to_all: return "to_all";
-    case Relation::from_all: return "from_all";
-    case Relation::any: break;
+    case Relation::same:
+      return "same";
+    case Relation::different:
+      return "different";
+    case Relation::to_all:
+      return "to_all";
+    case Relation::from_all:
+      return "from_all";
+    case Relation::any:
+      break;
   }
   return "any";
 }
 
 const char* taken_name(Taken taken) {
   switch (taken) {
-    case Taken::unasked: return "unasked";
-    case Taken::by_memory: return "by_memory";
-    case Taken::by_name: break;
+    case Taken::unasked:
+      return "unasked";
+    case Taken::by_memory:
+      return "by_memory";
+    case Taken::by_name:
+      break;
   }
   return "by_name";
 }
@@ -61,7 +69,8 @@ Order parse_order(const Json& json, std::size_t actors) {
   order.verify = json.value("verify", false);
   for (const auto& batch : order.batches)
     if (batch.size() != actors)
-      throw Error{ErrorKind::usage, "a batch of " + std::to_string(batch.size()) + " counts for " + std::to_string(actors) + " actors"};
+      throw Error{ErrorKind::usage,
+                  "a batch of " + std::to_string(batch.size()) + " counts for " + std::to_string(actors) + " actors"};
   return order;
 }
 
@@ -69,7 +78,8 @@ std::vector<Wanted> parse_wanted(const Json& json) {
   std::vector<Wanted> most;
   if (!json.contains("most")) return most;
   for (const auto& one : json.at("most"))
-    most.push_back({parse_place(one.at("at").get_ref<const std::string&>()), parse_mem_kind(one.at("memory").get_ref<const std::string&>()), one.at("bytes").get<u64>()});
+    most.push_back({parse_place(one.at("at").get_ref<const std::string&>()),
+                    parse_mem_kind(one.at("memory").get_ref<const std::string&>()), one.at("bytes").get<u64>()});
   return most;
 }
 
@@ -92,12 +102,23 @@ Json to_json(const std::vector<ContextsMade>& made, const DriverFacts& facts) {
 Json to_json(const Benchmark& row) {
   Json memories = Json::array(), params = Json::array();
   for (const auto& [src, dst] : row.memories) memories.push_back({to_string(src), to_string(dst)});
-  for (const auto& param : row.params) params.push_back({{"name", param.name}, {"values", param.values}, {"help", param.help}, {"default_in_id", param.default_in_id}, {"paths", param.paths}, {"told", param.told}});
-  return {{"name", row.name},     {"summary", row.summary},
-          {"source", row.source}, {"engine", to_string(row.engine)},
-          {"src", to_string(row.src)}, {"dst", to_string(row.dst)},
-          {"relation", relation_name(row.relation)}, {"memories", std::move(memories)},
-          {"params", std::move(params)}, {"sized", row.sized},
+  for (const auto& param : row.params)
+    params.push_back({{"name", param.name},
+                      {"values", param.values},
+                      {"help", param.help},
+                      {"default_in_id", param.default_in_id},
+                      {"paths", param.paths},
+                      {"told", param.told}});
+  return {{"name", row.name},
+          {"summary", row.summary},
+          {"source", row.source},
+          {"engine", to_string(row.engine)},
+          {"src", to_string(row.src)},
+          {"dst", to_string(row.dst)},
+          {"relation", relation_name(row.relation)},
+          {"memories", std::move(memories)},
+          {"params", std::move(params)},
+          {"sized", row.sized},
           {"taken", taken_name(row.taken)}};
 }
 
@@ -111,7 +132,11 @@ Json to_json(const Program& program) {
                      {"dst_memory", to_string(flow.dst_memory)},
                      {"bytes", flow.bytes},
                      {"role", flow.measured ? "measured" : "background"}});
-  return {{"actors", program.actors.size()}, {"flows", std::move(flows)}, {"slices", slices_of(program)}, {"most_iterations", program.most_iterations}, {"program", to_text(program)}};
+  return {{"actors", program.actors.size()},
+          {"flows", std::move(flows)},
+          {"slices", slices_of(program)},
+          {"most_iterations", program.most_iterations},
+          {"program", to_text(program)}};
 }
 
 Json to_json(const DriverFacts& facts) {
@@ -119,7 +144,11 @@ Json to_json(const DriverFacts& facts) {
   for (const auto& gpu : facts.gpus) {
     Json attributes = Json::object();
     for (const auto& [name, value] : gpu.attributes) attributes[name] = value;
-    gpus.push_back({{"uuid", gpu.uuid}, {"name", gpu.name}, {"pci", gpu.pci}, {"memory_bytes", gpu.memory_bytes}, {"attributes", std::move(attributes)}});
+    gpus.push_back({{"uuid", gpu.uuid},
+                    {"name", gpu.name},
+                    {"pci", gpu.pci},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"attributes", std::move(attributes)}});
   }
   for (const auto& peer : facts.peers)
     peers.push_back({{"from", peer.from},
@@ -128,12 +157,15 @@ Json to_json(const DriverFacts& facts) {
                      {"native_atomics", peer.native_atomics},
                      {"performance_rank", peer.performance_rank}});
   return {{"driver_present", facts.present}, {"version", facts.version}, {"why_not", facts.why_not},
-          {"missing", facts.missing},        {"gpus", std::move(gpus)}, {"peers", std::move(peers)}};
+          {"missing", facts.missing},        {"gpus", std::move(gpus)},  {"peers", std::move(peers)}};
 }
 
 Json to_json(const Spent& spent) {
-  return {{"memory_s", spent.memory.count()}, {"rehearsals_s", spent.rehearsals.count()}, {"caches_s", spent.caches.count()},
-          {"samples_s", spent.samples.count()}, {"comparing_s", spent.comparing.count()}};
+  return {{"memory_s", spent.memory.count()},
+          {"rehearsals_s", spent.rehearsals.count()},
+          {"caches_s", spent.caches.count()},
+          {"samples_s", spent.samples.count()},
+          {"comparing_s", spent.comparing.count()}};
 }
 
 Json to_json(const Trace& trace) {
@@ -146,8 +178,9 @@ Json to_json(const Trace& trace) {
                {"checked_bytes", trace.verdict->checked_bytes},
                {"wrong_bytes", trace.verdict->wrong_bytes},
                {"first_wrong", trace.verdict->first_wrong}};
-  return {{"samples", trace.samples}, {"batches", trace.batches}, {"actors", trace.actors}, {"timing", trace.timing},
-          {"links", std::move(links)}, {"notes", std::move(notes)}, {"verdict", std::move(verdict)}};
+  return {{"samples", trace.samples},     {"batches", trace.batches},  {"actors", trace.actors},
+          {"timing", trace.timing},       {"links", std::move(links)}, {"notes", std::move(notes)},
+          {"verdict", std::move(verdict)}};
 }
 
 }  // namespace linkscope

@@ -45,7 +45,8 @@ class Worker {
  private:
   static Answer hello() {
     std::set<std::pair<int, std::string>> archs;  // several modules for each
-    for (const auto& code : device_codes()) archs.emplace(code.arch, (code.ptx ? "compute_" : "sm_") + std::to_string(code.arch));
+    for (const auto& code : device_codes())
+      archs.emplace(code.arch, (code.ptx ? "compute_" : "sm_") + std::to_string(code.arch));
     Json names = Json::array();
     for (const auto& [number, name] : archs) names.push_back(name);
     return {{{"version", LINKSCOPE_VERSION},
@@ -81,7 +82,9 @@ class Worker {
       Answer answer{{{"driver", to_json(cuda->facts())}}, {}};
       if (request.contains("contexts")) {
         const auto& asked = request.at("contexts");
-        answer.json["contexts"] = to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s"))), cuda->facts());
+        answer.json["contexts"] =
+            to_json(cuda->make_contexts(asked.at("gpus").get<std::vector<u32>>(), parse_floors(asked.at("floors_s"))),
+                    cuda->facts());
       }
       platform_ = std::move(cuda);
       return answer;
@@ -94,11 +97,11 @@ class Worker {
     std::vector<Program> programs;
     if (request.contains("cases"))
       for (const auto& one : request.at("cases")) programs.push_back(build_program(parse_case(one)));
-    else
-      programs.push_back(build_program(parse_case(request.at("case"))));
+    else programs.push_back(build_program(parse_case(request.at("case"))));
     const Program program = programs.size() == 1 ? std::move(programs.front()) : together(programs);
     validate(program);
-    if (const auto support = platform_->supports(program); !support) return {{{"supported", false}, {"reason", support.why_not}}, {}};
+    if (const auto support = platform_->supports(program); !support)
+      return {{{"supported", false}, {"reason", support.why_not}}, {}};
     actors_ = program.actors.size();
     session_ = platform_->prepare(program, request.at("key").get<std::string>());
     Answer answer{to_json(program), {}};

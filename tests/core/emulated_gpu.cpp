@@ -25,7 +25,8 @@ std::vector<Memory*>& memories() {
 
 // --- memory -------------------------------------------------------------------------------------------------------
 
-Memory::Memory(u64 bytes) : bytes_{bytes}, kept_(bytes + 2 * guard + line, guard_byte), reads_(bytes / 8), writes_(bytes / 8) {
+Memory::Memory(u64 bytes)
+    : bytes_{bytes}, kept_(bytes + 2 * guard + line, guard_byte), reads_(bytes / 8), writes_(bytes / 8) {
   const auto first = reinterpret_cast<std::uintptr_t>(kept_.data()) + guard;
   start_ = kept_.data() + guard + (line - first % line) % line;
   std::memset(start_, fresh_byte, bytes_);
@@ -45,7 +46,9 @@ bool Memory::holds_pattern(u64 seed, u64 first_index) const {
 }
 
 bool Memory::guards_intact() const {
-  const auto intact = [](const char* from, const char* to) { return std::all_of(from, to, [](char c) { return c == guard_byte; }); };
+  const auto intact = [](const char* from, const char* to) {
+    return std::all_of(from, to, [](char c) { return c == guard_byte; });
+  };
   return intact(kept_.data(), start_) && intact(start_ + bytes_, kept_.data() + kept_.size());
 }
 
@@ -55,12 +58,13 @@ bool Memory::untouched() const {
 
 bool Memory::once(const std::vector<unsigned>& counts) const {
   const auto whole = counts.begin() + static_cast<std::ptrdiff_t>(bytes_ / 16 * 2);
-  return std::all_of(counts.begin(), whole, [](unsigned n) { return n == 1; }) && std::all_of(whole, counts.end(), [](unsigned n) { return n == 0; });
+  return std::all_of(counts.begin(), whole, [](unsigned n) { return n == 1; }) &&
+         std::all_of(whole, counts.end(), [](unsigned n) { return n == 0; });
 }
 
 void fault(const std::string& what) {
-  faults.push_back("block " + std::to_string(blockIdx.x) + " of " + std::to_string(gridDim.x) + ", thread " + std::to_string(threadIdx.x) + " of " +
-                   std::to_string(blockDim.x) + ": " + what);
+  faults.push_back("block " + std::to_string(blockIdx.x) + " of " + std::to_string(gridDim.x) + ", thread " +
+                   std::to_string(threadIdx.x) + " of " + std::to_string(blockDim.x) + ": " + what);
 }
 
 bool touch(const void* at, u64 bytes, bool writes) {
@@ -223,7 +227,9 @@ void ptx_mov_u64(u64& now) {
   if (when_timed) when_timed();
 }
 
-u64 __cvta_generic_to_shared(const void* address) { return static_cast<u64>(static_cast<const char*>(address) - &anchor); }
+u64 __cvta_generic_to_shared(const void* address) {
+  return static_cast<u64>(static_cast<const char*>(address) - &anchor);
+}
 
 void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals) {
   barriers[barrier] = {};
@@ -235,15 +241,17 @@ void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned byt
   at(barrier).expected += bytes;
 }
 
-void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes, unsigned barrier) {
+void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes,
+                                                                        unsigned barrier) {
   if (reinterpret_cast<std::uintptr_t>(in_shared(to)) % 16) fault("a bulk copy to where shared memory is not aligned");
   at(barrier).fetches.push_back({to, from, bytes});
 }
 
-void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done, unsigned if_not) {
+void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done,
+                                                 unsigned if_not) {
   if (if_done == if_not) fault("does not learn whether a barrier was passed");
   auto& found = at(barrier);
-  done = if_done ? if_done : if_not;  // the kernel goes on in any case
+  done = if_done ? if_done : if_not;      // the kernel goes on in any case
   if (found.phase % 2 != parity) return;  // that phase has ended
   u64 bytes = 0;
   for (const auto& fetch : found.fetches) {
@@ -257,7 +265,9 @@ void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned pari
   ++found.phase;
 }
 
-void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes) { gathered.push_back({to, from, bytes}); }
+void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes) {
+  gathered.push_back({to, from, bytes});
+}
 
 void ptx_cp_async_bulk_commit_group() {
   committed.push_back(gathered);

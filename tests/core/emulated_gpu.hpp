@@ -101,7 +101,9 @@ inline void ptx_ld_global_cs_v4_u32(unsigned& x, unsigned& y, unsigned& z, unsig
   const auto v = loaded<uint4>(at);
   x = v.x, y = v.y, z = v.z, w = v.w;
 }
-inline void ptx_st_global_cs_v4_u32(void* at, unsigned x, unsigned y, unsigned z, unsigned w) { stored(at, uint4{x, y, z, w}); }
+inline void ptx_st_global_cs_v4_u32(void* at, unsigned x, unsigned y, unsigned z, unsigned w) {
+  stored(at, uint4{x, y, z, w});
+}
 inline void ptx_ld_global_cs_u32(unsigned& value, const void* at) { value = loaded<unsigned>(at); }
 inline void ptx_ld_global_cs_u64(u64& value, const void* at) { value = loaded<u64>(at); }
 inline void ptx_st_global_cs_u32(void* at, unsigned value) { stored(at, value); }
@@ -110,7 +112,9 @@ inline void ptx_ld_global_cg_u64(u64& value, u64 at) { value = loaded<u64>(reint
 void ptx_mov_u64(u64& now);
 /// The SM that each block is on; the others are on the one of their own number.
 inline std::map<unsigned, unsigned> sm_of_block;
-inline void ptx_mov_u32(unsigned& sm) { sm = sm_of_block.contains(blockIdx.x) ? sm_of_block.at(blockIdx.x) : blockIdx.x; }
+inline void ptx_mov_u32(unsigned& sm) {
+  sm = sm_of_block.contains(blockIdx.x) ? sm_of_block.at(blockIdx.x) : blockIdx.x;
+}
 
 // Words that others see. What the other side does meanwhile is done between two looks.
 inline std::function<void()> between_looks;
@@ -138,8 +142,10 @@ inline void ptx_atom_sys_global_add_u64(u64& found, u64* at, u64 value) { found 
 void ptx_mbarrier_init_shared_cta_b64(unsigned barrier, unsigned arrivals);
 inline void ptx_fence_mbarrier_init_release_cluster() {}
 void ptx_mbarrier_arrive_expect_tx_shared_cta_b64(unsigned barrier, unsigned bytes);
-void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes, unsigned barrier);
-void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done, unsigned if_not);
+void ptx_cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(unsigned to, const char* from, unsigned bytes,
+                                                                        unsigned barrier);
+void ptx_mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, unsigned parity, unsigned& done, unsigned if_done,
+                                                 unsigned if_not);
 void ptx_cp_async_bulk_global_shared_cta_bulk_group(char* to, unsigned from, unsigned bytes);
 void ptx_cp_async_bulk_commit_group();
 void ptx_cp_async_bulk_wait_group(unsigned but);

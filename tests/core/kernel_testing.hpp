@@ -16,7 +16,8 @@ struct Launch {
 };
 
 // Fewer and more blocks than there is work for; tiles that end where the memory ends, and such that do not.
-constexpr std::array<Launch, 8> shapes{{{1, 32}, {1, 512}, {2, 96}, {3, 160}, {7, 64}, {8, 1024}, {5, 224}, {132, 512}}};
+constexpr std::array<Launch, 8> shapes{
+    {{1, 32}, {1, 512}, {2, 96}, {3, 160}, {7, 64}, {8, 1024}, {5, 224}, {132, 512}}};
 
 inline void run(const Launch& shape, const std::function<void()>& kernel, Lanes lanes = Lanes::one_by_one) {
   faults.clear();

@@ -55,10 +55,18 @@ nlohmann::json toy() {
     "staged_peer": {"chunk_kib": 100, "slots": 3, "chunk_us": 5}})");
 }
 
-Case copy_case(const std::string& benchmark, const std::string& src, const std::string& src_memory, const std::string& dst,
-               const std::string& dst_memory, u64 bytes, std::map<std::string, std::string> params) {
-  return {benchmark, benchmark == "h2h" ? Engine::cpu : Engine::ce, parse_place(src), parse_place(dst), parse_mem_kind(src_memory), parse_mem_kind(dst_memory),
-          bytes,     4 * bytes,        std::move(params)};
+Case copy_case(const std::string& benchmark, const std::string& src, const std::string& src_memory,
+               const std::string& dst, const std::string& dst_memory, u64 bytes,
+               std::map<std::string, std::string> params) {
+  return {benchmark,
+          benchmark == "h2h" ? Engine::cpu : Engine::ce,
+          parse_place(src),
+          parse_place(dst),
+          parse_mem_kind(src_memory),
+          parse_mem_kind(dst_memory),
+          bytes,
+          4 * bytes,
+          std::move(params)};
 }
 
 Case default_case(const Benchmark& row) {
@@ -66,9 +74,15 @@ Case default_case(const Benchmark& row) {
   c.benchmark = row.name;
   c.engine = row.engine;
   c.src = {row.src, row.relation == Relation::from_all ? all_places : 0u, one_host, {}};
-  c.dst = {row.dst, row.relation == Relation::different ? 1u : row.relation == Relation::to_all ? all_places : 0u, one_host, {}};
+  c.dst = {row.dst,
+           row.relation == Relation::different ? 1u
+           : row.relation == Relation::to_all  ? all_places
+                                               : 0u,
+           one_host,
+           {}};
   for (const u32 other : {0u, 1u, 2u})
-    if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places)) c.others.push_back(gpu(other));
+    if (gpu(other) != c.src && gpu(other) != c.dst && (c.src.index == all_places || c.dst.index == all_places))
+      c.others.push_back(gpu(other));
   std::tie(c.src_memory, c.dst_memory) = row.memories.front();
   const bool in_parts = row.name == "pieces" || row.name == "strided";  // of which the largest is 64 KiB
   c.bytes = !row.sized ? 0 : in_parts ? 128_KiB : 4_KiB;

@@ -20,12 +20,14 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
           auto c = default_case(row);
           std::tie(c.src_memory, c.dst_memory) = memories;
           c = with_value(c, param.name, value);
-          if (param.name == "bidirectional" && c.src == c.dst) c.dst.index = 1;  // within one place there is no other way
+          if (param.name == "bidirectional" && c.src == c.dst)
+            c.dst.index = 1;  // within one place there is no other way
           CAPTURE(row.name);
           CAPTURE(value);
           const auto program = build_program(c);
           for (u32 actor = 0; actor < program.actors.size(); ++actor)
-            CHECK(std::any_of(program.flows.begin(), program.flows.end(), [&](const Flow& flow) { return flow.actor == actor; }));
+            CHECK(std::any_of(program.flows.begin(), program.flows.end(),
+                              [&](const Flow& flow) { return flow.actor == actor; }));
           const auto end = [&](const Place& place) { return place.index == all_places ? c.others.front() : place; };
           CHECK(program.flows[0].src == end(c.src));
           CHECK(program.flows[0].dst == end(c.dst));
@@ -36,8 +38,10 @@ TEST_CASE("every row builds a valid program for every value of every parameter")
         }
 }
 
-TEST_CASE("what a CPU thread copies has as many slices as are asked for, a stream's copies as many as its queue takes") {
-  const auto slices = [](const char* benchmark, const char* src, const char* src_memory, const char* dst, const char* dst_memory) {
+TEST_CASE(
+    "what a CPU thread copies has as many slices as are asked for, a stream's copies as many as its queue takes") {
+  const auto slices = [](const char* benchmark, const char* src, const char* src_memory, const char* dst,
+                         const char* dst_memory) {
     auto c = copy_case(benchmark, src, src_memory, dst, dst_memory, 8);
     c.footprint_bytes = 256_KiB;
     return std::get<Move>(build_program(c).actors.front().loop.front()).from.slices;
@@ -49,7 +53,8 @@ TEST_CASE("what a CPU thread copies has as many slices as are asked for, a strea
 TEST_CASE("a copy in parts has each on a stream of its own, whole words, and none without bytes") {
   const auto parts = [](u64 bytes, const char* streams) {
     std::vector<u64> found;
-    const auto program = build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", bytes, {{"streams", streams}}));
+    const auto program =
+        build_program(copy_case("split", "numa:0", "pinned", "gpu:0", "device", bytes, {{"streams", streams}}));
     CHECK(program.actors.size() == program.flows.size());
     for (const auto& flow : program.flows) {
       CHECK((flow.src == Place{PlaceKind::numa, 0} && flow.dst == Place{PlaceKind::gpu, 0}));
@@ -67,7 +72,8 @@ TEST_CASE("a copy in parts has each on a stream of its own, whole words, and non
 
 TEST_CASE("accesses state how many they are, what they ask for and what moves") {
   const auto stated = [](const char* width, const char* stride, const char* order, u64 bytes = 4096) {
-    auto c = copy_case("read", "numa:0", "pinned", "gpu:0", "device", bytes, {{"width", width}, {"stride", stride}, {"order", order}});
+    auto c = copy_case("read", "numa:0", "pinned", "gpu:0", "device", bytes,
+                       {{"width", width}, {"stride", stride}, {"order", order}});
     c.engine = Engine::sm;
     const auto program = build_program(c);
     const auto& access = std::get<Kernel>(program.actors[0].loop[0]).traffic[0];
@@ -81,7 +87,7 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
   CHECK(stated("4", "none", "linear", 24) == Three{6, 24, 24});
   CHECK(stated("4", "128", "linear") == Three{32, 128, 32 * 32});
   CHECK(stated("16", "64", "linear") == Three{64, 1024, 64 * 32});
-  CHECK(stated("16", "32", "linear") == Three{128, 2048, 4096});  // every sector
+  CHECK(stated("16", "32", "linear") == Three{128, 2048, 4096});    // every sector
   CHECK(stated("4", "none", "random") == Three{32, 128, 32 * 32});  // a line of 128 B each
   CHECK(stated("8", "1024", "random") == Three{4, 32, 4 * 32});
   CHECK(stated("16", "1024", "linear", 1032) == Three{1, 16, 32});  // the second would end behind the last byte
@@ -91,12 +97,14 @@ TEST_CASE("accesses state how many they are, what they ask for and what moves") 
     c.engine = Engine::sm;
     return moved_bytes(std::get<Kernel>(build_program(c).actors[0].loop[0]).traffic[0]);
   };
-  CHECK(written("gpu:1", "device", "16", "random") == 32 * 16);  // across a link what is written, a sector in its own memory
+  CHECK(written("gpu:1", "device", "16", "random") ==
+        32 * 16);  // across a link what is written, a sector in its own memory
   CHECK(written("gpu:1", "device", "4", "random") == 32 * 16);
   CHECK(written("gpu:1", "device", "16", "linear") == 4096);
   CHECK(written("gpu:0", "device", "16", "random") == 32 * 32);
   CHECK(written("numa:0", "pinned", "16", "random") == 32 * 32);
-  CHECK_THROWS_WITH_AS((void)stated("16", "128", "linear", 8), doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
+  CHECK_THROWS_WITH_AS((void)stated("16", "128", "linear", 8),
+                       doctest::Contains("hold no access of 16 B; ask for more bytes"), Error);
 }
 
 TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU reads and writes host memory") {
@@ -116,7 +124,8 @@ TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU rea
       CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
       CHECK(peers.flows[actor].src == gpu(actor));
     }
-    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("there is no other way"), Error);
+    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("there is no other way"),
+                         Error);
   }
   const auto host = both("read", "numa:0", "pinned", "gpu:0");
   CHECK(std::get<Kernel>(host.actors[0].loop[0]).name == "read");
@@ -126,9 +135,11 @@ TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU rea
 }
 
 TEST_CASE("the host thread is where the case says, and otherwise where the memory is") {
-  for (const auto& [benchmark, there] : {std::pair{"h2d", true}, std::pair{"d2h", false}, std::pair{"host_to_all", true}, std::pair{"all_to_host", false}}) {
+  for (const auto& [benchmark, there] : {std::pair{"h2d", true}, std::pair{"d2h", false},
+                                         std::pair{"host_to_all", true}, std::pair{"all_to_host", false}}) {
     CAPTURE(benchmark);
-    auto c = copy_case(benchmark, there ? "numa:0" : "gpu:0", there ? "pinned" : "device", there ? "gpu:0" : "numa:0", there ? "device" : "pinned", 4096);
+    auto c = copy_case(benchmark, there ? "numa:0" : "gpu:0", there ? "pinned" : "device", there ? "gpu:0" : "numa:0",
+                       there ? "device" : "pinned", 4096);
     if (std::string{benchmark}.size() > 3) {
       (there ? c.dst : c.src).index = all_places;
       c.others = {gpu(0), gpu(1)};
@@ -171,10 +182,13 @@ TEST_CASE("a prefetch goes in whole pages, as many ranges as there are or fewer,
   CHECK(ranges_of(Prefetch{{0, 0, 1_MiB, 1_MiB, 1}, gpu(0), 64}).size() == 64);
 }
 
-TEST_CASE("rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose from") {
+TEST_CASE(
+    "rows are one of their name, engine and kinds of places and memory, and each has a source and values to choose "
+    "from") {
   std::set<std::tuple<std::string_view, Engine, PlaceKind, PlaceKind, MemKind, MemKind>> names;
   for (const auto& row : benchmarks()) {
-    for (const auto& [src, dst] : row.memories) CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
+    for (const auto& [src, dst] : row.memories)
+      CHECK(names.insert({row.name, row.engine, row.src, row.dst, src, dst}).second);
     CHECK_FALSE(row.source.empty());
     for (const auto& param : row.params) CHECK((param.values.size() >= 2 || param.paths));
   }
@@ -320,8 +334,10 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
         CAPTURE(to_text(program));
         REQUIRE(program.actors.size() == 2);
         CHECK(in_step(program));
-        const auto &ping = std::get<Set>(program.actors[0].loop[0]).word, &pong = std::get<Wait>(program.actors[0].loop[1]).word;
-        const auto &seen = std::get<Wait>(program.actors[1].loop[0]).word, &answered = std::get<Set>(program.actors[1].loop[1]).word;
+        const auto &ping = std::get<Set>(program.actors[0].loop[0]).word,
+                   &pong = std::get<Wait>(program.actors[0].loop[1]).word;
+        const auto &seen = std::get<Wait>(program.actors[1].loop[0]).word,
+                   &answered = std::get<Set>(program.actors[1].loop[1]).word;
         CHECK((ping.region == seen.region && ping.offset == seen.offset));
         CHECK((pong.region == answered.region && pong.offset == answered.offset));
         CHECK((ping.region != pong.region || ping.offset != pong.offset));
@@ -334,8 +350,11 @@ TEST_CASE("each side of a ping-pong sets the word that the other waits for, in t
         // Of two processes each has an actor, and where both have memory there is one region of each.
         CHECK(program.actors[0].process + program.actors[1].process == (is_shared(memories.first) ? 1u : 0u));
         if (memories.first == MemKind::ipc || memories.first == MemKind::posix_fd)
-          for (u32 actor = 0; actor < 2; ++actor) CHECK((program.regions[actor].process == actor && program.regions[actor].at == program.actors[actor].place));
-        const bool in_gpus = memories.first == MemKind::device || memories.first == MemKind::ipc || memories.first == MemKind::posix_fd;
+          for (u32 actor = 0; actor < 2; ++actor)
+            CHECK(
+                (program.regions[actor].process == actor && program.regions[actor].at == program.actors[actor].place));
+        const bool in_gpus =
+            memories.first == MemKind::device || memories.first == MemKind::ipc || memories.first == MemKind::posix_fd;
         if (row.src != PlaceKind::gpu || !in_gpus) continue;
         const bool at_waiter = c.params["word"] == "waiter";
         CHECK(program.regions[ping.region].at == (at_waiter ? c.dst : c.src));
@@ -373,7 +392,8 @@ TEST_CASE("peer access is one setting for all programs at once") {
 }
 
 TEST_CASE("copies on several paths at once: a flow and a stream each, between pinned and device memory") {
-  auto c = copy_case("concurrent", "numa:0", "pinned", "gpu:0", "device", 4096, {{"with", "numa:0->gpu:1,gpu:2->numa:1"}});
+  auto c =
+      copy_case("concurrent", "numa:0", "pinned", "gpu:0", "device", 4096, {{"with", "numa:0->gpu:1,gpu:2->numa:1"}});
   auto program = build_program(c);
   REQUIRE(program.flows.size() == 3);
   REQUIRE(program.actors.size() == 3);
@@ -388,13 +408,15 @@ TEST_CASE("copies on several paths at once: a flow and a stream each, between pi
   CHECK(build_program(c).peer);
   c.params["with"] = "none";
   CHECK(build_program(c).flows.size() == 1);
-  for (const auto& [with, problem] : {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 comes twice"},
-                                      std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 comes twice"},
-                                      std::pair{"gpu:1->gpu:1", "with=gpu:1->gpu:1 is no path that it copies on; name two places, a GPU and a NUMA node"},
-                                      std::pair{"numa:0->numa:1", "is no path that it copies on"},
-                                      std::pair{"numa:0->gpu:all", "is no path that it copies on"},
-                                      std::pair{"nic:0->gpu:1", "is no path that it copies on"},
-                                      std::pair{"gpu:1", "'gpu:1' is not a path; write numa:0->gpu:1"}}) {
+  for (const auto& [with, problem] :
+       {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 comes twice"},
+        std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 comes twice"},
+        std::pair{"gpu:1->gpu:1",
+                  "with=gpu:1->gpu:1 is no path that it copies on; name two places, a GPU and a NUMA node"},
+        std::pair{"numa:0->numa:1", "is no path that it copies on"},
+        std::pair{"numa:0->gpu:all", "is no path that it copies on"},
+        std::pair{"nic:0->gpu:1", "is no path that it copies on"},
+        std::pair{"gpu:1", "'gpu:1' is not a path; write numa:0->gpu:1"}}) {
     CAPTURE(with);
     c.params["with"] = with;
     CHECK_THROWS_WITH_AS((void)build_program(c), doctest::Contains(problem), Error);

@@ -21,7 +21,8 @@ std::vector<double> seconds(const std::vector<Seconds>& costs) {
 }
 
 TEST_CASE("where a model is known the first context that is as cheap is kept") {
-  const auto made = make_contexts_alike({gpu_of({dear, dear, cheap, dear}), gpu_of({1.02 * cheap, dear})}, {{"H200", Seconds{cheap}}});
+  const auto made = make_contexts_alike({gpu_of({dear, dear, cheap, dear}), gpu_of({1.02 * cheap, dear})},
+                                        {{"H200", Seconds{cheap}}});
   CHECK(seconds(made[0]) == std::vector{dear, dear, cheap});
   CHECK(seconds(made[1]) == std::vector{1.02 * cheap});
 }
@@ -33,7 +34,9 @@ TEST_CASE("of a model of which nothing is known eight are made, by all its GPUs 
 }
 
 TEST_CASE("a cheap context of one GPU tells that those of its model are dear, of another model nothing") {
-  const auto made = make_contexts_alike({gpu_of({dear, dear, dear, dear, dear, cheap}), gpu_of({cheap}), gpu_of({3 * dear}, "A100")}, {{"A100", Seconds{3 * dear}}});
+  const auto made =
+      make_contexts_alike({gpu_of({dear, dear, dear, dear, dear, cheap}), gpu_of({cheap}), gpu_of({3 * dear}, "A100")},
+                          {{"A100", Seconds{3 * dear}}});
   CHECK(made[0].back().count() == cheap);
   CHECK(made[1].back().count() == cheap);
   CHECK(made[2].size() == 1);
@@ -45,13 +48,15 @@ TEST_CASE("a last context that is dear is made again where the cheap ones came b
   CHECK(made[0].back().count() == cheap);
 }
 
-TEST_CASE("a GPU that has slowed down has no context as cheap as the floor: eight are made, then it is taken as it is") {
+TEST_CASE(
+    "a GPU that has slowed down has no context as cheap as the floor: eight are made, then it is taken as it is") {
   const auto made = make_contexts_alike({gpu_of({2 * dear})}, {{"H200", Seconds{cheap}}});
   CHECK(made[0].size() == 8);
 }
 
 TEST_CASE("2 % and 20 ns more is as cheap, and what costs more is made again") {
-  const auto made = make_contexts_alike({gpu_of({1.03 * cheap, cheap}), gpu_of({1.04 * cheap, cheap})}, {{"H200", Seconds{cheap}}});
+  const auto made =
+      make_contexts_alike({gpu_of({1.03 * cheap, cheap}), gpu_of({1.04 * cheap, cheap})}, {{"H200", Seconds{cheap}}});
   CHECK(made[0].size() == 1);
   CHECK(made[1].size() == 2);
 }
@@ -66,7 +71,9 @@ TEST_CASE("sixteen are made at most, whatever they cost") {
 
 TEST_CASE("of a GPU on which a context fails nothing more is made nor told, and others have theirs") {
   int asked = 0;
-  const ContextMaker broken{"H200", [&asked]() -> std::optional<Seconds> { return ++asked == 2 ? std::nullopt : std::optional{Seconds{cheap / 2}}; }};
+  const ContextMaker broken{"H200", [&asked]() -> std::optional<Seconds> {
+                              return ++asked == 2 ? std::nullopt : std::optional{Seconds{cheap / 2}};
+                            }};
   const auto made = make_contexts_alike({broken, gpu_of({dear, dear, dear, cheap})}, {});
   CHECK(asked == 2);
   CHECK(made[0].empty());

@@ -65,7 +65,8 @@ std::pair<u64, u64> flushes_of_a_line(const std::byte* start, u64 bytes) {
   u64 least = ~u64{0}, most = 0;
   for (u64 offset = 0; offset < bytes; offset += linkscope_chain_line) {
     u64 count = 0;
-    for (const auto& range : flushed) count += start + offset >= range.start && start + offset < range.start + range.bytes;
+    for (const auto& range : flushed)
+      count += start + offset >= range.start && start + offset < range.start + range.bytes;
     least = std::min(least, count);
     most = std::max(most, count);
   }
@@ -142,7 +143,8 @@ TEST_CASE("a chase by a CPU that took a step too few or too many is found") {
 }
 
 TEST_CASE("a copy by a CPU has the slices of its batch flushed before every sample, and no others, at both ends") {
-  for (const auto& [src_memory, dst_memory] : {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
+  for (const auto& [src_memory, dst_memory] :
+       {std::pair{MemKind::pageable, MemKind::pinned}, std::pair{MemKind::pinned, MemKind::pageable}}) {
     Case c;
     c.benchmark = "h2h";
     c.engine = Engine::cpu;

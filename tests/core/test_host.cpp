@@ -84,14 +84,16 @@ namespace {
 double load_ns(bool flushed) {
   constexpr std::size_t lines = 64, apart = 4096 + 64;
   static std::vector<std::byte> bytes(lines * apart);
-  for (std::size_t i = 0; i < lines; ++i) *reinterpret_cast<std::byte**>(&bytes[i * apart]) = &bytes[(i * 37 + 1) % lines * apart];
+  for (std::size_t i = 0; i < lines; ++i)
+    *reinterpret_cast<std::byte**>(&bytes[i * apart]) = &bytes[(i * 37 + 1) % lines * apart];
   double least = 1e9;
   for (int attempt = 0; attempt < 200; ++attempt) {
     if (flushed) flush_cpu_caches(bytes.data(), bytes.size());
     const auto start = std::chrono::steady_clock::now();
     const std::byte* at = bytes.data();
     for (std::size_t i = 0; i < lines; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
-    least = std::min(least, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / lines);
+    least = std::min(
+        least, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / lines);
   }
   return least;
 }
@@ -137,10 +139,13 @@ TEST_CASE("huge pages that a node lacks are told with the command that reserves 
   write("kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0");
   CHECK(why(4_MiB, small).empty());
   const auto file = (sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").string();
-  CHECK(why(4_MiB + 1, small) == "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator reserves them: echo 3 > " + file);
+  CHECK(why(4_MiB + 1, small) ==
+        "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator reserves them: echo 3 > " +
+            file);
   CHECK(why(8, large).find("or at boot, where memory is whole yet: hugepagesz=1G hugepages=1") != std::string::npos);
   // A node's own count is what matters where there is one.
-  const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) + "/hugepages/hugepages-2048kB/nr_hugepages";
+  const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) +
+                       "/hugepages/hugepages-2048kB/nr_hugepages";
   write(of_node, "1");
   CHECK(why(4_MiB, small).find("1 huge pages of 2 MiB are reserved on numa:0, and 2 are needed") == 0);
   write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
@@ -170,7 +175,8 @@ extern "C" {
 void* __real_mmap(void* start, std::size_t bytes, int protection, int flags, int file, off_t offset);
 int __real_madvise(void* start, std::size_t bytes, int advice);
 void* __wrap_mmap(void* start, std::size_t bytes, int protection, int flags, int file, off_t offset) {
-  return __real_mmap(start, bytes, protection, run_out ? flags & ~(MAP_HUGETLB | MAP_HUGE_MASK << MAP_HUGE_SHIFT) : flags, file, offset);
+  return __real_mmap(start, bytes, protection,
+                     run_out ? flags & ~(MAP_HUGETLB | MAP_HUGE_MASK << MAP_HUGE_SHIFT) : flags, file, offset);
 }
 int __wrap_madvise(void* start, std::size_t bytes, int advice) {
   if (!run_out || advice != MADV_POPULATE_WRITE) return __real_madvise(start, bytes, advice);

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "benchmarks/copies.hpp"
+#include "kernel_testing.hpp"
 #include "program/chain.hpp"
 #include "program/line_order.hpp"
 #include "program/pattern.hpp"
-#include "kernel_testing.hpp"
 
 namespace emulated {
 
@@ -70,24 +70,31 @@ TEST_CASE("the kernel of rows moves every row once to where it goes, and nothing
   struct Shape {
     u64 row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane;
   };
-  const std::array<Shape, 6> copies{{{16, 100, 32, 64, 100, 0, 0},       // by vectors
-                                     {8, 1000, 16, 8, 1000, 0, 0},       // by words, from one piece
-                                     {24, 50, 24, 40, 50, 0, 0},         // to one piece
-                                     {64, 48, 128, 64, 8, 2048, 640},    // in planes
-                                     {4096, 3, 4352, 4352, 3, 0, 0},     // pieces
+  const std::array<Shape, 6> copies{{{16, 100, 32, 64, 100, 0, 0},     // by vectors
+                                     {8, 1000, 16, 8, 1000, 0, 0},     // by words, from one piece
+                                     {24, 50, 24, 40, 50, 0, 0},       // to one piece
+                                     {64, 48, 128, 64, 8, 2048, 640},  // in planes
+                                     {4096, 3, 4352, 4352, 3, 0, 0},   // pieces
                                      {8, 64, 8, 32, 4, 32, 256}}};
   for (const auto& [blocks, threads] : shapes)
     for (const auto& s : copies) {
       CAPTURE(blocks);
       CAPTURE(threads);
       CAPTURE(s.row);
-      const auto offset = [&](u64 row, u64 pitch, u64 plane) { return row / s.in_plane * plane + row % s.in_plane * pitch; };
-      const Memory from{offset(s.rows - 1, s.from_pitch, s.from_plane) + s.row}, to{offset(s.rows - 1, s.to_pitch, s.to_plane) + s.row};
+      const auto offset = [&](u64 row, u64 pitch, u64 plane) {
+        return row / s.in_plane * plane + row % s.in_plane * pitch;
+      };
+      const Memory from{offset(s.rows - 1, s.from_pitch, s.from_plane) + s.row},
+          to{offset(s.rows - 1, s.to_pitch, s.to_plane) + s.row};
       from.fill_with_pattern(s.row);
       std::vector<char> expected(to.data(), to.data() + to.bytes());
       for (u64 row = 0; row < s.rows; ++row)
-        std::memcpy(expected.data() + offset(row, s.to_pitch, s.to_plane), from.data() + offset(row, s.from_pitch, s.from_plane), s.row);
-      run({blocks, threads}, [&] { linkscope_copy_rows(to.data(), from.data(), s.row, s.rows, s.to_pitch, s.from_pitch, s.in_plane, s.to_plane, s.from_plane); });
+        std::memcpy(expected.data() + offset(row, s.to_pitch, s.to_plane),
+                    from.data() + offset(row, s.from_pitch, s.from_plane), s.row);
+      run({blocks, threads}, [&] {
+        linkscope_copy_rows(to.data(), from.data(), s.row, s.rows, s.to_pitch, s.from_pitch, s.in_plane, s.to_plane,
+                            s.from_plane);
+      });
       CHECK(std::equal(expected.begin(), expected.end(), to.data()));
       CHECK((from.holds_pattern(s.row) && from.guards_intact() && to.guards_intact()));
       const u64 piece = (s.row | s.to_pitch | s.from_pitch | s.to_plane | s.from_plane) % 16 ? 8 : 16;
@@ -104,9 +111,13 @@ TEST_CASE("the exchange kernel moves every byte once each way, one way by even w
         run(shape, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); });
         check_copied(from, to, bytes);
         check_copied(back_from, back_to, bytes + 1);
-        const auto within = [&](const Memory& memory, const char* at) { return at >= memory.data() && at < memory.data() + bytes; };
+        const auto within = [&](const Memory& memory, const char* at) {
+          return at >= memory.data() && at < memory.data() + bytes;
+        };
         bool apart = true;
-        for (const auto& access : accesses) apart = apart && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
+        for (const auto& access : accesses)
+          apart =
+              apart && (access.thread / 32 % 2 == 1) == (within(back_from, access.at) || within(back_to, access.at));
         CHECK(apart);
       },
       64);
@@ -150,7 +161,8 @@ TEST_CASE("the exchange kernel is launched with as many even warps as odd ones")
 TEST_CASE("bulk copies move every byte once, and no stage is fetched into while it is still being written from") {
   constexpr u64 piece = 16384 - 128;  // one block, then all of them, do more pieces than there are stages
   for (const unsigned blocks : {1u, 2u, 3u, 7u, 132u})
-    for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{1000}, piece, piece + 8, piece + 16, 2 * piece, 3 * piece, 4 * piece - 16, 21 * piece + 24, u64{1'000'024}}) {
+    for (const u64 bytes : {u64{8}, u64{16}, u64{24}, u64{1000}, piece, piece + 8, piece + 16, 2 * piece, 3 * piece,
+                            4 * piece - 16, 21 * piece + 24, u64{1'000'024}}) {
       CAPTURE(blocks);
       CAPTURE(bytes);
       const Memory from{bytes}, to{bytes};
@@ -205,12 +217,26 @@ struct Accesses {
   bool random;
 };
 
-constexpr std::array<Accesses, 9> kinds{{{4, 4, false}, {8, 8, false}, {4, 128, false}, {8, 256, false}, {16, 64, false}, {16, 32, false}, {4, 128, true}, {16, 128, true}, {8, 4096, true}}};
+constexpr std::array<Accesses, 9> kinds{{{4, 4, false},
+                                         {8, 8, false},
+                                         {4, 128, false},
+                                         {8, 256, false},
+                                         {16, 64, false},
+                                         {16, 32, false},
+                                         {4, 128, true},
+                                         {16, 128, true},
+                                         {8, 4096, true}}};
 
 /// As the program states it.
 linkscope::Access stated(const Accesses& kind, u64 bytes) {
   using enum linkscope::Access::Pattern;
-  return {{0, 0, bytes, bytes, 1}, linkscope::Access::Dir::read, kind.random ? random : kind.stride > kind.width ? strided : linear, kind.width, kind.stride};
+  return {{0, 0, bytes, bytes, 1},
+          linkscope::Access::Dir::read,
+          kind.random                ? random
+          : kind.stride > kind.width ? strided
+                                     : linear,
+          kind.width,
+          kind.stride};
 }
 
 /// Every launch touches so many places of so many bytes, each once, at multiples of the stride; gives the sectors of 32 B.
@@ -238,14 +264,20 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
         CAPTURE(kind.stride);
         CAPTURE(kind.random);
         CAPTURE(bytes);
-        const u64 count = linkscope::access_count(stated(kind, bytes)), moved = linkscope::moved_bytes(stated(kind, bytes));
+        const u64 count = linkscope::access_count(stated(kind, bytes)),
+                  moved = linkscope::moved_bytes(stated(kind, bytes));
         const Memory from{bytes}, to{bytes};
         from.fill_with_pattern(9, 64);
         u64 sum = 0, expected = 0, result[2] = {0, ~0ull};
-        run(shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); }, Lanes::in_step);
+        run(
+            shape, [&] { linkscope_read_lines(from.data(), count, kind.stride, kind.width, kind.random, &sum); },
+            Lanes::in_step);
         const u64 sectors = check_each_once(from, kind, count);
-        CHECK(sectors * 32 == (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
-        run(shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); }, Lanes::in_step);
+        CHECK(sectors * 32 ==
+              (kind.stride >= 32 ? moved : (moved + 31) / 32 * 32));  // of all bytes the last sector may be a part
+        run(
+            shape, [&] { linkscope_sum_lines(count, kind.stride, kind.width, 9, 64 * 8, 1, &expected); },
+            Lanes::in_step);
         CHECK(sum == expected);
         CHECK((from.guards_intact() && from.holds_pattern(9, 64)));
         run(shape, [&] { linkscope_write_lines(to.data(), count, kind.stride, kind.width, kind.random, 42, 512); });
@@ -253,7 +285,10 @@ TEST_CASE("accesses of any width, strided and at random, touch every line once a
         CHECK(to.guards_intact());
         const auto check = [&] {
           result[0] = 0, result[1] = ~0ull;
-          run(shape, [&] { linkscope_check_lines(to.words(), bytes / 8, count, kind.stride, kind.width, 42, 512, 0xA5A5A5A5A5A5A5A5ull, result); });
+          run(shape, [&] {
+            linkscope_check_lines(to.words(), bytes / 8, count, kind.stride, kind.width, 42, 512, 0xA5A5A5A5A5A5A5A5ull,
+                                  result);
+          });
         };
         if (kind.stride <= kind.width) {
           CHECK(to.holds_pattern(42, 64));
@@ -276,7 +311,9 @@ TEST_CASE("every half of a word that narrow accesses read counts") {
     for (u64 half = 0; half < 1032 / 4; ++half) {
       for (u64 i = 0; i < 1032 / 4; ++i) reinterpret_cast<unsigned*>(from.data())[i] = i == half;
       u64 sum = 0;
-      run({2, 32}, [&] { linkscope_read_lines(from.data(), (1032 - 4) / stride + 1, stride, 4, 0, &sum); }, Lanes::in_step);
+      run(
+          {2, 32}, [&] { linkscope_read_lines(from.data(), (1032 - 4) / stride + 1, stride, 4, 0, &sum); },
+          Lanes::in_step);
       CHECK(sum == (half * 4 % stride == 0));
     }
 }
@@ -291,7 +328,8 @@ TEST_CASE("side by side and strided, neighbouring threads make neighbouring acce
     for (const auto& [who, touched] : by_thread) {
       if (who.second % 32 == 0) continue;
       const auto& neighbour = by_thread[{who.first, who.second - 1}];
-      for (std::size_t i = 0; i < std::min(touched.size(), neighbour.size()); ++i, ++count) together += touched[i] == neighbour[i] + 128;
+      for (std::size_t i = 0; i < std::min(touched.size(), neighbour.size()); ++i, ++count)
+        together += touched[i] == neighbour[i] + 128;
     }
     return static_cast<double>(together) / static_cast<double>(count);
   };
@@ -320,7 +358,8 @@ TEST_CASE("neighbouring threads touch neighbouring vectors, all at once") {
   u64 sum = 0;
   const std::vector<std::function<void()>> kernels{
       [&] { linkscope_copy(to.data(), from.data(), bytes); }, [&] { linkscope_read(from.data(), bytes, &sum); },
-      [&] { linkscope_write(to.data(), bytes, 1, 0); }, [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); }};
+      [&] { linkscope_write(to.data(), bytes, 1, 0); },
+      [&] { linkscope_exchange(to.data(), from.data(), back_to.data(), back_from.data(), bytes); }};
   for (const auto& kernel : kernels) {
     run({3, 128}, kernel, Lanes::in_step);
     std::map<std::pair<unsigned, unsigned>, std::vector<const char*>> by_thread;
@@ -363,7 +402,8 @@ TEST_CASE("what rows leave is checked word by word, between them too") {
   for (u64 s = 0; s < slices; ++s)
     for (u64 r = 0; r < 4; ++r)
       for (u64 at = 0; at < row; at += 8)
-        expected[(s * slice + r / 2 * plane + r % 2 * pitch + at) / 8] = linkscope_pattern_word(9, (128 + s % 2 * 512 + r * 32 + at) / 8);
+        expected[(s * slice + r / 2 * plane + r % 2 * pitch + at) / 8] =
+            linkscope_pattern_word(9, (128 + s % 2 * 512 + r * 32 + at) / 8);
   const Memory memory{slices * slice};
   const u64 words = slices * slice / 8;
   for (u64 i = 0; i < words; ++i) memory.words()[i] = expected.contains(i) ? expected[i] : untouched;
@@ -406,7 +446,8 @@ TEST_CASE("a chase visits every line of its chain once, in the order that its ve
       }
       CHECK(in_order);
       CHECK(visited.size() == lines);
-      for (const u64 steps : {1ull, 5ull, 2ull}) run({1, 1}, [&] { linkscope_chase(&position, steps); });  // each goes on
+      for (const u64 steps : {1ull, 5ull, 2ull})
+        run({1, 1}, [&] { linkscope_chase(&position, steps); });  // each goes on
       CHECK(position == start + linkscope_chain_after(8, lines) * linkscope_chain_line);
     }
 }
@@ -433,7 +474,8 @@ TEST_CASE("a chase on one SM is that SM's only, in any order of the blocks, and 
   sm_of_block.clear();
 }
 
-TEST_CASE("of two blocks that come to one SM the first follows the chain, and of none nobody does and nothing says so") {
+TEST_CASE(
+    "of two blocks that come to one SM the first follows the chain, and of none nobody does and nothing says so") {
   const Memory region{64 * linkscope_chain_line};
   const auto start = reinterpret_cast<u64>(region.data());
   run({1, 1}, [&] { linkscope_fill_chain(region.data(), 64); });

@@ -18,15 +18,18 @@ struct Modelled {
   explicit Modelled(const std::string& name) : sim{make_sim(exact(bundled(name)), 1)} {}
 
   /// GB/s of managed memory, alone.
-  [[nodiscard]] double managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) const {
+  [[nodiscard]] double managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
+                               Params params = {}) const {
     auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
     c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
   /// GB/s of an explicit copy, alone, with the host's memory of this kind.
-  [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes, const std::string& memory) const {
+  [[nodiscard]] double copied(const std::string& src, const std::string& dst, u64 bytes,
+                              const std::string& memory) const {
     const bool there = src.starts_with("numa");
-    const auto c = copy_case(there ? "h2d" : "d2h", src, there ? memory : "device", dst, there ? "device" : memory, bytes);
+    const auto c =
+        copy_case(there ? "h2d" : "d2h", src, there ? memory : "device", dst, there ? "device" : memory, bytes);
     return static_cast<double>(bytes) / single(*sim, build_program(c)) * 1e-9;
   }
 };
@@ -39,13 +42,16 @@ TEST_CASE("CS-36: demand can exceed pageable copies; to the host it takes more t
   for (const char* name : {"ac922", "s822lc"}) {
     CAPTURE(name);
     const Modelled machine{name};
-    CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) > 1.1 * machine.copied("numa:0", "gpu:0", 256_MiB, "pageable"));
+    CHECK(machine.managed("demand", "numa:0", "gpu:0", 256_MiB) >
+          1.1 * machine.copied("numa:0", "gpu:0", 256_MiB, "pageable"));
   }
   for (const char* name : {"ac922", "s822lc", "4029gp"}) {
     CAPTURE(name);
     const Modelled machine{name};
     const double pageable = machine.copied("gpu:0", "numa:0", 256_MiB, "pageable");
-    const auto by = [&](const char* threads) { return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", threads}}); };
+    const auto by = [&](const char* threads) {
+      return machine.managed("demand", "gpu:0", "numa:0", 256_MiB, {{"threads", threads}});
+    };
     CHECK(by("1") < 0.7 * pageable);
     CHECK(std::max(by("8"), by("16")) > pageable);
     CHECK(by("1") < by("2"));
@@ -60,7 +66,9 @@ TEST_CASE("CS-37: a prefetch is about as fast as an explicit copy when large, an
       CAPTURE(name);
       CAPTURE(src);
       const Modelled machine{name};
-      const auto part = [&](u64 bytes) { return machine.managed("prefetch", src, dst, bytes) / machine.copied(src, dst, bytes, "pinned"); };
+      const auto part = [&](u64 bytes) {
+        return machine.managed("prefetch", src, dst, bytes) / machine.copied(src, dst, bytes, "pinned");
+      };
       CHECK(part(1_GiB) > 0.93);
       CHECK(part(1_GiB) < 1);
       CHECK(part(32_MiB) < 0.7);
@@ -78,7 +86,8 @@ TEST_CASE("CS-32: on demand it hardly matters where the memory is, less than to 
     const double out = left([&](const std::string& gpu) { return machine.managed("demand", gpu, "numa:0", 256_MiB); });
     CHECK(in > 0.8);
     CHECK(out > 0.8);
-    const double explicit_in = left([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
+    const double explicit_in =
+        left([&](const std::string& gpu) { return machine.copied("numa:0", gpu, 256_MiB, "pinned"); });
     CHECK(in > explicit_in - 0.01);
     if (std::string{name} == "ac922") CHECK(explicit_in < 0.65);
   }
@@ -118,11 +127,20 @@ TEST_CASE("H200: dependent faults 4 KiB, 64 KiB and 2 MiB apart, as measured") {
 TEST_CASE("H200: CPU threads touch pages of a GPU, as measured (results/h200x4-full and h200x2-full-a)") {
   const Modelled machine{"h200x1"};
   const auto us = [&](const char* threads, u64 bytes) {
-    return static_cast<double>(bytes) / machine.managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}) * 1e-3;
+    return static_cast<double>(bytes) / machine.managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}) *
+           1e-3;
   };
   const auto near = [](double measured, double tolerance) { return doctest::Approx(measured).epsilon(tolerance); };
-  for (const auto& [bytes, measured] : {std::pair<u64, double>{4_KiB, 18.3}, {64_KiB, 35.7}, {128_KiB, 60.6}, {256_KiB, 104}, {512_KiB, 158},
-                                        {1_MiB, 263}, {2_MiB, 451}, {16_MiB, 3600}, {64_MiB, 15900}, {256_MiB, 56000}}) {
+  for (const auto& [bytes, measured] : {std::pair<u64, double>{4_KiB, 18.3},
+                                        {64_KiB, 35.7},
+                                        {128_KiB, 60.6},
+                                        {256_KiB, 104},
+                                        {512_KiB, 158},
+                                        {1_MiB, 263},
+                                        {2_MiB, 451},
+                                        {16_MiB, 3600},
+                                        {64_MiB, 15900},
+                                        {256_MiB, 56000}}) {
     CAPTURE(bytes);
     CHECK(us("1", bytes) == near(measured, 0.2));
   }
@@ -144,10 +162,18 @@ TEST_CASE("H200: 256 MiB on demand and prefetched, as measured (results/h200x2-s
   CHECK(machine.managed("prefetch", "gpu:0", "numa:0", 256_MiB) == doctest::Approx(17.5).epsilon(0.05));
 }
 
-TEST_CASE("H200: pages of another GPU and of the host come on demand, as measured (middle of results/h200x2-full and h200x4-full)") {
+TEST_CASE(
+    "H200: pages of another GPU and of the host come on demand, as measured (middle of results/h200x2-full and "
+    "h200x4-full)") {
   const Modelled machine{"h200x2"};
-  const auto us = [&](const char* src, const char* dst, u64 bytes) { return static_cast<double>(bytes) / machine.managed("demand", src, dst, bytes) * 1e-3; };
-  for (const auto& [bytes, peer, host] : {std::tuple<u64, double, double>{4_KiB, 42, 78}, {64_KiB, 71, 74}, {512_KiB, 118, 122}, {1_MiB, 192, 168}, {64_MiB, 5700, 7650}}) {
+  const auto us = [&](const char* src, const char* dst, u64 bytes) {
+    return static_cast<double>(bytes) / machine.managed("demand", src, dst, bytes) * 1e-3;
+  };
+  for (const auto& [bytes, peer, host] : {std::tuple<u64, double, double>{4_KiB, 42, 78},
+                                          {64_KiB, 71, 74},
+                                          {512_KiB, 118, 122},
+                                          {1_MiB, 192, 168},
+                                          {64_MiB, 5700, 7650}}) {
     CAPTURE(bytes);
     CHECK(us("gpu:0", "gpu:1", bytes) == doctest::Approx(peer).epsilon(0.35));
     CHECK(us("numa:0", "gpu:0", bytes) == doctest::Approx(host).epsilon(0.35));

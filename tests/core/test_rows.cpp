@@ -67,7 +67,8 @@ TEST_CASE("rows that do not fit are refused with the step and the reason") {
 
 TEST_CASE("rows are told in the program's text") {
   auto p = packing();
-  CHECK(to_text(p).find("move ce r0[0 +512] in rows of 64 by 128, 4 a plane by 1024 -> r1[0 +512]") != std::string::npos);
+  CHECK(to_text(p).find("move ce r0[0 +512] in rows of 64 by 128, 4 a plane by 1024 -> r1[0 +512]") !=
+        std::string::npos);
   move_of(p).row_by_row = true;
   move_of(p).by = gpu(1);
   CHECK(to_text(p).find("row by row on gpu:1") != std::string::npos);

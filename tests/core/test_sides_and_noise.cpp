@@ -59,7 +59,8 @@ TEST_CASE("every flow is a measured one of the bytes of its case, from where its
 TEST_CASE("flows that run together have each their own noise, and CPU threads that of the host") {
   auto machine = toy();
   machine["costs"]["event_us"] = 0;
-  const auto both = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 1_MiB, {{"bidirectional", "true"}}));
+  const auto both =
+      build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 1_MiB, {{"bidirectional", "true"}}));
   const auto h2h = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 1_MiB));
   for (const char* level : {"round", "sample"}) {
     machine["noise"] = {{level, {{"rate", 0.05}}}};
@@ -71,7 +72,8 @@ TEST_CASE("flows that run together have each their own noise, and CPU threads th
     const auto exact = quiet->run(*quiet->prepare(both, "k#0"), {1, {{2, 2}}, false});
     const auto trace = sim->run(*session, {1, {{2, 2}}, false});
     const auto factor = [&](u32 a) {
-      return (trace.at(0, 0, a).exit_s - trace.at(0, 0, a).enter_s) / (exact.at(0, 0, a).exit_s - exact.at(0, 0, a).enter_s);
+      return (trace.at(0, 0, a).exit_s - trace.at(0, 0, a).enter_s) /
+             (exact.at(0, 0, a).exit_s - exact.at(0, 0, a).enter_s);
     };
     CAPTURE(level);
     CHECK(std::abs(factor(0) - factor(1)) > 0.003);
@@ -87,6 +89,7 @@ TEST_CASE("flows that run together have each their own noise, and CPU threads th
 }
 
 TEST_CASE("the regions at one place have to fit together") {
-  const auto why = make_sim(toy(), 1)->supports(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 5_GiB / 2)));
+  const auto why =
+      make_sim(toy(), 1)->supports(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 5_GiB / 2)));
   CHECK(why.why_not.find("the program wants 20 GiB there") != std::string::npos);  // twice four slices; half of it fits
 }

@@ -13,8 +13,8 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-Program of(const std::string& benchmark, Engine engine, const std::string& src, const std::string& src_memory, const std::string& dst,
-           const std::string& dst_memory, Params params = {}, u64 bytes = 0) {
+Program of(const std::string& benchmark, Engine engine, const std::string& src, const std::string& src_memory,
+           const std::string& dst, const std::string& dst_memory, Params params = {}, u64 bytes = 0) {
   auto c = copy_case(benchmark, src, src_memory, dst, dst_memory, bytes, std::move(params));
   c.engine = engine;
   return build_program(c);
@@ -25,11 +25,13 @@ Program call(const std::string& benchmark, Params params = {}) {
 }
 
 Program flags(const std::string& src, const std::string& dst, const std::string& memory, Params params = {}) {
-  return of("ping_pong", src.starts_with("numa") ? Engine::cpu : Engine::sm, src, memory, dst, memory, std::move(params));
+  return of("ping_pong", src.starts_with("numa") ? Engine::cpu : Engine::sm, src, memory, dst, memory,
+            std::move(params));
 }
 
 Program adds(const std::string& benchmark, const std::string& dst, Params params = {}, u64 bytes = 0) {
-  return of(benchmark, Engine::sm, "gpu:0", "device", dst, dst.starts_with("numa") ? "pinned" : "device", std::move(params), bytes);
+  return of(benchmark, Engine::sm, "gpu:0", "device", dst, dst.starts_with("numa") ? "pinned" : "device",
+            std::move(params), bytes);
 }
 
 void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-6)); }
@@ -55,7 +57,8 @@ TEST_CASE("a call costs what the file says, more by its amount, and nothing of w
 
 TEST_CASE("threads that launch at once have the driver in turns: for 1 of the 3 us of a launch") {
   const auto sim = make_sim(toy(), 1);
-  for (const auto& [threads, us] : {std::pair{"1", 3.0}, {"2", 3.0}, {"4", 4.0}, {"8", 8.0}}) is(slope(*sim, call("launch", {{"threads", threads}}), 64), us);
+  for (const auto& [threads, us] : {std::pair{"1", 3.0}, {"2", 3.0}, {"4", 4.0}, {"8", 8.0}})
+    is(slope(*sim, call("launch", {{"threads", threads}}), 64), us);
 }
 
 TEST_CASE("who waits for a kernel waits until it has ended, and several end one after the other") {
@@ -95,13 +98,15 @@ TEST_CASE("a word in host memory: the GPU's second look finds it") {
 TEST_CASE("words go to and fro between two processes as they do in one, through memory that they share") {
   const auto sim = make_sim(toy(), 1);
   const auto with_gpu = flags("numa:0", "gpu:0", "shm"), of_cpus = flags("numa:0", "numa:0", "shm");
-  CHECK((with_gpu.actors[0].process == 1 && with_gpu.actors[1].process == 0 && with_gpu.regions[0].process == 1));  // its owner is the CPU's
+  CHECK((with_gpu.actors[0].process == 1 && with_gpu.actors[1].process == 0 &&
+         with_gpu.regions[0].process == 1));  // its owner is the CPU's
   CHECK((of_cpus.actors[0].process == 0 && of_cpus.actors[1].process == 1));
   is(slope(*sim, with_gpu, 100), 2 * 1.1);
   is(slope(*sim, of_cpus, 100), 2 * 0.1);  // a look each
   auto private_words = with_gpu;
   private_words.regions[0].kind = MemKind::pinned;
-  CHECK(sim->supports(private_words).why_not == "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
+  CHECK(sim->supports(private_words).why_not ==
+        "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
 }
 
 TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it, looks where who sets has it") {
@@ -118,7 +123,8 @@ TEST_CASE("words in GPUs' memories: stores cross the link where who waits has it
   // The same between GPUs of two processes, by the memory of one or the other.
   for (const char* kind : {"ipc", "posix_fd"}) {
     const auto of_two = flags("gpu:0", "gpu:1", kind);
-    CHECK((of_two.actors[0].process == 0 && of_two.actors[1].process == 1 && of_two.regions[0].process == 0 && of_two.regions[1].process == 1));
+    CHECK((of_two.actors[0].process == 0 && of_two.actors[1].process == 1 && of_two.regions[0].process == 0 &&
+           of_two.regions[1].process == 1));
     is(slope(*near, of_two, 100), 2 * 0.5);
     is(slope(*near, flags("gpu:1", "gpu:0", kind, {{"word", "setter"}}), 100), 2 * 0.9);
   }
@@ -139,7 +145,8 @@ TEST_CASE("who waits in vain gives up") {
   auto program = flags("numa:0", "gpu:0", "pinned");
   std::get<Wait>(program.actors[1].loop[0]).value = 100;
   auto session = sim->prepare(program, "key#0");
-  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 3}}, false}), doctest::Contains("waited 2.000000 s for a word in numa:0.pinned to become"), Error);
+  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 3}}, false}),
+                       doctest::Contains("waited 2.000000 s for a word in numa:0.pinned to become"), Error);
   program = flags("gpu:0", "gpu:1", "device");
   for (auto& actor : program.actors)
     for (auto& step : actor.loop)
@@ -162,7 +169,8 @@ TEST_CASE("atomic operations: as many as memory or link take, or there and back 
   is(slope(*sim, adds("atomic", "gpu:1", {}, megabyte)), 2 + 0.25 + 125 / (40.0 / 32));  // the bridge, 32 B each
   is(slope(*sim, adds("atomic", "gpu:1", {{"words", "one"}}, megabyte)), 2 + 0.25 + 125 / 0.5);
   is(slope(*sim, adds("atomic", "numa:0", {}, megabyte)), 2 + 0.5 + 125 / 0.25);
-  is(slope(*sim, adds("atomic", "numa:0", {{"words", "one"}}, megabyte)), 2 + 0.5 + 125000 * (0.2 + 2 * 0.5));  // one waits for another
+  is(slope(*sim, adds("atomic", "numa:0", {{"words", "one"}}, megabyte)),
+     2 + 0.5 + 125000 * (0.2 + 2 * 0.5));  // one waits for another
   is(slope(*sim, adds("atomic_latency", "gpu:0"), 100), 0.3);
   is(slope(*sim, adds("atomic_latency", "gpu:1"), 100), 0.3 + 2 * 0.25);
   is(slope(*sim, adds("atomic_latency", "numa:0"), 100), 0.2 + 2 * 0.5);
@@ -173,7 +181,9 @@ TEST_CASE("atomic operations: as many as memory or link take, or there and back 
 }
 
 TEST_CASE("what the model cannot say of calls, words and atomic operations, it says") {
-  const auto why = [](const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; };
+  const auto why = [](const nlohmann::json& machine, const Program& program) {
+    return make_sim(machine, 1)->supports(program).why_not;
+  };
   auto without = toy();
   for (const char* table : {"calls", "atomic"}) without.erase(table);
   CHECK(why(without, call("launch")).find("[calls]") != std::string::npos);

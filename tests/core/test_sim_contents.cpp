@@ -55,7 +55,8 @@ TEST_CASE("random copies agree with an array of bytes") {
   for (u64 step = 0; step < 20000; ++step) {
     const u64 h = hash(11, step);
     const u32 a = h & 1, b = (h >> 1) & 1;
-    const u64 from = (h >> 8) % size, to = (h >> 16) % size, most = size - std::max(from, to), length = 1 + (h >> 24) % most;
+    const u64 from = (h >> 8) % size, to = (h >> 16) % size, most = size - std::max(from, to),
+              length = 1 + (h >> 24) % most;
     if (h % 97 == 0) {
       words[b].corrupt(to);
       bytes[b][to] = {corrupt_generator, to};
@@ -64,11 +65,13 @@ TEST_CASE("random copies agree with an array of bytes") {
     const auto before = bytes[a];
     if (h % 5 == 0 && a != b) {  // rows that lie apart in different ways
       const u64 row = 1 + (h >> 48) % 3, in_plane = 1 + (h >> 50) % 3;
-      const RowCopy rows{row, 2 * in_plane, {row, row + (h >> 52) % 3, in_plane, 12}, {row, row + (h >> 54) % 3, in_plane, 15}};
+      const RowCopy rows{
+          row, 2 * in_plane, {row, row + (h >> 52) % 3, in_plane, 12}, {row, row + (h >> 54) % 3, in_plane, 15}};
       const u64 first = (h >> 56) % 16;
       words[b].copy_rows(first, words[a], first / 2, rows);
       for (u64 i = 0; i < rows.count; ++i)
-        std::copy_n(before.begin() + static_cast<long>(first / 2 + rows.from.offset_of(i)), row, bytes[b].begin() + static_cast<long>(first + rows.to.offset_of(i)));
+        std::copy_n(before.begin() + static_cast<long>(first / 2 + rows.from.offset_of(i)), row,
+                    bytes[b].begin() + static_cast<long>(first + rows.to.offset_of(i)));
     } else {
       words[b].copy(to, words[a], from, length);
       std::copy_n(before.begin() + static_cast<long>(from), length, bytes[b].begin() + static_cast<long>(to));

@@ -13,7 +13,7 @@ namespace {
 
 using Params = std::map<std::string, std::string>;
 
-constexpr u64 megabyte = 1'000'000;    // 100 us at 10 GB/s
+constexpr u64 megabyte = 1'000'000;       // 100 us at 10 GB/s
 constexpr u64 ten_chunks = 10 * 102'400;  // of 100 KiB: 10.24 us each at 10 GB/s
 
 Program h2d(const std::string& memory, const std::string& gpu, u64 bytes, Params params = {}) {
@@ -59,15 +59,18 @@ TEST_CASE("parts of a copy go through the engine one after the other, each with 
     machine["copy"]["turns"] = turns;
     const auto sim = make_sim(machine, 1);
     const auto of = [&](const char* place, const char* memory) {
-      const auto session = sim->prepare(build_program(copy_case("split", place, memory, "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
+      const auto session = sim->prepare(
+          build_program(copy_case("split", place, memory, "gpu:0", "device", megabyte, {{"streams", "2"}})), "key#0");
       const auto trace = sim->run(*session, {1, {{4, 4}, {8, 8}}, false});
-      const auto lasted = [&](u32 batch, u32 part) { return trace.at(0, batch, part).exit_s - trace.at(0, batch, part).enter_s; };
+      const auto lasted = [&](u32 batch, u32 part) {
+        return trace.at(0, batch, part).exit_s - trace.at(0, batch, part).enter_s;
+      };
       return std::array{lasted(1, 0) - lasted(0, 0), lasted(1, 1) - lasted(0, 1)};
     };
     const auto [first, second] = of("numa:0", "pinned");
     is(second / 4, 2 * (0.5 + 2 + 50));
     is(first / 4, (turns == "copy" ? 2 : 1) * (0.5 + 2 + 50));  // by stream all of one, then all of the other
-    const auto [one, other] = of("gpu:0", "device");  // within a GPU always by turns
+    const auto [one, other] = of("gpu:0", "device");            // within a GPU always by turns
     CHECK(one == doctest::Approx(other));
   }
 }
@@ -154,8 +157,9 @@ TEST_CASE("the pageable way to the GPU: the copying thread is the bottleneck, th
   const auto sim = make_sim(toy(), 1);
   const double call = 2, thread = 2 + 25.6, transfer = 0.5 + 2 + 10.24;
   is(single(*sim, h2d("pageable", "gpu:0", ten_chunks)), call + 10 * thread + transfer);
-  is(slope(*sim, h2d("pageable", "gpu:0", ten_chunks)), call + 10 * thread);  // the next call starts when the source is read
-  is(time_of(*sim, h2d("pageable", "gpu:0", ten_chunks), 0), 4);              // a synchronization with nothing to wait for
+  is(slope(*sim, h2d("pageable", "gpu:0", ten_chunks)),
+     call + 10 * thread);                                         // the next call starts when the source is read
+  is(time_of(*sim, h2d("pageable", "gpu:0", ten_chunks), 0), 4);  // a synchronization with nothing to wait for
 }
 
 TEST_CASE("the pageable way from the GPU returns when the bytes are there") {
@@ -206,7 +210,9 @@ TEST_CASE("a CPU thread copies between host memories, slower across") {
   is(slope(*make_sim(machine, 1), program("numa:0")), 0.1 + 20);
 }
 
-TEST_CASE("both ways an engine's set-up takes longer while the other direction's is at work; alone, and of bytes in a command, it does not") {
+TEST_CASE(
+    "both ways an engine's set-up takes longer while the other direction's is at work; alone, and of bytes in a "
+    "command, it does not") {
   auto machine = toy();
   machine["copy"]["both_ways_us"] = 1.5;
   machine["copy"]["from_device_us"] = 2;  // so that both directions keep step
@@ -215,9 +221,10 @@ TEST_CASE("both ways an engine's set-up takes longer while the other direction's
   is(slope(*sim, h2d("pinned", "gpu:0", megabyte, both)), 0.5 + 2 + 1.5 + 100);
   is(slope(*sim, h2d("pinned", "gpu:0", megabyte)), 0.5 + 2 + 100);
   is(slope(*sim, d2h("pinned", megabyte)), 0.5 + 2 + 100);
-  is(slope(*sim, together({h2d("pinned", "gpu:0", megabyte), h2d("pinned", "gpu:1", megabyte)})), 0.75 + 2 + 100);  // of two GPUs
+  is(slope(*sim, together({h2d("pinned", "gpu:0", megabyte), h2d("pinned", "gpu:1", megabyte)})),
+     0.75 + 2 + 100);                                                  // of two GPUs
   is(slope(*sim, h2d("pinned", "gpu:0", 8, both)), 0.5 + 2 + 0.0008);  // what comes back has nothing beside it
-  machine["gpu"][0]["copy_engines"] = 1;  // takes turns: nothing is beside it
+  machine["gpu"][0]["copy_engines"] = 1;                               // takes turns: nothing is beside it
   is(slope(*make_sim(machine, 1), h2d("pinned", "gpu:0", megabyte, both)), 2 * (0.5 + 2 + 100));
 }
 
@@ -247,14 +254,18 @@ TEST_CASE("the last of a copy's parts of 4 KiB ends later, for each doubling of 
   machine["copy"]["local_late_us"] = 0.25;
   machine["copy"]["from_device_late_us"] = 0.5;
   const auto sim = make_sim(machine, 1);
-  const auto local = [](u64 bytes) { return build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", bytes)); };
+  const auto local = [](u64 bytes) {
+    return build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", bytes));
+  };
   is(slope(*sim, local(4096)), 1 + 4096 / 400e3 + 0.25 * 1);
   is(slope(*sim, local(15 * 4096)), 1 + 15 * 4096 / 400e3 + 0.25 * 4);
   is(slope(*sim, d2h("pinned", 15 * 4096)), 0.5 + 3 + 6.144 + 0.5 * 4);
   is(slope(*sim, h2d("pinned", "gpu:0", 15 * 4096)), 0.5 + 2 + 6.144);
 }
 
-TEST_CASE("small pageable copies to the GPU are in the command: a rate and a set-up of their own up to 64 KiB, and an end that is waited for") {
+TEST_CASE(
+    "small pageable copies to the GPU are in the command: a rate and a set-up of their own up to 64 KiB, and an end "
+    "that is waited for") {
   auto machine = toy();
   machine["pageable"]["small_gbps"] = 2;
   machine["pageable"]["small_us"] = 0.25;
@@ -267,12 +278,15 @@ TEST_CASE("small pageable copies to the GPU are in the command: a rate and a set
   is(single(*sim, h2d("pageable", "gpu:0", 65544)), call + 16.386 + 0.5 + 2 + 6.5544 + 1.25);
 }
 
-TEST_CASE("memcpy writes past the caches from three quarters of the last level on; one alone waits for its first load") {
+TEST_CASE(
+    "memcpy writes past the caches from three quarters of the last level on; one alone waits for its first load") {
   auto machine = toy();
   machine["numa"][0]["llc_mib"] = 4;
   machine["numa"][0]["memcpy_stream_gbps"] = 8;
   const auto sim = make_sim(machine, 1);
-  const auto copy = [](const char* to, u64 bytes) { return build_program(copy_case("h2h", "numa:0", "pageable", to, "pinned", bytes)); };
+  const auto copy = [](const char* to, u64 bytes) {
+    return build_program(copy_case("h2h", "numa:0", "pageable", to, "pinned", bytes));
+  };
   is(slope(*sim, copy("numa:0", (3 << 20) - 8)), 0.1 + ((3 << 20) - 8) / 5e3);
   is(slope(*sim, copy("numa:0", 3 << 20)), 0.1 + (3 << 20) / 8e3);
   is(slope(*sim, copy("numa:1", 3 << 20)), 0.1 + (3 << 20) / 6.4e3);  // as much slower across as others
@@ -308,7 +322,8 @@ TEST_CASE("a stream that nothing holds: from one event to the next, with the cal
   slow["costs"]["call_us"] = 10;  // slower than the copies; the last event is a call, too
   is(time_of(*make_sim(slow, 1), to_gpu("pinned", 512), 3), 4 * 10 + event);
   is(time_of(*sim, to_gpu("pinned", 512), 0), call + event);
-  is(time_of(*sim, to_gpu("pageable", ten_chunks), 1), 2 + 10 * (2 + 25.6) + (0.5 + 2 + 10.24) + event);  // by events, too
+  is(time_of(*sim, to_gpu("pageable", ten_chunks), 1),
+     2 + 10 * (2 + 25.6) + (0.5 + 2 + 10.24) + event);  // by events, too
 
   // The host queues one stream after the other: event, copy, event, then the other's event and copy.
   const Params both{{"bidirectional", "true"}};
@@ -329,7 +344,8 @@ TEST_CASE("what the links carried is what the program states") {
   };
   using Bytes = std::map<std::string, u64>;
   const u64 all = 3 * ten_chunks;
-  CHECK(carried(h2d("pinned", "gpu:1", 4096), 5) == Bytes{{"smp numa:0->numa:1", 15 * 4096}, {"bus numa:1->gpu:1", 15 * 4096}});
+  CHECK(carried(h2d("pinned", "gpu:1", 4096), 5) ==
+        Bytes{{"smp numa:0->numa:1", 15 * 4096}, {"bus numa:1->gpu:1", 15 * 4096}});
   CHECK(carried(h2d("pageable", "gpu:0", ten_chunks), 2) == Bytes{{"bus numa:0->gpu:0", 2 * all}});
   CHECK(carried(d2d(4096, {{"bidirectional", "true"}}), 1) ==
         Bytes{{"bridge gpu:0->gpu:1", 3 * 4096}, {"bridge gpu:1->gpu:0", 3 * 4096}});

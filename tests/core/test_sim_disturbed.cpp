@@ -14,16 +14,21 @@ namespace {
 
 Program large(const std::string& src = "numa:0", const std::string& dst = "gpu:0") {
   const bool peers = src.starts_with("gpu") && dst.starts_with("gpu");
-  return build_program(copy_case(peers ? "d2d" : src.starts_with("gpu") ? "d2h" : "h2d", src, src.starts_with("gpu") ? "device" : "pinned", dst,
+  return build_program(copy_case(peers                    ? "d2d"
+                                 : src.starts_with("gpu") ? "d2h"
+                                                          : "h2d",
+                                 src, src.starts_with("gpu") ? "device" : "pinned", dst,
                                  dst.starts_with("gpu") ? "device" : "pinned", 16_MiB));
 }
 
 /// Seconds of one copy in each of so many samples, without what the clock itself takes (1 us on the toy machine).
-std::vector<double> costs(const nlohmann::json& machine, const Program& program, u32 samples, const std::string& key = "k#0", u64 seed = 1) {
+std::vector<double> costs(const nlohmann::json& machine, const Program& program, u32 samples,
+                          const std::string& key = "k#0", u64 seed = 1) {
   const auto sim = make_sim(machine, seed);
   const auto session = sim->prepare(program, key);
   std::vector<double> all;
-  for (const auto& stamp : sim->run(*session, {samples, {{1}}, false}).stamps) all.push_back(stamp.exit_s - stamp.enter_s - 1e-6);
+  for (const auto& stamp : sim->run(*session, {samples, {{1}}, false}).stamps)
+    all.push_back(stamp.exit_s - stamp.enter_s - 1e-6);
   return all;
 }
 
@@ -33,7 +38,8 @@ double correlation(const std::vector<double>& values, std::size_t lag) {
   double mean = 0, same = 0, shifted = 0;
   for (const double v : values) mean += std::log(v) / static_cast<double>(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) same += std::pow(std::log(values[i]) - mean, 2);
-  for (std::size_t i = lag; i < values.size(); ++i) shifted += (std::log(values[i]) - mean) * (std::log(values[i - lag]) - mean);
+  for (std::size_t i = lag; i < values.size(); ++i)
+    shifted += (std::log(values[i]) - mean) * (std::log(values[i - lag]) - mean);
   return shifted / same;
 }
 
@@ -106,13 +112,16 @@ TEST_CASE("a ramp: the first samples of a session are slower, less and less") {
 }
 
 TEST_CASE("throttling: some samples are slower, and the trace says so from then on") {
-  const auto machine = with_fault({{"kind", "throttle"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", 3}, {"factor", 2}});
+  const auto machine =
+      with_fault({{"kind", "throttle"}, {"match", "k#0"}, {"after_samples", 2}, {"samples", 3}, {"factor", 2}});
   const double once = calm();
   const auto found = costs(machine, large(), 7);
-  for (u32 sample = 0; sample < 7; ++sample) CHECK(found[sample] == doctest::Approx(sample >= 2 && sample < 5 ? 2 * once : once).epsilon(1e-9));
+  for (u32 sample = 0; sample < 7; ++sample)
+    CHECK(found[sample] == doctest::Approx(sample >= 2 && sample < 5 ? 2 * once : once).epsilon(1e-9));
   const auto sim = make_sim(machine, 1);
   const auto told = [](const Trace& trace) {
-    return std::find(trace.notes.begin(), trace.notes.end(), std::pair<std::string, std::string>{"throttled", "sw_thermal"}) != trace.notes.end();
+    return std::find(trace.notes.begin(), trace.notes.end(),
+                     std::pair<std::string, std::string>{"throttled", "sw_thermal"}) != trace.notes.end();
   };
   const auto session = sim->prepare(large(), "k#0");
   CHECK_FALSE(told(sim->run(*session, {2, {{1}}, false})));
@@ -125,7 +134,9 @@ TEST_CASE("throttling: some samples are slower, and the trace says so from then 
 TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosses it") {
   const auto machine = with_fault({{"kind", "slow"}, {"links", {"bus numa:0->gpu:*"}}, {"factor", 0.5}});
   const double bytes = 16 * 1048576.0;
-  const auto slower = [&](const std::string& src, const std::string& dst) { return costs(machine, large(src, dst), 1)[0] - costs(toy(), large(src, dst), 1)[0]; };
+  const auto slower = [&](const std::string& src, const std::string& dst) {
+    return costs(machine, large(src, dst), 1)[0] - costs(toy(), large(src, dst), 1)[0];
+  };
   CHECK(slower("numa:0", "gpu:0") == doctest::Approx(bytes / 5e9 - bytes / 10e9).epsilon(1e-6));
   CHECK(slower("numa:1", "gpu:0") == doctest::Approx(bytes / 5e9 - bytes / 10e9).epsilon(1e-6));
   CHECK(slower("gpu:0", "numa:0") == doctest::Approx(0));
@@ -134,7 +145,8 @@ TEST_CASE("a slow link has a part of its rate, in one direction, whatever crosse
 }
 
 TEST_CASE("a flaky link is slow in a share of the samples") {
-  const auto machine = with_fault({{"kind", "flaky"}, {"links", {"bus numa:0->gpu:0"}}, {"factor", 0.5}, {"share", 0.2}});
+  const auto machine =
+      with_fault({{"kind", "flaky"}, {"links", {"bus numa:0->gpu:0"}}, {"factor", 0.5}, {"share", 0.2}});
   const double once = calm(), more = 16 * 1048576.0 / 10e9;
   double slow = 0;
   for (const double cost : costs(machine, large(), 2000)) {
@@ -175,7 +187,8 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   const auto sim = make_sim(machine, 1);
   const std::string hot = "hot", cold = "cold";
   const auto gbps = [&](const std::string& benchmark, const std::string& dst, u64 bytes, const std::string& cache) {
-    auto c = copy_case(benchmark, "numa:0", "pageable", dst, benchmark == "h2h" ? "pinned" : "device", bytes, {{"cache", cache}});
+    auto c = copy_case(benchmark, "numa:0", "pageable", dst, benchmark == "h2h" ? "pinned" : "device", bytes,
+                       {{"cache", cache}});
     c.footprint_bytes = bytes;
     return static_cast<double>(bytes) / slope(*sim, build_program(c), 4) / 1e9;
   };
@@ -204,7 +217,8 @@ TEST_CASE("pageable copies peak where their buffer fits the hot CPU cache, and n
   CHECK_THROWS_WITH_AS((void)time_of(*shared, build_program(dirty), 5), doctest::Contains("at most 4 a sample"), Error);
   CHECK(sim->supports(build_program(dirty)).why_not.find("dirty_gbps") != std::string::npos);
 
-  const auto in_cache = build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", hot}}));
+  const auto in_cache =
+      build_program(copy_case("h2h", "numa:0", "pageable", "numa:0", "pinned", 4096, {{"cache", hot}}));
   CHECK(make_sim(toy(), 1)->supports(in_cache).why_not.find("llc_gbps") != std::string::npos);
   for (const bool to_gpu : {true, false}) {
     const auto by_engine = to_gpu ? copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"cache", hot}})
@@ -218,13 +232,17 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
   const auto rename = [](nlohmann::json value, auto&& self) -> nlohmann::json {
     if (value.is_string()) {
       const auto text = value.get<std::string>();
-      return text.starts_with("numa:") || text.starts_with("gpu:") ? "host:" + std::string{text.back()} + "/" + text.substr(0, text.size() - 1) + "0" : text;
+      return text.starts_with("numa:") || text.starts_with("gpu:")
+                 ? "host:" + std::string{text.back()} + "/" + text.substr(0, text.size() - 1) + "0"
+                 : text;
     }
     nlohmann::json renamed = value.is_array() ? nlohmann::json::array() : value;
-    if (value.is_array()) for (const auto& item : value) renamed.push_back(self(item, self));
+    if (value.is_array())
+      for (const auto& item : value) renamed.push_back(self(item, self));
     if (value.is_object()) {
       renamed = nlohmann::json::object();
-      for (const auto& [key, item] : value.items()) renamed[self(key, self).template get<std::string>()] = self(item, self);
+      for (const auto& [key, item] : value.items())
+        renamed[self(key, self).template get<std::string>()] = self(item, self);
     }
     return renamed;
   };
@@ -233,9 +251,11 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
   machine["link"].erase(1);
   machine = rename(machine, rename);
   machine["nic"] = {{{"places", {"host:0/nic:0", "host:1/nic:0"}}}};
-  machine["link"].push_back(nlohmann::json::parse(R"({"name": "slot", "between": [["host:0/numa:0", "host:0/nic:0"], ["host:1/numa:0", "host:1/nic:0"]],
+  machine["link"].push_back(nlohmann::json::parse(
+      R"({"name": "slot", "between": [["host:0/numa:0", "host:0/nic:0"], ["host:1/numa:0", "host:1/nic:0"]],
     "gbps": 8, "efficiency": 1, "latency_us": 0.5})"));
-  machine["link"].push_back(nlohmann::json::parse(R"({"name": "net", "between": [["host:0/nic:0", "host:1/nic:0"]], "gbps": 4, "efficiency": 1, "latency_us": 1})"));
+  machine["link"].push_back(nlohmann::json::parse(
+      R"({"name": "net", "between": [["host:0/nic:0", "host:1/nic:0"]], "gbps": 4, "efficiency": 1, "latency_us": 1})"));
   const auto sim = make_sim(machine, 1);
   const auto program = [](const std::string& benchmark, const std::string& src, const std::string& dst) {
     return build_program(copy_case(benchmark, src, "pinned", dst, benchmark == "h2h" ? "pageable" : "device", 4_MiB));
@@ -246,7 +266,8 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
     CHECK(trace.verdict->ok);
     CHECK(trace.notes.at(0).second == "bus " + host + "/numa:0->" + host + "/gpu:0");
   }
-  for (const auto& between : {program("h2d", "host:0/numa:0", "host:1/gpu:0"), program("h2h", "host:0/numa:0", "host:1/numa:0")})
+  for (const auto& between :
+       {program("h2d", "host:0/numa:0", "host:1/gpu:0"), program("h2h", "host:0/numa:0", "host:1/numa:0")})
     CHECK(sim->supports(between).why_not.find("different hosts") != std::string::npos);
   CHECK(sim->supports(program("h2d", "numa:0", "gpu:0")).why_not.find("has no numa:0") != std::string::npos);
 }
@@ -254,7 +275,8 @@ TEST_CASE("hosts joined by their NICs: each works by itself, and nothing copies 
 TEST_CASE("a disk is a place that ways end at and never pass; nothing moves there yet") {
   auto machine = toy();
   machine["disk"] = {{{"places", {"disk:0"}}}};
-  machine["link"][1] = nlohmann::json::parse(R"({"name": "sata", "between": [["numa:0", "disk:0"], ["disk:0", "numa:1"]],
+  machine["link"][1] =
+      nlohmann::json::parse(R"({"name": "sata", "between": [["numa:0", "disk:0"], ["disk:0", "numa:1"]],
     "gbps": 50, "efficiency": 1, "latency_us": 0})");
   const auto sim = make_sim(machine, 1);
   auto program = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4_MiB));

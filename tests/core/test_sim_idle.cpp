@@ -40,7 +40,9 @@ Program call(const std::string& name, Params params) {
 }
 
 /// What the gap adds, in us.
-double more(SimPlatform& sim, const Program& idle, const Program& busy) { return 1e6 * (single(sim, idle) - single(sim, busy)); }
+double more(SimPlatform& sim, const Program& idle, const Program& busy) {
+  return 1e6 * (single(sim, idle) - single(sim, busy));
+}
 
 double asleep(double gap_us, double constant_us) { return 1 - std::exp(-gap_us / constant_us); }
 
@@ -48,14 +50,18 @@ double asleep(double gap_us, double constant_us) { return 1 - std::exp(-gap_us /
 
 TEST_CASE("after a gap the host waits for the GPU and the link to wake up, the more the longer it was") {
   const auto sim = make_sim(sleepy(), 1);
-  for (const auto& [gap, us] : std::map<std::string, double>{{"0.0001", 100}, {"0.001", 1000}, {"0.01", 10000}, {"0.1", 100000}}) {
+  for (const auto& [gap, us] :
+       std::map<std::string, double>{{"0.0001", 100}, {"0.001", 1000}, {"0.01", 10000}, {"0.1", 100000}}) {
     const double expected = 20 * asleep(us, 1000) + 5 * asleep(us, 10000);
     const auto gap_of = [&](Params params) { return params.insert({"idle_gap_s", gap}), params; };
     const Params host{{"clock", "host"}};
-    CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", gap_of(host)), copy("h2d", "numa:0", "gpu:0", host)) == doctest::Approx(expected));
-    CHECK(more(*sim, copy("d2h", "gpu:0", "numa:0", gap_of(host)), copy("d2h", "gpu:0", "numa:0", host)) == doctest::Approx(expected));
+    CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", gap_of(host)), copy("h2d", "numa:0", "gpu:0", host)) ==
+          doctest::Approx(expected));
+    CHECK(more(*sim, copy("d2h", "gpu:0", "numa:0", gap_of(host)), copy("d2h", "gpu:0", "numa:0", host)) ==
+          doctest::Approx(expected));
     CHECK(more(*sim, call("launch_to_end", gap_of({})), call("launch_to_end", {})) == doctest::Approx(expected));
-    CHECK(more(*sim, call("launch", gap_of({})), call("launch", {})) == doctest::Approx(0));  // the call waits for nothing
+    CHECK(more(*sim, call("launch", gap_of({})), call("launch", {})) ==
+          doctest::Approx(0));  // the call waits for nothing
   }
 }
 
@@ -64,7 +70,8 @@ TEST_CASE("behind a gate the GPU is awake, and what the gate's word crossed; a b
   for (const std::string after : {"kernel", "wait"}) {
     const Params busy{{"after", after}}, idle{{"after", after}, {"idle_gap_s", "0.01"}};
     CHECK(more(*sim, copy("h2d", "numa:0", "gpu:0", idle), copy("h2d", "numa:0", "gpu:0", busy)) == doctest::Approx(0));
-    CHECK(more(*sim, copy("d2d", "gpu:0", "gpu:1", idle), copy("d2d", "gpu:0", "gpu:1", busy)) == doctest::Approx(8 * asleep(10000, 10000)));
+    CHECK(more(*sim, copy("d2d", "gpu:0", "gpu:1", idle), copy("d2d", "gpu:0", "gpu:1", busy)) ==
+          doctest::Approx(8 * asleep(10000, 10000)));
   }
 }
 
@@ -75,8 +82,10 @@ TEST_CASE("a machine of which nothing is known wakes at once") {
 }
 
 TEST_CASE("a gap comes before one operation alone") {
-  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}), doctest::Contains("give mode=single with it"), Error);
-  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}), doctest::Contains("idle_gap_s is 0, 0.0001, 0.001, 0.01, 0.1, not '5'"), Error);
+  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
+                       doctest::Contains("give mode=single with it"), Error);
+  CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
+                       doctest::Contains("idle_gap_s is 0, 0.0001, 0.001, 0.01, 0.1, not '5'"), Error);
   const auto sim = make_sim(toy(), 1);
   const auto program = copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "0.01"}});
   const auto session = sim->prepare(program, "key#0");
@@ -87,7 +96,8 @@ TEST_CASE("a gap comes before one operation alone") {
   wrong = program;
   wrong.most_iterations = 0;
   CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("one iteration comes after a gap"), Error);
-  CHECK_THROWS_WITH_AS(together({program, copy("h2d", "numa:0", "gpu:0", {})}), doctest::Contains("other idle gaps"), Error);
+  CHECK_THROWS_WITH_AS(together({program, copy("h2d", "numa:0", "gpu:0", {})}), doctest::Contains("other idle gaps"),
+                       Error);
 }
 
 TEST_CASE("a machine file that says how much, but not after which time, is refused") {

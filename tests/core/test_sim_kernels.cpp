@@ -11,7 +11,8 @@ namespace {
 using Params = std::map<std::string, std::string>;
 constexpr u64 megabyte = 1'000'000;
 
-Program by_threads(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}, Engine engine = Engine::sm) {
+Program by_threads(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
+                   Params params = {}, Engine engine = Engine::sm) {
   const auto host = engine == Engine::cpu ? "pageable" : "pinned";
   const auto memory = [&](const std::string& place) { return place.starts_with("numa") ? host : "device"; };
   auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
@@ -30,18 +31,21 @@ TEST_CASE("one block copies a tile in what its load and the block itself take") 
   const auto sim = make_sim(toy(), 1);
   const double setup = 2 + 0.5;  // launch, and the last load
   is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.8));
-  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "2"}, {"threads", "256"}})), setup + 1000 / (tile / 0.8));
+  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "2"}, {"threads", "256"}})),
+     setup + 1000 / (tile / 0.8));
   is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), setup + 1000 / (tile / 0.7));
   is(slope(*sim, by_threads("write", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1000 / (tile / 0.6));
 }
 
 TEST_CASE("with a block on every SM memories and links are the limit, as threads get them") {
   const auto sim = make_sim(toy(), 1);
-  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte)), 2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
-  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);     // 12.5 GB/s x 0.4
+  is(slope(*sim, by_threads("local", "gpu:0", "gpu:0", megabyte)),
+     2 + 0.5 + 1000 / 250.0);  // half of 1000 GB/s, read and written
+  is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte)), 2 + 1.1 + 1000 / 5.0);  // 12.5 GB/s x 0.4
   is(slope(*sim, by_threads("d2h", "gpu:0", "numa:0", megabyte)), 2 + 0.5 + 0.5 + 1000 / 5.0);
-  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte)), 2 + 0.5 + 0.25 + 1000 / 40.0);                          // pushed
-  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte, {{"initiator", "dst"}})), 2 + 1.0 + 1000 / 40.0);  // pulled
+  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte)), 2 + 0.5 + 0.25 + 1000 / 40.0);  // pushed
+  is(slope(*sim, by_threads("d2d", "gpu:0", "gpu:1", megabyte, {{"initiator", "dst"}})),
+     2 + 1.0 + 1000 / 40.0);  // pulled
   is(slope(*sim, by_threads("h2d", "numa:0", "gpu:0", megabyte, {}, Engine::tma)), 2 + 1.1 + 1000 / 5.0);
 }
 
@@ -89,11 +93,13 @@ TEST_CASE("one kernel both ways: each direction has its link") {
 TEST_CASE("one block both ways: half of its threads each; no more blocks than an SM's threads allow") {
   const auto sim = make_sim(toy(), 1);
   const double half = tile / 2 / (1.1 + 0.3);  // GB/s: its slowest load, and its own tiles
-  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})), 2 + 1.1 + 0.5 + 1000 / std::min(half, 5.0));
+  is(slope(*sim, by_threads("exchange", "numa:0", "gpu:0", megabyte, {{"blocks", "1"}})),
+     2 + 1.1 + 0.5 + 1000 / std::min(half, 5.0));
   auto wide = toy();
   wide["gpu"][0]["memory_gbps"] = 1e6;  // then only what the 10 SMs hold is the limit: 40 blocks
   const auto fast = make_sim(wide, 1);
-  is(slope(*fast, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "128"}})), 2.5 + 1000 / (40 * tile / 0.8));
+  is(slope(*fast, by_threads("local", "gpu:0", "gpu:0", megabyte, {{"blocks", "128"}})),
+     2.5 + 1000 / (40 * tile / 0.8));
 }
 
 TEST_CASE("both ways of one kernel are compared") {
@@ -124,16 +130,19 @@ TEST_CASE("a chase is as fast on every SM of a model, and on none that it does n
     is(slope(*sim, by_threads("latency", "numa:0", "gpu:0", 0, {{"sm", sm}}), 100), 0.1 + 2 * 0.5);
   }
   for (const char* sm : {"10", "255"})
-    CHECK(sim->supports(by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}})).why_not == std::string{"gpu:0 has no SM "} + sm + ": it has 10 SMs, numbered from 0");
+    CHECK(sim->supports(by_threads("latency", "gpu:1", "gpu:0", 0, {{"sm", sm}})).why_not ==
+          std::string{"gpu:0 has no SM "} + sm + ": it has 10 SMs, numbered from 0");
 }
 
 TEST_CASE("the program of a chase on one SM says so, and one that could not be is refused") {
   const auto on = [](const char* sm) { return by_threads("latency", "gpu:0", "gpu:0", 0, {{"sm", sm}}); };
-  CHECK(to_text(on("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") != std::string::npos);
+  CHECK(to_text(on("33")).find("kernel chase <sms, 1> on SM 33 dependent 1 read r0[0 +2097152] width 8") !=
+        std::string::npos);
   CHECK(to_text(on("any")) == to_text(by_threads("latency", "gpu:0", "gpu:0", 0)));
   CHECK(to_text(on("any")).find("kernel chase <1, 1> dependent 1") != std::string::npos);
   CHECK_THROWS_WITH_AS((void)on("256"), doctest::Contains("sm is any, 0 to 255, not '256'"), Error);
-  CHECK_THROWS_WITH_AS((void)by_threads("latency", "numa:0", "numa:0", 0, {{"sm", "0"}}, Engine::cpu), doctest::Contains("it has no parameter 'sm'"), Error);
+  CHECK_THROWS_WITH_AS((void)by_threads("latency", "numa:0", "numa:0", 0, {{"sm", "0"}}, Engine::cpu),
+                       doctest::Contains("it has no parameter 'sm'"), Error);
   const auto refused = [&](auto change, const char* words) {
     auto p = on("0");
     change(p.actors[0], std::get<Kernel>(p.actors[0].loop[0]));
@@ -146,7 +155,9 @@ TEST_CASE("the program of a chase on one SM says so, and one that could not be i
 }
 
 TEST_CASE("what the model cannot say, it says") {
-  const auto why = [](const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; };
+  const auto why = [](const nlohmann::json& machine, const Program& program) {
+    return make_sim(machine, 1)->supports(program).why_not;
+  };
   auto without = toy();
   without.erase("kernel");
   CHECK(why(without, by_threads("local", "gpu:0", "gpu:0", 8)).find("[kernel]") != std::string::npos);
@@ -155,25 +166,35 @@ TEST_CASE("what the model cannot say, it says") {
   CHECK(why(far, by_threads("read", "gpu:1", "gpu:0", 8)).find("peer access") != std::string::npos);
   CHECK(why(far, by_threads("read", "gpu:0", "gpu:0", 8)).empty());
   CHECK(why(toy(), by_threads("latency", "gpu:0", "gpu:0", 0, {{"cache", "hot"}})).find("caches") != std::string::npos);
-  CHECK(why(toy(), by_threads("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") != std::string::npos);
+  CHECK(why(toy(), by_threads("latency", "gpu:0", "numa:0", 0, {}, Engine::cpu)).find("not mapped") !=
+        std::string::npos);
 }
 
 TEST_CASE("narrow accesses have fewer bytes in flight, and need as long for a tile") {
   const auto sim = make_sim(toy(), 1);
-  const auto read = [&](const char* width, const char* blocks) { return slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}})); };
+  const auto read = [&](const char* width, const char* blocks) {
+    return slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"width", width}, {"blocks", blocks}}));
+  };
   is(read("16", "1"), 2.5 + 1000 / (tile / 0.7));
   is(read("8", "1"), 2.5 + 1000 / (tile / 2 / 0.7));
   is(read("4", "1"), 2.5 + 1000 / (tile / 4 / 0.7));
   // The paper's own shape fills a link all the same: 256 blocks of 256 threads, more than the 10 SMs hold.
-  is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})), 2 + 1.1 + 1000 / 5.0);
-  is(slope(*sim, by_threads("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})), 2 + 0.5 + 1000 / 5.0);
+  is(slope(*sim,
+           by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
+     2 + 1.1 + 1000 / 5.0);
+  is(slope(*sim,
+           by_threads("write", "gpu:0", "numa:0", megabyte, {{"width", "4"}, {"blocks", "256"}, {"threads", "256"}})),
+     2 + 0.5 + 1000 / 5.0);
 }
 
-TEST_CASE("strided and random accesses move a sector each, half of one where they write to a peer, by requests of their own") {
+TEST_CASE(
+    "strided and random accesses move a sector each, half of one where they write to a peer, by requests of their "
+    "own") {
   auto machine = toy();
   machine["kernel"]["packet_bytes"] = 32;  // of a sector half of the packet, of a line a fifth
   const auto sim = make_sim(machine, 1);
-  const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0), halves = 16 * 7813, smaller = (16 + 32) / 16.0 / ((128 + 32) / 128.0);
+  const double sectors = 32 * 7813, small = (32 + 32) / 32.0 / ((128 + 32) / 128.0), halves = 16 * 7813,
+               smaller = (16 + 32) / 16.0 / ((128 + 32) / 128.0);
   for (const char* width : {"4", "8", "16"})
     for (const char* order : {"linear", "random"}) {
       const Params params{{"width", width}, {"stride", "128"}, {"order", order}};
@@ -183,11 +204,13 @@ TEST_CASE("strided and random accesses move a sector each, half of one where the
   // All sectors of a line are one request again.
   is(slope(*sim, by_threads("read", "numa:0", "gpu:0", megabyte, {{"stride", "32"}})), 2 + 1.1 + 1000 / 5.0);
   // A tile is 2048 sectors, eight times as many requests as side by side.
-  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})), 2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
+  is(slope(*sim, by_threads("read", "gpu:0", "gpu:0", megabyte, {{"blocks", "1"}, {"stride", "128"}})),
+     2.5 + sectors * 1e-3 / (2 * tile / (0.5 + 8 * 0.2)));
   // Where the link is no limit, the peer's memory takes sectors all the same.
   auto wide = machine;
   wide["gpu"][0]["memory_gbps"] = 20;
-  is(slope(*make_sim(wide, 1), by_threads("write", "gpu:0", "gpu:1", megabyte, {{"stride", "128"}})), 2 + 0.25 + sectors / 10e3);  // threads get half of its rate
+  is(slope(*make_sim(wide, 1), by_threads("write", "gpu:0", "gpu:1", megabyte, {{"stride", "128"}})),
+     2 + 0.25 + sectors / 10e3);  // threads get half of its rate
   // What was asked for is told, not what moved.
   const auto program = by_threads("read", "numa:0", "gpu:0", megabyte, {{"width", "4"}, {"stride", "1024"}});
   CHECK(program.flows[0].bytes == 4 * 977);
@@ -202,8 +225,10 @@ TEST_CASE("at random every access finds its page untranslated, in order every pa
   kernel["host_page_kib"] = 4;
   kernel["host_walk_us"] = 3.2768;
   const auto sim = make_sim(machine, 1);
-  const auto took = [&](const char* order, const char* stride) { return slope(*sim, by_threads("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}})); };
-  const double missing = 1 - 2e6 / (4 * 4'096'000);  // of four slices
+  const auto took = [&](const char* order, const char* stride) {
+    return slope(*sim, by_threads("read", "numa:0", "gpu:0", 4'096'000, {{"order", order}, {"stride", stride}}));
+  };
+  const double missing = 1 - 2e6 / (4 * 4'096'000);               // of four slices
   is(took("linear", "1024"), 2 + 1.1 + missing * 1000 * 3.2768);  // 1000 pages
   is(took("random", "1024"), 2 + 1.1 + missing * 4000 * 3.2768);  // 4000 lines
   is(took("linear", "4096"), 2 + 1.1 + missing * 1000 * 3.2768);
@@ -233,20 +258,28 @@ TEST_CASE("what the L2 holds takes nothing of the memory, as long as it fits") {
     return program;
   };
   const Params hot{{"cache", "hot"}};
-  const auto took = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) { return slope(*sim, once(by_threads(benchmark, "gpu:0", dst, bytes, params))); };
+  const auto took = [&](const char* benchmark, const char* dst, u64 bytes, const Params& params) {
+    return slope(*sim, once(by_threads(benchmark, "gpu:0", dst, bytes, params)));
+  };
   is(took("read", "gpu:0", megabyte, hot), 2.5 + 1000 / 2000.0);
   is(took("read", "gpu:0", megabyte, {}), 2.5 + 1000 / 500.0);
-  is(took("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);  // read and written
+  is(took("local", "gpu:0", megabyte, hot), 2.5 + 2000 / 2000.0);     // read and written
   is(took("local", "gpu:0", 2 * megabyte, hot), 2.5 + 4000 / 500.0);  // two buffers do not fit
-  is(took("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);  // a link is a link
-  CHECK(make_sim(toy(), 1)->supports(by_threads("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") != std::string::npos);
+  is(took("read", "gpu:1", megabyte, hot), 2 + 1.0 + 1000 / 40.0);    // a link is a link
+  CHECK(make_sim(toy(), 1)->supports(by_threads("read", "gpu:0", "gpu:0", 8, hot)).why_not.find("l2_gbps") !=
+        std::string::npos);
 }
 
-TEST_CASE("CS-35: with the paper's shape zero-copy is as fast as explicit on AC922, and on S822LC reads are 10 GB/s slower") {
+TEST_CASE(
+    "CS-35: with the paper's shape zero-copy is as fast as explicit on AC922, and on S822LC reads are 10 GB/s slower") {
   const Params paper{{"width", "4"}, {"blocks", "256"}, {"threads", "256"}};
-  const auto rate = [&](const char* name, const Program& program) { return static_cast<double>(program.flows[0].bytes) / slope(*make_sim(exact(bundled(name)), 1), program) * 1e-9; };
+  const auto rate = [&](const char* name, const Program& program) {
+    return static_cast<double>(program.flows[0].bytes) / slope(*make_sim(exact(bundled(name)), 1), program) * 1e-9;
+  };
   const auto of = [&](const char* name, const char* benchmark, bool in, Engine engine) {
-    return rate(name, in ? by_threads(benchmark, "numa:0", "gpu:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine) : by_threads(benchmark, "gpu:0", "numa:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine));
+    return rate(
+        name, in ? by_threads(benchmark, "numa:0", "gpu:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine)
+                 : by_threads(benchmark, "gpu:0", "numa:0", 64 << 20, engine == Engine::ce ? Params{} : paper, engine));
   };
   CHECK(of("ac922", "read", true, Engine::sm) > 0.93 * of("ac922", "h2d", true, Engine::ce));
   CHECK(of("ac922", "write", false, Engine::sm) > 0.93 * of("ac922", "d2h", false, Engine::ce));

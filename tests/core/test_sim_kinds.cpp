@@ -24,9 +24,11 @@ nlohmann::json with_memory(nlohmann::json machine = toy()) {
   return machine;
 }
 
-Case allocation(const std::string& kind, const std::string& phase, const std::string& size, std::map<std::string, std::string> more = {}) {
+Case allocation(const std::string& kind, const std::string& phase, const std::string& size,
+                std::map<std::string, std::string> more = {}) {
   const auto memory = parse_mem_kind(kind);
-  const bool on_gpu = memory == MemKind::device || memory == MemKind::pool || memory == MemKind::vmm || memory == MemKind::ipc || memory == MemKind::posix_fd;
+  const bool on_gpu = memory == MemKind::device || memory == MemKind::pool || memory == MemKind::vmm ||
+                      memory == MemKind::ipc || memory == MemKind::posix_fd;
   const bool by_system = is_pageable(memory);
   more["phase"] = phase;
   more["size"] = size;
@@ -42,7 +44,8 @@ double cost(const nlohmann::json& machine, const Case& c) { return single(*make_
 
 TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
   const auto machine = with_memory();
-  const auto takes = [&](const char* kind, const char* phase, const char* size, double expected, std::map<std::string, std::string> more = {}) {
+  const auto takes = [&](const char* kind, const char* phase, const char* size, double expected,
+                         std::map<std::string, std::string> more = {}) {
     CAPTURE(kind);
     CAPTURE(phase);
     CHECK(cost(machine, allocation(kind, phase, size, std::move(more))) == doctest::Approx(expected).epsilon(1e-6));
@@ -83,7 +86,8 @@ TEST_CASE("each phase of each kind costs what its calls, pages and blocks do") {
 
 TEST_CASE("a pool that keeps what was freed gives it again in the same time whatever its size") {
   const auto machine = with_memory();
-  for (const char* size : {"4KiB", "64MiB"}) CHECK(cost(machine, allocation("pool", "allocate", size)) == doctest::Approx(6 * us));
+  for (const char* size : {"4KiB", "64MiB"})
+    CHECK(cost(machine, allocation("pool", "allocate", size)) == doctest::Approx(6 * us));
   CHECK(cost(machine, allocation("pool", "grow", "64MiB")) == doctest::Approx((6 + 20 + 32 * 8) * us));
   CHECK(cost(machine, allocation("pool", "free", "64MiB")) == doctest::Approx(6 * us));
 }
@@ -91,25 +95,35 @@ TEST_CASE("a pool that keeps what was freed gives it again in the same time what
 TEST_CASE("a CPU reads write-combined memory slowly, and a copy engine does not") {
   const auto machine = with_memory();
   const auto platform = make_sim(machine, 1);
-  const auto rate = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst, const char* dst_memory) {
-    return 1_MiB / slope(*platform, build_program(copy_case(benchmark, src, src_memory, dst, dst_memory, 1_MiB))) * 1e-9;
+  const auto rate = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
+                        const char* dst_memory) {
+    return 1_MiB / slope(*platform, build_program(copy_case(benchmark, src, src_memory, dst, dst_memory, 1_MiB))) *
+           1e-9;
   };
   CHECK(rate("h2h", "numa:0", "wc", "numa:0", "pageable") == doctest::Approx(0.25).epsilon(0.01));
   CHECK(rate("h2h", "numa:0", "pageable", "numa:0", "wc") == doctest::Approx(3).epsilon(0.01));
-  CHECK(rate("h2d", "numa:0", "wc", "gpu:0", "device") == doctest::Approx(rate("h2d", "numa:0", "pinned", "gpu:0", "device")));
+  CHECK(rate("h2d", "numa:0", "wc", "gpu:0", "device") ==
+        doctest::Approx(rate("h2d", "numa:0", "pinned", "gpu:0", "device")));
 }
 
-TEST_CASE("copies from and to other kinds of GPU memory are as those of device memory, and huge pages are staged like small ones") {
+TEST_CASE(
+    "copies from and to other kinds of GPU memory are as those of device memory, and huge pages are staged like small "
+    "ones") {
   const auto platform = make_sim(with_memory(), 1);
-  const auto takes = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst, const char* dst_memory) {
+  const auto takes = [&](const char* benchmark, const char* src, const char* src_memory, const char* dst,
+                         const char* dst_memory) {
     return slope(*platform, build_program(copy_case(benchmark, src, src_memory, dst, dst_memory, 4_MiB)));
   };
   for (const char* kind : {"pool", "vmm", "ipc", "posix_fd"}) {
-    CHECK(takes("h2d", "numa:0", "pinned", "gpu:0", kind) == doctest::Approx(takes("h2d", "numa:0", "pinned", "gpu:0", "device")));
-    CHECK(takes("d2d", "gpu:0", kind, "gpu:1", kind) == doctest::Approx(takes("d2d", "gpu:0", "device", "gpu:1", "device")));
-    CHECK(takes("local", "gpu:0", kind, "gpu:0", kind) == doctest::Approx(takes("local", "gpu:0", "device", "gpu:0", "device")));
+    CHECK(takes("h2d", "numa:0", "pinned", "gpu:0", kind) ==
+          doctest::Approx(takes("h2d", "numa:0", "pinned", "gpu:0", "device")));
+    CHECK(takes("d2d", "gpu:0", kind, "gpu:1", kind) ==
+          doctest::Approx(takes("d2d", "gpu:0", "device", "gpu:1", "device")));
+    CHECK(takes("local", "gpu:0", kind, "gpu:0", kind) ==
+          doctest::Approx(takes("local", "gpu:0", "device", "gpu:0", "device")));
   }
-  const double pageable = takes("h2d", "numa:0", "pageable", "gpu:0", "device"), pinned = takes("h2d", "numa:0", "pinned", "gpu:0", "device");
+  const double pageable = takes("h2d", "numa:0", "pageable", "gpu:0", "device"),
+               pinned = takes("h2d", "numa:0", "pinned", "gpu:0", "device");
   CHECK(takes("h2d", "numa:0", "hugepage", "gpu:0", "device") == doctest::Approx(pageable));
   CHECK(takes("h2d", "numa:0", "registered_hugepage", "gpu:0", "device") == doctest::Approx(pinned));
   CHECK(takes("h2d", "numa:0", "shm", "gpu:0", "device") == doctest::Approx(pinned));
@@ -132,13 +146,20 @@ TEST_CASE("huge pages stay in a GPU's reach where ordinary ones do not") {
 
 TEST_CASE("huge pages that are not reserved are unsupported, with the key that reserves them") {
   const auto platform = make_sim(with_memory(), 1);
-  const auto why = [&](const char* pages, const char* size) { return platform->supports(build_program(allocation("hugepage", "touch", size, {{"pages", pages}}))).why_not; };
-  CHECK(why("1GiB", "1MiB") == "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 4 are needed: huge_1gib_pages of its [[numa]]");
+  const auto why = [&](const char* pages, const char* size) {
+    return platform->supports(build_program(allocation("hugepage", "touch", size, {{"pages", pages}}))).why_not;
+  };
+  CHECK(why("1GiB", "1MiB") ==
+        "0 huge pages of 1 GiB are reserved on numa:0 of the model toy, and 4 are needed: huge_1gib_pages of its "
+        "[[numa]]");
   CHECK(why("2MiB", "256MiB").empty());  // four of them
-  CHECK(why("2MiB", "1GiB").find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") != std::string::npos);
+  CHECK(why("2MiB", "1GiB")
+            .find("512 huge pages of 2 MiB are reserved on numa:0 of the model toy, and 2048 are needed") !=
+        std::string::npos);
   CHECK(why("transparent", "1GiB").empty());
   const auto bare = make_sim(toy(), 1);
-  CHECK(bare->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") != std::string::npos);
+  CHECK(bare->supports(build_program(allocation("pinned", "allocate", "4KiB"))).why_not.find("no [memory]") !=
+        std::string::npos);
 }
 
 TEST_CASE("everything that is allocated is given back, and while it is there it is counted") {
@@ -183,7 +204,8 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
   const auto all = build_program(allocation("device", "allocate", "1MiB"));  // 32 of them at most
   REQUIRE(all.most_iterations == 32);
   {
-    const auto other = platform->prepare(build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // has 240 MiB
+    const auto other = platform->prepare(
+        build_program(copy_case("local", "gpu:0", "device", "gpu:0", "device", 30_MiB)), "other#0");  // has 240 MiB
     REQUIRE(platform->in_use(gpu(0)) == 240_MiB);
     const auto session = platform->prepare(all, "key#0");
     CHECK_NOTHROW((void)platform->run(*session, {1, {{16}}, false}));
@@ -193,7 +215,9 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
       FAIL("17 of 1 MiB do not fit 16 MiB");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::memory);
-      CHECK(std::string{error.what()} == "gpu:0 has 0 B of memory left, and 1 MiB were wanted; ask for smaller sizes (--only), or for a machine with more");
+      CHECK(std::string{error.what()} ==
+            "gpu:0 has 0 B of memory left, and 1 MiB were wanted; ask for smaller sizes (--only), or for a machine "
+            "with more");
     }
   }
   CHECK(platform->in_use(gpu(0)) == 0);
@@ -206,9 +230,11 @@ TEST_CASE("what fails leaves nothing, wherever it fails") {
   const auto held = [&] { return platform->in_use(numa(0)) + platform->in_use(gpu(0)) + platform->in_use(gpu(1)); };
   const auto copy = build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", 10_MiB));
   {  // the second region does not fit any more, the first did
-    const auto other = platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
+    const auto other =
+        platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
     const u64 before = held();
-    CHECK_THROWS_WITH_AS((void)platform->prepare(copy, "key#0"), doctest::Contains("gpu:1 has 16 MiB of memory left, and 40 MiB were wanted"), Error);
+    CHECK_THROWS_WITH_AS((void)platform->prepare(copy, "key#0"),
+                         doctest::Contains("gpu:1 has 16 MiB of memory left, and 40 MiB were wanted"), Error);
     CHECK(held() == before);
   }
   CHECK(held() == 0);
@@ -233,20 +259,25 @@ TEST_CASE("what sharing costs is unsupported where the machine file does not say
   auto machine = with_memory();
   for (const char* key : {"export_us", "open_us", "import_us"}) machine["memory"].erase(key);
   const auto bare = make_sim(machine, 1);
-  CHECK(bare->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not == "the model toy does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
+  CHECK(bare->supports(build_program(allocation("ipc", "open", "4KiB"))).why_not ==
+        "the model toy does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
   CHECK(bare->supports(build_program(allocation("shm", "open", "4KiB"))).why_not.empty());
   CHECK(bare->supports(build_program(copy_case("d2d", "gpu:0", "ipc", "gpu:1", "ipc", 1_MiB))).why_not.empty());
   auto program = build_program(allocation("ipc", "export", "4KiB"));
   CHECK(program.actors[0].process == 1);
   program.actors[0].process = 0;
-  CHECK(make_sim(with_memory(), 1)->supports(program).why_not == "the phase 'export' of ipc memory is done by the process that owns it");
+  CHECK(make_sim(with_memory(), 1)->supports(program).why_not ==
+        "the phase 'export' of ipc memory is done by the process that owns it");
   program = build_program(allocation("ipc", "open", "4KiB"));
   CHECK(program.actors[0].process == 0);
   program.actors[0].process = 1;
-  CHECK(make_sim(with_memory(), 1)->supports(program).why_not == "the phase 'open' of ipc memory is done by the process that opens it");
+  CHECK(make_sim(with_memory(), 1)->supports(program).why_not ==
+        "the phase 'open' of ipc memory is done by the process that opens it");
 }
 
 TEST_CASE("a phase that the kind does not have is refused") {
-  CHECK_THROWS_WITH_AS((void)build_program(allocation("device", "register", "4KiB")), doctest::Contains("phase is allocate, touch, free, not 'register'"), Error);
-  CHECK_THROWS_WITH_AS((void)phase_index(MemKind::managed, "free"), doctest::Contains("managed memory has no phase 'free'"), Error);
+  CHECK_THROWS_WITH_AS((void)build_program(allocation("device", "register", "4KiB")),
+                       doctest::Contains("phase is allocate, touch, free, not 'register'"), Error);
+  CHECK_THROWS_WITH_AS((void)phase_index(MemKind::managed, "free"),
+                       doctest::Contains("managed memory has no phase 'free'"), Error);
 }

@@ -34,7 +34,8 @@ struct Bench {
   static Program program(Text benchmark, Text src, Text dst, u64 bytes, Params params) {
     const auto place = [](Text text) { return text.substr(0, text.find('.')); };
     const auto memory = [](Text text) { return text.substr(text.find('.') + 1); };
-    return build_program(copy_case(benchmark, place(src), memory(src), place(dst), memory(dst), bytes, std::move(params)));
+    return build_program(
+        copy_case(benchmark, place(src), memory(src), place(dst), memory(dst), bytes, std::move(params)));
   }
 };
 
@@ -72,7 +73,9 @@ TEST_CASE("ac922: local pinned copies reach 72 GB/s, remote ones 41 (CS-28, CS-2
   near(ac922.gbps("d2h", "gpu:1.device", "numa:1.registered"), 41);
 }
 
-TEST_CASE("ac922: pageable below pageable to pinned below pinned (CS-30); both ways twice pinned, hardly more pageable (CS-31)") {
+TEST_CASE(
+    "ac922: pageable below pageable to pinned below pinned (CS-30); both ways twice pinned, hardly more pageable "
+    "(CS-31)") {
   const Bench ac922{"ac922"};
   const double pageable = ac922.gbps("h2d", "numa:0.pageable", "gpu:0.device");
   const double host = ac922.gbps("h2h", "numa:0.pageable", "numa:0.pinned");
@@ -119,8 +122,10 @@ TEST_CASE("h200x4: what one copy costs (medians of results/h200x4-standard-a, us
 
 TEST_CASE("h200x4: copies between GPUs that the destination queues (medians of results/h200x4-standard-a, us)") {
   const Bench h200{"h200x4"};
-  const std::map<u64, double> measured{{4_KiB, 13.13}, {64_KiB, 13.40}, {1_MiB, 14.40}, {4_MiB, 19.74}, {16_MiB, 53.68}, {256_MiB, 688.1}};
-  for (const auto& [bytes, us] : measured) near(h200.us("d2d", "gpu:1.device", "gpu:3.device", bytes, {{"initiator", "dst"}}), us, 0.03);
+  const std::map<u64, double> measured{{4_KiB, 13.13}, {64_KiB, 13.40}, {1_MiB, 14.40},
+                                       {4_MiB, 19.74}, {16_MiB, 53.68}, {256_MiB, 688.1}};
+  for (const auto& [bytes, us] : measured)
+    near(h200.us("d2d", "gpu:1.device", "gpu:3.device", bytes, {{"initiator", "dst"}}), us, 0.03);
 }
 
 TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at once: anchors)") {
@@ -131,7 +136,8 @@ TEST_CASE("h200x4: what large copies reach (results/h200x4-standard-a, GB/s; at 
   near(h200.gbps("h2d", host, gpu, {{"bidirectional", "true"}}), 102.9);
   near(h200.gbps("h2d", "numa:0.pageable", gpu), 10.49);
   near(h200.gbps("d2h", gpu, "numa:0.pageable"), 19.66, 0.02);
-  near(h200.gbps("h2d", "numa:0.pageable", gpu, {{"bidirectional", "true"}}), 2 * 10.49);  // each caller copies for itself
+  near(h200.gbps("h2d", "numa:0.pageable", gpu, {{"bidirectional", "true"}}),
+       2 * 10.49);                                        // each caller copies for itself
   near(h200.gbps("h2h", "numa:0.pageable", host), 12.8);  // 256 MiB: past the caches
   near(h200.us("h2h", "numa:0.pageable", host, 64_MiB), 67.108864e3 / 7.95);
   near(h200.gbps("d2d", gpu, other), 395.2, 0.02);

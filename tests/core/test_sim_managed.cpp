@@ -13,7 +13,8 @@ namespace {
 using Params = std::map<std::string, std::string>;
 constexpr double page_us = 65.536;  // a page at 1 GB/s
 
-Program managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+Program managed(const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
+                Params params = {}) {
   auto c = copy_case(benchmark, src, "managed", dst, "managed", bytes, std::move(params));
   c.engine = benchmark == "prefetch" ? Engine::prefetch : Engine::fault;
   return build_program(c);
@@ -22,15 +23,21 @@ Program managed(const std::string& benchmark, const std::string& src, const std:
 void is(double seconds, double us) { CHECK(seconds * 1e6 == doctest::Approx(us).epsilon(1e-9)); }
 
 /// A batch of so many pages that a GPU takes from the host behind so much latency.
-double batch(double pages, double latency = 0.5, double gbps = 8) { return 20 + 3 * pages + latency + pages * page_us / gbps; }
+double batch(double pages, double latency = 0.5, double gbps = 8) {
+  return 20 + 3 * pages + latency + pages * page_us / gbps;
+}
 
-std::string why(const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; }
+std::string why(const nlohmann::json& machine, const Program& program) {
+  return make_sim(machine, 1)->supports(program).why_not;
+}
 
 }  // namespace
 
 TEST_CASE("a GPU's faults come in batches, and their pages over the links") {
   const auto sim = make_sim(toy(), 1);
-  const auto demand = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) { return single(*sim, managed("demand", src, dst, bytes, std::move(params))); };
+  const auto demand = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+    return single(*sim, managed("demand", src, dst, bytes, std::move(params)));
+  };
   is(demand("numa:0", "gpu:0", 8), 2 + batch(1));  // pages are whole
   is(demand("numa:0", "gpu:0", 64_KiB), 2 + batch(1));
   is(demand("numa:0", "gpu:0", 64_KiB + 8), 2 + batch(2));
@@ -44,7 +51,9 @@ TEST_CASE("a GPU's faults come in batches, and their pages over the links") {
 
 TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
   const auto sim = make_sim(toy(), 1);
-  const auto demand = [&](const char* threads, u64 bytes) { return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}})); };
+  const auto demand = [&](const char* threads, u64 bytes) {
+    return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, {{"threads", threads}}));
+  };
   const auto faults = [](double pages) { return 15 + 0.5 + pages * page_us / 4; };
   is(demand("1", 8), faults(1));
   is(demand("1", 1_MiB), 8 * faults(2));
@@ -58,7 +67,10 @@ TEST_CASE("CPU threads fault at the same time, and their pages share the way") {
   };
   is(by_all({}), 2 * faults(8));
   node["managed"]["cpu_reach_gbps"] = 0.5;  // where they are, by four threads
-  is(by_all({{"advice", "accessed_by"}}), single(*make_sim(node, 1), managed("demand", "gpu:0", "numa:0", 1_MiB, {{"threads", "4"}, {"advice", "accessed_by"}})) * 1e6);
+  is(by_all({{"advice", "accessed_by"}}),
+     single(*make_sim(node, 1),
+            managed("demand", "gpu:0", "numa:0", 1_MiB, {{"threads", "4"}, {"advice", "accessed_by"}})) *
+         1e6);
 }
 
 TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads in one block do not help each other") {
@@ -71,7 +83,9 @@ TEST_CASE("in a block of a CPU's faults each brings as much as is there, threads
     return single(*sim, managed("demand", "gpu:0", "numa:0", bytes, std::move(params)));
   };
   /// So many faults of each of the threads, which touch so many pages each.
-  const auto chunk = [](double faults, double pages, double threads = 1) { return faults * 15 + 0.5 + pages * 2 + threads * pages * page_us / 4; };
+  const auto chunk = [](double faults, double pages, double threads = 1) {
+    return faults * 15 + 0.5 + pages * 2 + threads * pages * page_us / 4;
+  };
   is(demand("1", 8), chunk(1, 1));
   is(demand("1", 128_KiB), chunk(1, 2));
   is(demand("1", 192_KiB), chunk(2, 3));
@@ -93,7 +107,9 @@ TEST_CASE("a CPU's dependent faults go through a block as it does, and a lone on
   machine["managed"]["cpu_block_pages"] = 16;
   machine["managed"]["cpu_page_us"] = 2;  // loads touch what came
   const auto sim = make_sim(machine, 1);
-  const auto step = [&](const char* apart, u32 steps) { return slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0, {{"step", apart}}), steps); };
+  const auto step = [&](const char* apart, u32 steps) {
+    return slope(*sim, managed("fault_latency", "gpu:0", "numa:0", 0, {{"step", apart}}), steps);
+  };
   is(step("2MiB", 100), 15.5 + 2 * page_us / 4);
   // Of the 16 pages of a block those at 0, 2, 4 and 8 fault, of its 256 steps of 4 KiB as many.
   is(step("64KiB", 1024), (4 * 15.5 + 16 * page_us / 4 + 12 * 0.1) / 16);
@@ -102,7 +118,9 @@ TEST_CASE("a CPU's dependent faults go through a block as it does, and a lone on
 
 TEST_CASE("a prefetch goes in pieces through the copy engine") {
   const auto sim = make_sim(toy(), 1);
-  const auto prefetch = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) { return single(*sim, managed("prefetch", src, dst, bytes, std::move(params))); };
+  const auto prefetch = [&](const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+    return single(*sim, managed("prefetch", src, dst, bytes, std::move(params)));
+  };
   is(prefetch("numa:0", "gpu:0", 8), 30 + 5 + 0.5 + page_us / 10);
   is(prefetch("numa:0", "gpu:0", 1_MiB), 30 + 8 * (5 + 0.5 + 2 * page_us / 10));
   is(prefetch("gpu:0", "numa:0", 1_MiB), 30 + 8 * (7 + 0.5 + 2 * page_us / 10));
@@ -113,7 +131,9 @@ TEST_CASE("a prefetch goes in pieces through the copy engine") {
 
 TEST_CASE("a kernel that touches another GPU's pages starts as the file says, its faults are the same") {
   auto machine = toy();
-  const auto demand = [&](const char* src) { return single(*make_sim(machine, 1), managed("demand", src, "gpu:1", 1_MiB)); };
+  const auto demand = [&](const char* src) {
+    return single(*make_sim(machine, 1), managed("demand", src, "gpu:1", 1_MiB));
+  };
   const double from_gpu = demand("gpu:0"), from_host = demand("numa:0");
   machine["managed"]["peer_launch_us"] = 1.5;
   CHECK((from_gpu - demand("gpu:0")) * 1e6 == doctest::Approx(2 - 1.5));
@@ -122,7 +142,9 @@ TEST_CASE("a kernel that touches another GPU's pages starts as the file says, it
 
 TEST_CASE("over NVLink alone, pages go from GPU to GPU directly, peer access or not") {
   auto machine = toy();
-  const auto prefetch = [&](const char* peer) { return single(*make_sim(machine, 1), managed("prefetch", "gpu:0", "gpu:1", 1_MiB, {{"peer", peer}})); };
+  const auto prefetch = [&](const char* peer) {
+    return single(*make_sim(machine, 1), managed("prefetch", "gpu:0", "gpu:1", 1_MiB, {{"peer", peer}}));
+  };
   const auto demand = [&](const char* peer, Params params = {}) {
     params["peer"] = peer;
     return single(*make_sim(machine, 1), managed("demand", "gpu:0", "gpu:1", 1_MiB, std::move(params)));
@@ -165,9 +187,11 @@ TEST_CASE("the latency of a fault is that of a batch of one page") {
 
 TEST_CASE("nearer steps find part of their pages there: the page of before, and what came with it") {
   const auto sim = make_sim(toy(), 1);
-  const auto step = [&](const char* src, const char* dst, const char* apart) { return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", apart}}), 1024); };
-  is(step("numa:0", "gpu:0", "64KiB"), batch(1));                          // a page each
-  is(step("numa:0", "gpu:0", "4KiB"), (batch(1) + 15 * 0.5) / 16);         // the other steps are loads
+  const auto step = [&](const char* src, const char* dst, const char* apart) {
+    return slope(*sim, managed("fault_latency", src, dst, 0, {{"step", apart}}), 1024);
+  };
+  is(step("numa:0", "gpu:0", "64KiB"), batch(1));                            // a page each
+  is(step("numa:0", "gpu:0", "4KiB"), (batch(1) + 15 * 0.5) / 16);           // the other steps are loads
   is(step("gpu:0", "numa:0", "64KiB"), (15.5 + 2 * page_us / 4 + 0.1) / 2);  // a CPU's fault brings two
   is(step("gpu:0", "numa:0", "4KiB"), (15.5 + 2 * page_us / 4 + 31 * 0.1) / 32);
 }
@@ -179,7 +203,9 @@ TEST_CASE("the first fault in a region and in a block costs more") {
   machine["managed"]["gpu_block_us"] = 100;
   const auto sim = make_sim(machine, 1);
   const double fault = 20 + 4 * 3 + 0.5 + page_us / 8;  // it brings its region
-  const auto step = [&](const char* apart) { return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", apart}}), 1024); };
+  const auto step = [&](const char* apart) {
+    return slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0, {{"step", apart}}), 1024);
+  };
   is(slope(*sim, managed("fault_latency", "numa:0", "gpu:0", 0), 100), fault + 5 + 100);
   is(step("64KiB"), fault + 5 + 100 / 32.0);
   is(step("4KiB"), (fault + 5 + 100 / 32.0 + 15 * 0.5) / 16);
@@ -187,9 +213,13 @@ TEST_CASE("the first fault in a region and in a block costs more") {
   is(single(*sim, managed("demand", "numa:0", "gpu:0", 4_MiB)), 2 + 64 * (20 + 12 + 0.5 + page_us / 8 + 5) + 2 * 100);
 }
 
-TEST_CASE("each of a batch of ranges takes as long as a prefetch of its own, and no piece is of two of them; what is discarded is not sent") {
+TEST_CASE(
+    "each of a batch of ranges takes as long as a prefetch of its own, and no piece is of two of them; what is "
+    "discarded is not sent") {
   const auto sim = make_sim(toy(), 1);
-  const auto prefetch = [&](Params params) { return single(*sim, managed("prefetch", "numa:0", "gpu:0", 1_MiB, std::move(params))); };
+  const auto prefetch = [&](Params params) {
+    return single(*sim, managed("prefetch", "numa:0", "gpu:0", 1_MiB, std::move(params)));
+  };
   is(prefetch({{"ranges", "1"}}), 30 + 8 * (5.5 + 2 * page_us / 10));
   is(prefetch({{"ranges", "8"}}), 8 * 30 + 8 * (5.5 + 2 * page_us / 10));
   is(prefetch({{"ranges", "64"}}), 64 * 30 + 16 * (5.5 + page_us / 10));  // pieces of a page
@@ -231,11 +261,14 @@ TEST_CASE("MB-7: what advice makes of a GPU's accesses: pages come, are accessed
     there("preferred_src", from_afar + 4 * 20 + 16 * 3);
     const double from_peer = 2 + (reads ? 0.5 + 0.5 : 0.25) + 16 * page_us / 40;
     CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}}).second == doctest::Approx(from_peer));
-    CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}, {"peer", "off"}}).second == doctest::Approx(2 + 4 * batch(4, 0.75 + 0.5, 10)));
+    CHECK(bytes_and_time("gpu:1", access, {{"advice", "accessed_by"}, {"peer", "off"}}).second ==
+          doctest::Approx(2 + 4 * batch(4, 0.75 + 0.5, 10)));
   }
 }
 
-TEST_CASE("advice to CPU threads: pages come, or where CPUs reach a GPU's memory are accessed there, mapped ahead or by faults") {
+TEST_CASE(
+    "advice to CPU threads: pages come, or where CPUs reach a GPU's memory are accessed there, mapped ahead or by "
+    "faults") {
   const auto bytes_and_time = [](const nlohmann::json& machine, Params params) {
     const auto sim = make_sim(machine, 1);
     const auto program = managed("demand", "gpu:0", "numa:0", 1_MiB, std::move(params));
@@ -249,7 +282,8 @@ TEST_CASE("advice to CPU threads: pages come, or where CPUs reach a GPU's memory
   const double memcpy_gbps = toy()["numa"][0]["memcpy_gbps"];
   for (const u32 threads : {1u, 4u}) {
     // A fault of each thread brings two pages; then it touches their words as fast as it copies.
-    const double faults = 8 / threads * (15 + 0.5 + 2 * threads * page_us / 4), words = 16 * page_us / (threads * memcpy_gbps);
+    const double faults = 8 / threads * (15 + 0.5 + 2 * threads * page_us / 4),
+                 words = 16 * page_us / (threads * memcpy_gbps);
     for (const auto& access : {"read", "write"}) {
       const Params base{{"access", access}, {"threads", std::to_string(threads)}};
       const auto with = [&](const char* name, const char* value) {
@@ -270,7 +304,8 @@ TEST_CASE("advice to CPU threads: pages come, or where CPUs reach a GPU's memory
         CHECK(carried == came);
         CHECK(took == doctest::Approx(faults + words));
       }
-      const std::map<std::string, u64> there{{std::string{access} == "read" ? "bus gpu:0->numa:0" : "bus numa:0->gpu:0", 1_MiB}};
+      const std::map<std::string, u64> there{
+          {std::string{access} == "read" ? "bus gpu:0->numa:0" : "bus numa:0->gpu:0", 1_MiB}};
       const double from_afar = 0.5 + 16 * page_us / (2 * threads);  // the link carries 10 GB/s
       const auto [told, ahead] = bytes_and_time(reaching, with("advice", "accessed_by"));
       CHECK(told == there);
@@ -287,7 +322,8 @@ TEST_CASE("every sample begins with the pages at home, and has no more iteration
   const auto program = managed("demand", "numa:0", "gpu:0", 1_MiB);
   const auto session = sim->prepare(program, "key#0");
   const auto trace = sim->run(*session, {3, {{1}}, true});
-  for (u32 sample = 0; sample < 3; ++sample) is(trace.at(sample, 0, 0).exit_s - trace.at(sample, 0, 0).enter_s, 1 + 2 + 4 * batch(4));
+  for (u32 sample = 0; sample < 3; ++sample)
+    is(trace.at(sample, 0, 0).exit_s - trace.at(sample, 0, 0).enter_s, 1 + 2 + 4 * batch(4));
   CHECK(trace.verdict->ok);
   CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("at most 1 a sample"), Error);
   const auto chain = sim->prepare(managed("fault_latency", "numa:0", "gpu:0", 0), "key#0");
@@ -326,10 +362,12 @@ TEST_CASE("what the model cannot say of managed memory, it says") {
   CHECK(why(apart, managed("demand", "gpu:0", "gpu:1", 1_MiB, {{"peer", "off"}})).empty());
   CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB)).empty());
   CHECK(why(toy(), managed("demand", "numa:0", "gpu:0", 1_GiB + 8)).find("1 GiB") != std::string::npos);
-  CHECK(why(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") != std::string::npos);
+  CHECK(why(toy(), managed("prefetch", "numa:0", "gpu:0", 1_GiB, {{"bidirectional", "true"}})).find("2 GiB") !=
+        std::string::npos);
   auto little = toy();
   little["gpu"][0]["memory_gib"] = 4;
-  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of what gpu:0 has free") != std::string::npos);
+  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of what gpu:0 has free") !=
+        std::string::npos);
   CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 256_MiB)).empty());
   auto copied = small;
   copied.actors[0].loop = {Move{{0, 0, 8, 8, 1}, {0, 8, 8, 8, 1}, Engine::ce}};

@@ -11,7 +11,7 @@ TEST_CASE("the same numbers on every computer") {
   CHECK(hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0") == hash(1, "h2d/ce/numa:0.pinned->gpu:0.device/8#0"));
   CHECK(hash(1, "a#0") != hash(1, "a#1"));
   CHECK(hash(1, "a#0") != hash(2, "a#0"));
-  CHECK(hash(0, u64{0}) == 0xE220A8397B1DCDAFull);  // splitmix64's first number from seed 0
+  CHECK(hash(0, u64{0}) == 0xE220A8397B1DCDAFull);                          // splitmix64's first number from seed 0
   static_assert(normal(hash(0, u64{0})) == normal(0xE220A8397B1DCDAFull));  // plain arithmetic: the compiler can do it
 }
 

@@ -20,7 +20,8 @@ nlohmann::json machine() {
   return made;
 }
 
-Program by(Engine engine, const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes, Params params = {}) {
+Program by(Engine engine, const std::string& benchmark, const std::string& src, const std::string& dst, u64 bytes,
+           Params params = {}) {
   const auto memory = [](const std::string& place) { return place.starts_with("numa") ? "pinned" : "device"; };
   auto c = copy_case(benchmark, src, memory(src), dst, memory(dst), bytes, std::move(params));
   c.engine = engine;
@@ -36,7 +37,8 @@ TEST_CASE("pieces by single calls cost a copy each") {
   is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * (2 + 0.5 + 4.096 / 10));
   is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "numa:0", 409600), 5), 100 * (3 + 0.5 + 4.096 / 10));
   is(slope(*sim, by(Engine::ce, "pieces", "gpu:0", "gpu:1", 409600), 5), 100 * (2.75 + 0.25 + 4.096 / 40));
-  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}}), 5), 100 * (1 + 0.5 + 0.064));  // in the command
+  is(slope(*sim, by(Engine::ce, "pieces", "numa:0", "gpu:0", 6400, {{"piece", "64"}}), 5),
+     100 * (1 + 0.5 + 0.064));  // in the command
 }
 
 TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of the two counts") {
@@ -47,9 +49,11 @@ TEST_CASE("of pieces by one call the set-ups overlap the bytes: the slower of th
   // One call alone: the first copy's set-up and way, the others' set-ups, the last copy's bytes. The change of channel is
   // over by then.
   is(single(*sim, by(Engine::batch, "pieces", "numa:0", "gpu:0", 409600)), 2 + 0.5 + 100 * 1.5 + 0.4096);
-  is(slope(*sim, by(Engine::batch, "h2d", "numa:0", "gpu:0", 4096), 100), 1.5);  // many: the change of channel is made up for
+  is(slope(*sim, by(Engine::batch, "h2d", "numa:0", "gpu:0", 4096), 100),
+     1.5);  // many: the change of channel is made up for
   is(slope(*sim, by(Engine::batch, "d2d", "gpu:0", "gpu:1", 409600)), 10.24);
-  is(slope(*sim, by(Engine::batch, "local", "gpu:0", "gpu:0", 4096)), 1 + 4.096 / 400);  // one after the other, as single calls
+  is(slope(*sim, by(Engine::batch, "local", "gpu:0", "gpu:0", 4096)),
+     1 + 4.096 / 400);  // one after the other, as single calls
 }
 
 TEST_CASE("by the host's clock the calls count where they take longer than what they queue") {
@@ -88,17 +92,20 @@ TEST_CASE("the nodes of a graph wait for each other, and its launch is paid once
   const auto sim = make_sim(machine(), 1);
   const double node = 2 + 0.5 + 0.5 + 0.4096;
   is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), node);
-  is(single(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)), 5 + 6 + node);  // behind a kernel: another channel
+  is(single(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 4096)),
+     5 + 6 + node);  // behind a kernel: another channel
   is(slope(*sim, by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)), 2 + 0.5 + 0.5 + 0.0008);  // never in the command
   is(slope(*sim, by(Engine::graph, "pieces", "numa:0", "gpu:0", 409600), 5), 100 * node);
   is(slope(*sim, by(Engine::graph, "local", "gpu:0", "gpu:0", 4096)), 1 + 0.5 + 4.096 / 400);
 }
 
-TEST_CASE("a copy of rows: one set-up, and the bytes without the gaps or an engine's time for each row, whichever is more") {
+TEST_CASE(
+    "a copy of rows: one set-up, and the bytes without the gaps or an engine's time for each row, whichever is more") {
   const auto sim = make_sim(machine(), 1);
   for (const std::string shape : {"2d", "3d"})
     for (const std::string gaps : {"both", "src", "dst"})
-      is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"shape", shape}, {"gaps", gaps}})), 2 + 0.5 + 6.5536);
+      is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"shape", shape}, {"gaps", gaps}})),
+         2 + 0.5 + 6.5536);
   is(slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})), 2 + 0.5 + 8192 * 0.01);
   is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "64"}})), 1 + 1024 * 0.01);
   is(slope(*sim, by(Engine::ce, "strided", "gpu:0", "gpu:0", 65536, {{"row", "4096"}})), 1 + 65.536 / 400);
@@ -107,11 +114,13 @@ TEST_CASE("a copy of rows: one set-up, and the bytes without the gaps or an engi
 TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
   const auto sim = make_sim(machine(), 1);
   const double setup = 2 + 0.5, bytes = 1048.576;  // us at 1 GB/s
-  const auto strided = [&](Params params) { return slope(*sim, by(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params))); };
+  const auto strided = [&](Params params) {
+    return slope(*sim, by(Engine::sm, "strided", "gpu:0", "gpu:0", 1048576, std::move(params)));
+  };
   is(strided({{"row", "512"}}), setup + bytes / 250);
-  is(strided({{"row", "8"}}), setup + bytes / 62.5);                   // 32 B for 8, read and written
+  is(strided({{"row", "8"}}), setup + bytes / 62.5);                  // 32 B for 8, read and written
   is(strided({{"row", "8"}, {"gaps", "dst"}}), setup + bytes / 100);  // 500 GB/s over 1 read and 4 written
-  const double tile = 16.384 / (0.5 + 0.3);                            // half a tile in flight, GB/s, of one block
+  const double tile = 16.384 / (0.5 + 0.3);                           // half a tile in flight, GB/s, of one block
   is(strided({{"row", "8"}, {"blocks", "1"}}), setup + bytes / tile);
   is(slope(*sim, by(Engine::sm, "pieces", "numa:0", "gpu:0", 1024000, {{"piece", "512"}})), 2 + 1.1 + 1024 / 5.0);
   is(slope(*sim, by(Engine::sm, "strided", "numa:0", "gpu:0", 1048576, {{"row", "8"}})), 2 + 1.1 + bytes / (5.0 / 4));
@@ -119,10 +128,12 @@ TEST_CASE("threads move whole sectors, and words where rows are no vectors") {
 
 TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") {
   const auto sim = make_sim(machine(), 1);
-  const auto halo = [&](Params params) { return slope(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params))); };
+  const auto halo = [&](Params params) {
+    return slope(*sim, by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, std::move(params)));
+  };
   const double copy = 2.75 + 0.25 + 0.1024;
   is(halo({{"face", "z"}}), copy);
-  is(halo({{"face", "y"}}), 2.75 + 0.25 + 16 * 0.01);   // 16 rows of 16 cells of 16 B
+  is(halo({{"face", "y"}}), 2.75 + 0.25 + 16 * 0.01);  // 16 rows of 16 cells of 16 B
   is(halo({{"face", "x"}}), 2.75 + 0.25 + 256 * 0.01);
   const double kernel = 2 + 0.5 + 4.096 / (500.0 / 3);  // of 32 B for a cell of 16 on one side
   is(halo({{"face", "x"}, {"way", "packed"}}), 6 + kernel + 6 + copy + 2 * 1.5 + kernel);
@@ -130,8 +141,10 @@ TEST_CASE("a halo as it lies, or packed, copied and unpacked by the other GPU") 
 
 TEST_CASE("exactly the bytes between the places cross the link, and all of them are compared") {
   const auto sim = make_sim(machine(), 1);
-  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
-                              by(Engine::graph, "pieces", "numa:0", "gpu:0", 65536), by(Engine::sm, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})}) {
+  for (const auto& program :
+       {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536),
+        by(Engine::graph, "pieces", "numa:0", "gpu:0", 65536),
+        by(Engine::sm, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}})}) {
     CAPTURE(to_text(program));
     const auto session = sim->prepare(program, "key#0");
     const auto trace = sim->run(*session, {2, {{3}}, true});
@@ -152,7 +165,8 @@ TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not u
   auto broken = machine();
   broken["fault"] = {{{"kind", "corrupt"}}};
   const auto corrupt = make_sim(broken, 1);
-  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}), by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536)}) {
+  for (const auto& program : {by(Engine::ce, "strided", "numa:0", "gpu:0", 65536, {{"row", "8"}}),
+                              by(Engine::batch, "pieces", "numa:0", "gpu:0", 65536)}) {
     const auto session = corrupt->prepare(program, "key#0");
     const auto verdict = corrupt->run(*session, {1, {{2}}, true}).verdict;
     CHECK_FALSE(verdict->ok);
@@ -160,7 +174,8 @@ TEST_CASE("a wrong byte in a row is found, and so is what a lying peer did not u
   }
   broken["fault"] = {{{"kind", "lie"}}};
   const auto liar = make_sim(broken, 1);
-  const auto session = liar->prepare(by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
+  const auto session =
+      liar->prepare(by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, {{"face", "y"}, {"way", "packed"}}), "key#0");
   const auto verdict = liar->run(*session, {1, {{1}}, true}).verdict;
   CHECK(verdict->wrong_bytes == 2 * 4096);  // what did not arrive, and what was unpacked of it
 }
@@ -174,17 +189,21 @@ TEST_CASE("what the model cannot say of pieces, it says") {
   };
   CHECK(without("batch", "", by(Engine::batch, "h2d", "numa:0", "gpu:0", 8)).find("[batch]") != std::string::npos);
   CHECK(without("graph", "", by(Engine::graph, "h2d", "numa:0", "gpu:0", 8)).find("[graph]") != std::string::npos);
-  CHECK(without("copy", "row_us", by(Engine::ce, "strided", "numa:0", "gpu:0", 65536)).find("row_us of [copy]") != std::string::npos);
+  CHECK(without("copy", "row_us", by(Engine::ce, "strided", "numa:0", "gpu:0", 65536)).find("row_us of [copy]") !=
+        std::string::npos);
   const Params packed{{"way", "packed"}};
-  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed)).find("stream_wait_us of [costs]") != std::string::npos);
+  CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:1", 4096, packed))
+            .find("stream_wait_us of [costs]") != std::string::npos);
   CHECK(without("costs", "stream_wait_us", by(Engine::ce, "halo", "gpu:0", "gpu:0", 4096, packed)).empty());
   CHECK(without("batch", "", by(Engine::ce, "pieces", "numa:0", "gpu:0", 65536)).empty());
 }
 
 TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's time and the host's") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
-  const auto us = [&](Engine engine, u64 piece, const std::string& clock, const std::string& dst = "gpu:0", const std::string& src = "numa:0") {
-    const auto program = by(engine, "pieces", src, dst, 1000 * piece, {{"piece", std::to_string(piece)}, {"clock", clock}});
+  const auto us = [&](Engine engine, u64 piece, const std::string& clock, const std::string& dst = "gpu:0",
+                      const std::string& src = "numa:0") {
+    const auto program =
+        by(engine, "pieces", src, dst, 1000 * piece, {{"piece", std::to_string(piece)}, {"clock", clock}});
     return 1e6 * (program.most_iterations == 1 ? single(*sim, program) : slope(*sim, program, 2));
   };
   const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.04); };
@@ -209,7 +228,9 @@ TEST_CASE("1000 pieces from pinned memory on one H200, as measured: the GPU's ti
 
 TEST_CASE("1 MiB in rows to an H200, as measured") {
   const auto sim = make_sim(exact(bundled("h200x2")), 1);
-  const auto us = [&](const std::string& row) { return 1e6 * slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}})); };
+  const auto us = [&](const std::string& row) {
+    return 1e6 * slope(*sim, by(Engine::ce, "strided", "numa:0", "gpu:0", 1 << 20, {{"row", row}}));
+  };
   const auto near = [](double measured) { return doctest::Approx(measured).epsilon(0.1); };
   CHECK(us("8") == near(239.7));
   CHECK(us("64") == near(30.0));

@@ -98,7 +98,8 @@ TEST_CASE("a machine that cannot be is refused by key") {
 
 TEST_CASE("a run answers for every sample, batch and actor") {
   const auto sim = make_sim(toy(), 1);
-  const auto program = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"bidirectional", "true"}}));
+  const auto program =
+      build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4096, {{"bidirectional", "true"}}));
   const auto session = sim->prepare(program, "k#0");
   const auto trace = sim->run(*session, {3, {{0, 0}, {4, 4}, {8, 0}}, true});
   CHECK(trace.stamps.size() == 3 * 3 * 2);

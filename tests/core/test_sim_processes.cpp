@@ -52,7 +52,9 @@ void are(const std::vector<double>& found, const std::vector<double>& expected) 
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-6));
 }
 
-std::string why_not(const nlohmann::json& machine, const Program& program) { return make_sim(machine, 1)->supports(program).why_not; }
+std::string why_not(const nlohmann::json& machine, const Program& program) {
+  return make_sim(machine, 1)->supports(program).why_not;
+}
 
 }  // namespace
 
@@ -71,7 +73,8 @@ TEST_CASE("two processes that copy to one GPU take turns by slices: half each, a
 
 TEST_CASE("three processes go round") {
   const auto three = processes({h2d("pinned"), h2d("pinned"), h2d("pinned")});
-  are(ends(slices(10, 0), three, {2, 2, 2}), {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
+  are(ends(slices(10, 0), three, {2, 2, 2}),
+      {4 * copy + 3 * 10 + events, 5 * copy + 4 * 10 + events, 6 * copy + 5 * 10 + events});
 }
 
 TEST_CASE("a process that has no work gives the GPU away at once, and alone nobody pays") {
@@ -84,10 +87,12 @@ TEST_CASE("a process that has no work gives the GPU away at once, and alone nobo
 }
 
 TEST_CASE("both directions at once are for the streams of one process, not for two processes") {
-  const auto out = build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
+  const auto out =
+      build_program(copy_case("d2h", "gpu:0", "device", "numa:0", "pinned", megabyte, {{"after", "wait"}}));
   const double back = 103.5;
   are(ends(slices(10, 0), together({h2d("pinned"), out}), {2, 2}), {2 * copy + events, 2 * back + events});
-  are(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}), {2 * copy + back + 2 * 10 + events, 2 * copy + 2 * back + 3 * 10 + events});
+  are(ends(slices(10, 0), processes({h2d("pinned"), out}), {2, 2}),
+      {2 * copy + back + 2 * 10 + events, 2 * copy + 2 * back + 3 * 10 + events});
 }
 
 TEST_CASE("kernels of two processes take turns where those of one run at once") {
@@ -104,7 +109,8 @@ TEST_CASE("kernels of two processes take turns where those of one run at once") 
 TEST_CASE("on two GPUs processes share no more than the link before them") {
   auto machine = toy();
   machine["share"] = {{{"name", "up"}, {"links", {"bus *->gpu:*"}}, {"gbps", 10}}};
-  const auto second = build_program(copy_case("h2d", "numa:1", "pinned", "gpu:1", "device", megabyte, {{"after", "wait"}}));
+  const auto second =
+      build_program(copy_case("h2d", "numa:1", "pinned", "gpu:1", "device", megabyte, {{"after", "wait"}}));
   are(ends(machine, processes({h2d("pinned"), second}), {2, 2}), {2 * 202.5 + events, 2 * 202.5 + events});
   are(ends(toy(), processes({h2d("pinned"), second}), {2, 2}), {2 * copy + events, 2 * copy + events});
 }
@@ -112,7 +118,9 @@ TEST_CASE("on two GPUs processes share no more than the link before them") {
 TEST_CASE("pageable copies of two processes overlap, those of one take turns with the copying thread") {
   // The thread: 2 us of a call and 25.6 us at 4 GB/s a chunk, of which only the bytes need the driver's lock.
   const auto pageable = [](const std::string& gpu) { return h2d("pageable", gpu, ten_chunks); };
-  const auto chunks = [](const nlohmann::json& machine, const Program& program) { return slope(*make_sim(machine, 1), program) * 1e6 / 10; };
+  const auto chunks = [](const nlohmann::json& machine, const Program& program) {
+    return slope(*make_sim(machine, 1), program) * 1e6 / 10;
+  };
   const double alone = chunks(toy(), pageable("gpu:0"));
   CHECK(alone == doctest::Approx(27.6).epsilon(0.05));
   for (const std::string other : {"gpu:0", "gpu:1"}) {
@@ -121,12 +129,14 @@ TEST_CASE("pageable copies of two processes overlap, those of one take turns wit
     CHECK(chunks(machine, processes({pageable("gpu:0"), pageable(other)})) == doctest::Approx(27.6).epsilon(0.05));
   }
   // Each chunk has the GPU for 0.5 + 2 + 10.24 us, and each change of process costs: then that is what there is to share.
-  CHECK(chunks(slices(10, 0), processes({pageable("gpu:0"), pageable("gpu:0")})) == doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
+  CHECK(chunks(slices(10, 0), processes({pageable("gpu:0"), pageable("gpu:0")})) ==
+        doctest::Approx(2 * (12.74 + 10)).epsilon(0.05));
 }
 
 TEST_CASE("staged copies of two processes in opposite directions work on both GPUs in turns, and all arrive") {
   const auto staged = [](const std::string& from, const std::string& to) {
-    return build_program(copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
+    return build_program(
+        copy_case("d2d", from, "device", to, "device", ten_chunks, {{"peer", "off"}, {"after", "wait"}}));
   };
   const auto there = staged("gpu:0", "gpu:1"), back = staged("gpu:1", "gpu:0");
   const double alone = ends(toy(), there, {3})[0] - events;
@@ -152,18 +162,22 @@ TEST_CASE("SP-10: 64 MiB to each GPU of sl390, two and three processes a GPU: a 
 TEST_CASE("what several processes cannot do is refused with its reason") {
   auto two = processes({h2d("pinned"), h2d("pinned")});
   CHECK(why_not(toy(), two) ==
-        "several processes use gpu:0, and the model toy does not say how they share it: context_switch_us and time_slice_us of [costs]");
+        "several processes use gpu:0, and the model toy does not say how they share it: context_switch_us and "
+        "time_slice_us of [costs]");
   CHECK(why_not(slices(10, 100), two).empty());
   CHECK(why_not(toy(), processes({h2d("pinned", "gpu:0"), h2d("pinned", "gpu:1")})).empty());
   two.regions[0].process = 1;
-  CHECK(why_not(slices(10, 100), two) == "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
+  CHECK(why_not(slices(10, 100), two) ==
+        "region r0 is of process 1, and process 0 uses it: pinned memory is not shared");
   two.regions[0].kind = MemKind::shm;
   CHECK(why_not(slices(10, 100), two).empty());
   auto half = toy();
   half["costs"]["time_slice_us"] = 100;
   CHECK_THROWS_AS((void)make_sim(half, 1), Error);
   // Staged through the host a copy between GPUs works on both of them.
-  const auto staged = build_program(copy_case("d2d", "gpu:0", "device", "gpu:1", "device", megabyte, {{"peer", "off"}, {"after", "wait"}}));
-  const auto there = build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
+  const auto staged = build_program(
+      copy_case("d2d", "gpu:0", "device", "gpu:1", "device", megabyte, {{"peer", "off"}, {"after", "wait"}}));
+  const auto there =
+      build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", megabyte, {{"after", "wait"}}));
   CHECK(why_not(toy(), processes({staged, there})).find("several processes use gpu:1") != std::string::npos);
 }

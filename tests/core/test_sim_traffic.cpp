@@ -27,12 +27,15 @@ struct Machine {
   bool cpus_reach;                                       // a GPU's pages where they are
 };
 
-std::string link(const std::string& name, const std::string& from, const std::string& to) { return name + " " + from + "->" + to; }
+std::string link(const std::string& name, const std::string& from, const std::string& to) {
+  return name + " " + from + "->" + to;
+}
 
 Links h200x2_way(const Place& from, const Place& to) {
   const auto a = to_string(from), b = to_string(to);
   if (a == b) return {};
-  if (from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu) return {link("nvlink", a, "switch:0"), link("nvlink", "switch:0", b)};
+  if (from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu)
+    return {link("nvlink", a, "switch:0"), link("nvlink", "switch:0", b)};
   return {link("pcie", a, b)};
 }
 
@@ -66,20 +69,28 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
       for (const auto& access : kernel->traffic) {
         const bool reads = access.dir == Access::Dir::read;
         const u64 bytes = kernel->dependent_steps > 0 ? access.width : moved_bytes(access);
-        add(traffic, reads ? machine.way(at(access.span), actor.place) : machine.way(actor.place, at(access.span)), times * bytes);
+        add(traffic, reads ? machine.way(at(access.span), actor.place) : machine.way(actor.place, at(access.span)),
+            times * bytes);
       }
       continue;
     }
-    if (const auto* set = std::get_if<Set>(&step)) add(traffic, machine.way(actor.place, at(set->word)), times * set->word.bytes);
-    if (const auto* call = std::get_if<Call>(&step); call && call->to) add(traffic, machine.way(at(*call->span), at(*call->to)), times * call->to->bytes);
+    if (const auto* set = std::get_if<Set>(&step))
+      add(traffic, machine.way(actor.place, at(set->word)), times * set->word.bytes);
+    if (const auto* call = std::get_if<Call>(&step); call && call->to)
+      add(traffic, machine.way(at(*call->span), at(*call->to)), times * call->to->bytes);
     if (!std::holds_alternative<Move>(step)) continue;  // of polls there are as many as it takes
     const auto& move = std::get<Move>(step);
     const Place from = at(move.from), to = at(move.to);
     const bool both_gpus = from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && from != to;
     const bool staged = move.engine == Engine::ce && both_gpus && !program.peer;
     // The ring of a pageable copy is where the thread that copies runs.
-    const bool ring = by_copy_engine(move.engine) && actor.cpu && (program.regions[move.from.region].kind == MemKind::pageable || program.regions[move.to.region].kind == MemKind::pageable);
-    const Place through = staged ? machine.host(actor.place) : ring ? *actor.cpu : by_copy_engine(move.engine) ? from : move.by.value_or(actor.place);
+    const bool ring = by_copy_engine(move.engine) && actor.cpu &&
+                      (program.regions[move.from.region].kind == MemKind::pageable ||
+                       program.regions[move.to.region].kind == MemKind::pageable);
+    const Place through = staged                        ? machine.host(actor.place)
+                          : ring                        ? *actor.cpu
+                          : by_copy_engine(move.engine) ? from
+                                                        : move.by.value_or(actor.place);
     add(traffic, machine.way(from, through), times * move.from.bytes);
     add(traffic, machine.way(through, to), times * move.to.bytes);
   }
@@ -88,16 +99,21 @@ void add_steps(Traffic& traffic, const Machine& machine, const Program& program,
 /// Whether pages from GPU to GPU go through the host: without peer access, unless NVLink alone is on the way.
 bool through_host(const Machine& machine, const Program& program, const Place& from, const Place& to) {
   const auto way = machine.way(from, to);
-  const bool over_nvlink = std::all_of(way.begin(), way.end(), [](const std::string& name) { return name.starts_with("nvlink"); });
+  const bool over_nvlink =
+      std::all_of(way.begin(), way.end(), [](const std::string& name) { return name.starts_with("nvlink"); });
   return from.kind == PlaceKind::gpu && to.kind == PlaceKind::gpu && !program.peer && !over_nvlink;
 }
 
 /// Whether who touches the pages was advised to access them where they are, and reaches them there.
-bool accessed_there(const Machine& machine, const Program& program, const Region& region, const Actor& actor, bool prefetched) {
-  const bool reaches = region.at.kind != PlaceKind::gpu || (actor.kind == ActorKind::cpu_thread ? machine.cpus_reach : !through_host(machine, program, region.at, actor.place));
+bool accessed_there(const Machine& machine, const Program& program, const Region& region, const Actor& actor,
+                    bool prefetched) {
+  const bool reaches = region.at.kind != PlaceKind::gpu ||
+                       (actor.kind == ActorKind::cpu_thread ? machine.cpus_reach
+                                                            : !through_host(machine, program, region.at, actor.place));
   if (prefetched || !region.advice || !reaches) return false;
   const bool by_actor = region.advice->place == actor.place;
-  return region.advice->kind == Advice::Kind::accessed_by ? by_actor : region.advice->kind == Advice::Kind::preferred && !by_actor;
+  return region.advice->kind == Advice::Kind::accessed_by ? by_actor
+                                                          : region.advice->kind == Advice::Kind::preferred && !by_actor;
 }
 
 /// Of an actor that makes managed pages come in each of so many samples: whole pages, which go home before the next. What
@@ -119,7 +135,8 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
   const u64 brought = prefetch && prefetch->discard != Prefetch::Discard::no ? 0 : bytes;
   const bool staged = through_host(machine, program, home, to);
   const Place through = staged ? machine.host(actor.place) : home;
-  for (const auto& [from, there, carried] : {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
+  for (const auto& [from, there, carried] :
+       {std::tuple{home, to, samples * brought}, std::tuple{to, home, (samples - 1) * bytes}}) {
     if (carried == 0) continue;
     const Place middle = staged ? through : from;
     add(traffic, machine.way(from, middle), carried);
@@ -129,9 +146,13 @@ void add_pages(Traffic& traffic, const Machine& machine, const Program& program,
 
 /// Of a flow, as the user knows it: between its two ends, through the host where GPUs do not reach each other.
 void add_flow(Traffic& traffic, const Machine& machine, const Program& program, const Flow& flow, u64 times) {
-  const bool staged = flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst && !program.peer;
-  const bool ring = program.actors[flow.actor].kind == ActorKind::stream && (flow.src_memory == MemKind::pageable || flow.dst_memory == MemKind::pageable);
-  const Place through = staged ? machine.host(program.actors[flow.actor].place) : ring ? *program.actors[flow.actor].cpu : flow.src;
+  const bool staged =
+      flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst && !program.peer;
+  const bool ring = program.actors[flow.actor].kind == ActorKind::stream &&
+                    (flow.src_memory == MemKind::pageable || flow.dst_memory == MemKind::pageable);
+  const Place through = staged ? machine.host(program.actors[flow.actor].place)
+                        : ring ? *program.actors[flow.actor].cpu
+                               : flow.src;
   add(traffic, machine.way(flow.src, through), times * flow.bytes);
   add(traffic, machine.way(through, flow.dst), times * flow.bytes);
 }
@@ -145,7 +166,8 @@ std::string text(const Traffic& traffic) {
 
 std::vector<Place> places(const Machine& machine, PlaceKind kind) {
   std::vector<Place> all;
-  for (u32 i = 0; i < (kind == PlaceKind::numa ? machine.nodes : machine.gpus); ++i) all.push_back(kind == PlaceKind::numa ? numa(i) : gpu(i));
+  for (u32 i = 0; i < (kind == PlaceKind::numa ? machine.nodes : machine.gpus); ++i)
+    all.push_back(kind == PlaceKind::numa ? numa(i) : gpu(i));
   return all;
 }
 
@@ -167,7 +189,8 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
   else
     for (const auto& src : places(machine, row.src))
       for (const auto& dst : places(machine, row.dst))
-        if (row.relation == Relation::any || (src == dst) == (row.relation == Relation::same)) ends.emplace_back(src, dst);
+        if (row.relation == Relation::any || (src == dst) == (row.relation == Relation::same))
+          ends.emplace_back(src, dst);
 
   std::vector<Case> found;
   for (const auto& [src, dst] : ends)
@@ -196,8 +219,9 @@ std::vector<Case> cases(const Machine& machine, const Benchmark& row, u64 bytes)
 }
 
 std::string text(const Case& c) {
-  std::string all = c.benchmark + " by " + to_string(c.engine) + " " + to_string(c.src) + "." + to_string(c.src_memory) + "->" + to_string(c.dst) +
-                    "." + to_string(c.dst_memory) + " " + std::to_string(c.bytes);
+  std::string all = c.benchmark + " by " + to_string(c.engine) + " " + to_string(c.src) + "." +
+                    to_string(c.src_memory) + "->" + to_string(c.dst) + "." + to_string(c.dst_memory) + " " +
+                    std::to_string(c.bytes);
   for (const auto& [name, value] : c.params) all += " " + name + "=" + value;
   return all;
 }
@@ -218,7 +242,8 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
           const auto what = text(c);
           CAPTURE(what);
           const auto program = build_program(c);
-          const auto family = std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
+          const auto family =
+              std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
           if (const auto support = sim->supports(program); !support) {
             not_supported.insert(family + ": " + support.why_not);
             continue;
@@ -228,13 +253,16 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
           const bool managed = pages_move(c.src_memory);
           const u32 most = program.most_iterations ? program.most_iterations : ~u32{0};
           std::vector<u32> batch(program.actors.size(), 1);
-          for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor) batch[actor] = std::min(most, 2 + (in_step(program) ? 0 : static_cast<u32>(actor)));
+          for (std::size_t actor = 0; actor < batch.size() && !managed; ++actor)
+            batch[actor] = std::min(most, 2 + (in_step(program) ? 0 : static_cast<u32>(actor)));
           Traffic steps, flows, found;
-          const bool apart = c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
+          const bool apart =
+              c.params.contains("stride") && (c.params.at("stride") != "none" || c.params.at("order") != "linear");
           for (std::size_t actor = 0; actor < batch.size(); ++actor)
             if (managed) add_pages(steps, machine, program, program.actors[actor], samples);
             else add_steps(steps, machine, program, program.actors[actor], u64{samples} * batch[actor]);
-          for (const auto& flow : program.flows) add_flow(flows, machine, program, flow, u64{samples} * batch[flow.actor]);
+          for (const auto& flow : program.flows)
+            add_flow(flows, machine, program, flow, u64{samples} * batch[flow.actor]);
           const auto session = sim->prepare(program, "traffic#0");
           for (const auto& [name, carried] : sim->run(*session, {samples, {batch}, false}).links) found[name] = carried;
           CHECK(text(found) == text(steps));
@@ -244,11 +272,14 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
   }
   // A row that crosses links and is not among these has not been looked at.
   for (const auto& row : benchmarks()) {
-    const auto family = std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
+    const auto family =
+        std::string{row.name} + " by " + to_string(row.engine) + " from " + std::string{to_string(row.src)};
     CAPTURE(family);
-    const bool within = row.relation == Relation::same, unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
-    const bool one_node = row.name == "latency" && row.engine == Engine::cpu;  // ac922 does not say how long its loads take
-    bool moves = false;  // most calls queue nothing that crosses links
+    const bool within = row.relation == Relation::same,
+               unmapped = row.name == "latency" && row.engine == Engine::cpu && row.src == PlaceKind::gpu;
+    const bool one_node =
+        row.name == "latency" && row.engine == Engine::cpu;  // ac922 does not say how long its loads take
+    bool moves = false;                                      // most calls queue nothing that crosses links
     for (const auto& actor : build_program(default_case(row)).actors)
       for (const auto& step : actor.loop) moves = moves || !touches(step).empty();
     CHECK(counted.contains(family) == (moves && !(within || unmapped || one_node)));
@@ -264,7 +295,8 @@ TEST_CASE("what programs state is what the simulation counted on the links, byte
     const bool older = has("by tma") && has("compute capability 9.0");  // V100s are of 7.0
     // The papers' machines say nothing of what memory costs, nor of reserved huge pages; nobody has those of 1 GiB.
     const bool kinds = why.find("[memory]") != std::string::npos || why.find("huge pages of") != std::string::npos;
-    const bool expected = why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds || older;
+    const bool expected =
+        why.starts_with("latency") || why.starts_with("ping_pong") || unsaid || hot || elsewhere || kinds || older;
     CHECK(expected);
   }
 }

@@ -59,7 +59,8 @@ Program pageable_ring() {
 Program ping_pong_between_two_processes() {
   Program p;
   p.peer = true;
-  p.regions = {{gpu(0), MemKind::device, 256, Content::poison, 0, 0}, {gpu(1), MemKind::device, 256, Content::poison, 0, 1}};
+  p.regions = {{gpu(0), MemKind::device, 256, Content::poison, 0, 0},
+               {gpu(1), MemKind::device, 256, Content::poison, 0, 1}};
   Actor ping{gpu(0), ActorKind::stream, Clock::kernel, {}, 0, {}, {Set{whole(1, 8), 1, 1}, Wait{whole(0, 8), 1, 1}}};
   Actor pong{gpu(1), ActorKind::stream, Clock::kernel, {}, 1, {}, {Wait{whole(1, 8), 1, 1}, Set{whole(0, 8), 1, 1}}};
   p.actors = {ping, pong};
@@ -71,7 +72,13 @@ Program ping_pong_between_two_processes() {
 Program graph_of_copies() {
   Program p;
   p.regions = {{numa(0), MemKind::pinned, 1_MiB, Content::pattern}, {gpu(0), MemKind::device, 1_MiB, Content::poison}};
-  p.actors = {{gpu(0), ActorKind::stream, Clock::event, numa(0), 0, {}, {Move{{0, 0, 4_KiB, 4_KiB, 256}, {1, 0, 4_KiB, 4_KiB, 256}, Engine::graph}}}};
+  p.actors = {{gpu(0),
+               ActorKind::stream,
+               Clock::event,
+               numa(0),
+               0,
+               {},
+               {Move{{0, 0, 4_KiB, 4_KiB, 256}, {1, 0, 4_KiB, 4_KiB, 256}, Engine::graph}}}};
   p.flows = {{0, numa(0), gpu(0), MemKind::pinned, MemKind::device, 4_KiB}};
   return p;
 }
@@ -81,7 +88,13 @@ Program file_into_gpu() {
   const Place disk{PlaceKind::disk, 0, 0, "/data/set.bin"};
   Program p;
   p.regions = {{disk, MemKind::file, 1_GiB, Content::pattern}, {gpu(0), MemKind::device, 1_GiB, Content::poison}};
-  p.actors = {{gpu(0), ActorKind::cpu_thread, Clock::host, {}, 0, {}, {Move{{0, 0, 4_MiB, 4_MiB, 256}, {1, 0, 4_MiB, 4_MiB, 256}, Engine::file}}}};
+  p.actors = {{gpu(0),
+               ActorKind::cpu_thread,
+               Clock::host,
+               {},
+               0,
+               {},
+               {Move{{0, 0, 4_MiB, 4_MiB, 256}, {1, 0, 4_MiB, 4_MiB, 256}, Engine::file}}}};
   p.flows = {{0, disk, gpu(0), MemKind::file, MemKind::device, 4_MiB}};
   return p;
 }
@@ -112,8 +125,10 @@ TEST_CASE("six operations that are hard to state are programs") {
 
 TEST_CASE("a program's text names every region, step and flow") {
   const auto text = to_text(pageable_ring());
-  for (const char* words : {"region r0 numa:0.pageable", "wait r3[256 +8] >= 0 + 1 i", "move cpu r0[0 +2097152] x64 by 2097152 -> r1[0 +2097152] x3 by 2097152",
-                            "set r3[0 +8] = 1 + 1 i", "actor a1 stream gpu:0 clock event", "flow a1 numa:0.pageable -> gpu:0.device 2097152 B"})
+  for (const char* words :
+       {"region r0 numa:0.pageable", "wait r3[256 +8] >= 0 + 1 i",
+        "move cpu r0[0 +2097152] x64 by 2097152 -> r1[0 +2097152] x3 by 2097152", "set r3[0 +8] = 1 + 1 i",
+        "actor a1 stream gpu:0 clock event", "flow a1 numa:0.pageable -> gpu:0.device 2097152 B"})
     CHECK_MESSAGE(text.find(words) != std::string::npos, words, " in\n", text);
 }
 
@@ -121,7 +136,8 @@ TEST_CASE("validate names the step that is wrong") {
   auto program = graph_of_copies();
   auto& move = std::get<Move>(program.actors[0].loop[0]);
   move.to.slices = 257;
-  CHECK_THROWS_WITH_AS(validate(program), doctest::Contains("actor a0 loop: r1[0 +4096] x257 by 4096 ends at byte 1052672"), Error);
+  CHECK_THROWS_WITH_AS(validate(program),
+                       doctest::Contains("actor a0 loop: r1[0 +4096] x257 by 4096 ends at byte 1052672"), Error);
   move.to.slices = 256;
   move.to.bytes = 2048;
   CHECK_THROWS_WITH_AS(validate(program), doctest::Contains("a move of unequal lengths"), Error);

@@ -126,7 +126,8 @@ TEST_CASE("the flag kernel gives up after its time-out and says for which value 
     pong.words()[0] = 12;  // what two iterations wait for
     unsigned looks = 0;
     between_looks = [&] { ++looks; };
-    run({1, 1}, [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
+    run({1, 1},
+        [&] { linkscope_flags(ping.words(), 1, 1, pong.words(), 11, 1, 9, waits_first, 1000, gave_up.words()); });
     between_looks = nullptr;
     CHECK(gave_up.words()[0] == 13);
     CHECK(ping.words()[0] == (waits_first ? 2 : 3));
@@ -134,7 +135,9 @@ TEST_CASE("the flag kernel gives up after its time-out and says for which value 
   }
 }
 
-TEST_CASE("the kernel that adds does so once for each addition, to a word each or all to one, in the scope that is asked for") {
+TEST_CASE(
+    "the kernel that adds does so once for each addition, to a word each or all to one, in the scope that is asked "
+    "for") {
   for (const auto& [blocks, threads] : shapes)
     for (const unsigned system : {0u, 1u})
       for (const u64 additions : {u64{1}, u64{3}, u64{1000}, u64{125'003}}) {
@@ -148,7 +151,8 @@ TEST_CASE("the kernel that adds does so once for each addition, to a word each o
         for (u64 i = 0; i < additions; ++i) right = right && each.words()[i] == i + 1;
         CHECK(right);
         CHECK((each.guards_intact() && one.guards_intact()));
-        CHECK(std::count(scopes.begin(), scopes.end(), system ? "sys" : "gpu") == static_cast<std::ptrdiff_t>(2 * additions));
+        CHECK(std::count(scopes.begin(), scopes.end(), system ? "sys" : "gpu") ==
+              static_cast<std::ptrdiff_t>(2 * additions));
         CHECK(scopes.size() == 2 * additions);
       }
 }

@@ -12,7 +12,9 @@ namespace {
 void close_books() {
   const std::lock_guard lock{world()};
   Books left;
-  for (auto* count : {count_memory, count_granted, count_opened, count_contexts, count_streams, count_events, count_graphs, count_modules}) count(left);
+  for (auto* count : {count_memory, count_granted, count_opened, count_contexts, count_streams, count_events,
+                      count_graphs, count_modules})
+    count(left);
   std::ofstream file{settings().log, std::ios::app};
   for (const auto& [what, number] : left)
     if (number > 0) file << "left " << what << ' ' << number << '\n';

@@ -36,11 +36,12 @@ CUresult mem_alloc(CUdeviceptr*, size_t bytes);
 CUresult mem_free(CUdeviceptr);
 CUresult mem_alloc_managed(CUdeviceptr*, size_t bytes, unsigned flags);
 CUresult mem_prefetch_async(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);
-CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
-                                  unsigned long long flags, CUstream);
-CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags, CUstream);
-CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
-                                              unsigned long long flags, CUstream);
+CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places,
+                                  size_t* firsts, size_t place_count, unsigned long long flags, CUstream);
+CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags,
+                                 CUstream);
+CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places,
+                                              size_t* firsts, size_t place_count, unsigned long long flags, CUstream);
 CUresult mem_advise(CUdeviceptr, size_t bytes, CUmem_advise, CUmemLocation);
 CUresult mem_host_alloc(void** address, size_t bytes, unsigned flags);
 CUresult mem_free_host(void* address);
@@ -63,7 +64,8 @@ CUresult mem_address_free(CUdeviceptr, size_t bytes);
 CUresult mem_map(CUdeviceptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle, unsigned long long flags);
 CUresult mem_unmap(CUdeviceptr, size_t bytes);
 CUresult mem_set_access(CUdeviceptr, size_t bytes, const CUmemAccessDesc*, size_t count);
-CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long flags);
+CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+                                        unsigned long long flags);
 CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle*, void* exported, CUmemAllocationHandleType);
 
 // sharing.cpp
@@ -76,13 +78,15 @@ CUresult memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
 CUresult memcpy_htod_async(CUdeviceptr dst, const void* src, size_t bytes, CUstream);
 CUresult memcpy_dtoh_async(void* dst, CUdeviceptr src, size_t bytes, CUstream);
 CUresult memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
-CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream);
+CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+                           CUstream);
 CUresult memcpy_2d_async(const CUDA_MEMCPY2D*, CUstream);
 CUresult memcpy_3d_async(const CUDA_MEMCPY3D*, CUstream);
-CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*, size_t* attribute_of, size_t attributes,
-                            CUstream);
-CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*, size_t* attribute_of,
-                                    size_t attributes, size_t* failed, CUstream);
+CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*,
+                            size_t* attribute_of, size_t attributes, CUstream);
+CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                                    CUmemcpyAttributes*, size_t* attribute_of, size_t attributes, size_t* failed,
+                                    CUstream);
 CUresult memcpy_htod(CUdeviceptr dst, const void* src, size_t bytes);
 CUresult memcpy_dtoh(void* dst, CUdeviceptr src, size_t bytes);
 CUresult memset_d8_async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream);
@@ -104,9 +108,11 @@ CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent end);
 // graphs.cpp
 CUresult graph_create(CUgraph*, unsigned flags);
 CUresult graph_destroy(CUgraph);
-CUresult graph_add_memcpy_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D*, CUcontext);
+CUresult graph_add_memcpy_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D*,
+                               CUcontext);
 CUresult graph_instantiate_with_flags(CUgraphExec*, CUgraph, unsigned long long flags);
-CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS*);
+CUresult graph_add_kernel_node(CUgraphNode*, CUgraph, const CUgraphNode* after, size_t count,
+                               const CUDA_KERNEL_NODE_PARAMS*);
 CUresult graph_exec_memcpy_node_set_params(CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*, CUcontext);
 CUresult graph_exec_destroy(CUgraphExec);
 CUresult graph_upload(CUgraphExec, CUstream);
@@ -117,14 +123,16 @@ CUresult module_load_data(CUmodule*, const void* image);
 CUresult module_unload(CUmodule);
 CUresult module_get_function(CUfunction*, CUmodule, const char* name);
 CUresult func_set_attribute(CUfunction, CUfunction_attribute, int value);
-CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
-                       unsigned shared_bytes, CUstream, void** parameters, void** extra);
+CUresult launch_kernel(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream, void** parameters,
+                       void** extra);
 
 // errors.cpp
 CUresult get_error_name(CUresult, const char** name);
 CUresult get_error_string(CUresult, const char** text);
 
 // table.cpp
-CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags, CUdriverProcAddressQueryResult*);
+CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult*);
 
 }  // namespace fake

@@ -28,25 +28,38 @@ struct Side {
   Side(unsigned long long at, bool is_host, size_t bytes) : address{at}, host{is_host}, allocation{find(at, bytes)} {}
   [[nodiscard]] bool wrong() const { return !host && !allocation; }
   [[nodiscard]] bool pageable() const { return host && !allocation; }
-  [[nodiscard]] bool on_gpu() const { return allocation && (allocation->of_gpu() || allocation->kind == Allocation::Kind::granted); }
+  [[nodiscard]] bool on_gpu() const {
+    return allocation && (allocation->of_gpu() || allocation->kind == Allocation::Kind::granted);
+  }
 };
 
 struct Copy {
   Side dst, src;
   size_t bytes;
-  [[nodiscard]] bool within(CUdevice by) const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device == by && src.allocation->device == by; }
-  [[nodiscard]] bool between_gpus() const { return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device; }
+  [[nodiscard]] bool within(CUdevice by) const {
+    return dst.on_gpu() && src.on_gpu() && dst.allocation->device == by && src.allocation->device == by;
+  }
+  [[nodiscard]] bool between_gpus() const {
+    return dst.on_gpu() && src.on_gpu() && dst.allocation->device != src.allocation->device;
+  }
   /// Opened for another GPU than the one that copies.
   [[nodiscard]] bool foreign(CUdevice by) const {
-    const auto others = [by](const Side& side) { return side.allocation && side.allocation->kind == Allocation::Kind::opened && side.allocation->by != by; };
+    const auto others = [by](const Side& side) {
+      return side.allocation && side.allocation->kind == Allocation::Kind::opened && side.allocation->by != by;
+    };
     return others(dst) || others(src);
   }
   [[nodiscard]] bool by_peer(CUdevice by) const {
     if (!between_gpus() || foreign(by)) return false;
-    const auto opened = [by](const Allocation& one) { return one.kind == Allocation::Kind::opened && one.device != by; };
+    const auto opened = [by](const Allocation& one) {
+      return one.kind == Allocation::Kind::opened && one.device != by;
+    };
     if (opened(*dst.allocation) || opened(*src.allocation)) return true;
-    const auto grants = [](const Allocation& to, const Allocation& who) { return to.granted && to.granted->contains(who.device); };
-    return peers(dst.allocation->device, src.allocation->device) || grants(*dst.allocation, *src.allocation) || grants(*src.allocation, *dst.allocation);
+    const auto grants = [](const Allocation& to, const Allocation& who) {
+      return to.granted && to.granted->contains(who.device);
+    };
+    return peers(dst.allocation->device, src.allocation->device) || grants(*dst.allocation, *src.allocation) ||
+           grants(*src.allocation, *dst.allocation);
   }
 };
 
@@ -54,10 +67,8 @@ void make(const Copy& copy, bool garbled) {
   if (lost() != CUDA_SUCCESS) return;
   auto* to = reinterpret_cast<unsigned char*>(copy.dst.address);
   const auto delivers = begin_copy();
-  if (garbled)
-    std::memset(to, 0xA5, copy.bytes);
-  else if (delivers != Delivers::nothing)
-    std::memmove(to, reinterpret_cast<const void*>(copy.src.address), copy.bytes);
+  if (garbled) std::memset(to, 0xA5, copy.bytes);
+  else if (delivers != Delivers::nothing) std::memmove(to, reinterpret_cast<const void*>(copy.src.address), copy.bytes);
   if (delivers == Delivers::one_byte_more) to[copy.bytes] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to[copy.bytes / 2] ^= 1;
   end_copy();
@@ -83,11 +94,12 @@ CUresult queue(const Copy& copy, CUstream handle) {
     stream->staged_bytes += copy.bytes;
   }
   const auto dear_us = copy.within(by) ? stream->context->dear_us : 0;
-  const auto number = stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, dear_us, &at = *stream] {
-    if (dear_us) std::this_thread::sleep_for(std::chrono::microseconds{dear_us});
-    make(copy, garbled);
-    if (staged) at.staged_bytes -= copy.bytes;
-  });
+  const auto number =
+      stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, dear_us, &at = *stream] {
+        if (dear_us) std::this_thread::sleep_for(std::chrono::microseconds{dear_us});
+        make(copy, garbled);
+        if (staged) at.staged_bytes -= copy.bytes;
+      });
   // The driver copies pageable memory on the host, when its turn has come: until then the caller waits.
   if (!copy.dst.pageable() && !copy.src.pageable()) return CUDA_SUCCESS;
   stream->wait(number);
@@ -103,7 +115,8 @@ CUresult copy_now(const Copy& copy) {
   const auto stream = stream_of(nullptr);
   stream->wait(stream->submit([copy] {
     if (lost() == CUDA_SUCCESS)
-      std::memmove(reinterpret_cast<void*>(copy.dst.address), reinterpret_cast<const void*>(copy.src.address), copy.bytes);
+      std::memmove(reinterpret_cast<void*>(copy.dst.address), reinterpret_cast<const void*>(copy.src.address),
+                   copy.bytes);
   }));
   return lost();
 }
@@ -126,7 +139,8 @@ CUresult memcpy_dtod_async(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstr
   return queue({{dst, false, bytes}, {src, false, bytes}, bytes}, stream);
 }
 
-CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, CUstream stream) {
+CUresult memcpy_peer_async(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+                           CUstream stream) {
   if (!is_context(dst_context) || !is_context(src_context)) return CUDA_ERROR_INVALID_CONTEXT;
   return queue({{dst, false, bytes}, {src, false, bytes}, bytes}, stream);
 }
@@ -156,20 +170,33 @@ Side side(CUmemorytype type, const void* host, CUdeviceptr device, size_t first,
 
 Pitched pitched(const CUDA_MEMCPY3D& c) {
   const size_t src_plane = c.srcPitch * c.srcHeight, dst_plane = c.dstPitch * c.dstHeight;
-  const auto span = [&](size_t pitch, size_t plane) { return c.Depth && c.Height ? (c.Depth - 1) * plane + (c.Height - 1) * pitch + c.WidthInBytes : 0; };
-  return {c.WidthInBytes, c.Height, c.Depth,
-          side(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes + c.dstY * c.dstPitch + c.dstZ * dst_plane, span(c.dstPitch, dst_plane)),
-          side(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes + c.srcY * c.srcPitch + c.srcZ * src_plane, span(c.srcPitch, src_plane)),
-          c.dstPitch, dst_plane, c.srcPitch, src_plane};
+  const auto span = [&](size_t pitch, size_t plane) {
+    return c.Depth && c.Height ? (c.Depth - 1) * plane + (c.Height - 1) * pitch + c.WidthInBytes : 0;
+  };
+  return {c.WidthInBytes,
+          c.Height,
+          c.Depth,
+          side(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes + c.dstY * c.dstPitch + c.dstZ * dst_plane,
+               span(c.dstPitch, dst_plane)),
+          side(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes + c.srcY * c.srcPitch + c.srcZ * src_plane,
+               span(c.srcPitch, src_plane)),
+          c.dstPitch,
+          dst_plane,
+          c.srcPitch,
+          src_plane};
 }
 
 void make(const Pitched& copy) {
   if (lost() != CUDA_SUCCESS) return;
   const auto delivers = begin_copy();
-  const auto to = [&](size_t plane, size_t row) { return reinterpret_cast<unsigned char*>(copy.dst.address + plane * copy.dst_plane + row * copy.dst_pitch); };
+  const auto to = [&](size_t plane, size_t row) {
+    return reinterpret_cast<unsigned char*>(copy.dst.address + plane * copy.dst_plane + row * copy.dst_pitch);
+  };
   for (size_t plane = 0; plane < copy.planes && delivers != Delivers::nothing; ++plane)
     for (size_t row = 0; row < copy.rows; ++row)
-      std::memmove(to(plane, row), reinterpret_cast<const void*>(copy.src.address + plane * copy.src_plane + row * copy.src_pitch), copy.bytes);
+      std::memmove(to(plane, row),
+                   reinterpret_cast<const void*>(copy.src.address + plane * copy.src_plane + row * copy.src_pitch),
+                   copy.bytes);
   if (delivers == Delivers::one_byte_more) to(0, 0)[copy.bytes] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to(copy.planes / 2, copy.rows / 2)[copy.bytes / 2] ^= 1;
   end_copy();
@@ -177,7 +204,8 @@ void make(const Pitched& copy) {
 
 CUresult wrong_with(const Pitched& copy) {
   const bool pageable = copy.dst.pageable() || copy.src.pageable();  // the fake has no staging for rows
-  return copy.rows_overlap() || copy.dst.wrong() || copy.src.wrong() || pageable ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return copy.rows_overlap() || copy.dst.wrong() || copy.src.wrong() || pageable ? CUDA_ERROR_INVALID_VALUE
+                                                                                 : CUDA_SUCCESS;
 }
 
 CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D& c) {
@@ -214,12 +242,15 @@ CUresult work_of(const CUDA_MEMCPY3D& asked, std::function<void()>& work) {
   return CUDA_SUCCESS;
 }
 
-CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* attribute_of,
-                            size_t attribute_count, CUstream stream) {
+CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attributes, size_t* attribute_of, size_t attribute_count,
+                            CUstream stream) {
   if (!stream || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
-  if (count == 0 || attribute_count == 0 || attribute_count > count || attribute_of[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || attribute_count == 0 || attribute_count > count || attribute_of[0] != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < attribute_count; ++i)
-    if (attributes[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attributes[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+    if (attributes[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+        attributes[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
       return CUDA_ERROR_INVALID_VALUE;
   log("batch", current(), std::to_string(count));
   for (size_t i = 0; i < count; ++i)
@@ -227,9 +258,11 @@ CUresult memcpy_batch_async(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
   return CUDA_SUCCESS;
 }
 
-CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* attribute_of,
-                                    size_t attribute_count, size_t* failed, CUstream stream) {
-  const CUresult status = memcpy_batch_async(dsts, srcs, sizes, count, attributes, attribute_of, attribute_count, stream);
+CUresult memcpy_batch_async_of_12_8(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                                    CUmemcpyAttributes* attributes, size_t* attribute_of, size_t attribute_count,
+                                    size_t* failed, CUstream stream) {
+  const CUresult status =
+      memcpy_batch_async(dsts, srcs, sizes, count, attributes, attribute_of, attribute_count, stream);
   if (status != CUDA_SUCCESS && failed) *failed = ~size_t{0};
   return status;
 }

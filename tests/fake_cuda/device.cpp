@@ -60,7 +60,9 @@ const std::map<CUdevice_attribute, Attribute>& h200() {
   return *table;
 }
 
-bool mode_applies(CUdevice device) { return settings().mode_gpu == never || settings().mode_gpu == static_cast<unsigned long long>(device); }
+bool mode_applies(CUdevice device) {
+  return settings().mode_gpu == never || settings().mode_gpu == static_cast<unsigned long long>(device);
+}
 
 }  // namespace
 
@@ -114,13 +116,26 @@ CUresult device_total_mem(size_t* bytes, CUdevice device) {
 CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: *value = mode_applies(device) ? settings().mode : CU_COMPUTEMODE_DEFAULT; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = settings().capability_major; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = settings().capability_minor; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: *value = settings().hmm; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *value = !settings().no_posix_fd; return CUDA_SUCCESS;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = static_cast<int>(bus_of(device)); return CUDA_SUCCESS;
-    default: break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+      *value = mode_applies(device) ? settings().mode : CU_COMPUTEMODE_DEFAULT;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = settings().capability_major;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *value = settings().capability_minor;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+      *value = settings().hmm;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+      *value = !settings().no_posix_fd;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      *value = static_cast<int>(bus_of(device));
+      return CUDA_SUCCESS;
+    default:
+      break;
   }
   const auto found = h200().find(attribute);
   if (found == h200().end() || found->second.since > settings().version) return CUDA_ERROR_INVALID_VALUE;
@@ -144,11 +159,16 @@ CUresult device_can_access_peer(int* can, CUdevice device, CUdevice peer) {
 CUresult device_get_p2p_attribute(int* value, CUdevice_P2PAttribute attribute, CUdevice src, CUdevice dst) {
   if (!is_device(src) || !is_device(dst) || src == dst) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
-    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *value = 0; return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+      *value = 0;
+      return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: *value = !settings().no_peer; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      *value = !settings().no_peer;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

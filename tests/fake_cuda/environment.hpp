@@ -49,7 +49,8 @@ inline std::set<std::string> list(const char* name) {
 }
 
 /// "a:7" -> {"a", 7}; "a" -> {"a", otherwise}.
-inline std::pair<std::string, unsigned long long> with_number(const char* name, const std::string& value, unsigned long long otherwise) {
+inline std::pair<std::string, unsigned long long> with_number(const char* name, const std::string& value,
+                                                              unsigned long long otherwise) {
   const auto colon = value.find(':');
   if (colon == std::string::npos) return {value, otherwise};
   return {value.substr(0, colon), to_number(name, value.substr(colon + 1))};

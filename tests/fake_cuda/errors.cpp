@@ -7,7 +7,10 @@
 namespace fake {
 namespace {
 
-#define ERROR(name, text) {name, {#name, text}}
+#define ERROR(name, text) \
+  {                       \
+    name, { #name, text } \
+  }
 const std::map<CUresult, std::pair<const char*, const char*>>& words() {
   static const auto* table = new std::map<CUresult, std::pair<const char*, const char*>>{
       ERROR(CUDA_SUCCESS, "no error"),
@@ -58,7 +61,11 @@ CUresult look_up(CUresult status, const char** answer, const char* std::pair<con
 
 }  // namespace
 
-CUresult get_error_name(CUresult status, const char** name) { return look_up(status, name, &std::pair<const char*, const char*>::first); }
-CUresult get_error_string(CUresult status, const char** text) { return look_up(status, text, &std::pair<const char*, const char*>::second); }
+CUresult get_error_name(CUresult status, const char** name) {
+  return look_up(status, name, &std::pair<const char*, const char*>::first);
+}
+CUresult get_error_string(CUresult status, const char** text) {
+  return look_up(status, text, &std::pair<const char*, const char*>::second);
+}
 
 }  // namespace fake

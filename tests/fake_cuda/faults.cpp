@@ -24,7 +24,8 @@ void tell(const char* symbol) {
   static std::mutex one_at_a_time;
   const std::lock_guard held{one_at_a_time};
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-  std::ofstream{settings().calls, std::ios::app} << symbol << ' ' << std::fixed << std::setprecision(9) << now.count() << '\n';
+  std::ofstream{settings().calls, std::ios::app} << symbol << ' ' << std::fixed << std::setprecision(9) << now.count()
+                                                 << '\n';
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ CUresult enter(const char* symbol) {
   if (settings().die_symbol == symbol && die_calls++ >= settings().die_after) _exit(9);
   if (settings().refuse_symbol == symbol) return settings().refusal;
   const auto& when = settings().slow_while;
-  if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when))) std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
+  if (settings().slow_symbol == symbol && (when.empty() || std::filesystem::exists(when)))
+    std::this_thread::sleep_for(std::chrono::microseconds{settings().slow_us});
   return lost();
 }
 

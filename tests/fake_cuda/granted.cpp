@@ -88,7 +88,9 @@ void erase(CUmemGenericAllocationHandle handle) {
   handles().erase(handle);
 }
 
-bool one_gpu(const CUmemLocation& location) { return location.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(location.id); }
+bool one_gpu(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(location.id);
+}
 
 }  // namespace
 
@@ -100,7 +102,8 @@ void count_granted(Books& books) {
 
 unsigned long long granted_on(CUdevice device) {
   unsigned long long bytes = 0;
-  if (const auto pool = pools().find(device); pool != pools().end()) bytes += pool->second.used + kept_bytes(pool->second);
+  if (const auto pool = pools().find(device); pool != pools().end())
+    bytes += pool->second.used + kept_bytes(pool->second);
   for (const auto& [handle, made] : handles())
     if (made.device == device && !made.imported) bytes += made.bytes;
   return bytes;
@@ -147,13 +150,15 @@ CUresult mem_alloc_async(CUdeviceptr* pointer, size_t bytes, CUstream handle) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock{world()};
   auto& pool = pool_of(current()->device);
-  const auto fits = std::find_if(pool.kept.begin(), pool.kept.end(), [&](const Allocation& one) { return one.bytes == bytes; });
+  const auto fits =
+      std::find_if(pool.kept.begin(), pool.kept.end(), [&](const Allocation& one) { return one.bytes == bytes; });
   if (fits != pool.kept.end()) {
     *pointer = fits->base;
     remember(*fits);
     pool.kept.erase(fits);
   } else {
-    void* start = bytes > settings().memory_bytes - allocated_on(pool.device) ? nullptr : map_pages(bytes, MAP_NORESERVE);
+    void* start =
+        bytes > settings().memory_bytes - allocated_on(pool.device) ? nullptr : map_pages(bytes, MAP_NORESERVE);
     if (!start) return CUDA_ERROR_OUT_OF_MEMORY;
     *pointer = reinterpret_cast<CUdeviceptr>(start);
     remember({Allocation::Kind::granted, *pointer, bytes, pool.device, nullptr, nullptr, pool.granted});
@@ -178,13 +183,15 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult mem_get_allocation_granularity(size_t* bytes, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags) {
+CUresult mem_get_allocation_granularity(size_t* bytes, const CUmemAllocationProp* prop,
+                                        CUmemAllocationGranularity_flags) {
   if (!prop || !one_gpu(prop->location)) return CUDA_ERROR_INVALID_VALUE;
   *bytes = granule;
   return CUDA_SUCCESS;
 }
 
-CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
+CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
+                    unsigned long long flags) {
   if (!prop || !one_gpu(prop->location) || flags != 0 || bytes == 0 || bytes % granule) return CUDA_ERROR_INVALID_VALUE;
   const bool exportable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (!exportable && prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
@@ -197,20 +204,25 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle, size_t bytes, const CU
   return CUDA_SUCCESS;
 }
 
-CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+CUresult mem_export_to_shareable_handle(void* exported, CUmemGenericAllocationHandle handle,
+                                        CUmemAllocationHandleType type, unsigned long long flags) {
   const std::lock_guard lock{world()};
   const auto made = handles().find(handle);
-  if (!exported || made == handles().end() || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || made->second.descriptor < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!exported || made == handles().end() || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      made->second.descriptor < 0)
+    return CUDA_ERROR_INVALID_VALUE;
   const int descriptor = fcntl(made->second.descriptor, F_DUPFD_CLOEXEC, 0);
   if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(exported) = descriptor;
   return CUDA_SUCCESS;
 }
 
-CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle* handle, void* exported, CUmemAllocationHandleType type) {
+CUresult mem_import_from_shareable_handle(CUmemGenericAllocationHandle* handle, void* exported,
+                                          CUmemAllocationHandleType type) {
   const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(exported));
   const auto backing = backing_of(descriptor);
-  if (!handle || !backing || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_device(backing->device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !backing || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_device(backing->device))
+    return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock{world()};
   *handle = next_handle();
   handles()[*handle] = {backing->device, backing->bytes};
@@ -241,23 +253,27 @@ CUresult mem_address_reserve(CUdeviceptr* pointer, size_t bytes, size_t, CUdevic
 CUresult mem_address_free(CUdeviceptr pointer, size_t bytes) {
   const std::lock_guard lock{world()};
   const auto range = reserved().find(pointer);
-  if (range == reserved().end() || range->second != bytes || mapped().contains(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  if (range == reserved().end() || range->second != bytes || mapped().contains(pointer))
+    return CUDA_ERROR_INVALID_VALUE;
   reserved().erase(range);
   munmap(reinterpret_cast<void*>(pointer), bytes);
   return CUDA_SUCCESS;
 }
 
-CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+CUresult mem_map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                 unsigned long long flags) {
   const std::lock_guard lock{world()};
   const auto range = reserved().find(pointer);
   const auto made = handles().find(handle);
-  if (range == reserved().end() || made == handles().end() || offset != 0 || flags != 0 || bytes != range->second || bytes != made->second.bytes ||
-      made->second.mapped)
+  if (range == reserved().end() || made == handles().end() || offset != 0 || flags != 0 || bytes != range->second ||
+      bytes != made->second.bytes || made->second.mapped)
     return CUDA_ERROR_INVALID_VALUE;
-  if (made->second.descriptor >= 0 && !map_backing(pointer, bytes, made->second.descriptor, made->second.imported)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (made->second.descriptor >= 0 && !map_backing(pointer, bytes, made->second.descriptor, made->second.imported))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   made->second.mapped = true;
   mapped()[pointer] = handle;
-  remember({Allocation::Kind::granted, pointer, bytes, made->second.device, nullptr, nullptr, std::make_shared<std::set<int>>()});
+  remember({Allocation::Kind::granted, pointer, bytes, made->second.device, nullptr, nullptr,
+            std::make_shared<std::set<int>>()});
   return CUDA_SUCCESS;
 }
 
@@ -265,10 +281,13 @@ CUresult mem_unmap(CUdeviceptr pointer, size_t bytes) {
   drain(nullptr);
   const std::lock_guard lock{world()};
   const auto at = mapped().find(pointer);
-  if (at == mapped().end() || reserved()[pointer] != bytes || !forget(pointer, Allocation::Kind::granted)) return CUDA_ERROR_INVALID_VALUE;
+  if (at == mapped().end() || reserved()[pointer] != bytes || !forget(pointer, Allocation::Kind::granted))
+    return CUDA_ERROR_INVALID_VALUE;
   auto& made = handles()[at->second];
   made.mapped = false;
-  if (made.descriptor >= 0) mmap(reinterpret_cast<void*>(pointer), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (made.descriptor >= 0)
+    mmap(reinterpret_cast<void*>(pointer), bytes, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (made.released) erase(at->second);
   mapped().erase(at);
   return CUDA_SUCCESS;

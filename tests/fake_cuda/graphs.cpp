@@ -39,7 +39,8 @@ Live<CUgraphExec_st>& ready() {
 /// Looks from the last one on: the node that another one follows was mostly added just before it.
 bool has_all(const CUgraph_st& graph, const CUgraphNode* nodes, size_t count) {
   return std::all_of(nodes, nodes + count, [&](CUgraphNode node) {
-    return std::any_of(graph.nodes.rbegin(), graph.nodes.rend(), [&](const auto& known) { return known.get() == node; });
+    return std::any_of(graph.nodes.rbegin(), graph.nodes.rend(),
+                       [&](const auto& known) { return known.get() == node; });
   });
 }
 
@@ -62,7 +63,8 @@ CUresult graph_create(CUgraph* graph, unsigned flags) {
 
 CUresult graph_destroy(CUgraph graph) { return graphs().remove(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
 
-CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D* copy, CUcontext context) {
+CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count,
+                               const CUDA_MEMCPY3D* copy, CUcontext context) {
   const auto graph = graphs().find(handle);
   if (!graph || !is_context(context)) return CUDA_ERROR_INVALID_VALUE;
   if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
@@ -74,7 +76,8 @@ CUresult graph_add_memcpy_node(CUgraphNode* node, CUgraph handle, const CUgraphN
   return CUDA_SUCCESS;
 }
 
-CUresult graph_add_kernel_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS* wanted) {
+CUresult graph_add_kernel_node(CUgraphNode* node, CUgraph handle, const CUgraphNode* after, size_t count,
+                               const CUDA_KERNEL_NODE_PARAMS* wanted) {
   const auto graph = graphs().find(handle);
   if (!graph || !wanted || !wanted->func) return CUDA_ERROR_INVALID_VALUE;
   if (!has_all(*graph, after, count)) return CUDA_ERROR_INVALID_VALUE;
@@ -96,11 +99,14 @@ CUresult graph_instantiate_with_flags(CUgraphExec* exec, CUgraph handle, unsigne
   return CUDA_SUCCESS;
 }
 
-CUresult graph_exec_memcpy_node_set_params(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D* copy, CUcontext context) {
+CUresult graph_exec_memcpy_node_set_params(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D* copy,
+                                           CUcontext context) {
   const auto exec = ready().find(handle);
   if (!exec || !is_context(context)) return CUDA_ERROR_INVALID_VALUE;
-  const auto found = std::find_if(exec->work.begin(), exec->work.end(), [&](const auto& known) { return known.first == node; });
-  if (found == exec->work.end() || node->rows || of_rows(*copy)) return CUDA_ERROR_INVALID_VALUE;  // neither may be of rows
+  const auto found =
+      std::find_if(exec->work.begin(), exec->work.end(), [&](const auto& known) { return known.first == node; });
+  if (found == exec->work.end() || node->rows || of_rows(*copy))
+    return CUDA_ERROR_INVALID_VALUE;  // neither may be of rows
   return work_of(*copy, found->second);
 }
 

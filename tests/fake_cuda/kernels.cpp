@@ -26,7 +26,8 @@ namespace {
 using u64 = unsigned long long;
 
 CUresult gate(CUcontext context, volatile unsigned* word, u64 timeout_ns, unsigned* timed_out) {
-  if (!reachable(context, const_cast<unsigned*>(word), sizeof *word) || !reachable(context, timed_out, sizeof *timed_out))
+  if (!reachable(context, const_cast<unsigned*>(word), sizeof *word) ||
+      !reachable(context, timed_out, sizeof *timed_out))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto start = std::chrono::steady_clock::now();
   while (*word == 0 && lost() == CUDA_SUCCESS) {
@@ -47,7 +48,8 @@ CUresult fill(CUcontext context, u64* p, u64 words, u64 seed, u64 first_index) {
 }
 
 CUresult check(CUcontext context, const u64* p, u64 words, u64 seed, u64 first_index, u64* result) {
-  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   u64 wrong = 0, first = ~u64{0};
   for (u64 i = 0; i < words; ++i) {
     if (p[i] == linkscope_pattern_word(seed, first_index + i)) continue;
@@ -69,12 +71,15 @@ CUresult copy(CUcontext context, char* to, const char* from, u64 bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane, u64 to_plane, u64 from_plane) {
+CUresult copy_rows(CUcontext context, char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch,
+                   u64 in_plane, u64 to_plane, u64 from_plane) {
   const auto offset = [in_plane](u64 i, u64 pitch, u64 plane) { return i / in_plane * plane + i % in_plane * pitch; };
-  if (!reachable(context, to, offset(rows - 1, to_pitch, to_plane) + row) || !reachable(context, from, offset(rows - 1, from_pitch, from_plane) + row))
+  if (!reachable(context, to, offset(rows - 1, to_pitch, to_plane) + row) ||
+      !reachable(context, from, offset(rows - 1, from_pitch, from_plane) + row))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
-  for (u64 i = 0; i < rows && delivers != Delivers::nothing; ++i) std::memcpy(to + offset(i, to_pitch, to_plane), from + offset(i, from_pitch, from_plane), row);
+  for (u64 i = 0; i < rows && delivers != Delivers::nothing; ++i)
+    std::memcpy(to + offset(i, to_pitch, to_plane), from + offset(i, from_pitch, from_plane), row);
   if (delivers == Delivers::one_byte_more) to[row] ^= 1;
   if (delivers == Delivers::one_wrong_byte) to[offset(rows / 2, to_pitch, to_plane) + row / 2] ^= 1;
   end_copy();
@@ -110,7 +115,8 @@ CUresult write(CUcontext context, char* to, u64 bytes, u64 seed, u64 first_index
 }
 
 CUresult read_lines(CUcontext context, const char* from, u64 count, u64 stride, unsigned width, unsigned, u64* sum) {
-  if (!reachable(context, from, (count - 1) * stride + width) || !reachable(context, sum, sizeof *sum)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (!reachable(context, from, (count - 1) * stride + width) || !reachable(context, sum, sizeof *sum))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
   for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
     u64 words[2] = {0, 0};
@@ -122,12 +128,14 @@ CUresult read_lines(CUcontext context, const char* from, u64 count, u64 stride, 
   return CUDA_SUCCESS;
 }
 
-CUresult write_lines(CUcontext context, char* to, u64 count, u64 stride, unsigned width, unsigned, u64 seed, u64 first) {
+CUresult write_lines(CUcontext context, char* to, u64 count, u64 stride, unsigned width, unsigned, u64 seed,
+                     u64 first) {
   const u64 end = (count - 1) * stride + width;
   if (!reachable(context, to, end)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const auto delivers = begin_copy();
   for (u64 i = 0; delivers != Delivers::nothing && i < count; ++i) {
-    const u64 byte = first + i * stride, words[2] = {linkscope_pattern_word(seed, byte / 8), linkscope_pattern_word(seed, byte / 8 + 1)};
+    const u64 byte = first + i * stride,
+              words[2] = {linkscope_pattern_word(seed, byte / 8), linkscope_pattern_word(seed, byte / 8 + 1)};
     std::memcpy(to + i * stride, reinterpret_cast<const char*>(words) + byte % 8, width);
   }
   if (delivers == Delivers::one_byte_more) to[end] ^= 1;
@@ -146,8 +154,10 @@ CUresult sum_lines(CUcontext context, u64 count, u64 stride, u64 width, u64 seed
   return CUDA_SUCCESS;
 }
 
-CUresult check_lines(CUcontext context, const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 untouched, u64* result) {
-  if (!reachable(context, at, words * sizeof *at) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+CUresult check_lines(CUcontext context, const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first,
+                     u64 untouched, u64* result) {
+  if (!reachable(context, at, words * sizeof *at) || !reachable(context, result, 2 * sizeof *result))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < words; ++i) {
     const u64 within = i * 8 % stride, pattern = linkscope_pattern_word(seed, first / 8 + i);
     u64 expected = untouched;
@@ -180,7 +190,8 @@ CUresult touch_read(CUcontext context, const unsigned char* range, u64 bytes, u6
 }
 
 CUresult check_rows(CUcontext context, const u64* p, u64 words, linkscope_row_copy copy, u64* result) {
-  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (!reachable(context, p, words * sizeof *p) || !reachable(context, result, 2 * sizeof *result))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < words; ++i) {
     if (p[i] == linkscope_row_word(copy, 8 * i)) continue;
     ++result[0];
@@ -219,7 +230,8 @@ CUresult chase_on(CUcontext context, u64* position, u64 steps, unsigned sm, u64*
 CUresult fill_chain(CUcontext context, char* region, u64 lines) {
   if (!reachable(context, region, lines * linkscope_chain_line)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (u64 i = 0; i < lines; ++i)
-    *reinterpret_cast<char**>(region + i * linkscope_chain_line) = region + linkscope_chain_next(i, lines) * linkscope_chain_line;
+    *reinterpret_cast<char**>(region + i * linkscope_chain_line) =
+        region + linkscope_chain_next(i, lines) * linkscope_chain_line;
   return CUDA_SUCCESS;
 }
 
@@ -230,9 +242,10 @@ CUresult take(CUcontext, std::array<char, bytes>) {
   return CUDA_SUCCESS;
 }
 
-CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step, u64 iterations,
-               unsigned waits_first, u64 timeout_ns, u64* gave_up) {
-  if (!reachable(context, set, sizeof *set) || !reachable(context, wait, sizeof *wait) || !reachable(context, gave_up, sizeof *gave_up))
+CUresult flags(CUcontext context, u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step,
+               u64 iterations, unsigned waits_first, u64 timeout_ns, u64* gave_up) {
+  if (!reachable(context, set, sizeof *set) || !reachable(context, wait, sizeof *wait) ||
+      !reachable(context, gave_up, sizeof *gave_up))
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   const bool sets = begin_copy() != Delivers::nothing;
   const std::atomic_ref<u64> target{*set};
@@ -273,7 +286,9 @@ template <class... A>
 Prepare by_types(CUresult (*kernel)(CUcontext, A...)) {
   return [kernel](CUcontext context, void** parameters) -> Launch {
     return [&]<std::size_t... i>(std::index_sequence<i...>) -> Launch {
-      return [kernel, arguments = std::tuple<CUcontext, A...>{context, *static_cast<A*>(parameters[i])...}] { return std::apply(kernel, arguments); };
+      return [kernel, arguments = std::tuple<CUcontext, A...>{context, *static_cast<A*>(parameters[i])...}] {
+        return std::apply(kernel, arguments);
+      };
     }(std::index_sequence_for<A...>{});
   };
 }

@@ -35,7 +35,8 @@ void unmap(const Allocation& allocation) {
 bool may_pin(size_t bytes) {
   unsigned long long pinned = 0;
   for (const auto& [base, allocation] : allocations())
-    if (allocation.kind == Allocation::Kind::host || allocation.kind == Allocation::Kind::registered) pinned += allocation.bytes;
+    if (allocation.kind == Allocation::Kind::host || allocation.kind == Allocation::Kind::registered)
+      pinned += allocation.bytes;
   return pinned + bytes <= settings().pinned_bytes;
 }
 
@@ -57,11 +58,13 @@ std::optional<Allocation> forget(unsigned long long base, Allocation::Kind kind)
   return allocation;
 }
 
-unsigned long long move_pages(const Allocation& allocation, unsigned long long address, unsigned long long bytes, int to) {
+unsigned long long move_pages(const Allocation& allocation, unsigned long long address, unsigned long long bytes,
+                              int to) {
   const std::lock_guard lock{world()};
   auto& where = *allocation.where;
   unsigned long long moved = 0;
-  for (auto page = (address - allocation.base) / managed_page; page * managed_page < address - allocation.base + bytes; ++page)
+  for (auto page = (address - allocation.base) / managed_page; page * managed_page < address - allocation.base + bytes;
+       ++page)
     if (std::exchange(where[page], to) != to) moved += managed_page;
   return moved;
 }
@@ -76,7 +79,9 @@ std::optional<Allocation> find(unsigned long long address, unsigned long long by
 }
 
 void count_memory(Books& books) {
-  constexpr const char* names[] = {"device memory", "host memory", "registered memory", "managed memory", "memory of pools and mappings", "opened memory"};
+  constexpr const char* names[] = {
+      "device memory", "host memory", "registered memory", "managed memory", "memory of pools and mappings",
+      "opened memory"};
   for (const auto& [base, allocation] : allocations()) ++books[names[static_cast<int>(allocation.kind)]];
 }
 
@@ -169,7 +174,9 @@ void prefetch_now(CUcontext context, unsigned long long range, unsigned long lon
   const bool to_gpu = to.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const auto allocation = find(range, bytes);
   const auto delivers = begin_copy();
-  const auto moved = delivers == Delivers::nothing || !allocation ? 0 : move_pages(*allocation, range, bytes, to_gpu ? to.id : on_host);
+  const auto moved = delivers == Delivers::nothing || !allocation
+                         ? 0
+                         : move_pages(*allocation, range, bytes, to_gpu ? to.id : on_host);
   if (delivers == Delivers::one_wrong_byte) reinterpret_cast<unsigned char*>(range)[bytes / 2] ^= 1;
   log("prefetch", context, (to_gpu ? "gpu " : "host ") + std::to_string(moved));
   end_copy();
@@ -199,13 +206,14 @@ void discard_now(CUcontext context, const std::vector<Piece>& pieces) {
   log("discard", context, std::to_string(pieces.size()) + " " + std::to_string(bytes));
 }
 
-CUresult queue_pieces(bool discards, CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
-                      unsigned long long flags, CUstream handle) {
+CUresult queue_pieces(bool discards, CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places,
+                      size_t* firsts, size_t place_count, unsigned long long flags, CUstream handle) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<Piece> pieces;
-  if (flags != 0 || !places || !firsts || place_count == 0 || place_count > count || firsts[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0 || !places || !firsts || place_count == 0 || place_count > count || firsts[0] != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (const auto status = pieces_of(starts, lengths, count, pieces); status != CUDA_SUCCESS) return status;
   std::vector<CUmemLocation> to;
   for (size_t i = 0, place = 0; i < count; ++i) {
@@ -232,17 +240,19 @@ CUresult mem_prefetch_async(CUdeviceptr range, size_t bytes, CUmemLocation to, u
   return CUDA_SUCCESS;
 }
 
-CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
-                                  unsigned long long flags, CUstream stream) {
+CUresult mem_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places,
+                                  size_t* firsts, size_t place_count, unsigned long long flags, CUstream stream) {
   return queue_pieces(false, starts, lengths, count, places, firsts, place_count, flags, stream);
 }
 
-CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places, size_t* firsts, size_t place_count,
-                                              unsigned long long flags, CUstream stream) {
+CUresult mem_discard_and_prefetch_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, CUmemLocation* places,
+                                              size_t* firsts, size_t place_count, unsigned long long flags,
+                                              CUstream stream) {
   return queue_pieces(true, starts, lengths, count, places, firsts, place_count, flags, stream);
 }
 
-CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags, CUstream handle) {
+CUresult mem_discard_batch_async(CUdeviceptr* starts, size_t* lengths, size_t count, unsigned long long flags,
+                                 CUstream handle) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
@@ -263,15 +273,36 @@ CUresult mem_advise(CUdeviceptr range, size_t bytes, CUmem_advise advice, CUmemL
   auto& told = *allocation->advised;
   const char* words = nullptr;
   switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY: told.mostly_read = true; words = "set read_mostly"; break;
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: told.mostly_read = false; words = "unset read_mostly"; break;
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: told.preferred = place; words = "set preferred"; break;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: told.preferred.reset(); words = "unset preferred"; break;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY: told.accessed_by.insert(place); words = "set accessed_by"; break;
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: told.accessed_by.erase(place); words = "unset accessed_by"; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      told.mostly_read = true;
+      words = "set read_mostly";
+      break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      told.mostly_read = false;
+      words = "unset read_mostly";
+      break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      told.preferred = place;
+      words = "set preferred";
+      break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      told.preferred.reset();
+      words = "unset preferred";
+      break;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+      told.accessed_by.insert(place);
+      words = "set accessed_by";
+      break;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      told.accessed_by.erase(place);
+      words = "unset accessed_by";
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto where = at.type == CU_MEM_LOCATION_TYPE_HOST ? std::string{" host"} : (at.type == CU_MEM_LOCATION_TYPE_DEVICE ? " gpu:" : " node:") + std::to_string(at.id);
+  const auto where = at.type == CU_MEM_LOCATION_TYPE_HOST
+                         ? std::string{" host"}
+                         : (at.type == CU_MEM_LOCATION_TYPE_DEVICE ? " gpu:" : " node:") + std::to_string(at.id);
   log("advise", current(), words + where);
   return CUDA_SUCCESS;
 }
@@ -316,7 +347,8 @@ CUresult mem_host_register(void* address, size_t bytes, unsigned flags) {
 CUresult mem_host_unregister(void* address) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   drain(nullptr);
-  return forget(address_of(address), Allocation::Kind::registered) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  return forget(address_of(address), Allocation::Kind::registered) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 CUresult mem_host_get_device_pointer(CUdeviceptr* pointer, void* address, unsigned flags) {

@@ -18,7 +18,9 @@ struct Advised {
   bool mostly_read = false;
   std::optional<int> preferred;
   std::set<int> accessed_by;
-  [[nodiscard]] bool stays_for(int device) const { return accessed_by.contains(device) || (preferred && *preferred != device); }
+  [[nodiscard]] bool stays_for(int device) const {
+    return accessed_by.contains(device) || (preferred && *preferred != device);
+  }
 };
 
 struct Allocation {
@@ -27,7 +29,7 @@ struct Allocation {
   CUdevice device = 0;  // kinds device, granted and opened (of another process): whose memory it is
   std::shared_ptr<std::vector<int>> where = nullptr;  // kind managed: of each page, the GPU that has it, or on_host
   std::shared_ptr<Advised> advised = nullptr;
-  std::shared_ptr<std::set<int>> granted = nullptr;   // kind granted: the GPUs that may touch it, peers or not
+  std::shared_ptr<std::set<int>> granted = nullptr;  // kind granted: the GPUs that may touch it, peers or not
   [[nodiscard]] bool of_gpu() const { return kind == Kind::device || kind == Kind::opened; }
   int descriptor = -1;  // kind device: of the file in which it lies
   CUdevice by = 0;      // kind opened: for whom it is mapped, and for no other

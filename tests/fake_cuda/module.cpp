@@ -64,7 +64,8 @@ Code read_machine_code(const void* image) {
 Code read_ptx(const std::string& text) {
   Code code;
   constexpr const char *target = ".target sm_", *entry = ".entry ";
-  if (const auto found = text.find(target); found != std::string::npos) code.arch = std::atoi(text.c_str() + found + std::strlen(target));
+  if (const auto found = text.find(target); found != std::string::npos)
+    code.arch = std::atoi(text.c_str() + found + std::strlen(target));
   for (auto found = text.find(entry); found != std::string::npos; found = text.find(entry, found + 1)) {
     const auto begin = found + std::strlen(entry);
     code.kernels.push_back(text.substr(begin, text.find_first_of("( \n", begin) - begin));
@@ -110,7 +111,8 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   const auto module = modules().find(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   const auto* prepare = find_kernel(name);
-  if (!prepare || std::find(module->kernels.begin(), module->kernels.end(), name) == module->kernels.end()) return CUDA_ERROR_NOT_FOUND;
+  if (!prepare || std::find(module->kernels.begin(), module->kernels.end(), name) == module->kernels.end())
+    return CUDA_ERROR_NOT_FOUND;
   const std::lock_guard lock{world()};
   module->functions.push_back(std::make_unique<CUfunc_st>(CUfunc_st{module->context, prepare, name}));
   *function = module->functions.back().get();
@@ -120,13 +122,15 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
 CUresult func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > h200_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > h200_shared_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   function->most_shared_bytes = value;
   return CUDA_SUCCESS;
 }
 
-CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
-                       unsigned shared_bytes, CUstream handle, void** parameters, void** extra) {
+CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void** parameters,
+                       void** extra) {
   constexpr unsigned most_threads = 1024;
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const unsigned long long blocks = 1ull * grid_x * grid_y * grid_z, threads = 1ull * block_x * block_y * block_z;
@@ -134,7 +138,9 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   const auto stream = stream_of(handle);
   if (!function || !stream || stream->context != function->context) return CUDA_ERROR_INVALID_HANDLE;
   if (shared_bytes > static_cast<unsigned>(function->most_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  log("launch", function->context, function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) + (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));
+  log("launch", function->context,
+      function->name + ' ' + std::to_string(blocks) + ' ' + std::to_string(threads) +
+          (shared_bytes ? ' ' + std::to_string(shared_bytes) : ""));
   const auto number = stream->submit([launch = (*function->prepare)(function->context, parameters)] { run(launch); });
   if (settings().launch_blocking) stream->wait(number);
   return CUDA_SUCCESS;

@@ -29,7 +29,8 @@ NvmlSettings read() {
   if (x == std::string::npos) refuse("FAKE_NVML_PCIE", pcie, "generation x width, such as 4x8");
   s.pcie_generation = static_cast<unsigned>(to_number("FAKE_NVML_PCIE", pcie.substr(0, x)));
   s.pcie_width = static_cast<unsigned>(to_number("FAKE_NVML_PCIE", pcie.substr(x + 1)));
-  const std::map<std::string, Links> kinds{{"switch", Links::nvswitch}, {"direct", Links::direct}, {"none", Links::none}};
+  const std::map<std::string, Links> kinds{
+      {"switch", Links::nvswitch}, {"direct", Links::direct}, {"none", Links::none}};
   const auto links = kinds.find(text("FAKE_NVML_LINKS", "switch"));
   if (links == kinds.end()) refuse("FAKE_NVML_LINKS", text("FAKE_NVML_LINKS"), "switch, direct or none");
   s.links = links->second;
@@ -147,7 +148,9 @@ NVML nvmlSystemGetDriverVersion(char* text, unsigned size) {
 }
 NVML nvmlSystemGetNVMLVersion(char* text, unsigned size) {
   const int status = nvml_enter(__func__);
-  return status == nvml_success ? give_text(text, size, std::to_string(nvml_settings().cuda_version / 1000) + "." + driver_version()) : status;
+  return status == nvml_success
+             ? give_text(text, size, std::to_string(nvml_settings().cuda_version / 1000) + "." + driver_version())
+             : status;
 }
 NVML nvmlSystemGetCudaDriverVersion_v2(int* version) {
   *version = nvml_settings().cuda_version;
@@ -170,5 +173,6 @@ NVML nvmlDeviceGetHandleByUUID(const char* uuid, NvmlGpu** gpu) {
 }
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char* id, NvmlGpu** gpu) {
   if (const int status = nvml_enter(__func__); status != nvml_success) return status;
-  return find_gpu(gpu, [&](const NvmlGpu& candidate) { return pci_id(candidate.bus) == id || pci_id(candidate.bus, 8) == id; });
+  return find_gpu(
+      gpu, [&](const NvmlGpu& candidate) { return pci_id(candidate.bus) == id || pci_id(candidate.bus, 8) == id; });
 }

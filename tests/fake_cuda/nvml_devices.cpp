@@ -44,9 +44,15 @@ NVML nvmlDeviceGetUUID(NvmlGpu* gpu, char* text, unsigned size) {
   const int status = nvml_enter(__func__, gpu);
   return status == nvml_success ? give_text(text, size, uuid_text(gpu->bus)) : status;
 }
-NVML nvmlDeviceGetIndex(NvmlGpu* gpu, unsigned* index) { return give(__func__, gpu, index, gpu ? static_cast<unsigned>(gpu->index) : 0); }
-NVML nvmlDeviceGetMinorNumber(NvmlGpu* gpu, unsigned* minor) { return give(__func__, gpu, minor, gpu ? static_cast<unsigned>(gpu->index) : 0); }
-NVML nvmlDeviceGetPciInfo_v3(NvmlGpu* gpu, NvmlPci* pci) { return give(__func__, gpu, pci, nvml_pci(gpu ? gpu->bus : 0, h200_device_id)); }
+NVML nvmlDeviceGetIndex(NvmlGpu* gpu, unsigned* index) {
+  return give(__func__, gpu, index, gpu ? static_cast<unsigned>(gpu->index) : 0);
+}
+NVML nvmlDeviceGetMinorNumber(NvmlGpu* gpu, unsigned* minor) {
+  return give(__func__, gpu, minor, gpu ? static_cast<unsigned>(gpu->index) : 0);
+}
+NVML nvmlDeviceGetPciInfo_v3(NvmlGpu* gpu, NvmlPci* pci) {
+  return give(__func__, gpu, pci, nvml_pci(gpu ? gpu->bus : 0, h200_device_id));
+}
 NVML nvmlDeviceGetBrand(NvmlGpu* gpu, unsigned* brand) { return give(__func__, gpu, brand, 14u); }
 NVML nvmlDeviceGetArchitecture(NvmlGpu* gpu, unsigned* architecture) { return give(__func__, gpu, architecture, 9u); }
 NVML nvmlDeviceGetNumGpuCores(NvmlGpu* gpu, unsigned* cores) { return give(__func__, gpu, cores, 16896u); }
@@ -65,7 +71,9 @@ NVML nvmlDeviceGetMemoryInfo_v2(NvmlGpu* gpu, MemoryV2* memory) {
   const auto total = nvml_settings().memory_bytes;
   return give(__func__, gpu, memory, {memory->version, total + reserved_bytes, reserved_bytes, total, 0});
 }
-NVML nvmlDeviceGetBAR1MemoryInfo(NvmlGpu* gpu, Bar1* memory) { return give(__func__, gpu, memory, {256ull << 30, 255ull << 30, 1ull << 30}); }
+NVML nvmlDeviceGetBAR1MemoryInfo(NvmlGpu* gpu, Bar1* memory) {
+  return give(__func__, gpu, memory, {256ull << 30, 255ull << 30, 1ull << 30});
+}
 NVML nvmlDeviceGetMemoryBusWidth(NvmlGpu* gpu, unsigned* bits) { return give(__func__, gpu, bits, 6144u); }
 // Only where GPU memory is a NUMA node of its own (Grace).
 NVML nvmlDeviceGetNumaNodeId(NvmlGpu*, unsigned*) { return nvml_not_supported; }
@@ -76,16 +84,24 @@ NVML nvmlDeviceGetMemoryAffinity(NvmlGpu* gpu, unsigned words, unsigned long* ma
 
 // --- PCIe ---------------------------------------------------------------------------------------------------------
 
-NVML nvmlDeviceGetMaxPcieLinkGeneration(NvmlGpu* gpu, unsigned* generation) { return give(__func__, gpu, generation, 5u); }
-NVML nvmlDeviceGetGpuMaxPcieLinkGeneration(NvmlGpu* gpu, unsigned* generation) { return give(__func__, gpu, generation, 5u); }
+NVML nvmlDeviceGetMaxPcieLinkGeneration(NvmlGpu* gpu, unsigned* generation) {
+  return give(__func__, gpu, generation, 5u);
+}
+NVML nvmlDeviceGetGpuMaxPcieLinkGeneration(NvmlGpu* gpu, unsigned* generation) {
+  return give(__func__, gpu, generation, 5u);
+}
 NVML nvmlDeviceGetMaxPcieLinkWidth(NvmlGpu* gpu, unsigned* width) { return give(__func__, gpu, width, 16u); }
 NVML nvmlDeviceGetCurrPcieLinkGeneration(NvmlGpu* gpu, unsigned* generation) {
   return give(__func__, gpu, generation, nvml_settings().pcie_generation);
 }
-NVML nvmlDeviceGetCurrPcieLinkWidth(NvmlGpu* gpu, unsigned* width) { return give(__func__, gpu, width, nvml_settings().pcie_width); }
+NVML nvmlDeviceGetCurrPcieLinkWidth(NvmlGpu* gpu, unsigned* width) {
+  return give(__func__, gpu, width, nvml_settings().pcie_width);
+}
 NVML nvmlDeviceGetPcieLinkMaxSpeed(NvmlGpu* gpu, unsigned* mbps) { return give(__func__, gpu, mbps, 32000u); }
 NVML nvmlDeviceGetPcieSpeed(NvmlGpu* gpu, unsigned* mbps) { return give(__func__, gpu, mbps, 32000u); }
-NVML nvmlDeviceGetPcieThroughput(NvmlGpu* gpu, unsigned, unsigned* kib_a_second) { return give(__func__, gpu, kib_a_second, 0u); }
+NVML nvmlDeviceGetPcieThroughput(NvmlGpu* gpu, unsigned, unsigned* kib_a_second) {
+  return give(__func__, gpu, kib_a_second, 0u);
+}
 NVML nvmlDeviceGetPcieReplayCounter(NvmlGpu* gpu, unsigned* count) { return give(__func__, gpu, count, 0u); }
 
 // --- state --------------------------------------------------------------------------------------------------------
@@ -108,14 +124,24 @@ NVML nvmlDeviceGetCurrentClocksEventReasons(NvmlGpu* gpu, unsigned long long* re
 NVML nvmlDeviceGetCurrentClocksThrottleReasons(NvmlGpu* gpu, unsigned long long* reasons) {
   return give(__func__, gpu, reasons, nvml_settings().throttle);
 }
-NVML nvmlDeviceGetViolationStatus(NvmlGpu* gpu, unsigned, Violation* violation) { return give(__func__, gpu, violation, {0, 0}); }
+NVML nvmlDeviceGetViolationStatus(NvmlGpu* gpu, unsigned, Violation* violation) {
+  return give(__func__, gpu, violation, {0, 0});
+}
 NVML nvmlDeviceGetPerformanceState(NvmlGpu* gpu, unsigned* state) { return give(__func__, gpu, state, 0u); }
 NVML nvmlDeviceGetTemperature(NvmlGpu* gpu, unsigned, unsigned* celsius) { return give(__func__, gpu, celsius, 41u); }
 NVML nvmlDeviceGetPowerUsage(NvmlGpu* gpu, unsigned* milliwatts) { return give(__func__, gpu, milliwatts, 121'000u); }
-NVML nvmlDeviceGetEnforcedPowerLimit(NvmlGpu* gpu, unsigned* milliwatts) { return give(__func__, gpu, milliwatts, 700'000u); }
-NVML nvmlDeviceGetPowerManagementLimit(NvmlGpu* gpu, unsigned* milliwatts) { return give(__func__, gpu, milliwatts, 700'000u); }
-NVML nvmlDeviceGetPowerManagementDefaultLimit(NvmlGpu* gpu, unsigned* milliwatts) { return give(__func__, gpu, milliwatts, 700'000u); }
-NVML nvmlDeviceGetUtilizationRates(NvmlGpu* gpu, Utilization* utilization) { return give(__func__, gpu, utilization, {0, 0}); }
+NVML nvmlDeviceGetEnforcedPowerLimit(NvmlGpu* gpu, unsigned* milliwatts) {
+  return give(__func__, gpu, milliwatts, 700'000u);
+}
+NVML nvmlDeviceGetPowerManagementLimit(NvmlGpu* gpu, unsigned* milliwatts) {
+  return give(__func__, gpu, milliwatts, 700'000u);
+}
+NVML nvmlDeviceGetPowerManagementDefaultLimit(NvmlGpu* gpu, unsigned* milliwatts) {
+  return give(__func__, gpu, milliwatts, 700'000u);
+}
+NVML nvmlDeviceGetUtilizationRates(NvmlGpu* gpu, Utilization* utilization) {
+  return give(__func__, gpu, utilization, {0, 0});
+}
 NVML nvmlDeviceGetPersistenceMode(NvmlGpu* gpu, unsigned* mode) { return give(__func__, gpu, mode, 1u); }
 NVML nvmlDeviceGetComputeMode(NvmlGpu* gpu, int* mode) {
   const unsigned bus = nvml_settings().compute_mode_bus;
@@ -130,10 +156,15 @@ NVML nvmlDeviceGetMigMode(NvmlGpu* gpu, unsigned* now, unsigned* pending) {
   *pending = 0;
   return give(__func__, gpu, now, 0u);
 }
-NVML nvmlDeviceGetTotalEccErrors(NvmlGpu* gpu, unsigned, unsigned, unsigned long long* count) { return give(__func__, gpu, count, 0ull); }
-NVML nvmlDeviceGetRemappedRows(NvmlGpu* gpu, unsigned* correctable, unsigned* uncorrectable, unsigned* pending, unsigned* failed) {
+NVML nvmlDeviceGetTotalEccErrors(NvmlGpu* gpu, unsigned, unsigned, unsigned long long* count) {
+  return give(__func__, gpu, count, 0ull);
+}
+NVML nvmlDeviceGetRemappedRows(NvmlGpu* gpu, unsigned* correctable, unsigned* uncorrectable, unsigned* pending,
+                               unsigned* failed) {
   *uncorrectable = *pending = *failed = 0;
   return give(__func__, gpu, correctable, 0u);
 }
 NVML nvmlDeviceGetVirtualizationMode(NvmlGpu* gpu, unsigned* mode) { return give(__func__, gpu, mode, 0u); }
-NVML nvmlDeviceGetComputeRunningProcesses_v3(NvmlGpu* gpu, unsigned* count, void*) { return give(__func__, gpu, count, 0u); }
+NVML nvmlDeviceGetComputeRunningProcesses_v3(NvmlGpu* gpu, unsigned* count, void*) {
+  return give(__func__, gpu, count, 0u);
+}

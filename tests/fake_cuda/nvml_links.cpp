@@ -24,7 +24,9 @@ struct FieldValue {
   } value;
 };
 
-bool has_links() { return nvml_settings().links != Links::none && (nvml_settings().links == Links::nvswitch || nvml_settings().gpus > 1); }
+bool has_links() {
+  return nvml_settings().links != Links::none && (nvml_settings().links == Links::nvswitch || nvml_settings().gpus > 1);
+}
 
 int enter_link(const char* function, const NvmlGpu* gpu, unsigned link) {
   if (const int status = nvml_enter(function, gpu); status != nvml_success) return status;
@@ -92,18 +94,35 @@ int look_up(FieldValue& field) {
     case crc_flit_errors:
     case crc_data_errors:
     case replay_errors:
-    case recovery_errors: give_long(field, 0); return nvml_success;
-    case memory_temperature: give_unsigned(field, 45); return nvml_success;
+    case recovery_errors:
+      give_long(field, 0);
+      return nvml_success;
+    case memory_temperature:
+      give_unsigned(field, 45);
+      return nvml_success;
     case speed_mbps_common:
-    case link_speed: give_unsigned(field, link_mbps); return nvml_success;
-    case link_count_field: give_unsigned(field, has_links() ? link_count : 0); return nvml_success;
-    case link_state: give_unsigned(field, 1); return nvml_success;
-    case link_version: give_unsigned(field, nvlink_4); return nvml_success;
+    case link_speed:
+      give_unsigned(field, link_mbps);
+      return nvml_success;
+    case link_count_field:
+      give_unsigned(field, has_links() ? link_count : 0);
+      return nvml_success;
+    case link_state:
+      give_unsigned(field, 1);
+      return nvml_success;
+    case link_version:
+      give_unsigned(field, nvlink_4);
+      return nvml_success;
     case pcie_replays:
-    case pcie_replay_rollovers: give_unsigned(field, 0); return nvml_success;
+    case pcie_replay_rollovers:
+      give_unsigned(field, 0);
+      return nvml_success;
     case power_average:
-    case power_instant: give_unsigned(field, 121'000); return nvml_success;
-    default: break;
+    case power_instant:
+      give_unsigned(field, 121'000);
+      return nvml_success;
+    default:
+      break;
   }
   if (field.field < throughput_data_tx || field.field > throughput_raw_rx) return nvml_not_supported;
   give_long(field, 0);  // KiB; nothing has crossed
@@ -121,9 +140,15 @@ NVML nvmlDeviceGetFieldValues(NvmlGpu* gpu, int count, FieldValue* fields) {
   return nvml_success;
 }
 
-NVML nvmlDeviceGetNvLinkState(NvmlGpu* gpu, unsigned link, unsigned* active) { return give_link(__func__, gpu, link, active, 1u); }
-NVML nvmlDeviceGetNvLinkVersion(NvmlGpu* gpu, unsigned link, unsigned* version) { return give_link(__func__, gpu, link, version, nvlink_4); }
-NVML nvmlDeviceGetNvLinkCapability(NvmlGpu* gpu, unsigned link, unsigned, unsigned* has) { return give_link(__func__, gpu, link, has, 1u); }
+NVML nvmlDeviceGetNvLinkState(NvmlGpu* gpu, unsigned link, unsigned* active) {
+  return give_link(__func__, gpu, link, active, 1u);
+}
+NVML nvmlDeviceGetNvLinkVersion(NvmlGpu* gpu, unsigned link, unsigned* version) {
+  return give_link(__func__, gpu, link, version, nvlink_4);
+}
+NVML nvmlDeviceGetNvLinkCapability(NvmlGpu* gpu, unsigned link, unsigned, unsigned* has) {
+  return give_link(__func__, gpu, link, has, 1u);
+}
 NVML nvmlDeviceGetNvLinkErrorCounter(NvmlGpu* gpu, unsigned link, unsigned, unsigned long long* count) {
   return give_link(__func__, gpu, link, count, 0ull);
 }
@@ -131,7 +156,8 @@ NVML nvmlDeviceGetNvLinkRemotePciInfo_v2(NvmlGpu* gpu, unsigned link, NvmlPci* p
   return give_link(__func__, gpu, link, pci, remote_pci(gpu, link));
 }
 NVML nvmlDeviceGetNvLinkRemoteDeviceType(NvmlGpu* gpu, unsigned link, unsigned* type) {
-  return give_link(__func__, gpu, link, type, static_cast<unsigned>(nvml_settings().links == Links::direct ? remote_gpu : remote_switch));
+  return give_link(__func__, gpu, link, type,
+                   static_cast<unsigned>(nvml_settings().links == Links::direct ? remote_gpu : remote_switch));
 }
 
 NVML nvmlDeviceGetTopologyCommonAncestor(NvmlGpu* a, NvmlGpu* b, unsigned* level) {

@@ -32,12 +32,9 @@ void read_mode(Settings& s) {
   const auto [mode, gpu] = with_number(name, text(name, "default"), never);
   s.mode_gpu = gpu;
   s.held_by_another = mode == "exclusive";
-  if (mode == "exclusive" || mode == "exclusive-free")
-    s.mode = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
-  else if (mode == "prohibited")
-    s.mode = CU_COMPUTEMODE_PROHIBITED;
-  else if (mode != "default")
-    refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
+  if (mode == "exclusive" || mode == "exclusive-free") s.mode = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+  else if (mode == "prohibited") s.mode = CU_COMPUTEMODE_PROHIBITED;
+  else if (mode != "default") refuse(name, mode, "default, exclusive, exclusive-free or prohibited");
 }
 
 /// "n", "n+" or "n+m": one copy, all from one on, or every mth from one on.
@@ -68,7 +65,8 @@ void read_lost(Settings& s) {
 Settings read() {
   Settings s;
   s.version = static_cast<int>(number("FAKE_CUDA_VERSION", 13000));
-  if (s.version < 12000) refuse("FAKE_CUDA_VERSION", std::to_string(s.version), "12000 or more (the library in old/ plays an older one)");
+  if (s.version < 12000)
+    refuse("FAKE_CUDA_VERSION", std::to_string(s.version), "12000 or more (the library in old/ plays an older one)");
   const auto gpus = number("FAKE_CUDA_GPUS", 2);
   if (gpus > most_gpus) refuse("FAKE_CUDA_GPUS", std::to_string(gpus), "a number up to 8");
   s.visible = visible_gpus(static_cast<int>(gpus));
@@ -88,7 +86,8 @@ Settings read() {
   s.slow_while = text("FAKE_CUDA_SLOW_WHILE");
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
   std::tie(s.dear_contexts, s.dear_us) = with_number("FAKE_CUDA_DEAR_CONTEXTS", text("FAKE_CUDA_DEAR_CONTEXTS"), 0);
-  if (s.dear_contexts.find_first_not_of("x.") != std::string::npos) refuse("FAKE_CUDA_DEAR_CONTEXTS", s.dear_contexts, "of x and .");
+  if (s.dear_contexts.find_first_not_of("x.") != std::string::npos)
+    refuse("FAKE_CUDA_DEAR_CONTEXTS", s.dear_contexts, "of x and .");
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
   unsigned long long refusal = CUDA_ERROR_NOT_PERMITTED;
   std::tie(s.refuse_symbol, refusal) = with_number("FAKE_CUDA_REFUSE", text("FAKE_CUDA_REFUSE"), refusal);

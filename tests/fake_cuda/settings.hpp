@@ -13,7 +13,9 @@ constexpr unsigned long long never = ~0ull;
 /// The copies that a fault befalls, counted from 1.
 struct Copies {
   unsigned long long first = never, last = 0, step = 1;
-  [[nodiscard]] bool contain(unsigned long long number) const { return number >= first && number <= last && (number - first) % step == 0; }
+  [[nodiscard]] bool contain(unsigned long long number) const {
+    return number >= first && number <= last && (number - first) % step == 0;
+  }
 };
 
 struct Settings {
@@ -33,7 +35,8 @@ struct Settings {
   Copies corrupt, skip, overrun;
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
-  std::string dear_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
+  std::string
+      dear_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
   unsigned long long dear_us = 0;
   std::string refuse_symbol, die_symbol;
   CUresult refusal = CUDA_ERROR_NOT_PERMITTED;

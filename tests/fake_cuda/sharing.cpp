@@ -66,13 +66,16 @@ std::optional<Backing> backing_of(int descriptor) {
   Label label;
   if (fstat(descriptor, &found) != 0 || found.st_size < static_cast<off_t>(sizeof label)) return {};
   const auto at = found.st_size - static_cast<off_t>(sizeof label);
-  if (pread(descriptor, &label, sizeof label, at) != static_cast<ssize_t>(sizeof label) || std::memcmp(label.name, name, sizeof name) != 0) return {};
+  if (pread(descriptor, &label, sizeof label, at) != static_cast<ssize_t>(sizeof label) ||
+      std::memcmp(label.name, name, sizeof name) != 0)
+    return {};
   return static_cast<off_t>(label.backing.bytes) == at ? std::optional{label.backing} : std::nullopt;
 }
 
 void* map_backing(unsigned long long at, unsigned long long bytes, int descriptor, bool opened) {
   const int kind = opened && settings().private_shares ? MAP_PRIVATE : MAP_SHARED;
-  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE | (at ? MAP_FIXED : 0), descriptor, 0);
+  void* start = mmap(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE,
+                     kind | MAP_NORESERVE | (at ? MAP_FIXED : 0), descriptor, 0);
   return start == MAP_FAILED ? nullptr : start;
 }
 
@@ -83,7 +86,8 @@ void count_opened(Books& books) {
 CUresult ipc_get_mem_handle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto allocation = find(pointer, 1);
-  if (!handle || !allocation || allocation->kind != Allocation::Kind::device || allocation->base != pointer) return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !allocation || allocation->kind != Allocation::Kind::device || allocation->base != pointer)
+    return CUDA_ERROR_INVALID_VALUE;
   IpcHandle made{{}, getpid(), allocation->descriptor};
   std::memcpy(made.name, name, sizeof name);
   *handle = {};
@@ -95,7 +99,8 @@ CUresult ipc_open_mem_handle(CUdeviceptr* pointer, CUipcMemHandle handle, unsign
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   IpcHandle made;
   std::memcpy(&made, handle.reserved, sizeof made);
-  if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || std::memcmp(made.name, name, sizeof name) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || std::memcmp(made.name, name, sizeof name) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (made.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver: a process does not open its own
   const CUdevice by = current()->device;
   const std::lock_guard lock{world()};
@@ -125,7 +130,9 @@ CUresult ipc_close_mem_handle(CUdeviceptr pointer) {
   if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
   drain(nullptr);
   const std::lock_guard lock{world()};
-  const auto found = std::find_if(opened().begin(), opened().end(), [&](const auto& one) { return one.second.at == pointer && std::get<2>(one.first) == current()->device; });
+  const auto found = std::find_if(opened().begin(), opened().end(), [&](const auto& one) {
+    return one.second.at == pointer && std::get<2>(one.first) == current()->device;
+  });
   if (found == opened().end()) return CUDA_ERROR_INVALID_VALUE;
   if (--found->second.times > 0) return CUDA_SUCCESS;
   opened().erase(found);

@@ -18,15 +18,20 @@ Live<CUevent_st>& events() {
 }
 
 long long monotonic_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 bool satisfied(unsigned now, unsigned value, unsigned how) {
   switch (how) {
-    case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<int>(now - value) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ: return now == value;
-    case CU_STREAM_WAIT_VALUE_AND: return (now & value) != 0;
-    default: return ~(now | value) != 0;
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<int>(now - value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return now == value;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (now & value) != 0;
+    default:
+      return ~(now | value) != 0;
   }
 }
 
@@ -77,7 +82,8 @@ CUresult stream_wait_value_32(CUstream handle, CUdeviceptr word, cuuint32_t valu
   constexpr unsigned how = 3;
   const auto stream = stream_of(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  if ((flags & ~(how | CU_STREAM_WAIT_VALUE_FLUSH)) || word % sizeof value != 0 || !find(word, sizeof value)) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~(how | CU_STREAM_WAIT_VALUE_FLUSH)) || word % sizeof value != 0 || !find(word, sizeof value))
+    return CUDA_ERROR_INVALID_VALUE;
   stream->submit([=] {
     const auto* now = reinterpret_cast<volatile unsigned*>(word);
     while (!satisfied(*now, value, flags & how) && lost() == CUDA_SUCCESS) std::this_thread::yield();
@@ -132,7 +138,8 @@ CUresult event_synchronize(CUevent handle) {
 
 CUresult event_elapsed_time(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   const auto start = events().find(start_handle), end = events().find(end_handle);
-  if (!start || !end || !start->timing || !end->timing || start->context != end->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start || !end || !start->timing || !end->timing || start->context != end->context)
+    return CUDA_ERROR_INVALID_HANDLE;
   const auto from = start->record(), to = end->record();
   if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
   if (!from->done || !to->done) return CUDA_ERROR_NOT_READY;

@@ -157,14 +157,17 @@ const Row* newest(const char* symbol, int version, bool& known) {
 
 }  // namespace
 
-CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* result) {
+CUresult get_proc_address(const char* symbol, void** found, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult* result) {
   constexpr cuuint64_t known_flags = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (!symbol || !found || version > settings().version || (flags & ~known_flags)) return CUDA_ERROR_INVALID_VALUE;
   bool known = false;
   const Row* row = settings().missing.contains(symbol) ? nullptr : newest(symbol, version, known);
   *found = row ? row->function : nullptr;
   if (result)
-    *result = row ? CU_GET_PROC_ADDRESS_SUCCESS : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *result = row     ? CU_GET_PROC_ADDRESS_SUCCESS
+              : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                      : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return CUDA_SUCCESS;
 }
 
@@ -177,6 +180,7 @@ EXPORT CUresult cuInit(unsigned flags) {
   return status == CUDA_SUCCESS ? fake::init(flags) : status;
 }
 EXPORT CUresult cuDriverGetVersion(int* version) { return fake::driver_get_version(version); }
-EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** found, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* result) {
+EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** found, int version, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult* result) {
   return fake::get_proc_address(symbol, found, version, flags, result);
 }

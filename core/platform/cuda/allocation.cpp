@@ -16,18 +16,29 @@ std::vector<const char*> symbols_of(MemKind kind) {
   switch (kind) {
     case MemKind::registered:
     case MemKind::shm:
-    case MemKind::registered_hugepage: return {"cuMemHostRegister", "cuMemHostUnregister"};
+    case MemKind::registered_hugepage:
+      return {"cuMemHostRegister", "cuMemHostUnregister"};
     case MemKind::pool:
-      return {"cuMemAllocAsync", "cuMemFreeAsync", "cuDeviceGetDefaultMemPool", "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
+      return {"cuMemAllocAsync",       "cuMemFreeAsync",     "cuDeviceGetDefaultMemPool",
+              "cuMemPoolSetAttribute", "cuMemPoolSetAccess", "cuMemPoolTrimTo"};
     case MemKind::vmm:
-      return {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease", "cuMemAddressReserve", "cuMemAddressFree", "cuMemMap", "cuMemUnmap", "cuMemSetAccess"};
+      return {"cuMemGetAllocationGranularity",
+              "cuMemCreate",
+              "cuMemRelease",
+              "cuMemAddressReserve",
+              "cuMemAddressFree",
+              "cuMemMap",
+              "cuMemUnmap",
+              "cuMemSetAccess"};
     case MemKind::posix_fd: {
       auto symbols = symbols_of(MemKind::vmm);
       symbols.insert(symbols.end(), {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"});
       return symbols;
     }
-    case MemKind::ipc: return {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
-    default: return {};
+    case MemKind::ipc:
+      return {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
+    default:
+      return {};
   }
 }
 
@@ -94,9 +105,12 @@ void Allocation::of_driver(Call call) const {
     call();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::memory) throw;
-    const auto* cure = region_.at.kind == PlaceKind::gpu ? "; end what else holds memory of this GPU, or ask for smaller sizes (--only)"
-                                                         : "; free host memory, raise the limit on pinned memory (ulimit -l, or the container's), or ask for smaller sizes (--only)";
-    throw Error{ErrorKind::memory, "no " + bytes_text(bytes_) + " of " + to_string(region_.kind) + " memory left on " + to_string(region_.at) + ": " + error.what() + cure};
+    const auto* cure = region_.at.kind == PlaceKind::gpu
+                           ? "; end what else holds memory of this GPU, or ask for smaller sizes (--only)"
+                           : "; free host memory, raise the limit on pinned memory (ulimit -l, or the container's), or "
+                             "ask for smaller sizes (--only)";
+    throw Error{ErrorKind::memory, "no " + bytes_text(bytes_) + " of " + to_string(region_.kind) + " memory left on " +
+                                       to_string(region_.at) + ": " + error.what() + cure};
   }
 }
 
@@ -110,8 +124,10 @@ void Allocation::allocate_by_flags(unsigned flags) {
 
 void Allocation::allocate() {
   switch (region_.kind) {
-    case MemKind::device: return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); });
-    case MemKind::managed: return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); });
+    case MemKind::device:
+      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAlloc, &address_, bytes_); });
+    case MemKind::managed:
+      return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); });
     case MemKind::pool: {
       u64 all = ~u64{0};  // the pool keeps what is freed, which is what pools are for
       LINKSCOPE_CU(driver_, cuMemPoolSetAttribute, pool(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
@@ -128,27 +144,34 @@ void Allocation::allocate() {
     }
     case MemKind::ipc:
     case MemKind::posix_fd:
-    case MemKind::shm: return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
-    case MemKind::wc: return allocate_by_flags(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    case MemKind::mapped: return allocate_by_flags(CU_MEMHOSTALLOC_DEVICEMAP);
+    case MemKind::shm:
+      return of_driver([&] { region_.process == 0 ? allocate_to_share() : allocate_there(); });
+    case MemKind::wc:
+      return allocate_by_flags(CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    case MemKind::mapped:
+      return allocate_by_flags(CU_MEMHOSTALLOC_DEVICEMAP);
     case MemKind::pinned:
       if (device_) return allocate_by_flags(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
       break;
-    case MemKind::system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
+    case MemKind::
+        system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
       pages_ = HostPages{region_.at.kind == PlaceKind::numa ? region_.at.index : 0, bytes_, {}};
       address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
       return;
     case MemKind::pageable:
     case MemKind::registered:
     case MemKind::hugepage:
-    case MemKind::registered_hugepage: break;
-    case MemKind::file: throw Error{ErrorKind::usage, std::string{to_string(region_.kind)} + " memory cannot be allocated here"};
+    case MemKind::registered_hugepage:
+      break;
+    case MemKind::file:
+      throw Error{ErrorKind::usage, std::string{to_string(region_.kind)} + " memory cannot be allocated here"};
   }
   pages_ = HostPages{region_.at.index, bytes_, pages_of_region()};
   host_ = pages_.data();
   // No GPU that could pin it: page-locked by the kernel is what remains, and is the same to a CPU thread.
   if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
-    throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) + " was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
+    throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) +
+                                       " was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
 }
 
 PageSize Allocation::pages_of_region() const {
@@ -166,7 +189,9 @@ void Allocation::map() {
 }
 
 void Allocation::grant(const Device& other) {
-  if ((!mapping_ && region_.kind != MemKind::pool) || &other == device_ || !granted_.insert(other.facts().handle).second) return;
+  if ((!mapping_ && region_.kind != MemKind::pool) || &other == device_ ||
+      !granted_.insert(other.facts().handle).second)
+    return;
   device_->use();
   if (mapping_) return mapping_->allow(other.facts().handle);
   CUmemAccessDesc access{};
@@ -190,7 +215,9 @@ void Allocation::touch() {
 }
 
 void Allocation::pin() {
-  of_driver([&] { LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP); });
+  of_driver([&] {
+    LINKSCOPE_CU(driver_, cuMemHostRegister, host_, bytes_, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  });
   pinned_ = true;
   LINKSCOPE_CU(driver_, cuMemHostGetDevicePointer, &address_, host_, 0);
 }
@@ -228,8 +255,10 @@ void Allocation::give_back() {
       return;
     case MemKind::ipc:
     case MemKind::posix_fd:
-    case MemKind::shm: return region_.process == 0 ? give_back_shared() : give_back_there();
-    default: break;
+    case MemKind::shm:
+      return region_.process == 0 ? give_back_shared() : give_back_there();
+    default:
+      break;
   }
   if (pages_.data()) {
     unpin();

@@ -94,7 +94,7 @@ class Allocation {
   Owner& owner_;
   Device* device_;
   Region region_;
-  u64 bytes_;       // as asked for
+  u64 bytes_;         // as asked for
   u64 reserved_ = 0;  // of virtual memory: whole granules
   HostPages pages_;
   Owner::Piece piece_;

@@ -83,7 +83,8 @@ std::unique_ptr<IpcOpened> Allocation::opened_by(Device& other) {
 }
 
 std::unique_ptr<OwnersPiece> Allocation::opened_there(const Device& by) {
-  auto opened = std::make_unique<OwnersPiece>(owner_, owner_.open(region_.kind, share_, by.facts().uuid, reserved_ ? reserved_ : whole_blocks(bytes_)));
+  auto opened = std::make_unique<OwnersPiece>(
+      owner_, owner_.open(region_.kind, share_, by.facts().uuid, reserved_ ? reserved_ : whole_blocks(bytes_)));
   device_->use();
   prove_shared(opened->get(), device_, address_);
   return opened;
@@ -99,7 +100,8 @@ OwnersPiece::~OwnersPiece() {
 /// Writes a word there, by a GPU that calls it `at` (host memory: by the CPU), and has the other process look at it. Then what
 /// was there is there again.
 void Allocation::prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr at) {
-  const u64 word = 0x6C696E6B53000000ull + (seen.number << 8) + ++proofs_, offset = (bytes_ - sizeof word) / sizeof word * sizeof word;
+  const u64 word = 0x6C696E6B53000000ull + (seen.number << 8) + ++proofs_,
+            offset = (bytes_ - sizeof word) / sizeof word * sizeof word;
   const auto write = [&](u64 value) {
     if (host_) {
       *reinterpret_cast<volatile u64*>(host_ + offset) = value;
@@ -117,7 +119,8 @@ void Allocation::prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr 
   const u64 found = owner_.look(seen, offset);
   write(before);
   if (found != word)
-    throw Error{ErrorKind::failed, "what is written to " + to_string(region_.at) + "." + to_string(region_.kind) + " does not arrive in the memory of the other process"};
+    throw Error{ErrorKind::failed, "what is written to " + to_string(region_.at) + "." + to_string(region_.kind) +
+                                       " does not arrive in the memory of the other process"};
 }
 
 }  // namespace linkscope

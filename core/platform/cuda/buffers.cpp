@@ -10,7 +10,11 @@
 namespace linkscope {
 
 Buffer::Buffer(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 bytes)
-    : driver_{driver}, device_{device}, kind_{region.kind}, bytes_{bytes}, memory_{driver, owner, device, region, bytes} {
+    : driver_{driver},
+      device_{device},
+      kind_{region.kind},
+      bytes_{bytes},
+      memory_{driver, owner, device, region, bytes} {
   memory_.make();
 }
 
@@ -30,7 +34,8 @@ void Buffer::fill_with(std::byte with, u64 bytes) {
   if (!reachable()) return linkscope::fill(host(), std::min(bytes, bytes_), with);
   device_->use();
   const auto& stream = device_->stream(0);
-  LINKSCOPE_CU(driver_, cuMemsetD8Async, address(), static_cast<unsigned char>(with), std::min(bytes, bytes_), stream.get());
+  LINKSCOPE_CU(driver_, cuMemsetD8Async, address(), static_cast<unsigned char>(with), std::min(bytes, bytes_),
+               stream.get());
   stream.synchronize();
 }
 
@@ -38,7 +43,8 @@ void Buffer::fill_with_chain(u64 bytes) {
   u64 lines = bytes / linkscope_chain_line;
   if (!reachable()) {
     for (u64 i = 0; i < lines; ++i)
-      *reinterpret_cast<std::byte**>(host() + i * linkscope_chain_line) = host() + linkscope_chain_next(i, lines) * linkscope_chain_line;
+      *reinterpret_cast<std::byte**>(host() + i * linkscope_chain_line) =
+          host() + linkscope_chain_next(i, lines) * linkscope_chain_line;
     return;
   }
   CUdeviceptr address = this->address();
@@ -54,7 +60,8 @@ Buffers::Buffers(const Driver& driver, Owner& owner, const std::vector<Wanted>& 
 }
 
 Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
-  auto& [kept, program] = kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
+  auto& [kept, program] =
+      kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
     kept.reset();  // before the larger one is made: both might not fit
@@ -75,7 +82,9 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
 
 std::unique_ptr<Buffer> Buffers::made(const Region& region, u64 bytes, Device* device) {
   constexpr u64 grain = u64{2} << 20;
-  return with_room(*this, [&] { return std::make_unique<Buffer>(driver_, owner_, device, region, (bytes + grain - 1) / grain * grain); });
+  return with_room(*this, [&] {
+    return std::make_unique<Buffer>(driver_, owner_, device, region, (bytes + grain - 1) / grain * grain);
+  });
 }
 
 u64 Buffers::most_of(const Region& region, u32 number) const {
@@ -124,18 +133,20 @@ Compared compare(const Driver& driver, const Buffer& checked, u64 offset, u64 by
   return compared_by(driver, checked, kernel, checked.address() + offset, bytes / 8, seed, pattern_offset / 8);
 }
 
-Compared compare_rows(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes, const linkscope_row_copy& copy) {
+Compared compare_rows(const Driver& driver, const Buffer& checked, u64 offset, u64 bytes,
+                      const linkscope_row_copy& copy) {
   if (!checked.reachable()) {
     const auto found = check_rows(checked.host() + offset, bytes, copy);
     return {found.wrong_words, found.first_word};
   }
-  return compared_by(driver, checked, checked.device()->function("pattern", "linkscope_check_rows"), checked.address() + offset, bytes / 8, copy);
+  return compared_by(driver, checked, checked.device()->function("pattern", "linkscope_check_rows"),
+                     checked.address() + offset, bytes / 8, copy);
 }
 
 Compared compare_lines(const Driver& driver, const Buffer& checked, u64 offset, const Access& access, u64 seed) {
   const CUfunction kernel = checked.device()->function("access", "linkscope_check_lines");
-  return compared_by(driver, checked, kernel, checked.address() + offset, access.span.bytes / 8, access_count(access), access.stride, u64{access.width}, seed,
-                     offset, poison_word);
+  return compared_by(driver, checked, kernel, checked.address() + offset, access.span.bytes / 8, access_count(access),
+                     access.stride, u64{access.width}, seed, offset, poison_word);
 }
 
 }  // namespace linkscope

@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "platform/cuda/allocation.hpp"
-#include "platform/cuda/device.hpp"
 #include "platform/cuda/cuda_platform.hpp"
+#include "platform/cuda/device.hpp"
 #include "program/program.hpp"
 #include "program/row_order.hpp"
 
@@ -26,7 +26,9 @@ class Buffer {
   [[nodiscard]] Allocation& memory() { return memory_; }
   [[nodiscard]] Device* device() const { return device_; }
   /// Pinned memory is portable: whichever GPU uses it next also fills and compares it.
-  void reach_from(Device* device) { if (host() && device_) device_ = device; }
+  void reach_from(Device* device) {
+    if (host() && device_) device_ = device;
+  }
   [[nodiscard]] MemKind kind() const { return kind_; }
   [[nodiscard]] u64 seed() const { return seed_; }
   /// True when a GPU can read it in place: it is compared there.
@@ -91,9 +93,11 @@ struct Compared {
   u64 wrong_words = 0;
   u64 first_word = 0;
 };
-[[nodiscard]] Compared compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed, u64 pattern_offset);
+[[nodiscard]] Compared compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed,
+                               u64 pattern_offset);
 /// Compares so many bytes of slices with what copies of rows leave; likewise.
-[[nodiscard]] Compared compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes, const linkscope_row_copy&);
+[[nodiscard]] Compared compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes,
+                                    const linkscope_row_copy&);
 /// Compares what writing lines of a slice left with the pattern `seed`, and that it left the rest; memory that its GPU reaches.
 [[nodiscard]] Compared compare_lines(const Driver&, const Buffer& checked, u64 offset, const Access&, u64 seed);
 

@@ -38,7 +38,9 @@ class KernelChain {
 /// Owns a graph that can be launched.
 class ReadyGraph {
  public:
-  ReadyGraph(const Driver& driver, CUgraph graph) : driver_{&driver} { LINKSCOPE_CU(*driver_, cuGraphInstantiateWithFlags, &exec_, graph, 0); }
+  ReadyGraph(const Driver& driver, CUgraph graph) : driver_{&driver} {
+    LINKSCOPE_CU(*driver_, cuGraphInstantiateWithFlags, &exec_, graph, 0);
+  }
   ReadyGraph(ReadyGraph&& other) noexcept : driver_{other.driver_}, exec_{std::exchange(other.exec_, nullptr)} {}
   ReadyGraph& operator=(ReadyGraph&&) = delete;
   ~ReadyGraph() {
@@ -54,12 +56,15 @@ class ReadyGraph {
 constexpr std::size_t most_arguments = 4096;
 
 /// The kernel that takes so many bytes of arguments.
-std::string kernel_of(u64 arguments) { return arguments ? "linkscope_take_" + std::to_string(arguments) : "linkscope_empty"; }
+std::string kernel_of(u64 arguments) {
+  return arguments ? "linkscope_take_" + std::to_string(arguments) : "linkscope_empty";
+}
 
 }  // namespace
 
 struct CallState {
-  CallState(const CudaSession& s, Device& d, const Stream& on) : driver{s.driver}, session{s}, device{d}, stream{on}, event{s.driver} {}
+  CallState(const CudaSession& s, Device& d, const Stream& on)
+      : driver{s.driver}, session{s}, device{d}, stream{on}, event{s.driver} {}
 
   const Driver& driver;
   const CudaSession& session;
@@ -103,38 +108,62 @@ std::byte* host(const CallState& state, const Span& span, u64 iteration) {
   return state.session.buffers[span.region]->host() + span.offset_at(iteration);
 }
 
-void launch(CallState& s, const Call& call, u64) { s.device.launch(s.kernel, 1, 1, s.stream.get(), call.amount ? &s.argument : nullptr); }
+void launch(CallState& s, const Call& call, u64) {
+  s.device.launch(s.kernel, 1, 1, s.stream.get(), call.amount ? &s.argument : nullptr);
+}
 
 void copy(CallState& s, const Call& call, u64 iteration) {
   if (s.session.buffers[call.span->region]->host())
-    LINKSCOPE_CU(s.driver, cuMemcpyHtoDAsync, address(s, *call.to, iteration), host(s, *call.span, iteration), call.span->bytes, s.stream.get());
+    LINKSCOPE_CU(s.driver, cuMemcpyHtoDAsync, address(s, *call.to, iteration), host(s, *call.span, iteration),
+                 call.span->bytes, s.stream.get());
   else
-    LINKSCOPE_CU(s.driver, cuMemcpyDtoHAsync, host(s, *call.to, iteration), address(s, *call.span, iteration), call.span->bytes, s.stream.get());
+    LINKSCOPE_CU(s.driver, cuMemcpyDtoHAsync, host(s, *call.to, iteration), address(s, *call.span, iteration),
+                 call.span->bytes, s.stream.get());
 }
 
 void query_event(CallState& s, const Call&, u64) {
   // Not ready is an answer as well.
-  if (const CUresult status = s.driver.cuEventQuery(s.event.get()); status != CUDA_ERROR_NOT_READY) s.driver.check(status, "cuEventQuery");
+  if (const CUresult status = s.driver.cuEventQuery(s.event.get()); status != CUDA_ERROR_NOT_READY)
+    s.driver.check(status, "cuEventQuery");
 }
 
-void create_stream(CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuStreamCreate, &s.made, CU_STREAM_NON_BLOCKING); }
-void destroy_stream(CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuStreamDestroy, std::exchange(s.made, nullptr)); }
+void create_stream(CallState& s, const Call&, u64) {
+  LINKSCOPE_CU(s.driver, cuStreamCreate, &s.made, CU_STREAM_NON_BLOCKING);
+}
+void destroy_stream(CallState& s, const Call&, u64) {
+  LINKSCOPE_CU(s.driver, cuStreamDestroy, std::exchange(s.made, nullptr));
+}
 
-void upload_graph(CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuGraphUpload, s.graphs[s.next++].get(), s.stream.get()); }
-void launch_graph(CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuGraphLaunch, s.graphs.front().get(), s.stream.get()); }
+void upload_graph(CallState& s, const Call&, u64) {
+  LINKSCOPE_CU(s.driver, cuGraphUpload, s.graphs[s.next++].get(), s.stream.get());
+}
+void launch_graph(CallState& s, const Call&, u64) {
+  LINKSCOPE_CU(s.driver, cuGraphLaunch, s.graphs.front().get(), s.stream.get());
+}
 void instantiate_graph(CallState& s, const Call&, u64) { s.graphs.emplace_back(s.driver, s.chain->get()); }
 
 const std::vector<Api>& apis() {
   const auto graphs = [](const char* more) {
-    return std::vector<const char*>{"cuGraphCreate", "cuGraphDestroy", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", more};
+    return std::vector<const char*>{"cuGraphCreate",        "cuGraphDestroy",
+                                    "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags",
+                                    "cuGraphExecDestroy",   more};
   };
   static const std::vector<Api> all{
       {"launch", {}, Needs::kernel, launch},
       {"copy", {}, Needs::nothing, copy},
       {"synchronize_stream", {}, Needs::nothing, [](CallState& s, const Call&, u64) { s.stream.synchronize(); }},
-      {"synchronize_device", {"cuCtxSynchronize"}, Needs::nothing, [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuCtxSynchronize); }},
-      {"synchronize_event", {"cuEventSynchronize"}, Needs::nothing, [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuEventSynchronize, s.event.get()); }},
-      {"record_event", {}, Needs::nothing, [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuEventRecord, s.event.get(), s.stream.get()); }},
+      {"synchronize_device",
+       {"cuCtxSynchronize"},
+       Needs::nothing,
+       [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuCtxSynchronize); }},
+      {"synchronize_event",
+       {"cuEventSynchronize"},
+       Needs::nothing,
+       [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuEventSynchronize, s.event.get()); }},
+      {"record_event",
+       {},
+       Needs::nothing,
+       [](CallState& s, const Call&, u64) { LINKSCOPE_CU(s.driver, cuEventRecord, s.event.get(), s.stream.get()); }},
       {"query_event", {"cuEventQuery"}, Needs::nothing, query_event},
       {"create_stream", {}, Needs::nothing, create_stream},
       {"destroy_stream", {}, Needs::nothing, destroy_stream},
@@ -175,7 +204,8 @@ Caller::Caller(const CudaSession& session, const Actor& actor, Device& device, c
     const Api& api = *find(call.api);
     s.loop.push_back({api.make, &call});
     if (api.needs == Needs::kernel) s.kernel = device.function(call.amount ? "calls" : "gate", kernel_of(call.amount));
-    if (api.needs == Needs::graph) s.chain = std::make_unique<KernelChain>(s.driver, device.function("gate", kernel_of(0)), call.amount);
+    if (api.needs == Needs::graph)
+      s.chain = std::make_unique<KernelChain>(s.driver, device.function("gate", kernel_of(0)), call.amount);
   }
   LINKSCOPE_CU(s.driver, cuEventRecord, s.event.get(), stream.get());
   stream.synchronize();

@@ -6,7 +6,9 @@
 namespace linkscope {
 namespace {
 
-std::vector<std::unique_ptr<Allocation>>& made_by(CudaSession& session, const Call& call) { return session.called.at(call.span->region); }
+std::vector<std::unique_ptr<Allocation>>& made_by(CudaSession& session, const Call& call) {
+  return session.called.at(call.span->region);
+}
 
 }  // namespace
 
@@ -20,7 +22,8 @@ std::string why_no_phase(const Program& program, const Actor& actor, const Call&
   }
   if (auto why = why_another_process(program, actor, call); !why.empty()) return why;
   const bool by_system = is_pageable(region.kind);
-  if (actor.kind == ActorKind::cpu_thread && !by_system) return std::string{to_string(region.kind)} + " memory is allocated by who has a GPU";
+  if (actor.kind == ActorKind::cpu_thread && !by_system)
+    return std::string{to_string(region.kind)} + " memory is allocated by who has a GPU";
   return actor.clock == Clock::host ? "" : "calls are timed by the host's clock";
 }
 
@@ -31,7 +34,8 @@ void prepare_phases(CudaSession& session, u32 region, Device* device) {
     for (const auto& step : actor.loop) {
       const auto* call = std::get_if<Call>(&step);
       if (!call || !call->span || call->span->region != region) continue;
-      while (made.size() < call->span->slices) made.push_back(std::make_unique<Allocation>(session.driver, session.owner, device, wanted, call->span->bytes));
+      while (made.size() < call->span->slices)
+        made.push_back(std::make_unique<Allocation>(session.driver, session.owner, device, wanted, call->span->bytes));
     }
   if (wanted.kind != MemKind::pool) return;
   for (auto& one : made) one->advance("allocate");  // so that the pool holds enough for all of them
@@ -39,7 +43,8 @@ void prepare_phases(CudaSession& session, u32 region, Device* device) {
 
 void bring_to(CudaSession& session, const Call& call) {
   // All back to nothing before any is made again: what does not fit twice is not there twice.
-  for (auto& one : made_by(session, call)) one->bring_to(phases_of(session.program.regions[call.span->region].kind).front());
+  for (auto& one : made_by(session, call))
+    one->bring_to(phases_of(session.program.regions[call.span->region].kind).front());
   for (auto& one : made_by(session, call)) one->bring_to(call.api);
 }
 

@@ -40,7 +40,8 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   const auto is_dear = [&](std::size_t gpu) {
     const auto& own = costs[gpu];
     if (own.size() >= most) return false;
-    const Seconds least = own.size() < to_know ? floors.at(makers[gpu].model) : *std::min_element(own.begin(), own.end());
+    const Seconds least =
+        own.size() < to_know ? floors.at(makers[gpu].model) : *std::min_element(own.begin(), own.end());
     return own.back() > alike * least + noise;
   };
   const auto make = [&](std::size_t gpu) {
@@ -81,7 +82,8 @@ Seconds operation_cost(const Driver& driver, Device& device) {
         const GateKeeper keeper{gate, HeldBy::kernel, patience};
         gate.queue(device, stream.get(), HeldBy::kernel, patience);
         LINKSCOPE_CU(driver, cuEventRecord, enter.get(), stream.get());
-        for (unsigned i = 0; i < count; ++i) LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, room.address() + sizes.back(), room.address(), bytes, stream.get());
+        for (unsigned i = 0; i < count; ++i)
+          LINKSCOPE_CU(driver, cuMemcpyDtoDAsync, room.address() + sizes.back(), room.address(), bytes, stream.get());
         LINKSCOPE_CU(driver, cuEventRecord, exit.get(), stream.get());
       }
       stream.synchronize();
@@ -90,7 +92,8 @@ Seconds operation_cost(const Driver& driver, Device& device) {
       LINKSCOPE_CU(driver, cuEventElapsedTime, &milliseconds, enter.get(), exit.get());
       return Seconds{milliseconds * 1e-3};
     }
-    throw Error{ErrorKind::timeout, "the host did not finish queueing copies before the gate's time-out of " + std::to_string(patience.count()) + " s"};
+    throw Error{ErrorKind::timeout, "the host did not finish queueing copies before the gate's time-out of " +
+                                        std::to_string(patience.count()) + " s"};
   };
   Seconds all{0};
   for (std::size_t number = 0; number < streams; ++number) {

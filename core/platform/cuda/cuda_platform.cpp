@@ -44,8 +44,10 @@ std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<Device
       int access = 0, atomics = 0;
       LINKSCOPE_CU(driver, cuDeviceCanAccessPeer, &access, gpus[from].handle, gpus[to].handle);
       if (driver.cuDeviceGetP2PAttribute) {
-        driver.cuDeviceGetP2PAttribute(&peer.performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, gpus[from].handle, gpus[to].handle);
-        driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpus[from].handle, gpus[to].handle);
+        driver.cuDeviceGetP2PAttribute(&peer.performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
+                                       gpus[from].handle, gpus[to].handle);
+        driver.cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, gpus[from].handle,
+                                       gpus[to].handle);
       }
       peer.access = access != 0;
       peer.native_atomics = atomics != 0;
@@ -56,7 +58,11 @@ std::vector<PeerFacts> read_peers(const Driver& driver, const std::vector<Device
 
 class CudaPlatformImpl final : public CudaPlatform {
  public:
-  explicit CudaPlatformImpl(const std::vector<Wanted>& most) : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); }, [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }}, no_gate_{why_no_gate()}, buffers_{driver_, owner_, most} {
+  explicit CudaPlatformImpl(const std::vector<Wanted>& most)
+      : offer_{driver_, facts_, [this](u32 gpu) { return free_bytes(gpu); },
+               [this](const Region& region, std::optional<u32> by) { return why_not_shared(region, by); }},
+        no_gate_{why_no_gate()},
+        buffers_{driver_, owner_, most} {
     facts_.present = driver_.usable();
     facts_.version = driver_.version();
     facts_.why_not = driver_.why_not();
@@ -96,7 +102,8 @@ class CudaPlatformImpl final : public CudaPlatform {
   std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
   std::unique_ptr<Gate> gate_;
   Owner owner_;
-  std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string> not_shared_;  // why not, or "": found out when first asked for
+  std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string>
+      not_shared_;   // why not, or "": found out when first asked for
   Buffers buffers_;  // after the devices: given back before them
   std::set<std::pair<u32, u32>> peers_on_;
 };
@@ -112,7 +119,9 @@ Device& CudaPlatformImpl::device(u32 index) {
     } catch (const Error& error) {
       constexpr int exclusive = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
       if (facts.attribute("COMPUTE_MODE", 0) == exclusive)
-        throw Error{ErrorKind::failed, "gpu:" + std::to_string(index) + " is in compute mode 'exclusive process' and another process holds it (" + error.what() + ")"};
+        throw Error{ErrorKind::failed, "gpu:" + std::to_string(index) +
+                                           " is in compute mode 'exclusive process' and another process holds it (" +
+                                           error.what() + ")"};
       throw;
     }
   }
@@ -169,8 +178,12 @@ std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::failed && error.kind() != ErrorKind::lost) throw;
     owner_.check_alive();  // drivers say 'unknown error' of what they do not permit, too; the loss of a GPU shows again
-    const auto where = to_string(region.at), whose = region.process ? "of another process cannot be opened on " + where : "on " + where + " cannot be opened by another process";
-    why = std::string{to_string(region.kind)} + " memory " + whose + (by ? " by gpu:" + std::to_string(*by) : "") + ": " + error.what() + "; in a container, let the processes share IPC and PID namespaces (--ipc=host --pid=host)";
+    const auto where = to_string(region.at), whose = region.process
+                                                         ? "of another process cannot be opened on " + where
+                                                         : "on " + where + " cannot be opened by another process";
+    why = std::string{to_string(region.kind)} + " memory " + whose + (by ? " by gpu:" + std::to_string(*by) : "") +
+          ": " + error.what() +
+          "; in a container, let the processes share IPC and PID namespaces (--ipc=host --pid=host)";
   }
   return not_shared_[what] = why;
 }
@@ -199,7 +212,8 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop) {
       const auto* call = std::get_if<Call>(&step);
-      if (call && call->span && call->span->region == region && actor.place.kind == PlaceKind::gpu) return &device(actor.place.index);
+      if (call && call->span && call->span->region == region && actor.place.kind == PlaceKind::gpu)
+        return &device(actor.place.index);
       for (const auto& touch : touches(step))
         if (touch.span.region == region) {
           const Place& by = call && call->on ? *call->on : actor.place;
@@ -233,7 +247,9 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
   for (u32 r = 0; r < session.program.regions.size(); ++r) {
     const auto& region = session.program.regions[r];
     if (pages_move(region.kind)) {
-      session.managed.push_back(with_room(buffers_, [&] { return make_managed(driver_, owner_, device_for(session.program, r), region, session.managed.size()); }));
+      session.managed.push_back(with_room(buffers_, [&] {
+        return make_managed(driver_, owner_, device_for(session.program, r), region, session.managed.size());
+      }));
       session.buffers.push_back(session.managed.back().get());
       continue;
     }
@@ -242,12 +258,15 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
       session.buffers.push_back(nullptr);
       continue;
     }
-    auto& buffer = buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++, device_for(session.program, r));
+    auto& buffer =
+        buffers_.get(region, count[{region.at, region.kind, region.page_bytes, region.transparent, region.content}]++,
+                     device_for(session.program, r));
     session.buffers.push_back(&buffer);
     if (session.program.peer)
       for (const u32 index : gpus_of(session.program)) buffer.memory().grant(device(index));
     if (!buffer.host()) continue;
-    if (const auto size = buffer.memory().page_size(); !size.empty()) session.notes.emplace_back("page size " + to_string(region.at) + "." + to_string(region.kind), size);
+    if (const auto size = buffer.memory().page_size(); !size.empty())
+      session.notes.emplace_back("page size " + to_string(region.at) + "." + to_string(region.kind), size);
     const auto found = page_nodes(buffer.host(), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at))
@@ -259,9 +278,11 @@ void CudaPlatformImpl::make_buffers(CudaSession& session) {
     else session.opened[{region, &device(gpu)}] = memory.opened_by(device(gpu));
   }
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].content == Content::zero) session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
+    if (session.program.regions[i].content == Content::zero)
+      session.buffers[i]->fill_with(std::byte{0}, session.program.regions[i].bytes);
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
-    if (session.program.regions[i].content == Content::chain && !pages_move(session.program.regions[i].kind)) session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
+    if (session.program.regions[i].content == Content::chain && !pages_move(session.program.regions[i].kind))
+      session.buffers[i]->fill_with_chain(session.program.regions[i].bytes);
 }
 
 void CudaPlatformImpl::make_actors(CudaSession& session) {
@@ -294,7 +315,8 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
       state.node = actor.place.index;
       if (makes_calls(actor)) {
         const u32 index = std::get<Call>(actor.loop.front()).on->index;
-        state.caller = std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
+        state.caller =
+            std::make_shared<Caller>(session, actor, device(index), device(index).stream(1 + streams[index]++));
       }
     }
     session.actors.push_back(std::move(state));
@@ -309,7 +331,8 @@ u32 whole_footprint(const Actor& actor) {
   for (const auto& step : actor.loop) {
     const auto* kernel = std::get_if<Kernel>(&step);
     for (const auto& touch : touches(step))
-      most = std::max<u64>(most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
+      most = std::max<u64>(
+          most, kernel && kernel->name == "chase" ? touch.span.bytes / linkscope_chain_line : touch.span.slices);
   }
   return static_cast<u32>(most);
 }
@@ -332,7 +355,8 @@ std::vector<u32> halved(std::vector<u32> batch) {
 }
 
 bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
-  return std::any_of(session.rehearsed.begin(), session.rehearsed.end(), [&](const auto& other) { return within(batch, other); });
+  return std::any_of(session.rehearsed.begin(), session.rehearsed.end(),
+                     [&](const auto& other) { return within(batch, other); });
 }
 
 /// Runs everybody's loop once, and where caches are to be hot over all memory: code is loaded, staging memory made, and
@@ -340,7 +364,8 @@ bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
 void CudaPlatformImpl::warm_up(CudaSession& session) {
   const Clocked clocked{session.spent.rehearsals};
   std::vector<u32> once;
-  for (const auto& actor : session.program.actors) once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
+  for (const auto& actor : session.program.actors)
+    once.push_back(session.program.cache == CacheState::hot ? whole_footprint(actor) : 1);
   std::vector<Stamp> stamps(session.actors.size());
   load_code(session);
   if (session.timing == Timing::gate) {
@@ -355,7 +380,8 @@ void CudaPlatformImpl::warm_up(CudaSession& session) {
 /// Whether queueing this batch behind a closed gate goes through without holding the host up.
 bool CudaPlatformImpl::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   // Once may be the host's own hiccup or staging memory being made; what blocks for good does so again.
-  const bool through = sample_gated(session, *gate_, batch, rehearsal, stamps) || sample_gated(session, *gate_, batch, rehearsal, stamps);
+  const bool through = sample_gated(session, *gate_, batch, rehearsal, stamps) ||
+                       sample_gated(session, *gate_, batch, rehearsal, stamps);
   (through ? session.rehearsed : session.blocking).push_back(batch);
   return through;
 }
@@ -367,7 +393,8 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   };
   const bool held = session.program.held_by != HeldBy::nothing;
   for (const auto& actor : session.program.actors) {
-    if (actor.clock == Clock::host) return host("the host's clock was asked for, or its actors are CPU threads or another process's");
+    if (actor.clock == Clock::host)
+      return host("the host's clock was asked for, or its actors are CPU threads or another process's");
     if (!held) continue;
     for (const auto& step : actor.loop) {
       for (const auto& touch : touches(step))
@@ -400,10 +427,12 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
   auto batches = order.batches;  // the largest first: what it shows holds of smaller ones
   std::sort(batches.begin(), batches.end(), [&](const auto& a, const auto& b) { return total(a) > total(b); });
   for (const auto& batch : batches) {
-    const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(), [&](const auto& other) { return within(other, batch); });
+    const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(),
+                                      [&](const auto& other) { return within(other, batch); });
     if (hopeless) return Timing::host;  // another way of timing is another quantity
     if (total(batch) == 0) continue;
-    const auto all_memory = at_most_footprint(session.program, batch);  // what a longer one would show more the sample itself finds out
+    const auto all_memory =
+        at_most_footprint(session.program, batch);  // what a longer one would show more the sample itself finds out
     if (rehearsed(session, halved(all_memory))) continue;
     if (!rehearse(session, all_memory, unused.data())) return Timing::host;
   }
@@ -425,7 +454,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
   choose_timing(*session);
   warm_up(*session);
   if (!session->why_timing.empty()) session->notes.emplace_back("timing", session->why_timing);
-  if (session->program.cache == CacheState::cold) session->notes.emplace_back("cpu_cache_flush", cache_flush_instruction());
+  if (session->program.cache == CacheState::cold)
+    session->notes.emplace_back("cpu_cache_flush", cache_flush_instruction());
   return session;
 }
 
@@ -448,7 +478,8 @@ bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch
   // A host that is slow is so without a gate, too; half: nobody opens this one late.
   for (std::size_t a = 0; a < batch.size(); ++a)
     if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
-      throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " + std::to_string(patience.count()) + " s"};
+      throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
+                                          std::to_string(patience.count()) + " s"};
   // Once may have been a hiccup of the host; what blocks for good does so again.
   if (!sample_gated(session, *gate_, batch, rehearsal, stamps)) session.blocking.push_back(batch);
   return false;
@@ -494,13 +525,14 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, compared());
   trace.notes = session.notes;
-  if (timing != session.timing)
-    trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");
+  if (timing != session.timing) trace.notes.emplace_back("timing", "queueing so many copies waits for the gate");
   return trace;
 }
 
 }  // namespace
 
-std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most) { return std::make_unique<CudaPlatformImpl>(most); }
+std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most) {
+  return std::make_unique<CudaPlatformImpl>(most);
+}
 
 }  // namespace linkscope

@@ -79,22 +79,28 @@ DeviceFacts read_facts(const Driver& driver, int ordinal) {
   for (const auto& [label, attribute] : attributes) {
     int value = 0;
     // Attributes that an older driver does not know are absent, not zero.
-    if (driver.cuDeviceGetAttribute(&value, attribute, facts.handle) == CUDA_SUCCESS) facts.attributes.emplace_back(label, value);
+    if (driver.cuDeviceGetAttribute(&value, attribute, facts.handle) == CUDA_SUCCESS)
+      facts.attributes.emplace_back(label, value);
   }
   return facts;
 }
 
 }  // namespace
 
-Stream::Stream(const Driver& driver) : driver_{driver} { LINKSCOPE_CU(driver_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING); }
+Stream::Stream(const Driver& driver) : driver_{driver} {
+  LINKSCOPE_CU(driver_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
+}
 Stream::~Stream() { driver_.cuStreamDestroy(stream_); }
 void Stream::synchronize() const { LINKSCOPE_CU(driver_, cuStreamSynchronize, stream_); }
 
-Event::Event(const Driver& driver, unsigned flags) : driver_{driver} { LINKSCOPE_CU(driver_, cuEventCreate, &event_, flags); }
+Event::Event(const Driver& driver, unsigned flags) : driver_{driver} {
+  LINKSCOPE_CU(driver_, cuEventCreate, &event_, flags);
+}
 Event::~Event() { driver_.cuEventDestroy(event_); }
 
 int DeviceFacts::attribute(const std::string& wanted, int otherwise) const {
-  const auto found = std::find_if(attributes.begin(), attributes.end(), [&](const auto& entry) { return entry.first == wanted; });
+  const auto found =
+      std::find_if(attributes.begin(), attributes.end(), [&](const auto& entry) { return entry.first == wanted; });
   return found == attributes.end() ? otherwise : found->second;
 }
 
@@ -114,7 +120,8 @@ Device::~Device() {
 void Device::use() const { LINKSCOPE_CU(driver_, cuCtxSetCurrent, context_); }
 
 void Device::load_module(const std::string& module) {
-  const int major = facts_.attribute("COMPUTE_CAPABILITY_MAJOR", 0), arch = major * 10 + facts_.attribute("COMPUTE_CAPABILITY_MINOR", 0);
+  const int major = facts_.attribute("COMPUTE_CAPABILITY_MAJOR", 0),
+            arch = major * 10 + facts_.attribute("COMPUTE_CAPABILITY_MINOR", 0);
   const DeviceCode* best = nullptr;
   for (const auto& code : device_codes()) {
     if (module != code.module) continue;
@@ -123,8 +130,9 @@ void Device::load_module(const std::string& module) {
     if (fits && (!best || (best->ptx && !code.ptx) || (best->ptx == code.ptx && code.arch > best->arch))) best = &code;
   }
   if (!best)
-    throw Error{ErrorKind::failed, facts_.name + " has compute capability " + std::to_string(major) + "." + std::to_string(arch % 10) +
-                                       ", for which this build (" + device_code_compiler() + ") has no device code"};
+    throw Error{ErrorKind::failed, facts_.name + " has compute capability " + std::to_string(major) + "." +
+                                       std::to_string(arch % 10) + ", for which this build (" + device_code_compiler() +
+                                       ") has no device code"};
   LINKSCOPE_CU(driver_, cuModuleLoadData, &modules_[module], best->begin);
 }
 
@@ -138,8 +146,10 @@ CUfunction Device::function(const std::string& module, const std::string& name) 
   return function;
 }
 
-void Device::launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** arguments, unsigned shared_bytes) const {
-  LINKSCOPE_CU(driver_, cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr);
+void Device::launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** arguments,
+                    unsigned shared_bytes) const {
+  LINKSCOPE_CU(driver_, cuLaunchKernel, function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, arguments,
+               nullptr);
 }
 
 unsigned Device::all_shared_bytes() const {
@@ -149,10 +159,13 @@ unsigned Device::all_shared_bytes() const {
 
 void Device::allow_all_shared(CUfunction function) const {
   use();
-  LINKSCOPE_CU(driver_, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(all_shared_bytes()));
+  LINKSCOPE_CU(driver_, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+               static_cast<int>(all_shared_bytes()));
 }
 
-unsigned Device::blocks_of(const Shape& shape) const { return shape.blocks ? shape.blocks : static_cast<unsigned>(facts_.attribute("MULTIPROCESSOR_COUNT", 1)); }
+unsigned Device::blocks_of(const Shape& shape) const {
+  return shape.blocks ? shape.blocks : static_cast<unsigned>(facts_.attribute("MULTIPROCESSOR_COUNT", 1));
+}
 
 Stream& Device::stream(std::size_t number) {
   while (streams_.size() <= number) {
@@ -171,7 +184,8 @@ CUdeviceptr Device::scratch() {
 }
 
 CUdeviceptr Device::result(std::size_t actor) {
-  if (actor >= most_results) throw Error{ErrorKind::usage, "a program of more than " + std::to_string(most_results) + " actors"};
+  if (actor >= most_results)
+    throw Error{ErrorKind::usage, "a program of more than " + std::to_string(most_results) + " actors"};
   return scratch() + (2 + 2 * actor) * sizeof(u64);
 }
 
@@ -181,7 +195,9 @@ void Device::flush_l2(CUstream stream) {
   if (!flush_buffer_) {
     const CUresult status = driver_.cuMemAlloc(&flush_buffer_, bytes);
     if (status == CUDA_ERROR_OUT_OF_MEMORY)
-      throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " left on the GPU at " + facts_.pci + " to flush its L2 with (cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY); end what else holds memory of this GPU, or ask for smaller sizes (--only)"};
+      throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " left on the GPU at " + facts_.pci +
+                                         " to flush its L2 with (cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY); end what else "
+                                         "holds memory of this GPU, or ask for smaller sizes (--only)"};
     driver_.check(status, "cuMemAlloc");
   }
   LINKSCOPE_CU(driver_, cuMemsetD8Async, flush_buffer_, 0, bytes, stream);

@@ -61,7 +61,8 @@ class Device {
   /// Makes this device's context the calling thread's.
   void use() const;
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);
-  void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments, unsigned shared_bytes = 0) const;
+  void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments,
+              unsigned shared_bytes = 0) const;
   /// The most shared memory that a block may have: from compute capability 7.0 on no second such block fits on an SM.
   [[nodiscard]] unsigned all_shared_bytes() const;
   /// Before a function is launched with as much.

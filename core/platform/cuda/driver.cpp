@@ -37,7 +37,8 @@ void Driver::load() {
   get_version(&version_);
   const auto get_address = symbol<PFN_cuGetProcAddress_v12000>(library, "cuGetProcAddress_v2");
   if (version_ < oldest || !get_address) {
-    why_not_ = "the CUDA driver is too old: it offers CUDA " + dotted(version_) + ", linkscope needs 12.0 (driver 525) or newer; update the driver";
+    why_not_ = "the CUDA driver is too old: it offers CUDA " + dotted(version_) +
+               ", linkscope needs 12.0 (driver 525) or newer; update the driver";
     return;
   }
   const auto fetch = [&]<class Function>(Function& target, const char* name, int version) {
@@ -63,7 +64,8 @@ void Driver::load() {
     const char *name = nullptr, *text = nullptr;
     cuGetErrorName(status, &name);
     cuGetErrorString(status, &text);
-    why_not_ = std::string{"the CUDA driver does not start: "} + (name ? name : "unknown error") + " (" + (text ? text : std::to_string(status)) + ")";
+    why_not_ = std::string{"the CUDA driver does not start: "} + (name ? name : "unknown error") + " (" +
+               (text ? text : std::to_string(status)) + ")";
   }
 }
 
@@ -78,9 +80,11 @@ void Driver::check(CUresult status, const char* call) const {
   const char *name = nullptr, *text = nullptr;
   cuGetErrorName(status, &name);
   cuGetErrorString(status, &text);
-  const auto message = std::string{call} + ": " + (name ? name : std::to_string(status).c_str()) + (text ? std::string{" ("} + text + ")" : "");
+  const auto message = std::string{call} + ": " + (name ? name : std::to_string(status).c_str()) +
+                       (text ? std::string{" ("} + text + ")" : "");
   switch (status) {
-    case CUDA_ERROR_OUT_OF_MEMORY: throw Error{ErrorKind::memory, message};
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      throw Error{ErrorKind::memory, message};
     // These stick to the context or the device: nothing after them can be trusted in this process.
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_FAILED:
@@ -99,8 +103,10 @@ void Driver::check(CUresult status, const char* call) const {
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_UNKNOWN: throw Error{ErrorKind::lost, message};
-    default: throw Error{ErrorKind::failed, message};
+    case CUDA_ERROR_UNKNOWN:
+      throw Error{ErrorKind::lost, message};
+    default:
+      throw Error{ErrorKind::failed, message};
   }
 }
 

@@ -7,8 +7,12 @@
 namespace linkscope {
 namespace {
 
-const Set& set_of(const Actor& actor) { return std::get<Set>(std::holds_alternative<Set>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]); }
-const Wait& wait_of(const Actor& actor) { return std::get<Wait>(std::holds_alternative<Wait>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]); }
+const Set& set_of(const Actor& actor) {
+  return std::get<Set>(std::holds_alternative<Set>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]);
+}
+const Wait& wait_of(const Actor& actor) {
+  return std::get<Wait>(std::holds_alternative<Wait>(actor.loop[0]) ? actor.loop[0] : actor.loop[1]);
+}
 bool waits_first(const Actor& actor) { return std::holds_alternative<Wait>(actor.loop[0]); }
 
 u64* seen_by_cpu(const CudaSession& session, const Span& word) {
@@ -18,24 +22,29 @@ u64* seen_by_cpu(const CudaSession& session, const Span& word) {
   return reinterpret_cast<u64*>(start + word.offset);
 }
 
-
 [[noreturn]] void gave_up(const CudaSession& session, const Actor& actor, u64 value) {
   const Wait& wait = wait_of(actor);
   const auto& region = session.program.regions[wait.word.region];
-  throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " + to_string(region.at) + "." +
-                                      to_string(region.kind) + " to become " + std::to_string(value) + ": what the other side sets does not arrive"};
+  throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) +
+                                      " s for a word in " + to_string(region.at) + "." + to_string(region.kind) +
+                                      " to become " + std::to_string(value) +
+                                      ": what the other side sets does not arrive"};
 }
 
 WordLoop words_of(const Actor& actor, u64 first, u32 iterations) {
   const Set& set = set_of(actor);
   const Wait& wait = wait_of(actor);
-  return {set.value + first * set.step, set.step, wait.value + first * wait.step, wait.step, iterations, waits_first(actor), wait.timeout.count()};
+  return {
+      set.value + first * set.step, set.step, wait.value + first * wait.step, wait.step, iterations, waits_first(actor),
+      wait.timeout.count()};
 }
 
 void tell_owner(const CudaSession& session, const ActorState& state, const WordLoop& loop) {
   const Span &set = set_of(*state.actor).word, &wait = wait_of(*state.actor).word;
   const bool by_gpu = state.actor->kind == ActorKind::stream;
-  session.owner.exchange({session.piece(set.region), set.offset, session.piece(wait.region), wait.offset, state.node, loop}, by_gpu ? state.device->facts().uuid : "");
+  session.owner.exchange(
+      {session.piece(set.region), set.offset, session.piece(wait.region), wait.offset, state.node, loop},
+      by_gpu ? state.device->facts().uuid : "");
 }
 
 }  // namespace
@@ -49,8 +58,11 @@ void exchange_elsewhere(const CudaSession& session, const ActorState& state, u32
 }
 
 bool exchanges_flags(const Actor& actor) {
-  const auto flag = [](const Step& step) { return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step); };
-  return actor.loop.size() == 2 && flag(actor.loop[0]) && flag(actor.loop[1]) && actor.loop[0].index() != actor.loop[1].index();
+  const auto flag = [](const Step& step) {
+    return std::holds_alternative<Set>(step) || std::holds_alternative<Wait>(step);
+  };
+  return actor.loop.size() == 2 && flag(actor.loop[0]) && flag(actor.loop[1]) &&
+         actor.loop[0].index() != actor.loop[1].index();
 }
 
 std::string why_no_flags(const Program& program, const Actor& actor) {
@@ -61,12 +73,15 @@ std::string why_no_flags(const Program& program, const Actor& actor) {
     if (region.kind == MemKind::managed) continue;
     const bool of_processes = region.kind == MemKind::ipc || region.kind == MemKind::posix_fd;
     if (actor.process != 0 && (actor.kind == ActorKind::stream ? !of_processes : region.kind != MemKind::shm))
-      return "words of a second process are in shm memory here where a CPU thread sets them, and in ipc or posix_fd memory where a GPU's does";
+      return "words of a second process are in shm memory here where a CPU thread sets them, and in ipc or posix_fd "
+             "memory where a GPU's does";
     if (actor.process != 0 && actor.kind == ActorKind::stream && region.process != 0 && region.at != actor.place)
       return "a GPU of a second process sets words in its own memory here, or in that of the first";
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu)
-      return "a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
-    if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
+      return "a CPU has no loads from and stores to the memory of " + to_string(region.at) +
+             ": it is not mapped for the host (a coherent link such as NVLink-C2C would, or GDRCopy)";
+    if (actor.kind == ActorKind::stream && is_pageable(region.kind))
+      return "a GPU's threads do not reach pageable memory by its CPU address here";
   }
   return "";
 }
@@ -89,18 +104,22 @@ void exchange_flags(const CudaSession& session, ActorState& state, u32 iteration
     return;
   }
   if (!state.stream) {
-    if (const auto in_vain = exchange_words(seen_by_cpu(session, set.word), seen_by_cpu(session, wait.word), loop)) gave_up(session, *state.actor, *in_vain);
+    if (const auto in_vain = exchange_words(seen_by_cpu(session, set.word), seen_by_cpu(session, wait.word), loop))
+      gave_up(session, *state.actor, *in_vain);
     return;
   }
   const auto seen = [&](const Span& word) { return session.address(word.region, *state.device) + word.offset; };
   queue_words(*state.device, state.stream->get(), seen(set.word), seen(wait.word), loop, state.result);
 }
 
-void queue_words(Device& device, CUstream stream, CUdeviceptr set, CUdeviceptr wait, const WordLoop& loop, CUdeviceptr gave_up) {
-  u64 set_value = loop.set_value, set_step = loop.set_step, wait_value = loop.wait_value, wait_step = loop.wait_step, count = loop.count;
+void queue_words(Device& device, CUstream stream, CUdeviceptr set, CUdeviceptr wait, const WordLoop& loop,
+                 CUdeviceptr gave_up) {
+  u64 set_value = loop.set_value, set_step = loop.set_step, wait_value = loop.wait_value, wait_step = loop.wait_step,
+      count = loop.count;
   auto timeout_ns = static_cast<u64>(loop.timeout_s * 1e9);
   unsigned wait_before = loop.waits_first;
-  void* arguments[] = {&set, &set_value, &set_step, &wait, &wait_value, &wait_step, &count, &wait_before, &timeout_ns, &gave_up};
+  void* arguments[] = {&set,       &set_value, &set_step,    &wait,       &wait_value,
+                       &wait_step, &count,     &wait_before, &timeout_ns, &gave_up};
   device.launch(flag_code(device), 1, 1, stream, arguments);
 }
 
@@ -129,7 +148,9 @@ void check_flags(const CudaSession& session, const ActorState& state, Verdict& v
   verdict.checked_bytes += sizeof found;
   if (found == expected) return;
   const auto& region = session.program.regions[set.word.region];
-  if (verdict.ok) verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(set.word.offset) + ", a word that was set";
+  if (verdict.ok)
+    verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " +
+                          std::to_string(set.word.offset) + ", a word that was set";
   verdict.ok = false;
   verdict.wrong_bytes += sizeof found;
 }

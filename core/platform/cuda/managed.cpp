@@ -23,16 +23,20 @@ std::byte* host_view(const Buffer& buffer) { return reinterpret_cast<std::byte*>
 bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 
 /// Whether all words of the pages are touched, and not the first byte of each.
-bool every_word(const Kernel& kernel) { return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear; }
+bool every_word(const Kernel& kernel) {
+  return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear;
+}
 
 bool is_managed(const Program& program, const Step& step) {
   const auto all = touches(step);
-  return std::any_of(all.begin(), all.end(), [&](const Touch& touch) { return pages_move(program.regions[touch.span.region].kind); });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Touch& touch) { return pages_move(program.regions[touch.span.region].kind); });
 }
 
 CUmemLocation location_of(const CudaSession& session, const Place& place) {
   if (place.kind == PlaceKind::numa) return {CU_MEM_LOCATION_TYPE_HOST_NUMA, {host_nodes().at(place.index).os_index}};
-  const auto on_it = std::find_if(session.gpus.begin(), session.gpus.end(), [&](const auto& gpu) { return gpu.first == place.index; });
+  const auto on_it =
+      std::find_if(session.gpus.begin(), session.gpus.end(), [&](const auto& gpu) { return gpu.first == place.index; });
   return {CU_MEM_LOCATION_TYPE_DEVICE, {on_it->second->facts().handle}};
 }
 
@@ -49,9 +53,12 @@ std::string why_no_moving_pages(const Driver& driver, const std::vector<DeviceFa
     if (auto why = driver.why_no("cuMemAdvise"); !why.empty()) return why;
   for (const auto& gpu : gpus) {
     if (gpu.attribute("CONCURRENT_MANAGED_ACCESS", 0) == 0)
-      return "the GPU " + gpu.name + " does not let CPUs touch managed memory at any time (CONCURRENT_MANAGED_ACCESS is 0)";
+      return "the GPU " + gpu.name +
+             " does not let CPUs touch managed memory at any time (CONCURRENT_MANAGED_ACCESS is 0)";
     if (region.kind == MemKind::system && gpu.attribute("PAGEABLE_MEMORY_ACCESS", 0) == 0)
-      return "the GPU " + gpu.name + " does not reach memory of the operating system as it is: there is neither HMM nor ATS here (PAGEABLE_MEMORY_ACCESS is 0)";
+      return "the GPU " + gpu.name +
+             " does not reach memory of the operating system as it is: there is neither HMM nor ATS here "
+             "(PAGEABLE_MEMORY_ACCESS is 0)";
   }
   return "";
 }
@@ -62,19 +69,25 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
     if (prefetch->ranges > 0 && prefetch->discard != Prefetch::Discard::with)
       if (auto why = driver.why_no("cuMemPrefetchBatchAsync"); !why.empty()) return why;
     if (prefetch->discard == Prefetch::Discard::no) return "";
-    return driver.why_no(prefetch->discard == Prefetch::Discard::with ? "cuMemDiscardAndPrefetchBatchAsync" : "cuMemDiscardBatchAsync");
+    return driver.why_no(prefetch->discard == Prefetch::Discard::with ? "cuMemDiscardAndPrefetchBatchAsync"
+                                                                      : "cuMemDiscardBatchAsync");
   }
   const auto* kernel = std::get_if<Kernel>(&step);
-  if (!is_managed(program, step)) return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
+  if (!is_managed(program, step))
+    return kernel && touches_pages(*kernel) ? "only managed memory is touched page by page here" : "";
   const bool on_gpu = actor.kind == ActorKind::stream;
   const bool all_bytes = kernel && on_gpu && (kernel->name == "read" || kernel->name == "write");
-  if (kernel && on_gpu && every_word(*kernel)) return "a GPU reads or writes all words of managed memory, and touches pages in their first byte";
-  return kernel && (touches_pages(*kernel) || all_bytes) ? "" : "managed memory is touched, read, written and prefetched here, and not copied";
+  if (kernel && on_gpu && every_word(*kernel))
+    return "a GPU reads or writes all words of managed memory, and touches pages in their first byte";
+  return kernel && (touches_pages(*kernel) || all_bytes)
+             ? ""
+             : "managed memory is touched, read, written and prefetched here, and not copied";
 }
 
 // --- prepare ------------------------------------------------------------------------------------------------------
 
-std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device* device, const Region& region, u64 number) {
+std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device* device, const Region& region,
+                                     u64 number) {
   constexpr u64 block = u64{2} << 20;  // what the driver moves at once
   auto made = std::make_unique<Buffer>(driver, owner, device, region, (region.bytes + block - 1) / block * block);
   if (region.content == Content::pattern) made->fill_with_pattern(0x6D616E6167656421ull + number);
@@ -90,7 +103,8 @@ void check_home(CudaSession& session) {
     if (!pages_move(region.kind) || region.at.kind != PlaceKind::numa) continue;
     const auto found = page_nodes(host_view(*session.buffers[i]), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
-    if (found != "hidden" && found != to_string(region.at)) throw Error{ErrorKind::failed, "pages sent home to " + to_string(region.at) + " are on " + found};
+    if (found != "hidden" && found != to_string(region.at))
+      throw Error{ErrorKind::failed, "pages sent home to " + to_string(region.at) + " are on " + found};
   }
 }
 
@@ -101,12 +115,14 @@ void prepare_managed(CudaSession& session) {
     for (const auto& step : state.actor->loop) {
       const auto* kernel = std::get_if<Kernel>(&step);
       if (!kernel || !touches_pages(*kernel)) continue;
-      const u32 threads = kernel->shape.threads == all_cpus ? static_cast<u32>(host_nodes().at(state.node).cpus.size()) : kernel->shape.threads;
+      const u32 threads = kernel->shape.threads == all_cpus ? static_cast<u32>(host_nodes().at(state.node).cpus.size())
+                                                            : kernel->shape.threads;
       if (!state.stream && threads > 1) state.crew = std::make_unique<Crew>(state.node, threads);
       const Span& span = kernel->traffic.front().span;
       std::byte* start = host_view(*session.buffers[span.region]);
       if (kernel->name == "touch_chain")
-        for (u64 i = 0; i < span.slices; ++i) *reinterpret_cast<std::byte**>(start + span.offset_at(i)) = start + span.offset_at(i + 1);
+        for (u64 i = 0; i < span.slices; ++i)
+          *reinterpret_cast<std::byte**>(start + span.offset_at(i)) = start + span.offset_at(i + 1);
     }
   bring_home(session);
   check_home(session);
@@ -123,16 +139,20 @@ namespace {
 void advise(const CudaSession& session, const Buffer& buffer, const Region& region, bool gives) {
   const auto kind = [&] {
     switch (region.advice->kind) {
-      case Advice::Kind::read_mostly: return gives ? CU_MEM_ADVISE_SET_READ_MOSTLY : CU_MEM_ADVISE_UNSET_READ_MOSTLY;
-      case Advice::Kind::preferred: return gives ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
-      default: return gives ? CU_MEM_ADVISE_SET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+      case Advice::Kind::read_mostly:
+        return gives ? CU_MEM_ADVISE_SET_READ_MOSTLY : CU_MEM_ADVISE_UNSET_READ_MOSTLY;
+      case Advice::Kind::preferred:
+        return gives ? CU_MEM_ADVISE_SET_PREFERRED_LOCATION : CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+      default:
+        return gives ? CU_MEM_ADVISE_SET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     }
   }();
   // Who mostly reads is nobody in particular: the driver wants some place all the same.
   const Place& place = region.advice->kind == Advice::Kind::read_mostly ? region.at : region.advice->place;
   CUmemLocation location = location_of(session, place);
   // Whoever accesses from the host does so from any of its nodes: the driver refuses to be told which.
-  if (region.advice->kind == Advice::Kind::accessed_by && place.kind == PlaceKind::numa) location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
+  if (region.advice->kind == Advice::Kind::accessed_by && place.kind == PlaceKind::numa)
+    location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
   buffer.device()->use();
   LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location);
 }
@@ -185,13 +205,15 @@ void queue_prefetch(const CudaSession& session, const ActorState& state, const P
     lengths.push_back(range.bytes);
   }
   std::size_t first = 0;  // all ranges go to one place: it counts from the first on
-  if (prefetch.discard == before) LINKSCOPE_CU(session.driver, cuMemDiscardBatchAsync, starts.data(), lengths.data(), starts.size(), 0, stream);
+  if (prefetch.discard == before)
+    LINKSCOPE_CU(session.driver, cuMemDiscardBatchAsync, starts.data(), lengths.data(), starts.size(), 0, stream);
   if (prefetch.discard == with)
-    LINKSCOPE_CU(session.driver, cuMemDiscardAndPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to, &first, 1, 0, stream);
+    LINKSCOPE_CU(session.driver, cuMemDiscardAndPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to,
+                 &first, 1, 0, stream);
   else if (prefetch.ranges > 0)
-    LINKSCOPE_CU(session.driver, cuMemPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to, &first, 1, 0, stream);
-  else
-    LINKSCOPE_CU(session.driver, cuMemPrefetchAsync, start, prefetch.span.bytes, to, 0, stream);
+    LINKSCOPE_CU(session.driver, cuMemPrefetchBatchAsync, starts.data(), lengths.data(), starts.size(), &to, &first, 1,
+                 0, stream);
+  else LINKSCOPE_CU(session.driver, cuMemPrefetchAsync, start, prefetch.span.bytes, to, 0, stream);
 }
 
 namespace {
@@ -234,7 +256,8 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
   const Buffer& buffer = *session.buffers[span.region];
   const u64 offset = span.offset_at(state.iteration);
   if (!state.stream) {
-    if (kernel.name == "touch") return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel), every_word(kernel));
+    if (kernel.name == "touch")
+      return touch_on_cpu(state, host_view(buffer) + offset, span.bytes, writes(kernel), every_word(kernel));
     const auto* at = state.position ? static_cast<const std::byte*>(state.position) : host_view(buffer) + offset;
     for (u64 i = 0; i < steps; ++i) at = *reinterpret_cast<const std::byte* const volatile*>(at);
     state.position = at;
@@ -242,7 +265,8 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
   }
   const auto launch = [&](auto... arguments) {
     void* pointers[] = {&arguments...};
-    state.device->launch(touch_code(*state.device, kernel), kernel.shape.blocks, kernel.shape.threads, state.stream->get(), pointers);
+    state.device->launch(touch_code(*state.device, kernel), kernel.shape.blocks, kernel.shape.threads,
+                         state.stream->get(), pointers);
   };
   if (kernel.name == "touch_chain") launch(state.result, steps);
   else if (writes(kernel)) launch(buffer.address() + offset, span.bytes, page_bytes());
@@ -253,10 +277,13 @@ void touch(const CudaSession& session, ActorState& state, const Kernel& kernel, 
 
 namespace {
 
-void add_wrong(Verdict& verdict, u64 bytes, const CudaSession& session, const Span& span, u64 offset, const char* what) {
+void add_wrong(Verdict& verdict, u64 bytes, const CudaSession& session, const Span& span, u64 offset,
+               const char* what) {
   if (bytes == 0) return;
   const auto& region = session.program.regions[span.region];
-  if (verdict.ok) verdict.first_wrong = to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) + what;
+  if (verdict.ok)
+    verdict.first_wrong =
+        to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset) + what;
   verdict.ok = false;
   verdict.wrong_bytes += bytes;
 }
@@ -281,12 +308,15 @@ u64 check_pages(const CudaSession& session, const Span& span, bool written, Verd
     const u64 expected = written ? pattern - first : pattern, found = *reinterpret_cast<const u64*>(start + at);
     sum += first;
     changed += written && first != 0;
-    add_wrong(verdict, found == expected ? 0 : 8, session, span, span.offset + at, written ? ", the first of a page that was touched" : "");
+    add_wrong(verdict, found == expected ? 0 : 8, session, span, span.offset + at,
+              written ? ", the first of a page that was touched" : "");
     changed -= written && first != 0 && found == pattern;  // told just now
   }
   const auto differs = check_pattern(start, span.bytes, buffer.seed(), span.offset);
   verdict.checked_bytes += span.bytes;
-  if (differs.wrong_words > changed && verdict.ok) add_wrong(verdict, (differs.wrong_words - changed) * 8, session, span, span.offset + differs.first_word * 8, " or later");
+  if (differs.wrong_words > changed && verdict.ok)
+    add_wrong(verdict, (differs.wrong_words - changed) * 8, session, span, span.offset + differs.first_word * 8,
+              " or later");
   return sum;
 }
 
@@ -308,9 +338,11 @@ u64 check_words(const CudaSession& session, const Span& span, bool written, Verd
 void check_chain(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
   const std::byte* start = host_view(*session.buffers[span.region]);
   const u64 expected = span.offset_at(state.iteration);
-  const auto* stands = reinterpret_cast<const std::byte*>(state.stream ? result_of(session, state) : reinterpret_cast<u64>(state.position));
+  const auto* stands = reinterpret_cast<const std::byte*>(state.stream ? result_of(session, state)
+                                                                       : reinterpret_cast<u64>(state.position));
   verdict.checked_bytes += state.iteration * sizeof(u64);
-  if (stands != start + expected) add_wrong(verdict, sizeof(u64), session, span, expected, ", where the chain should have led to");
+  if (stands != start + expected)
+    add_wrong(verdict, sizeof(u64), session, span, expected, ", where the chain should have led to");
 }
 
 }  // namespace

@@ -13,10 +13,16 @@ struct Ends {
   u64 from_offset, to_offset;
 
   Ends(const CudaSession& session, const Move& move, const Device& by, u64 iteration)
-      : from{*session.buffers[move.from.region]}, to{*session.buffers[move.to.region]}, from_start{session.address(move.from.region, by)}, to_start{session.address(move.to.region, by)},
-        from_offset{move.from.offset_at(iteration)}, to_offset{move.to.offset_at(iteration)} {}
+      : from{*session.buffers[move.from.region]},
+        to{*session.buffers[move.to.region]},
+        from_start{session.address(move.from.region, by)},
+        to_start{session.address(move.to.region, by)},
+        from_offset{move.from.offset_at(iteration)},
+        to_offset{move.to.offset_at(iteration)} {}
   /// The address that names a byte for any call: of pinned host memory, its CPU address.
-  static CUdeviceptr any(const Buffer& buffer, CUdeviceptr start) { return buffer.host() ? reinterpret_cast<CUdeviceptr>(buffer.host()) : start; }
+  static CUdeviceptr any(const Buffer& buffer, CUdeviceptr start) {
+    return buffer.host() ? reinterpret_cast<CUdeviceptr>(buffer.host()) : start;
+  }
   [[nodiscard]] CUdeviceptr any_from() const { return any(from, from_start) + from_offset; }
   [[nodiscard]] CUdeviceptr any_to() const { return any(to, to_start) + to_offset; }
 };
@@ -38,7 +44,8 @@ CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
 }
 
 /// One copy of bytes in one piece.
-void queue_piece(const Driver& driver, const Ends& ends, bool peer_call, u64 from_row, u64 to_row, u64 bytes, CUstream stream) {
+void queue_piece(const Driver& driver, const Ends& ends, bool peer_call, u64 from_row, u64 to_row, u64 bytes,
+                 CUstream stream) {
   const u64 from = ends.from_offset + from_row, to = ends.to_offset + to_row;
   if (ends.from.host())
     LINKSCOPE_CU(driver, cuMemcpyHtoDAsync, ends.to_start + to, ends.from.host() + from, bytes, stream);
@@ -79,7 +86,15 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
     return;
   }
   u64 in_plane = rows.from.in_plane ? rows.from.in_plane : rows.count;
-  void* arguments[] = {&to, &from, &rows.bytes, &rows.count, &rows.to.pitch, &rows.from.pitch, &in_plane, &rows.to.plane_pitch, &rows.from.plane_pitch};
+  void* arguments[] = {&to,
+                       &from,
+                       &rows.bytes,
+                       &rows.count,
+                       &rows.to.pitch,
+                       &rows.from.pitch,
+                       &in_plane,
+                       &rows.to.plane_pitch,
+                       &rows.from.plane_pitch};
   device.launch(copy_code(device, move), device.blocks_of(move.shape), move.shape.threads, stream, arguments);
 }
 
@@ -90,7 +105,8 @@ void queue_on(const CudaSession& session, const Move& move, Device& device, CUst
   const auto rows = in_rows(move);
   if (rows.count > 1 && !move.row_by_row) return queue_pitched(session.driver, ends, rows, stream);
   for (u64 row = 0; row < rows.count; ++row)
-    queue_piece(session.driver, ends, move.peer_call, rows.from.offset_of(row), rows.to.offset_of(row), rows.bytes, stream);
+    queue_piece(session.driver, ends, move.peer_call, rows.from.offset_of(row), rows.to.offset_of(row), rows.bytes,
+                stream);
 }
 
 }  // namespace
@@ -115,20 +131,29 @@ std::string why_no_call(const Driver& driver, const Program& program, const Move
       return move.peer_call && from.at != to.at ? lacks({"cuMemcpyPeerAsync"}) : "";
     case Engine::batch:
       if (pitched) return "batched copies are of pieces: rows are copied one by one";
-      if (auto why = lacks({"cuMemcpyBatchAsync"}); !why.empty()) return why + " as CUDA 13.0 has it: batched copies need driver 580 or newer";
+      if (auto why = lacks({"cuMemcpyBatchAsync"}); !why.empty())
+        return why + " as CUDA 13.0 has it: batched copies need driver 580 or newer";
       return "";
     case Engine::graph:
-      if (pitched) return "a graph's copies are of pieces, for a node of rows cannot be told of others: rows are copied one by one";
-      return lacks({"cuGraphCreate", "cuGraphAddMemcpyNode", "cuGraphInstantiateWithFlags", "cuGraphExecMemcpyNodeSetParams", "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy"});
-    case Engine::tma: return pitched ? "bulk copies are of one piece here" : "";
-    case Engine::cpu: return rows.count > 1 ? "CPU threads copy one piece at a time here" : "";
-    default: return "";
+      if (pitched)
+        return "a graph's copies are of pieces, for a node of rows cannot be told of others: rows are copied one by "
+               "one";
+      return lacks({"cuGraphCreate", "cuGraphAddMemcpyNode", "cuGraphInstantiateWithFlags",
+                    "cuGraphExecMemcpyNodeSetParams", "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy",
+                    "cuGraphDestroy"});
+    case Engine::tma:
+      return pitched ? "bulk copies are of one piece here" : "";
+    case Engine::cpu:
+      return rows.count > 1 ? "CPU threads copy one piece at a time here" : "";
+    default:
+      return "";
   }
 }
 
 CUfunction copy_code(Device& device, const Move& move) {
   if (move.engine == Engine::tma) return device.function("copy", "linkscope_copy_tma");
-  if (move.engine == Engine::sm) return device.function("copy", in_rows(move).count > 1 ? "linkscope_copy_rows" : "linkscope_copy");
+  if (move.engine == Engine::sm)
+    return device.function("copy", in_rows(move).count > 1 ? "linkscope_copy_rows" : "linkscope_copy");
   return nullptr;
 }
 
@@ -148,12 +173,14 @@ CopyGraph::~CopyGraph() {
 
 void CopyGraph::set(const std::vector<CUDA_MEMCPY3D>& copies, CUcontext context) {
   if (ready_) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) LINKSCOPE_CU(driver_, cuGraphExecMemcpyNodeSetParams, ready_, nodes_[i], &copies[i], context);
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      LINKSCOPE_CU(driver_, cuGraphExecMemcpyNodeSetParams, ready_, nodes_[i], &copies[i], context);
     return;
   }
   for (const auto& copy : copies) {
     CUgraphNode node = nullptr;
-    LINKSCOPE_CU(driver_, cuGraphAddMemcpyNode, &node, graph_, nodes_.empty() ? nullptr : &nodes_.back(), nodes_.empty() ? 0 : 1, &copy, context);
+    LINKSCOPE_CU(driver_, cuGraphAddMemcpyNode, &node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
+                 nodes_.empty() ? 0 : 1, &copy, context);
     nodes_.push_back(node);
   }
   LINKSCOPE_CU(driver_, cuGraphInstantiateWithFlags, &ready_, graph_, 0);
@@ -192,7 +219,8 @@ void prepare_together(const CudaSession& session, ActorState& state, u32 count) 
   state.device->use();
   if (move->engine == Engine::graph) {
     std::vector<CUDA_MEMCPY3D> copies;
-    each_copy(session, state, *move, count, [&](const Ends& ends, const RowCopy& rows) { copies.push_back(described(ends, rows)); });
+    each_copy(session, state, *move, count,
+              [&](const Ends& ends, const RowCopy& rows) { copies.push_back(described(ends, rows)); });
     auto& graph = state.graphs[count];
     if (!graph) graph = std::make_unique<CopyGraph>(session.driver);
     graph->set(copies, state.device->context());
@@ -219,13 +247,16 @@ void queue_together(const CudaSession& session, ActorState& state, const Move& m
   how.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
   std::size_t from_first = 0;
   auto& pieces = state.pieces;
-  LINKSCOPE_CU(session.driver, cuMemcpyBatchAsync, pieces.to.data(), pieces.from.data(), pieces.bytes.data(), pieces.bytes.size(), &how, &from_first, 1, stream);
+  LINKSCOPE_CU(session.driver, cuMemcpyBatchAsync, pieces.to.data(), pieces.from.data(), pieces.bytes.data(),
+               pieces.bytes.size(), &how, &from_first, 1, stream);
   state.iteration += count;
 }
 
 void queue_move(const CudaSession& session, ActorState& state, const Move& move) {
   if (!state.stream) {
-    const auto at = [&](const Span& span) { return session.buffers[span.region]->host() + span.offset_at(state.iteration); };
+    const auto at = [&](const Span& span) {
+      return session.buffers[span.region]->host() + span.offset_at(state.iteration);
+    };
     std::memcpy(at(move.to), at(move.from), move.from.bytes);
     return;
   }

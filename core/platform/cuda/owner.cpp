@@ -57,7 +57,9 @@ Owner::Piece Owner::allocate(const Region& region, const std::string& gpu, u64 b
   if (region.at.kind == PlaceKind::numa) request.node = region.at.index;
   name(request, gpu);
   auto answer = ask(request, patience_for(bytes));
-  if (answer.what.bytes < bytes) throw Error{ErrorKind::lost, "the process that owns shared memory gave " + bytes_text(answer.what.bytes) + " instead of " + bytes_text(bytes)};
+  if (answer.what.bytes < bytes)
+    throw Error{ErrorKind::lost, "the process that owns shared memory gave " + bytes_text(answer.what.bytes) +
+                                     " instead of " + bytes_text(bytes)};
   return {answer.what.piece, answer.what.bytes, std::move(answer.descriptor)};
 }
 
@@ -90,12 +92,14 @@ void Owner::exchange(const OwnerExchange& words, const std::string& gpu) {
   OwnerRequest request{.op = OwnerOp::exchange, .exchange = words};
   name(request, gpu);
   tell(request);
-  exchange_patience_ = short_patience + Seconds{words.loop.timeout_s} + static_cast<double>(words.loop.count) * slowest_round_trip;
+  exchange_patience_ =
+      short_patience + Seconds{words.loop.timeout_s} + static_cast<double>(words.loop.count) * slowest_round_trip;
 }
 
 Owner::Exchanged Owner::exchanged() {
   const auto answer = hear(*std::exchange(exchange_patience_, std::nullopt));
-  return {answer.what.in_vain ? std::optional{answer.what.word} : std::nullopt, answer.what.enter_s, answer.what.enter_s + answer.what.seconds};
+  return {answer.what.in_vain ? std::optional{answer.what.word} : std::nullopt, answer.what.enter_s,
+          answer.what.enter_s + answer.what.seconds};
 }
 
 void Owner::check_alive() {

@@ -47,7 +47,7 @@ class Owner {
   /// Has a thread of its own, of a GPU (by its UUID) or a CPU (""), set words there and wait for them, until `exchanged`.
   void exchange(const OwnerExchange&, const std::string& gpu);
   struct Exchanged {
-    std::optional<u64> in_vain;  // the value that it waited for, if it did not come
+    std::optional<u64> in_vain;      // the value that it waited for, if it did not come
     double enter_s = 0, exit_s = 0;  // by its clock, which is the host's
   };
   [[nodiscard]] Exchanged exchanged();

@@ -18,18 +18,19 @@ struct OwnerExchange {
 
 struct OwnerRequest {
   OwnerOp op = OwnerOp::allocate;
-  u32 kind = 0;   // allocate, open: as MemKind
-  u32 node = 0;   // allocate, host memory: its NUMA node (dense number)
-  u64 bytes = 0;  // allocate, open
-  u64 piece = 0;  // share, touch, look, free
+  u32 kind = 0;    // allocate, open: as MemKind
+  u32 node = 0;    // allocate, host memory: its NUMA node (dense number)
+  u64 bytes = 0;   // allocate, open
+  u64 piece = 0;   // share, touch, look, free
   u64 offset = 0;  // look
-  char gpu[64] = {};  // UUID of the GPU whose memory it is (allocate), that opens it (open), whose thread it is (exchange); or ""
+  char gpu[64] =
+      {};  // UUID of the GPU whose memory it is (allocate), that opens it (open), whose thread it is (exchange); or ""
   CUipcMemHandle handle{};  // open, ipc; of posix_fd the descriptor comes beside
   OwnerExchange exchange{};
 };
 
 struct OwnerAnswer {
-  u32 failed = 0;  // 0, or 1 and as ErrorKind; then `message` says how
+  u32 failed = 0;            // 0, or 1 and as ErrorKind; then `message` says how
   u64 piece = 0, bytes = 0;  // allocate, open
   u64 word = 0;              // look; exchange: what was waited for in vain
   u32 in_vain = 0;           // exchange

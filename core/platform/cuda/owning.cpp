@@ -26,13 +26,20 @@ class Owning {
   /// Fills the answer; the descriptor that goes with it, or -1. One came with the request where that is about one.
   int answer(const OwnerRequest& request, const Descriptor& came, OwnerAnswer& answer) {
     switch (request.op) {
-      case OwnerOp::allocate: return allocate(request, answer);
-      case OwnerOp::share: return share(piece(request.piece), answer);
-      case OwnerOp::touch: return touch(piece(request.piece), answer);
-      case OwnerOp::look: return look(request, answer);
-      case OwnerOp::free: return free(request, answer);
-      case OwnerOp::exchange: return exchange(request, answer);
-      case OwnerOp::open: return open(request, came, answer);
+      case OwnerOp::allocate:
+        return allocate(request, answer);
+      case OwnerOp::share:
+        return share(piece(request.piece), answer);
+      case OwnerOp::touch:
+        return touch(piece(request.piece), answer);
+      case OwnerOp::look:
+        return look(request, answer);
+      case OwnerOp::free:
+        return free(request, answer);
+      case OwnerOp::exchange:
+        return exchange(request, answer);
+      case OwnerOp::open:
+        return open(request, came, answer);
     }
     throw Error{ErrorKind::usage, "there is no request " + std::to_string(static_cast<u32>(request.op))};
   }
@@ -82,14 +89,17 @@ class Owning {
 
   int allocate(const OwnerRequest& request, OwnerAnswer& answer) {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
-    if (!is_shared(made.kind)) throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is not shared"};
+    if (!is_shared(made.kind))
+      throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is not shared"};
     if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of no bytes"};
     if (made.kind == MemKind::shm) {
-      if (request.node >= host_nodes().size()) throw Error{ErrorKind::usage, "there is no NUMA node " + std::to_string(request.node)};
+      if (request.node >= host_nodes().size())
+        throw Error{ErrorKind::usage, "there is no NUMA node " + std::to_string(request.node)};
       timed(answer, [&] { made.pages = SharedPages{request.node, request.bytes}; });
     } else {
       made.device = &device(request);
-      if (request.bytes > made.device->facts().memory_bytes) throw Error{ErrorKind::memory, bytes_text(request.bytes) + " are more than the GPU has"};
+      if (request.bytes > made.device->facts().memory_bytes)
+        throw Error{ErrorKind::memory, bytes_text(request.bytes) + " are more than the GPU has"};
       if (made.kind == MemKind::ipc) {
         made.bytes = whole_blocks(made.bytes);
         timed(answer, [&] { LINKSCOPE_CU(*driver_, cuMemAlloc, &made.address, made.bytes); });
@@ -113,7 +123,8 @@ class Owning {
   /// What the other process has; its descriptor may be closed once it is imported.
   int open(const OwnerRequest& request, const Descriptor& came, OwnerAnswer& answer) {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
-    if (made.kind != MemKind::ipc && made.kind != MemKind::posix_fd) throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is opened by no GPU"};
+    if (made.kind != MemKind::ipc && made.kind != MemKind::posix_fd)
+      throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is opened by no GPU"};
     if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of no bytes"};
     made.device = &device(request);
     timed(answer, [&] {
@@ -133,7 +144,10 @@ class Owning {
       return -1;
     }
     int number = -1;
-    timed(answer, [&] { LINKSCOPE_CU(*driver_, cuMemExportToShareableHandle, &number, piece.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0); });
+    timed(answer, [&] {
+      LINKSCOPE_CU(*driver_, cuMemExportToShareableHandle, &number, piece.handle,
+                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    });
     piece.descriptor = Descriptor{number};
     return number;
   }
@@ -146,7 +160,8 @@ class Owning {
 
   static void check_word(const Piece& piece, u64 offset) {
     if (piece.bytes < sizeof(u64) || offset > piece.bytes - sizeof(u64) || offset % sizeof(u64))
-      throw Error{ErrorKind::usage, "there is no word at byte " + std::to_string(offset) + " of " + bytes_text(piece.bytes)};
+      throw Error{ErrorKind::usage,
+                  "there is no word at byte " + std::to_string(offset) + " of " + bytes_text(piece.bytes)};
   }
 
   int exchange(const OwnerRequest& request, OwnerAnswer& answer) {
@@ -160,8 +175,10 @@ class Owning {
   }
 
   static void exchange_by_cpu(Piece& set, Piece& wait, const OwnerExchange& words, OwnerAnswer& answer) {
-    if (set.kind != MemKind::shm || wait.kind != MemKind::shm) throw Error{ErrorKind::usage, "a CPU thread sets words and waits for them in host memory"};
-    if (words.node >= host_nodes().size()) throw Error{ErrorKind::usage, "there is no NUMA node " + std::to_string(words.node)};
+    if (set.kind != MemKind::shm || wait.kind != MemKind::shm)
+      throw Error{ErrorKind::usage, "a CPU thread sets words and waits for them in host memory"};
+    if (words.node >= host_nodes().size())
+      throw Error{ErrorKind::usage, "there is no NUMA node " + std::to_string(words.node)};
     bind_thread_to_node(words.node);
     const auto word = [](Piece& piece, u64 offset) { return reinterpret_cast<u64*>(piece.pages.data() + offset); };
     timed(answer, [&] {
@@ -172,11 +189,14 @@ class Owning {
   }
 
   void exchange_by(Device& by, Piece& set, Piece& wait, const OwnerExchange& words, OwnerAnswer& answer) {
-    if (set.device != &by || wait.device != &by) throw Error{ErrorKind::usage, "a GPU's thread sets words and waits for them in memory that its GPU has or has opened"};
+    if (set.device != &by || wait.device != &by)
+      throw Error{ErrorKind::usage,
+                  "a GPU's thread sets words and waits for them in memory that its GPU has or has opened"};
     by.use();
     (void)flag_code(by);
     const auto& stream = by.stream(0);
-    const CUdeviceptr gave_up = by.result(0), to = address(set) + words.set_offset, from = address(wait) + words.wait_offset;
+    const CUdeviceptr gave_up = by.result(0), to = address(set) + words.set_offset,
+                      from = address(wait) + words.wait_offset;
     LINKSCOPE_CU(*driver_, cuMemsetD8Async, gave_up, 0, sizeof answer.word, stream.get());
     stream.synchronize();
     timed(answer, [&] {
@@ -191,7 +211,8 @@ class Owning {
   CUdeviceptr address(Piece& piece) {
     if (piece.opened) return piece.opened->address();
     if (piece.kind == MemKind::ipc) return piece.address;
-    if (!piece.mapping) piece.mapping = std::make_unique<Mapping>(*driver_, piece.handle, piece.bytes, piece.device->facts().handle);
+    if (!piece.mapping)
+      piece.mapping = std::make_unique<Mapping>(*driver_, piece.handle, piece.bytes, piece.device->facts().handle);
     return piece.mapping->address();
   }
 

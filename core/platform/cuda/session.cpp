@@ -93,7 +93,8 @@ void CudaSession::reset_destinations() const {
     const auto content = program.regions[i].content;
     if (content != Content::poison && content != Content::zero) continue;
     const std::byte with = content == Content::poison ? poison : std::byte{0};
-    work.push_back({buffers[i]->device(), [buffer = buffers[i], bytes = program.regions[i].bytes, with] { buffer->fill_with(with, bytes); }});
+    work.push_back({buffers[i]->device(),
+                    [buffer = buffers[i], bytes = program.regions[i].bytes, with] { buffer->fill_with(with, bytes); }});
   }
   side_by_side(work);
 }
@@ -127,7 +128,8 @@ void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 cou
   const u64 first = iteration % span.slices, end = first + std::min<u64>(count, span.slices);
   const auto flush = [&](u64 from, u64 to) {
     const std::byte* start = buffer.host() + span.offset + from * span.stride;
-    parallel_ranges((to - from) * span.stride, 4096, [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
+    parallel_ranges((to - from) * span.stride, 4096,
+                    [&](u64 begin, u64 stop) { flush_cpu_caches(start + begin, stop - begin); });
   };
   flush(first, std::min<u64>(end, span.slices));
   if (end > span.slices) flush(0, end - span.slices);
@@ -148,7 +150,8 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
       for (const auto& [span, writes] : touches(step)) {
         const Buffer& buffer = *buffers[span.region];
         // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
-        const u64 footprint = span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
+        const u64 footprint =
+            span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
         if (on_host(buffer) && once_only(program.cache)) {
           std::byte* start = buffer.host() + span.offset;
           if (program.cache == CacheState::written) write_again(start, footprint);
@@ -184,7 +187,8 @@ namespace {
 /// which would be in the time of what comes next.
 void idle(Seconds gap) {
   const double end = host_now() + std::min(gap, longest_idle).count();
-  while (gap > Seconds{0} && host_now() < end) {}
+  while (gap > Seconds{0} && host_now() < end) {
+  }
 }
 
 /// What happens before a sample, outside the timing.
@@ -241,10 +245,12 @@ void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>
 void read_events(CudaSession& session, Stamp* stamps) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
-    const auto first = std::find_if(session.actors.begin(), session.actors.end(), [&](const auto& other) { return other.device == state.device; });
+    const auto first = std::find_if(session.actors.begin(), session.actors.end(),
+                                    [&](const auto& other) { return other.device == state.device; });
     state.device->use();
     float enter = 0, exit = 0;
-    if (&*first != &state) LINKSCOPE_CU(session.driver, cuEventElapsedTime, &enter, first->enter->get(), state.enter->get());
+    if (&*first != &state)
+      LINKSCOPE_CU(session.driver, cuEventElapsedTime, &enter, first->enter->get(), state.enter->get());
     LINKSCOPE_CU(session.driver, cuEventElapsedTime, &exit, state.enter->get(), state.exit->get());
     const double enter_s = static_cast<double>(enter) * 1e-3;
     stamps[a] = {enter_s, enter_s + static_cast<double>(exit) * 1e-3};
@@ -257,7 +263,8 @@ Seconds gate_timeout(const CudaSession& session, const std::vector<u32>& batch) 
   return Seconds{2.0} + 5.0 * session.expected_loop * *std::max_element(batch.begin(), batch.end());
 }
 
-bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience, Stamp* stamps) {
+bool sample_gated(CudaSession& session, const Gate& gate, const std::vector<u32>& batch, Seconds patience,
+                  Stamp* stamps) {
   make_ready(session, batch);
   {
     const Drained drained{session};
@@ -302,7 +309,8 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  double begun = 0;  // when nothing more held those in other processes, whose threads here may come to their clocks later
+  double begun =
+      0;  // when nothing more held those in other processes, whose threads here may come to their clocks later
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {

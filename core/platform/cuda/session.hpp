@@ -104,9 +104,9 @@ struct ActorState {
   std::unique_ptr<Crew> crew;      // they, where they are several
   std::map<u32, Helper> helpers;   // by GPU
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
-  Pieces pieces;                   // of the batch that comes
-  std::shared_ptr<Caller> caller;  // of a CPU thread whose loop is calls
-  std::optional<Stamp> there;      // by the thread of another process that acted for it, of the last batch
+  Pieces pieces;                                     // of the batch that comes
+  std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop is calls
+  std::optional<Stamp> there;  // by the thread of another process that acted for it, of the last batch
 };
 
 enum class Timing { gate, events, host };
@@ -117,16 +117,19 @@ struct CudaSession final : Session {
   Owner& owner;  // of memory that is shared; what its process does is asked for by one actor at a time
   Program program;
   std::vector<Buffer*> buffers;  // one a region; null: `called` has its memory
-  std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>> opened;  // by region and GPU, of those that a GPU opens for itself
-  std::map<u32, std::unique_ptr<OwnersPiece>> opened_there;  // by region, of this process's memory that the other one has opened
+  std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>>
+      opened;  // by region and GPU, of those that a GPU opens for itself
+  std::map<u32, std::unique_ptr<OwnersPiece>>
+      opened_there;                              // by region, of this process's memory that the other one has opened
   std::vector<std::unique_ptr<Buffer>> managed;  // those of them that end with the session
   std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region, of those that calls allocate
-  std::vector<std::pair<u32, Device*>> gpus;     // by number, where there is managed memory
+  std::vector<std::pair<u32, Device*>> gpus;                       // by number, where there is managed memory
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;
-  std::vector<std::vector<u32>> rehearsed, blocking;  // batches queued behind the gate without and with the host getting stuck
-  bool sampled = false;      // whether anything ran since the warm-up
+  std::vector<std::vector<u32>> rehearsed,
+      blocking;          // batches queued behind the gate without and with the host getting stuck
+  bool sampled = false;  // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
   /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
@@ -146,7 +149,8 @@ struct CudaSession final : Session {
 
 /// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing. False where the
 /// host was held up for longer than `patience` while it queued: nothing was measured.
-[[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience, Stamp* stamps);
+[[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience,
+                                Stamp* stamps);
 /// How long queueing a batch may take that is known to go through.
 [[nodiscard]] Seconds gate_timeout(const CudaSession&, const std::vector<u32>& batch);
 /// Event pairs without a gate, where something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for each call.

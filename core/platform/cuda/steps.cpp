@@ -22,7 +22,9 @@ namespace {
 constexpr u64 written_seed = 0x7772697474656E21ull;
 
 /// Whether its accesses are not the kernels' usual ones, of 16 bytes side by side.
-bool by_lines(const Kernel& kernel) { return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0; }
+bool by_lines(const Kernel& kernel) {
+  return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0;
+}
 
 CUfunction code_of(Device& device, const Step& step) {
   if (std::holds_alternative<Prefetch>(step) || std::holds_alternative<Call>(step)) return nullptr;
@@ -32,7 +34,10 @@ CUfunction code_of(Device& device, const Step& step) {
   if (touches_pages(kernel)) return touch_code(device, kernel);
   const auto& name = kernel.name;
   const char* form = by_lines(kernel) ? "_lines" : kernel.sm ? "_on" : "";
-  return device.function(name == "exchange" ? "copy" : is_atomic(kernel) ? "atomics" : "access", "linkscope_" + name + form);
+  return device.function(name == "exchange"  ? "copy"
+                         : is_atomic(kernel) ? "atomics"
+                                             : "access",
+                         "linkscope_" + name + form);
 }
 
 const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
@@ -59,7 +64,8 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
   const auto launch = [&](const Shape& shape, auto... arguments) {
     void* pointers[] = {&arguments...};
     const unsigned shared_bytes = kernel.sm ? state.device->all_shared_bytes() : 0;
-    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads, state.stream->get(), pointers, shared_bytes);
+    state.device->launch(code_of(*state.device, kernel), state.device->blocks_of(shape), shape.threads,
+                         state.stream->get(), pointers, shared_bytes);
   };
   if (kernel.name == "exchange") {
     const auto at = [&](std::size_t side) {
@@ -75,7 +81,8 @@ void queue_kernel(const CudaSession& session, ActorState& state, const Kernel& k
     else launch(kernel.shape, start, count, access.stride, access.width, random, written_seed, offset);
   } else if (kernel.name == "read") launch(kernel.shape, start, span.bytes, state.result);
   else if (kernel.name == "write") launch(kernel.shape, start, span.bytes, written_seed, offset / 8);
-  else if (kernel.name == "add") launch(kernel.shape, start, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
+  else if (kernel.name == "add")
+    launch(kernel.shape, start, span.bytes / sizeof(u64), adds_to_one(kernel) ? u64{0} : ~u64{0}, system_wide(kernel));
   else if (kernel.name == "add_chain") launch(kernel.shape, start, steps, system_wide(kernel));
   else if (kernel.sm) launch(kernel.shape, state.result, steps, *kernel.sm, turns_of(state), state.turns++);
   else launch(kernel.shape, state.result, steps);
@@ -97,7 +104,8 @@ void load_code(const CudaSession& session) {
     (void)state.device->function("gate", "linkscope_gate");
     for (const auto& step : state.actor->loop) {
       const auto* move = std::get_if<Move>(&step);
-      const CUfunction code = code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
+      const CUfunction code =
+          code_of(move && move->by ? *state.helpers.at(move->by->index).device : *state.device, step);
       if (const auto* kernel = std::get_if<Kernel>(&step); kernel && kernel->sm) state.device->allow_all_shared(code);
     }
   }
@@ -140,7 +148,8 @@ namespace {
 bool follows_chain(const Kernel& kernel) { return kernel.name == "chase" || kernel.name == "touch_chain"; }
 
 bool leaves_result(const Kernel& kernel) {
-  return kernel.name == "read" || follows_chain(kernel) || (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
+  return kernel.name == "read" || follows_chain(kernel) ||
+         (kernel.name == "touch" && kernel.traffic.front().dir == Access::Dir::read);
 }
 
 }  // namespace
@@ -171,8 +180,10 @@ void check_turns(const CudaSession& session) {
     LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &taken, turns_of(state), sizeof taken);
     if (taken == state.turns) continue;
     const auto place = to_string(state.actor->place);
-    throw Error{ErrorKind::failed, "none of " + std::to_string(state.device->blocks_of(kernel->shape)) + " blocks came to SM " + std::to_string(*kernel->sm) + " of " + place +
-                                       ", so that nobody followed the chain there: something else may hold that SM, or this process may not use it"};
+    throw Error{ErrorKind::failed, "none of " + std::to_string(state.device->blocks_of(kernel->shape)) +
+                                       " blocks came to SM " + std::to_string(*kernel->sm) + " of " + place +
+                                       ", so that nobody followed the chain there: something else may hold that SM, or "
+                                       "this process may not use it"};
   }
 }
 
@@ -192,7 +203,8 @@ std::string byte_of(const CudaSession& session, const Span& span, u64 offset) {
   return to_string(region.at) + "." + to_string(region.kind) + " at byte " + std::to_string(offset);
 }
 
-void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed, u64 pattern_offset, Verdict& verdict) {
+void check_range(const CudaSession& session, const Span& to, u64 bytes, u64 seed, u64 pattern_offset,
+                 Verdict& verdict) {
   const auto found = compare(session.driver, *session.buffers[to.region], to.offset, bytes, seed, pattern_offset);
   verdict.checked_bytes += bytes;
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
@@ -204,19 +216,29 @@ linkscope_row_layout layout_of(const Rows& rows, u64 count) {
 }
 
 /// Compares what slices of `to` hold, and that what lies between their rows and behind them still is poison.
-void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices, Verdict& verdict) {
+void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices,
+                  Verdict& verdict) {
   const Buffer& buffer = *session.buffers[to.region];
   const u64 slice_bytes = std::max(to.stride, to.extent());
   const auto rows = in_rows(Move{from, to});
-  const linkscope_row_copy copy{slice_bytes, rows.bytes, rows.count, layout_of(rows.to, rows.count), layout_of(rows.from, rows.count),
-                                from.offset, from.stride, from.slices, seed, poison_word};
+  const linkscope_row_copy copy{slice_bytes,
+                                rows.bytes,
+                                rows.count,
+                                layout_of(rows.to, rows.count),
+                                layout_of(rows.from, rows.count),
+                                from.offset,
+                                from.stride,
+                                from.slices,
+                                seed,
+                                poison_word};
   const auto found = compare_rows(session.driver, buffer, to.offset, slices * slice_bytes, copy);
   verdict.checked_bytes += slices * to.bytes;
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
 /// What `iterations` left in `to`: the pattern `seed` as it stands in `from`.
-void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations, Verdict& verdict) {
+void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations,
+                   Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
   if (slices == 0) return;
   const bool gapless = to.stride == to.bytes && from.stride == from.bytes && in_rows(Move{from, to}).count == 1;
@@ -259,7 +281,8 @@ void check_read(const CudaSession& session, const ActorState& state, const Kerne
     u64 words = span.bytes / 8, seed = session.buffers[span.region]->seed(), first = span.offset_at(slice) / 8;
     u64 times = state.iteration / span.slices + (slice < state.iteration % span.slices ? 1 : 0);
     if (by_lines(kernel)) {
-      u64 count = access_count(access), stride = access.stride, width = access.width, first_byte = span.offset_at(slice);
+      u64 count = access_count(access), stride = access.stride, width = access.width,
+          first_byte = span.offset_at(slice);
       void* arguments[] = {&count, &stride, &width, &seed, &first_byte, &times, &sum};
       device.launch(device.function("access", "linkscope_sum_lines"), 256, 256, stream.get(), arguments);
     } else {
@@ -271,7 +294,9 @@ void check_read(const CudaSession& session, const ActorState& state, const Kerne
   u64 expected = 0;
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &expected, sum, sizeof expected);
   verdict.checked_bytes += state.iteration * asked_bytes(access);
-  if (word_at(session, state) != expected) add_wrong(verdict, asked_bytes(access), byte_of(session, span, span.offset) + " or later, by the sum of all words read");
+  if (word_at(session, state) != expected)
+    add_wrong(verdict, asked_bytes(access),
+              byte_of(session, span, span.offset) + " or later, by the sum of all words read");
 }
 
 /// As many additions as there were: what all words of the region add up to, on the GPU that added.
@@ -291,7 +316,9 @@ void check_added(const CudaSession& session, const ActorState& state, const Kern
   LINKSCOPE_CU(session.driver, cuMemcpyDtoH, &found, sum, sizeof found);
   const u64 additions = state.iteration * (span.bytes / sizeof(u64));
   verdict.checked_bytes += additions * sizeof(u64);
-  if (found != additions) add_wrong(verdict, sizeof(u64), byte_of(session, span, span.offset) + " or later, by the sum of all words that were added to");
+  if (found != additions)
+    add_wrong(verdict, sizeof(u64),
+              byte_of(session, span, span.offset) + " or later, by the sum of all words that were added to");
 }
 
 void check_chase(const CudaSession& session, const ActorState& state, const Span& span, Verdict& verdict) {
@@ -300,9 +327,11 @@ void check_chase(const CudaSession& session, const ActorState& state, const Span
   const u64 expected = linkscope_chain_after(state.iteration, lines) * linkscope_chain_line;
   u64 found = expected;
   if (state.result) found = word_at(session, state) - buffer.address() - span.offset;
-  else if (state.position) found = static_cast<u64>(static_cast<const std::byte*>(state.position) - buffer.host()) - span.offset;
+  else if (state.position)
+    found = static_cast<u64>(static_cast<const std::byte*>(state.position) - buffer.host()) - span.offset;
   verdict.checked_bytes += state.iteration * sizeof(u64);
-  if (found != expected) add_wrong(verdict, sizeof(u64), byte_of(session, span, span.offset + expected) + ", where the chase should stand");
+  if (found != expected)
+    add_wrong(verdict, sizeof(u64), byte_of(session, span, span.offset + expected) + ", where the chase should stand");
 }
 
 }  // namespace
@@ -322,7 +351,9 @@ Verdict verify(const CudaSession& session) {
     work.push_back({device, [&into = verdicts.emplace_back(), how] { how(into); }});
   };
   const auto written = [&](const Span& from, const Span& to, u64 seed, u64 iterations) {
-    check(session.buffers[to.region]->device(), [&session, &from, &to, seed, iterations](Verdict& into) { check_written(session, from, to, seed, iterations, into); });
+    check(session.buffers[to.region]->device(), [&session, &from, &to, seed, iterations](Verdict& into) {
+      check_written(session, from, to, seed, iterations, into);
+    });
   };
   for (const auto& state : session.actors)
     for (const auto& step : state.actor->loop) {
@@ -333,7 +364,8 @@ Verdict verify(const CudaSession& session) {
       }
       if (const auto* call = std::get_if<Call>(&step)) {
         if (!call->on) check(state.device, [&session, call](Verdict& into) { check_phase(session, *call, into); });
-        else if (call->to) written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
+        else if (call->to)
+          written(*call->span, *call->to, session.buffers[call->span->region]->seed(), state.iteration);
         continue;
       }
       if (std::holds_alternative<Wait>(step)) continue;
@@ -343,7 +375,8 @@ Verdict verify(const CudaSession& session) {
       }
       const auto* of_pages = std::get_if<Kernel>(&step);
       if (!of_pages || touches_pages(*of_pages)) {
-        check(session.buffers[touches(step).front().span.region]->device(), [&](Verdict& into) { check_managed(session, state, step, into); });
+        check(session.buffers[touches(step).front().span.region]->device(),
+              [&](Verdict& into) { check_managed(session, state, step, into); });
         continue;
       }
       const auto& kernel = std::get<Kernel>(step);
@@ -353,10 +386,14 @@ Verdict verify(const CudaSession& session) {
           const Span& from = kernel.traffic[side].span;
           written(from, kernel.traffic[side + 1].span, session.buffers[from.region]->seed(), state.iteration);
         }
-      else if (is_atomic(kernel)) check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
+      else if (is_atomic(kernel))
+        check(state.device, [&](Verdict& into) { check_added(session, state, kernel, into); });
       else if (kernel.name == "write" && !leaves_gaps(kernel)) written(span, span, written_seed, state.iteration);
-      else if (kernel.name == "write") check(session.buffers[span.region]->device(), [&](Verdict& into) { check_lines(session, kernel.traffic.front(), state.iteration, into); });
-      else if (kernel.name == "read") check(state.device, [&](Verdict& into) { check_read(session, state, kernel, into); });
+      else if (kernel.name == "write")
+        check(session.buffers[span.region]->device(),
+              [&](Verdict& into) { check_lines(session, kernel.traffic.front(), state.iteration, into); });
+      else if (kernel.name == "read")
+        check(state.device, [&](Verdict& into) { check_read(session, state, kernel, into); });
       else check(state.device, [&](Verdict& into) { check_chase(session, state, span, into); });
     }
   side_by_side(work);

@@ -34,7 +34,8 @@ std::set<u32> gpus_of(const Program& program) {
 std::set<std::pair<u32, u32>> peer_pairs(const Program& program) {
   std::set<std::pair<u32, u32>> pairs;
   for (const auto& flow : program.flows)
-    if (flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst) pairs.emplace(flow.src.index, flow.dst.index);
+    if (flow.src.kind == PlaceKind::gpu && flow.dst.kind == PlaceKind::gpu && flow.src != flow.dst)
+      pairs.emplace(flow.src.index, flow.dst.index);
   return pairs;
 }
 
@@ -44,46 +45,59 @@ std::set<Opens> opens(const Program& program) {
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
         const auto& region = program.regions[touch.span.region];
-        if (!is_shared(region.kind) || region.at.kind != PlaceKind::gpu || actor.place.kind != PlaceKind::gpu || allocated_by_calls(program, touch.span.region)) continue;
+        if (!is_shared(region.kind) || region.at.kind != PlaceKind::gpu || actor.place.kind != PlaceKind::gpu ||
+            allocated_by_calls(program, touch.span.region))
+          continue;
         const bool there = actor.process != 0;
-        if (there ? region.process == 0 : region.process != 0 && region.kind == MemKind::ipc && actor.place != region.at)
+        if (there ? region.process == 0
+                  : region.process != 0 && region.kind == MemKind::ipc && actor.place != region.at)
           all.insert({touch.span.region, actor.place.index, there});
       }
   return all;
 }
 
 bool can_access(const DriverFacts& facts, u32 from, u32 to) {
-  return std::any_of(facts.peers.begin(), facts.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
+  return std::any_of(facts.peers.begin(), facts.peers.end(),
+                     [&](const PeerFacts& p) { return p.from == from && p.to == to && p.access; });
 }
 
 namespace {
 
 bool native_atomics(const DriverFacts& facts, u32 from, u32 to) {
-  return std::any_of(facts.peers.begin(), facts.peers.end(), [&](const PeerFacts& p) { return p.from == from && p.to == to && p.native_atomics; });
+  return std::any_of(facts.peers.begin(), facts.peers.end(),
+                     [&](const PeerFacts& p) { return p.from == from && p.to == to && p.native_atomics; });
 }
 
 }  // namespace
 
 std::string Offer::why_no_place(const Place& place) const {
   const auto here = [&](const char* what, std::size_t count) {
-    return place.index < count ? "" : to_string(place) + " is not here; this machine has " + std::to_string(count) + " " + what;
+    return place.index < count
+               ? ""
+               : to_string(place) + " is not here; this machine has " + std::to_string(count) + " " + what;
   };
   if (place.host != one_host) return to_string(place) + " is another host";
   switch (place.kind) {
-    case PlaceKind::numa: return here("NUMA nodes", host_nodes().size());
-    case PlaceKind::gpu: return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;
-    default: return to_string(place) + ": memory at such a place cannot be measured here";
+    case PlaceKind::numa:
+      return here("NUMA nodes", host_nodes().size());
+    case PlaceKind::gpu:
+      return facts_.present ? here("GPUs", facts_.gpus.size()) : to_string(place) + " is not here: " + facts_.why_not;
+    default:
+      return to_string(place) + ": memory at such a place cannot be measured here";
   }
 }
 
 std::string Offer::why_no_region(const Region& region) const {
   if (auto why = why_no_place(region.at); !why.empty()) return why;
   const bool of_either = region.kind == MemKind::ipc || region.kind == MemKind::posix_fd;
-  if (region.process > 1 || (region.process != (is_shared(region.kind) ? 1 : 0) && !of_either)) return std::string{to_string(region.kind)} + " memory of process " + std::to_string(region.process) + " cannot be had here";
+  if (region.process > 1 || (region.process != (is_shared(region.kind) ? 1 : 0) && !of_either))
+    return std::string{to_string(region.kind)} + " memory of process " + std::to_string(region.process) +
+           " cannot be had here";
   switch (region.kind) {
     case MemKind::device:
     case MemKind::pool:
-    case MemKind::vmm: return why_no_gpu_memory(region);
+    case MemKind::vmm:
+      return why_no_gpu_memory(region);
     case MemKind::ipc:
     case MemKind::posix_fd: {
       if (auto why = why_no_gpu_memory(region); !why.empty()) return why;
@@ -96,39 +110,57 @@ std::string Offer::why_no_region(const Region& region) const {
         if (auto why = facts_.gpus.empty() ? "" : driver_.why_no(symbol); !why.empty()) return why;
       return why_not_shared_(region, {});
     case MemKind::managed:
-    case MemKind::system: return why_no_moving_pages(driver_, facts_.gpus, region);
+    case MemKind::system:
+      return why_no_moving_pages(driver_, facts_.gpus, region);
     case MemKind::pageable:
-    case MemKind::pinned: return "";
+    case MemKind::pinned:
+      return "";
     case MemKind::wc:
-    case MemKind::mapped: return facts_.present ? "" : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
-    case MemKind::hugepage: return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
+    case MemKind::mapped:
+      return facts_.present
+                 ? ""
+                 : std::string{to_string(region.kind)} + " memory is the driver's to give: " + facts_.why_not;
+    case MemKind::hugepage:
+      return why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
     case MemKind::registered:
     case MemKind::registered_hugepage:
       for (const char* symbol : symbols_of(region.kind))
         if (auto why = driver_.why_no(symbol); !why.empty()) return why;
-      return region.kind == MemKind::registered ? "" : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
-    case MemKind::file: return "memory in files cannot be measured here yet";
+      return region.kind == MemKind::registered
+                 ? ""
+                 : why_no_pages(region.at.index, region.bytes, {region.page_bytes, region.transparent});
+    case MemKind::file:
+      return "memory in files cannot be measured here yet";
   }
   return "";
 }
 
 std::string Offer::why_no_gpu_memory(const Region& region) const {
-  if (region.at.kind != PlaceKind::gpu) return std::string{to_string(region.kind)} + " memory is a GPU's, and " + to_string(region.at) + " is none";
+  if (region.at.kind != PlaceKind::gpu)
+    return std::string{to_string(region.kind)} + " memory is a GPU's, and " + to_string(region.at) + " is none";
   const auto& gpu = facts_.gpus[region.at.index];
   for (const char* symbol : symbols_of(region.kind))
     if (auto why = driver_.why_no(symbol); !why.empty()) return why;
   const auto lacks = [&](MemKind kind, const char* attribute, const char* what) {
-    return region.kind == kind && gpu.attribute(attribute, 0) == 0 ? to_string(region.at) + " has no " + what + " (" + attribute + " is 0)" : "";
+    return region.kind == kind && gpu.attribute(attribute, 0) == 0
+               ? to_string(region.at) + " has no " + what + " (" + attribute + " is 0)"
+               : "";
   };
   if (auto why = lacks(MemKind::pool, "MEMORY_POOLS_SUPPORTED", "stream-ordered pools"); !why.empty()) return why;
   for (const MemKind kind : {MemKind::vmm, MemKind::posix_fd})
-    if (auto why = lacks(kind, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "virtual memory management"); !why.empty()) return why;
-  if (auto why = lacks(MemKind::posix_fd, "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED", "memory that is shared by POSIX file descriptors"); !why.empty()) return why;
+    if (auto why = lacks(kind, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "virtual memory management"); !why.empty())
+      return why;
+  if (auto why = lacks(MemKind::posix_fd, "HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED",
+                       "memory that is shared by POSIX file descriptors");
+      !why.empty())
+    return why;
   if (region.bytes > gpu.memory_bytes)
-    return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " + bytes_text(gpu.memory_bytes);
+    return bytes_text(region.bytes) + " do not fit " + to_string(region.at) + ", which has " +
+           bytes_text(gpu.memory_bytes);
   constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
   if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
-    return to_string(region.at) + " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
+    return to_string(region.at) +
+           " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
   return "";
 }
 
@@ -139,7 +171,9 @@ std::string Offer::why_no_other_process(const Program& program, const Actor& act
     const auto* call = std::get_if<Call>(&step);
     return call && call->span && by_owner(program.regions[call->span->region].kind, call->api);
   });
-  return actor.process == 1 && (owns || exchanges_flags(actor)) ? "" : "a second process owns memory here or exchanges words with this one, and does nothing else";
+  return actor.process == 1 && (owns || exchanges_flags(actor))
+             ? ""
+             : "a second process owns memory here or exchanges words with this one, and does nothing else";
 }
 
 std::string Offer::why_no_actor(const Program& program, const Actor& actor) const {
@@ -148,7 +182,8 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
     if (auto why = why_no_place(*actor.cpu); !why.empty()) return why;
   for (const auto& step : actor.once) {
     const auto* call = std::get_if<Call>(&step);
-    if (!std::holds_alternative<Prefetch>(step) && !(call && call->until)) return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
+    if (!std::holds_alternative<Prefetch>(step) && !(call && call->until))
+      return "steps before the loop other than prefetches, and calls that prepare others, cannot be run here yet";
   }
   if (auto why = why_no_other_process(program, actor); !why.empty()) return why;
   if (exchanges_flags(actor)) return why_no_flags(program, actor);
@@ -174,7 +209,8 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
       if (auto why = why_no_place(*move->by); !why.empty()) return why;
     if (auto why = why_no_call(driver_, program, *move); !why.empty()) return why;
     const bool together = move->engine == Engine::batch || move->engine == Engine::graph;
-    if (together && (actor.loop.size() > 1 || move->by)) return "copies that are made together can only be the whole loop here";
+    if (together && (actor.loop.size() > 1 || move->by))
+      return "copies that are made together can only be the whole loop here";
   }
   return "";
 }
@@ -188,7 +224,8 @@ std::string Offer::why_no_calls(const Program& program, const Actor& actor) cons
     if (auto why = why_no_call(driver_, *call); !why.empty()) return why;
     if (auto why = why_no_place(*call->on); !why.empty()) return why;
     for (const auto& touch : touches(step))
-      if (is_pageable(program.regions[touch.span.region].kind)) return "a call that copies pageable memory waits for the copy here: it is no call alone";
+      if (is_pageable(program.regions[touch.span.region].kind))
+        return "a call that copies pageable memory waits for the copy here: it is no call alone";
   }
   return "";
 }
@@ -204,11 +241,14 @@ std::string Offer::why_no_kernel(const Program& program, const Actor& actor, con
   for (const auto& [span, writes] : touches(kernel)) {
     const auto& region = program.regions[span.region];
     if (actor.kind == ActorKind::cpu_thread && region.at.kind == PlaceKind::gpu && !pages_move(region.kind))
-      return "a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
+      return "a CPU has no loads from the memory of " + to_string(region.at) +
+             ": it is not mapped for the host (a coherent link such as NVLink-C2C would)";
     if (actor.kind == ActorKind::stream && is_pageable(region.kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";
-    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place && !native_atomics(facts_, actor.place.index, region.at.index))
-      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) + ": the link between them does not carry them";
+    if (is_atomic(kernel) && region.at.kind == PlaceKind::gpu && region.at != actor.place &&
+        !native_atomics(facts_, actor.place.index, region.at.index))
+      return to_string(actor.place) + " has no atomic operations on the memory of " + to_string(region.at) +
+             ": the link between them does not carry them";
   }
   return "";
 }
@@ -219,7 +259,8 @@ std::string Offer::why_no_threads(const Program& program, const Actor& actor, co
   if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
     return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
   for (const u32 region : {move.from.region, move.to.region})
-    if (is_pageable(program.regions[region].kind)) return "a GPU's threads do not reach pageable memory by its CPU address here";
+    if (is_pageable(program.regions[region].kind))
+      return "a GPU's threads do not reach pageable memory by its CPU address here";
   return "";
 }
 

@@ -16,7 +16,10 @@ class Offer {
   using WhyNotShared = std::function<std::string(const Region&, std::optional<u32> by)>;
   /// All outlive it. `free_bytes` opens a GPU and says how much of its memory is free.
   Offer(const Driver& driver, const DriverFacts& facts, std::function<u64(u32)> free_bytes, WhyNotShared why_not_shared)
-      : driver_{driver}, facts_{facts}, free_bytes_{std::move(free_bytes)}, why_not_shared_{std::move(why_not_shared)} {}
+      : driver_{driver},
+        facts_{facts},
+        free_bytes_{std::move(free_bytes)},
+        why_not_shared_{std::move(why_not_shared)} {}
   [[nodiscard]] Support supports(const Program&) const;
 
  private:

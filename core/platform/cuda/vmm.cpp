@@ -32,7 +32,8 @@ CUmemGenericAllocationHandle import_descriptor(const Driver& driver, const Descr
   return handle;
 }
 
-Mapping::Mapping(const Driver& driver, CUmemGenericAllocationHandle handle, u64 bytes, CUdevice device) : driver_{driver}, bytes_{bytes} {
+Mapping::Mapping(const Driver& driver, CUmemGenericAllocationHandle handle, u64 bytes, CUdevice device)
+    : driver_{driver}, bytes_{bytes} {
   CUdeviceptr start = 0;
   LINKSCOPE_CU(driver_, cuMemAddressReserve, &start, bytes_, 0, 0, 0);
   address_ = start;

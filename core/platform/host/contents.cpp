@@ -16,7 +16,8 @@ void fill_pattern(std::byte* start, u64 bytes, u64 seed) {
 }
 
 void fill(std::byte* start, u64 bytes, std::byte with) {
-  parallel_ranges(bytes, 64, [&](u64 begin, u64 end) { std::memset(start + begin, static_cast<int>(with), end - begin); });
+  parallel_ranges(bytes, 64,
+                  [&](u64 begin, u64 end) { std::memset(start + begin, static_cast<int>(with), end - begin); });
 }
 
 namespace {
@@ -44,7 +45,8 @@ Mismatch mismatch(const std::byte* start, u64 bytes, Expected expected) {
 }  // namespace
 
 Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset) {
-  return mismatch(start, bytes, [seed, first = pattern_offset / 8](u64 i) { return linkscope_pattern_word(seed, first + i); });
+  return mismatch(start, bytes,
+                  [seed, first = pattern_offset / 8](u64 i) { return linkscope_pattern_word(seed, first + i); });
 }
 
 Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy& copy) {

@@ -21,7 +21,9 @@ constexpr u64 line = 64;  // of the processors here; where lines are longer, som
 std::optional<int> other_cpu(u32 node, int here) {
   const auto siblings = cpus_of_core(here);
   const auto& cpus = host_nodes().at(node).cpus;
-  const auto found = std::find_if(cpus.rbegin(), cpus.rend(), [&](int cpu) { return std::find(siblings.begin(), siblings.end(), cpu) == siblings.end(); });
+  const auto found = std::find_if(cpus.rbegin(), cpus.rend(), [&](int cpu) {
+    return std::find(siblings.begin(), siblings.end(), cpu) == siblings.end();
+  });
   return found == cpus.rend() ? std::nullopt : std::optional{*found};
 }
 
@@ -36,7 +38,8 @@ void write_again(std::byte* start, u64 bytes) {
 
 std::string why_no_other_core(u32 node) {
   if (other_cpu(node, sched_getcpu())) return "";
-  return "numa:" + std::to_string(node) + " has no second core on which this process may run: nobody else can have written there";
+  return "numa:" + std::to_string(node) +
+         " has no second core on which this process may run: nobody else can have written there";
 }
 
 void dirty_in_another_core(std::byte* start, u64 bytes, u32 node) {
@@ -48,9 +51,10 @@ void dirty_in_another_core(std::byte* start, u64 bytes, u32 node) {
     CPU_ZERO(&set);
     CPU_SET(*cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0)
-      failure = std::make_exception_ptr(Error{ErrorKind::failed, "a thread could not be bound to CPU " + std::to_string(*cpu) + ": " + std::strerror(errno)});
-    else
-      write_again(start, bytes);
+      failure =
+          std::make_exception_ptr(Error{ErrorKind::failed, "a thread could not be bound to CPU " +
+                                                               std::to_string(*cpu) + ": " + std::strerror(errno)});
+    else write_again(start, bytes);
   }}.join();
   if (failure) std::rethrow_exception(failure);
 }

@@ -9,7 +9,8 @@ void flush_cpu_caches(const void* start, u64 bytes) {
   const u64 line = u64{4} << ((type >> 16) & 15);  // DminLine: log2 of the words in the smallest data line
   const auto address = reinterpret_cast<u64>(start);
   asm volatile("dsb sy" ::: "memory");
-  for (u64 at = address / line * line; at < address + bytes; at += line) asm volatile("dc civac, %0" ::"r"(at) : "memory");
+  for (u64 at = address / line * line; at < address + bytes; at += line)
+    asm volatile("dc civac, %0" ::"r"(at) : "memory");
   asm volatile("dsb sy" ::: "memory");
 }
 

@@ -7,7 +7,8 @@ void flush_cpu_caches(const void* start, u64 bytes) {
   constexpr u64 line = 128;
   const auto address = reinterpret_cast<u64>(start);
   asm volatile("sync" ::: "memory");
-  for (u64 at = address / line * line; at < address + bytes; at += line) asm volatile("dcbf 0, %0" ::"r"(at) : "memory");
+  for (u64 at = address / line * line; at < address + bytes; at += line)
+    asm volatile("dcbf 0, %0" ::"r"(at) : "memory");
   asm volatile("sync; isync" ::: "memory");
 }
 

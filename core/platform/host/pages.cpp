@@ -70,30 +70,41 @@ std::string why_no_pages(u32 node, u64 bytes, PageSize page, const std::filesyst
     const auto chosen = line(sys / "kernel/mm/transparent_hugepage/enabled");
     if (chosen.empty()) return "this kernel has no transparent huge pages, or hides them";
     if (chosen.find("[never]") == std::string::npos) return "";
-    return "transparent huge pages are off here; an administrator turns them on for who asks: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+    return "transparent huge pages are off here; an administrator turns them on for who asks: echo madvise > "
+           "/sys/kernel/mm/transparent_hugepage/enabled";
   }
   if (page.bytes == 0) return "";
   const auto folder = "hugepages-" + std::to_string(page.bytes >> 10) + "kB";
-  if (!std::filesystem::exists(sys / "kernel/mm/hugepages" / folder)) return "this kernel has no huge pages of " + bytes_text(page.bytes) + ", or hides them";
-  const auto of_node = sys / "devices/system/node" / ("node" + std::to_string(host_nodes().at(node).os_index)) / "hugepages" / folder / "nr_hugepages";
+  if (!std::filesystem::exists(sys / "kernel/mm/hugepages" / folder))
+    return "this kernel has no huge pages of " + bytes_text(page.bytes) + ", or hides them";
+  const auto of_node = sys / "devices/system/node" / ("node" + std::to_string(host_nodes().at(node).os_index)) /
+                       "hugepages" / folder / "nr_hugepages";
   const auto file = std::filesystem::exists(of_node) ? of_node : sys / "kernel/mm/hugepages" / folder / "nr_hugepages";
   const u64 needed = (bytes + page.bytes - 1) / page.bytes;
   const auto text = line(file);
   const u64 reserved = text.empty() ? 0 : std::stoull(text);
   if (reserved >= needed) return "";
-  return std::to_string(reserved) + " huge pages of " + bytes_text(page.bytes) + " are reserved on numa:" + std::to_string(node) + ", and " + std::to_string(needed) +
+  return std::to_string(reserved) + " huge pages of " + bytes_text(page.bytes) +
+         " are reserved on numa:" + std::to_string(node) + ", and " + std::to_string(needed) +
          " are needed; an administrator reserves them: echo " + std::to_string(needed) + " > " + file.string() +
-         (page.bytes >= u64{1} << 30 ? ", or at boot, where memory is whole yet: hugepagesz=1G hugepages=" + std::to_string(needed) : "");
+         (page.bytes >= u64{1} << 30
+              ? ", or at boot, where memory is whole yet: hugepagesz=1G hugepages=" + std::to_string(needed)
+              : "");
 }
 
 HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{node}, page_{page} {
   const bool reserved = page.bytes && !page.transparent;
-  mapped_ = reserved ? (bytes + page.bytes - 1) / page.bytes * page.bytes : page.transparent ? bytes + page.bytes : bytes;
+  mapped_ = reserved           ? (bytes + page.bytes - 1) / page.bytes * page.bytes
+            : page.transparent ? bytes + page.bytes
+                               : bytes;
   const int size = reserved ? MAP_HUGETLB | std::countr_zero(page.bytes) << MAP_HUGE_SHIFT : 0;
   void* start = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | size, -1, 0);
   if (start == MAP_FAILED)
-    throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory" + (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") + " on numa:" +
-                                       std::to_string(node) + ": " + std::strerror(errno) + (reserved ? "; others hold the reserved ones: reserve more" : "; free memory there, or ask for smaller sizes (--only)")};
+    throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory" +
+                                       (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") +
+                                       " on numa:" + std::to_string(node) + ": " + std::strerror(errno) +
+                                       (reserved ? "; others hold the reserved ones: reserve more"
+                                                 : "; free memory there, or ask for smaller sizes (--only)")};
   data_ = mapping_ = static_cast<std::byte*>(start);
   if (page.transparent) data_ += (page.bytes - reinterpret_cast<u64>(start) % page.bytes) % page.bytes;
   // Plain pages: transparent huge pages come and go with the machine's luck; huge pages are a memory kind of their own.
@@ -106,7 +117,8 @@ void HostPages::back(bool by_one_thread) {
 #ifdef MADV_POPULATE_WRITE
   // A node without a huge page left would end the process at the touch; asked this way the kernel says so.
   if (page_.bytes && !page_.transparent && madvise(data_, mapped_, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
-    throw Error{ErrorKind::memory, "numa:" + std::to_string(node_) + " has no huge pages of " + bytes_text(page_.bytes) + " left for " + bytes_text(bytes_) + " (" +
+    throw Error{ErrorKind::memory, "numa:" + std::to_string(node_) + " has no huge pages of " +
+                                       bytes_text(page_.bytes) + " left for " + bytes_text(bytes_) + " (" +
                                        std::strerror(errno) + "); reserve more there"};
 #endif
   const auto touch = [&](u64 begin, u64 end) {
@@ -125,7 +137,8 @@ std::optional<u64> from_smaps(const std::byte* address, std::string_view field) 
   bool here = false;
   for (std::string line; std::getline(smaps, line);) {
     u64 begin = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64, &begin, &end) == 2 && line.find('-') < line.find(' ')) here = begin <= wanted && wanted < end;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64, &begin, &end) == 2 && line.find('-') < line.find(' '))
+      here = begin <= wanted && wanted < end;
     else if (here && line.starts_with(field)) return std::stoull(line.substr(field.size())) << 10;
   }
   return {};
@@ -137,13 +150,16 @@ std::string HostPages::check_size() const {
   const auto found = from_smaps(data_, page_.transparent ? "AnonHugePages:" : "KernelPageSize:");
   if (!found) return "hidden";
   if (!page_.transparent) {
-    if (page_.bytes && *found != page_.bytes) throw Error{ErrorKind::failed, "pages of " + bytes_text(page_.bytes) + " were asked for, and are of " + bytes_text(*found)};
+    if (page_.bytes && *found != page_.bytes)
+      throw Error{ErrorKind::failed,
+                  "pages of " + bytes_text(page_.bytes) + " were asked for, and are of " + bytes_text(*found)};
     return bytes_text(*found);
   }
   const u64 possible = bytes_ / page_.bytes * page_.bytes;
   const auto words = bytes_text(page_.bytes) + " in " + bytes_text(*found) + " of " + bytes_text(bytes_);
   if (*found < possible)
-    throw Error{ErrorKind::failed, "transparent huge pages were asked for, and the kernel gave " + words + ": its memory is in pieces, or its defrag setting forbids it to wait"};
+    throw Error{ErrorKind::failed, "transparent huge pages were asked for, and the kernel gave " + words +
+                                       ": its memory is in pieces, or its defrag setting forbids it to wait"};
   return words;
 }
 
@@ -179,7 +195,8 @@ std::string page_nodes(const void* start, u64 bytes) {
   std::string text;
   for (const auto& [os_index, n] : found) {
     const auto& nodes = host_nodes();
-    const auto dense = std::find_if(nodes.begin(), nodes.end(), [&](const HostNode& node) { return node.os_index == os_index; });
+    const auto dense =
+        std::find_if(nodes.begin(), nodes.end(), [&](const HostNode& node) { return node.os_index == os_index; });
     text += (text.empty() ? "" : ", ") + std::string{"numa:"} + std::to_string(dense - nodes.begin());
     if (found.size() > 1) text += " " + std::to_string(n) + " of " + std::to_string(count);
   }

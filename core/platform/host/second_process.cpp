@@ -40,7 +40,9 @@ struct Envelope {
 
 Descriptor descriptor_in(msghdr& header) {
   const cmsghdr* found = CMSG_FIRSTHDR(&header);
-  if (!found || found->cmsg_level != SOL_SOCKET || found->cmsg_type != SCM_RIGHTS || found->cmsg_len != CMSG_LEN(sizeof(int))) return {};
+  if (!found || found->cmsg_level != SOL_SOCKET || found->cmsg_type != SCM_RIGHTS ||
+      found->cmsg_len != CMSG_LEN(sizeof(int)))
+    return {};
   int number = -1;
   std::memcpy(&number, CMSG_DATA(found), sizeof number);
   return Descriptor{number};
@@ -62,7 +64,8 @@ std::string how_it_ended(int status) {
 
 SecondProcess::SecondProcess(const char* argument) {
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw Error{ErrorKind::failed, std::string{"no socket for a second process: "} + std::strerror(errno)};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw Error{ErrorKind::failed, std::string{"no socket for a second process: "} + std::strerror(errno)};
   socket_ = Descriptor{ends[0]};
   const Descriptor theirs{ends[1]};
   posix_spawn_file_actions_t actions;
@@ -74,7 +77,8 @@ SecondProcess::SecondProcess(const char* argument) {
   // Started anew and not forked: the CUDA driver does not outlive a fork.
   const int status = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (status != 0) throw Error{ErrorKind::failed, std::string{"a second process cannot be started: "} + std::strerror(status)};
+  if (status != 0)
+    throw Error{ErrorKind::failed, std::string{"a second process cannot be started: "} + std::strerror(status)};
 }
 
 SecondProcess::~SecondProcess() { end(); }
@@ -86,7 +90,8 @@ void SecondProcess::end() {
   const auto start = std::chrono::steady_clock::now();
   int status = 0;
   while (again_after_signals([&] { return waitpid(pid_, &status, WNOHANG); }) == 0) {
-    if (std::chrono::steady_clock::now() - start > end_patience) break;  // the kernel holds it; it ends with what holds it
+    if (std::chrono::steady_clock::now() - start > end_patience)
+      break;  // the kernel holds it; it ends with what holds it
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   how_ = "was ended";
@@ -126,10 +131,12 @@ Descriptor SecondProcess::hear(void* answer, std::size_t bytes, Seconds patience
   const auto deadline = std::chrono::steady_clock::now() + patience;
   pollfd wanted{socket_.get(), POLLIN, 0};
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     const int ready = poll(&wanted, 1, static_cast<int>(left > 0 ? left : 0));
     if (ready > 0) break;
-    if (ready == 0) lost("did not answer within " + std::to_string(static_cast<int>(patience.count())) + " s; it was ended");
+    if (ready == 0)
+      lost("did not answer within " + std::to_string(static_cast<int>(patience.count())) + " s; it was ended");
     if (errno != EINTR) lost(std::string{"cannot be heard: "} + std::strerror(errno));
   }
   Envelope envelope{answer, bytes};
@@ -137,7 +144,8 @@ Descriptor SecondProcess::hear(void* answer, std::size_t bytes, Seconds patience
   const ssize_t taken = again_after_signals([&] { return recvmsg(socket_.get(), &envelope.header, MSG_CMSG_CLOEXEC); });
   if (taken <= 0) gone();
   Descriptor descriptor = descriptor_in(envelope.header);
-  if (taken != static_cast<ssize_t>(bytes) || (envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) lost("answered what makes no sense; it was ended");
+  if (taken != static_cast<ssize_t>(bytes) || (envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    lost("answered what makes no sense; it was ended");
   return descriptor;
 }
 
@@ -159,7 +167,8 @@ bool give_message(int socket, const void* message, std::size_t bytes, int descri
     beside->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(beside), &descriptor, sizeof descriptor);
   }
-  return again_after_signals([&] { return sendmsg(socket, &envelope.header, MSG_NOSIGNAL); }) == static_cast<ssize_t>(bytes);
+  return again_after_signals([&] { return sendmsg(socket, &envelope.header, MSG_NOSIGNAL); }) ==
+         static_cast<ssize_t>(bytes);
 }
 
 }  // namespace linkscope

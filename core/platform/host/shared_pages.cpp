@@ -15,14 +15,17 @@
 namespace linkscope {
 namespace {
 
-[[noreturn]] void refused(ErrorKind kind, const std::string& what) { throw Error{kind, what + ": " + std::strerror(errno)}; }
+[[noreturn]] void refused(ErrorKind kind, const std::string& what) {
+  throw Error{kind, what + ": " + std::strerror(errno)};
+}
 
 }  // namespace
 
 SharedPages::SharedPages(u32 node, u64 bytes) : bytes_{bytes} {
   descriptor_ = Descriptor{memfd_create("linkscope", MFD_CLOEXEC)};
   if (!descriptor_) refused(ErrorKind::failed, "no shared memory (memfd_create)");
-  if (ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0) refused(ErrorKind::memory, "no " + bytes_text(bytes) + " of shared memory");
+  if (ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
+    refused(ErrorKind::memory, "no " + bytes_text(bytes) + " of shared memory");
   map(descriptor_.get());
   madvise(data_, bytes_, MADV_NOHUGEPAGE);  // as of other host memory
   bind_to_node(data_, bytes_, node);        // of the object, whoever touches it
@@ -31,7 +34,9 @@ SharedPages::SharedPages(u32 node, u64 bytes) : bytes_{bytes} {
 SharedPages::SharedPages(const Descriptor& made, u64 bytes) : bytes_{bytes} {
   struct stat found{};
   if (fstat(made.get(), &found) != 0) refused(ErrorKind::failed, "no shared memory by its descriptor");
-  if (static_cast<u64>(found.st_size) < bytes) throw Error{ErrorKind::failed, "shared memory of " + bytes_text(static_cast<u64>(found.st_size)) + " came where " + bytes_text(bytes) + " were asked for"};
+  if (static_cast<u64>(found.st_size) < bytes)
+    throw Error{ErrorKind::failed, "shared memory of " + bytes_text(static_cast<u64>(found.st_size)) + " came where " +
+                                       bytes_text(bytes) + " were asked for"};
   map(made.get());
 }
 

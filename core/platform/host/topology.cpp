@@ -81,17 +81,20 @@ int node_of_pci_device(const std::string& bus_id) {
 void bind_thread_to_node(u32 node) {
   const auto& nodes = host_nodes();
   if (node >= nodes.size())
-    throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " is not here; this host has " + std::to_string(nodes.size()) + " NUMA nodes"};
+    throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " is not here; this host has " +
+                                      std::to_string(nodes.size()) + " NUMA nodes"};
   if (nodes[node].cpus.empty()) return;  // a node of memory only: any CPU is as good
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : nodes[node].cpus) CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof set, &set) != 0)
-    throw Error{ErrorKind::failed, "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
+    throw Error{ErrorKind::failed,
+                "the thread could not be bound to numa:" + std::to_string(node) + ": " + std::strerror(errno)};
 }
 
 std::vector<int> cpus_of_core(int cpu) {
-  const auto cpus = parse_list(first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
+  const auto cpus =
+      parse_list(first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
   return cpus.empty() ? std::vector{cpu} : cpus;
 }
 

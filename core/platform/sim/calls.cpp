@@ -22,7 +22,8 @@ Cost cost_of(const std::string& api) {
       {"query_event", [](const CallCosts& c, double) { return c.query; }},
       {"create_stream", [](const CallCosts& c, double) { return c.create_stream; }},
       {"destroy_stream", [](const CallCosts& c, double) { return c.destroy_stream; }},
-      {"instantiate_graph", [](const CallCosts& c, double nodes) { return c.instantiate + c.instantiate_node * nodes; }},
+      {"instantiate_graph",
+       [](const CallCosts& c, double nodes) { return c.instantiate + c.instantiate_node * nodes; }},
       {"upload_graph", [](const CallCosts& c, double nodes) { return c.upload + c.upload_node * nodes; }},
       {"launch_graph", [](const CallCosts& c, double nodes) { return c.graph + c.graph_node * nodes; }},
   };
@@ -36,14 +37,17 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Cal
   if (!call.on) return supports_phase(program, actor, call);
   if (actor.kind != ActorKind::cpu_thread) return Support::no("calls are made by CPU threads");
   if (!machine_.find(*call.on)) return Support::no("the machine " + machine_.name + " has no " + to_string(*call.on));
-  if (call.on->host != actor.place.host) return Support::no(to_string(*call.on) + " is on another host than " + to_string(actor.place));
+  if (call.on->host != actor.place.host)
+    return Support::no(to_string(*call.on) + " is on another host than " + to_string(actor.place));
   if (call.api == "copy") {
     for (const auto* span : {&*call.span, &*call.to})
-      if (is_pageable(program.regions[span->region].kind)) return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
+      if (is_pageable(program.regions[span->region].kind))
+        return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
     return {};
   }
   if (!cost_of(call.api)) return Support::no("the model cannot time the call '" + call.api + "' yet");
-  if (!machine_.calls) return Support::no("the model " + machine_.name + " does not say what calls cost: its file has no [calls]");
+  if (!machine_.calls)
+    return Support::no("the model " + machine_.name + " does not say what calls cost: its file has no [calls]");
   return {};
 }
 
@@ -65,7 +69,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Call& call) co
   }
   op.stages.push_back(std::move(stage));
   if (call.api == "launch") {
-    op.stages.push_back({.by = Stage::By::call, .server = servers_.lock(actor.process), .path = {}, .setup = machine_.calls->locked});
+    op.stages.push_back(
+        {.by = Stage::By::call, .server = servers_.lock(actor.process), .path = {}, .setup = machine_.calls->locked});
     op.launches = machine_.calls->end;
     op.each = machine_.kernel ? machine_.kernel->launch : 0;
   }
@@ -78,15 +83,23 @@ Op Compiler::op(const Program& program, const Actor& actor, const Call& call) co
 Support Compiler::supports_flag(const Program& program, const Actor& actor, const Span& word) const {
   const auto& region = program.regions[word.region];
   const Node at = node(region.at), by = node(actor.place);
-  if (region.kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
-  if (region.at.host != actor.place.host) return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
+  if (region.kind == MemKind::managed)
+    return Support::no("the model's managed memory is touched and prefetched: no words are set in it yet");
+  if (region.at.host != actor.place.host)
+    return Support::no(to_string(region.at) + " is on another host than " + to_string(actor.place));
   if (actor.kind == ActorKind::cpu_thread && machine_.is_gpu(at))
-    return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) + ": it is not mapped for the host");
-  if (actor.kind == ActorKind::stream && is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
+    return Support::no("a CPU has no loads from and stores to the memory of " + to_string(region.at) +
+                       ": it is not mapped for the host");
+  if (actor.kind == ActorKind::stream && is_pageable(region.kind))
+    return Support::no("a GPU's threads do not reach pageable memory");
   if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
-    return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
-  if (machine_.is_gpu(at) && !machine_.kernel) return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");
-  if (!machine_.is_gpu(at) && machine_.numa[at].load == 0) return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
+    return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) +
+                       " on this machine");
+  if (machine_.is_gpu(at) && !machine_.kernel)
+    return Support::no("the model " + machine_.name + " does not say how long a load takes: its file has no [kernel]");
+  if (!machine_.is_gpu(at) && machine_.numa[at].load == 0)
+    return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
+                       " takes: load_us");
   return {};
 }
 
@@ -130,7 +143,8 @@ Op Compiler::wait_for_word(const Program& program, const Actor& actor, const Wai
   op.flag->value = wait.value;
   op.flag->step = wait.step;
   op.flag->timeout = wait.timeout.count();
-  op.flag->what = to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " + to_string(region.at) + "." + to_string(region.kind);
+  op.flag->what = to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) + " s for a word in " +
+                  to_string(region.at) + "." + to_string(region.kind);
   return op;
 }
 
@@ -162,7 +176,8 @@ Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& ke
     if (at_gpu) stage.path.cap = word * (!same ? costs.gpu_rate : at == by ? costs.same_rate : costs.same_peer_rate);
     else stage.path.cap = same ? word / (2 * there + costs.host) : word * costs.host_rate;
     // Words that are not in the cache are read and written back; one word is.
-    if (access.pattern != Access::Pattern::same) stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
+    if (access.pattern != Access::Pattern::same)
+      stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
   }
   op.stages.push_back(std::move(stage));
   return op;

@@ -14,7 +14,8 @@ Range part(const Range& range, u64 begin, u64 end) {
 }  // namespace
 
 std::size_t Contents::index_of(u64 at) const {
-  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), at, [](u64 x, const Range& r) { return x < r.begin; });
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), at, [](u64 x, const Range& r) { return x < r.begin; });
   return static_cast<std::size_t>(after - ranges_.begin()) - 1;
 }
 

@@ -15,8 +15,8 @@ struct Range {
   u64 source_offset = 0;
 };
 
-inline constexpr u32 poison_generator = 0;           // what destinations hold at first
-inline constexpr u32 corrupt_generator = ~u32{0};    // bytes that are not what anybody wrote
+inline constexpr u32 poison_generator = 0;         // what destinations hold at first
+inline constexpr u32 corrupt_generator = ~u32{0};  // bytes that are not what anybody wrote
 
 struct Wrong {
   u64 bytes = 0, first = 0;

@@ -7,7 +7,8 @@
 namespace linkscope::sim {
 
 Simulation::Shared* Simulation::shared(const Stage& stage) {
-  const auto found = std::find_if(shared_.begin(), shared_.end(), [&](const Shared& gpu) { return gpu.gpu == stage.gpu; });
+  const auto found =
+      std::find_if(shared_.begin(), shared_.end(), [&](const Shared& gpu) { return gpu.gpu == stage.gpu; });
   return found == shared_.end() ? nullptr : &*found;
 }
 
@@ -29,7 +30,8 @@ void Simulation::schedule(Shared& gpu) {
     gpu.active = process(gpu.waiting.front());
     begin_slice(gpu);
   }
-  const auto other = std::find_if(gpu.waiting.begin(), gpu.waiting.end(), [&](u32 runner) { return process(runner) != gpu.active; });
+  const auto other =
+      std::find_if(gpu.waiting.begin(), gpu.waiting.end(), [&](u32 runner) { return process(runner) != gpu.active; });
   if (other == gpu.waiting.end() || now_ < gpu.until || gpu.fresh) {
     gpu.fresh = false;
     std::erase_if(gpu.waiting, [&](u32 runner) {
@@ -42,11 +44,13 @@ void Simulation::schedule(Shared& gpu) {
     });
   }
   if (gpu.working > 0 || gpu.waiting.empty()) return;
-  const auto next = std::find_if(gpu.waiting.begin(), gpu.waiting.end(), [&](u32 runner) { return process(runner) != gpu.active; });
+  const auto next =
+      std::find_if(gpu.waiting.begin(), gpu.waiting.end(), [&](u32 runner) { return process(runner) != gpu.active; });
   gpu.active = process(*next);
   gpu.changing = true;
   const auto index = static_cast<u32>(&gpu - shared_.data());
-  wake(static_cast<u32>(2 * lanes_.size()) + index, now_ + machine_.slices->change * running_[lane_of(*next)].factors.slow);
+  wake(static_cast<u32>(2 * lanes_.size()) + index,
+       now_ + machine_.slices->change * running_[lane_of(*next)].factors.slow);
 }
 
 void Simulation::begin_slice(Shared& gpu) {

@@ -7,7 +7,11 @@
 namespace linkscope::sim {
 
 MaxMin::MaxMin(std::vector<double> capacities)
-    : capacity_{std::move(capacities)}, left_(capacity_.size()), load_(capacity_.size()), rising_(capacity_.size()), full_(capacity_.size()) {
+    : capacity_{std::move(capacities)},
+      left_(capacity_.size()),
+      load_(capacity_.size()),
+      rising_(capacity_.size()),
+      full_(capacity_.size()) {
   used_.reserve(capacity_.size());
 }
 
@@ -91,7 +95,8 @@ void Fluid::share() {
 void Fluid::find_rates() {
   u64 hash = 0;
   for (const auto& demand : demands_)
-    hash = (hash ^ reinterpret_cast<std::uintptr_t>(demand.uses) ^ std::bit_cast<u64>(demand.cap)) * 0x9E3779B97F4A7C15ull;
+    hash =
+        (hash ^ reinterpret_cast<std::uintptr_t>(demand.uses) ^ std::bit_cast<u64>(demand.cap)) * 0x9E3779B97F4A7C15ull;
   auto& known = solved_[hash >> (64 - solved_bits)];
   const auto alike = [](const Demand& a, const Demand& b) { return a.uses == b.uses && a.cap == b.cap; };
   if (std::equal(demands_.begin(), demands_.end(), known.begin(), known.end(), alike)) {

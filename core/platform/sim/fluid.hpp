@@ -20,8 +20,8 @@ struct Use {
 /// What a flow needs on its way.
 struct Path {
   std::vector<Use> uses;
-  double cap = never;    // B/s that the flow itself can do (a CPU thread, an engine)
-  double latency = 0;    // s
+  double cap = never;      // B/s that the flow itself can do (a CPU thread, an engine)
+  double latency = 0;      // s
   std::vector<u32> links;  // directed links, to count bytes on
 };
 

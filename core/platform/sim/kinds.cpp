@@ -10,7 +10,8 @@ namespace {
 
 bool is_huge(MemKind kind) { return kind == MemKind::hugepage || kind == MemKind::registered_hugepage; }
 bool of_gpus(MemKind kind) {
-  return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm || kind == MemKind::ipc || kind == MemKind::posix_fd;
+  return kind == MemKind::device || kind == MemKind::pool || kind == MemKind::vmm || kind == MemKind::ipc ||
+         kind == MemKind::posix_fd;
 }
 
 u64 parts(u64 bytes, u64 each) { return (bytes + each - 1) / each; }
@@ -28,8 +29,10 @@ Support Compiler::supports_kind(const Region& region) const {
   const bool large = region.page_bytes > u64{2} << 20;
   const u64 reserved = large ? numa.huge_1gib : numa.huge_2mib, needed = parts(region.bytes, region.page_bytes);
   if (needed <= reserved) return {};
-  return Support::no(std::to_string(reserved) + " huge pages of " + bytes_text(region.page_bytes) + " are reserved on " + place + " of the model " + machine_.name +
-                     ", and " + std::to_string(needed) + " are needed: " + (large ? "huge_1gib_pages" : "huge_2mib_pages") + " of its [[numa]]");
+  return Support::no(std::to_string(reserved) + " huge pages of " + bytes_text(region.page_bytes) +
+                     " are reserved on " + place + " of the model " + machine_.name + ", and " +
+                     std::to_string(needed) + " are needed: " + (large ? "huge_1gib_pages" : "huge_2mib_pages") +
+                     " of its [[numa]]");
 }
 
 Support Compiler::supports_phase(const Program& program, const Actor& actor, const Call& call) const {
@@ -40,9 +43,12 @@ Support Compiler::supports_phase(const Program& program, const Actor& actor, con
   } catch (const Error& error) {
     return Support::no(error.what());
   }
-  if (!machine_.memory) return Support::no("the model " + machine_.name + " does not say what allocating memory costs: its file has no [memory]");
+  if (!machine_.memory)
+    return Support::no("the model " + machine_.name +
+                       " does not say what allocating memory costs: its file has no [memory]");
   if (is_shared(region.kind) && region.kind != MemKind::shm && !machine_.memory->sharing)
-    return Support::no("the model " + machine_.name + " does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
+    return Support::no("the model " + machine_.name +
+                       " does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
   if (auto why = why_another_process(program, actor, call); !why.empty()) return Support::no(why);
   if (actor.clock != Clock::host) return Support::no("calls are timed by the host's clock");
   return {};
@@ -72,7 +78,8 @@ Op Compiler::phase(const Program& program, const Call& call) const {
 
   Stage& stage = op.stages[0];
   const u64 bytes = call.span->bytes;
-  const bool gpu = of_gpus(region.kind), by_driver = region.kind == MemKind::pinned || region.kind == MemKind::wc || region.kind == MemKind::mapped;
+  const bool gpu = of_gpus(region.kind),
+             by_driver = region.kind == MemKind::pinned || region.kind == MemKind::wc || region.kind == MemKind::mapped;
   const auto pages = static_cast<double>(parts(bytes, is_huge(region.kind) ? region.page_bytes : costs.page_bytes));
   const auto blocks = static_cast<double>(parts(bytes, costs.block_bytes));
   const auto& phase = call.api;
@@ -89,7 +96,8 @@ Op Compiler::phase(const Program& program, const Call& call) const {
       stage.setup = pages * costs.fault;
       stage.path.uses.push_back({at, 1});
       stage.path.cap = costs.clear;
-      op.bytes = op.chunk_bytes = static_cast<u64>(pages) * (is_huge(region.kind) ? region.page_bytes : costs.page_bytes);
+      op.bytes = op.chunk_bytes =
+          static_cast<u64>(pages) * (is_huge(region.kind) ? region.page_bytes : costs.page_bytes);
     }
   } else if (region.kind == MemKind::pool) {
     stage.setup = costs.pool + (phase == "grow" ? costs.device + blocks * costs.device_block : 0);

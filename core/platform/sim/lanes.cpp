@@ -26,7 +26,9 @@ constexpr double part = 4 << 10;
 constexpr double streamed_part = 0.75;
 
 /// Whoever makes a move for an actor on another GPU.
-Actor helper_of(const Actor& actor, const Place& place) { return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}}; }
+Actor helper_of(const Actor& actor, const Place& place) {
+  return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}};
+}
 
 u32 processes(const Program& program) {
   u32 count = 1;
@@ -87,7 +89,8 @@ std::vector<double> Compiler::capacities() const {
 }
 
 u32 Compiler::walks(Node gpu) const {
-  return link_resource(0) + static_cast<u32>(machine_.links.size() + machine_.shares.size()) + gpu - machine_.first_gpu();
+  return link_resource(0) + static_cast<u32>(machine_.links.size() + machine_.shares.size()) + gpu -
+         machine_.first_gpu();
 }
 
 Lanes Compiler::compile(const Program& program) const {
@@ -127,7 +130,8 @@ Lanes Compiler::compile(const Program& program) const {
     lane.waits = std::any_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.waits; });
     lane.held = program.held_by != HeldBy::nothing;
     // A loop of words is one launch.
-    const bool by_calls = !lane.waits && std::none_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.flag.has_value(); });
+    const bool by_calls =
+        !lane.waits && std::none_of(lane.loop.begin(), lane.loop.end(), [](const Op& o) { return o.flag.has_value(); });
     lane.by_event = actor.kind == ActorKind::stream && actor.clock == Clock::event && !(lane.waits && lane.held);
     if (lane.by_event) {
       lane.closing = costs.event;
@@ -145,7 +149,8 @@ Lanes Compiler::compile(const Program& program) const {
     wake(program, actor, lane);
     for (const auto& o : lane.loop)
       for (const auto& stage : o.stages) {
-        for (const u32 link : stage.path.links) lane.route += (lane.route.empty() ? "" : ", ") + machine_.links[link].name;
+        for (const u32 link : stage.path.links)
+          lane.route += (lane.route.empty() ? "" : ", ") + machine_.links[link].name;
       }
     if (lane.route.empty()) lane.route = "within " + to_string(actor.place);
     all.lanes.push_back(std::move(lane));
@@ -168,14 +173,20 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     op.ring = slots;
   };
   const auto pageable_memcpy = [&](Direction direction, Node a, Node b) {  // the thread also queues each chunk's DMA
-    const double rate = direction == to_device && op.bytes <= small_pageable ? machine_.small_pageable_rate : machine_.pageable_rate[direction];
+    const double rate = direction == to_device && op.bytes <= small_pageable ? machine_.small_pageable_rate
+                                                                             : machine_.pageable_rate[direction];
     op.waits = true;
     op.call = machine_.pageable_call[direction];
-    return Stage{.by = Stage::By::thread, .server = servers_.copying_thread(actor.process), .path = memcpy_path(program, host, a, b, rate), .setup = machine_.costs.call};
+    return Stage{.by = Stage::By::thread,
+                 .server = servers_.copying_thread(actor.process),
+                 .path = memcpy_path(program, host, a, b, rate),
+                 .setup = machine_.costs.call};
   };
 
   if (move.engine == Engine::cpu) {
-    op.stages.push_back({.by = Stage::By::thread, .path = memcpy_path(program, host, from, to, memcpy_rate(host, op.bytes)), .setup = machine_.costs.cpu_copy});
+    op.stages.push_back({.by = Stage::By::thread,
+                         .path = memcpy_path(program, host, from, to, memcpy_rate(host, op.bytes)),
+                         .setup = machine_.costs.cpu_copy});
     auto& cap = op.stages[0].path.cap;
     cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
     // Of copies in a row the first loads of each go on while the bytes of those before flow.
@@ -191,7 +202,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       // of 8 B that a GPU asks three others for take 13.3 us each, as one alone; three that one is asked for 40 us (four H200s).
       op.stages.push_back(engine_stage(machine_.pull.extra > 0 ? from : node(actor.place), between_devices, from, to));
       if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
-      else if (op.bytes <= machine_.copy.in_command.bytes) op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
+      else if (op.bytes <= machine_.copy.in_command.bytes)
+        op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
     } else {
       // The driver's own ring lies with the host thread that drives the stream.
       through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));
@@ -208,7 +220,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
       through_ring(machine_.pageable, servers_.pageable_ring(actor.process, to_device));
       op.stages.push_back(pageable_memcpy(to_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
-      if (machine_.small_pageable_setup) op.stages[1].in_command = {small_pageable, *machine_.small_pageable_setup, never};
+      if (machine_.small_pageable_setup)
+        op.stages[1].in_command = {small_pageable, *machine_.small_pageable_setup, never};
       op.tail = machine_.pageable_end;
       op.overlaps = true;  // the call returns when the last chunk has left the source
     } else {
@@ -237,7 +250,9 @@ namespace {
 // whole lines, others as one of a sector each, or of what less crosses a link.
 constexpr double in_tile = 512 * 4, line = 128;
 
-double bytes_of_access(const Access& access) { return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access)); }
+double bytes_of_access(const Access& access) {
+  return static_cast<double>(moved_bytes(access)) / static_cast<double>(access_count(access));
+}
 
 bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
 
@@ -260,7 +275,8 @@ double requests_in_tile(const Access& access) {
 void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link, double besides = 1) {
   for (const auto& use : way.uses) {
     const bool link = use.resource >= first_link && use.resource < first_link + links.size();
-    add_use(path, use.resource, link ? use.weight * besides / links[use.resource - first_link].kernel_share : use.weight);
+    add_use(path, use.resource,
+            link ? use.weight * besides / links[use.resource - first_link].kernel_share : use.weight);
   }
   path.links.insert(path.links.end(), way.links.begin(), way.links.end());
 }
@@ -279,14 +295,17 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
   for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
     // In order a page is walked to once, however little of it is asked for; at random once for every access.
-    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) / static_cast<double>(moved_bytes(access)) / translated_by_page(program.regions[access.span.region]);
+    const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) /
+                                                             static_cast<double>(moved_bytes(access)) /
+                                                             translated_by_page(program.regions[access.span.region]);
     add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
   }
   // A link's part for threads is that of requests of whole lines.
   const double packet = machine_.kernel->packet, size = request_bytes(access);
   add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
   // The last data to be read come back once round the way; the last to be written go once along it.
-  stage.setup += writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
+  stage.setup +=
+      writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
 }
 
 /// The part of a page in host memory that the threads of a GPU find untranslated, where they go round and round over more
@@ -301,7 +320,8 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
         const bool by_threads = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
         const auto& region = program.regions[touch.span.region];
         if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(region.at))) continue;
-        touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page / translated_by_page(region);
+        touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page /
+                   translated_by_page(region);
       }
   return touched > reach ? 1 - reach / touched : 0;
 }
@@ -309,7 +329,8 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
 /// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
 double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
   const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
-  const double tiles = std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
+  const double tiles =
+      std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
   return tiles * tile_bytes / tile;
 }
 
@@ -321,7 +342,8 @@ double part_of_vector(const Kernel& kernel) {
     const auto& rows = access.span.rows;
     return (rows.bytes | rows.pitch | rows.plane_pitch | access.span.offset | access.span.stride) % 16 == 0;
   };
-  const bool in_rows = std::any_of(kernel.traffic.begin(), kernel.traffic.end(), [](const Access& access) { return access.span.rows.bytes > 0; });
+  const bool in_rows = std::any_of(kernel.traffic.begin(), kernel.traffic.end(),
+                                   [](const Access& access) { return access.span.rows.bytes > 0; });
   return !in_rows || std::all_of(kernel.traffic.begin(), kernel.traffic.end(), whole) ? 1 : 0.5;
 }
 
@@ -364,7 +386,8 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
   // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
   const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
-  stage.path.cap = kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
+  stage.path.cap =
+      kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
   op.stages.push_back(std::move(stage));
   for (std::size_t side = 0; kernel.name == "exchange" && side < kernel.traffic.size(); side += 2)
     op.moves.push_back({kernel.traffic[side].span, kernel.traffic[side + 1].span, Engine::sm, false, kernel.shape});
@@ -382,7 +405,8 @@ Op Compiler::chase(const Program& program, const Actor& actor, const Kernel& ker
   stage.by = machine_.is_gpu(by) ? Stage::By::threads : Stage::By::thread;
   stage.server = nobody;
   stage.setup = 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
-  if (machine_.is_gpu(by) && !machine_.is_gpu(at)) stage.setup += out_of_reach(program, by) * machine_.kernel->host_walk;
+  if (machine_.is_gpu(by) && !machine_.is_gpu(at))
+    stage.setup += out_of_reach(program, by) * machine_.kernel->host_walk;
   stage.path.links = way.links;
   op.stages.push_back(std::move(stage));
   return op;
@@ -430,7 +454,8 @@ bool Compiler::in_l2(const Program& program, Node gpu) const {
 /// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
-  if (program.cache == CacheState::cold || (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0) return false;
+  if (program.cache == CacheState::cold || (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0)
+    return false;
   u64 wanted = machine_.gpus.empty() ? 0 : machine_.pageable.chunk_bytes * machine_.pageable.slots * processes(program);
   for (const auto& region : program.regions)
     if (region.at == node.place) wanted += region.bytes;
@@ -440,7 +465,8 @@ bool Compiler::in_cache(const Program& program, Node numa) const {
 Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node to, double rate_near) const {
   Path path;
   if (from == thread && to == thread && in_cache(program, thread)) {
-    path.cap = program.cache == CacheState::dirty ? machine_.numa[thread].dirty : machine_.numa[thread].llc;  // its memory has no part in it
+    path.cap = program.cache == CacheState::dirty ? machine_.numa[thread].dirty
+                                                  : machine_.numa[thread].llc;  // its memory has no part in it
     return path;
   }
   add_use(path, from);
@@ -457,7 +483,9 @@ Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node 
 Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) const {
   const auto engine = [&](Direction way) { return servers_.engine(gpu - machine_.first_gpu(), way); };
   const bool of_host = direction == to_device || direction == from_device;
-  const u32 opposite = of_host && engine(to_device) != engine(from_device) ? engine(direction == to_device ? from_device : to_device) : nobody;
+  const u32 opposite = of_host && engine(to_device) != engine(from_device)
+                           ? engine(direction == to_device ? from_device : to_device)
+                           : nobody;
   return {.by = Stage::By::engine,
           .server = engine(direction),
           .drains = machine_.copy.by_stream && direction != within_device,
@@ -477,7 +505,8 @@ double Compiler::late(Direction direction, u64 bytes) const {
 /// Of one thread, both sides on its node.
 double Compiler::memcpy_rate(Node host, u64 bytes) const {
   const auto& numa = machine_.numa[host];
-  return static_cast<double>(bytes) < streamed_part * static_cast<double>(numa.llc_bytes) ? numa.memcpy_near : numa.streamed;
+  return static_cast<double>(bytes) < streamed_part * static_cast<double>(numa.llc_bytes) ? numa.memcpy_near
+                                                                                          : numa.streamed;
 }
 
 /// How long a thread waits for the first line that it loads, where no cache has it.

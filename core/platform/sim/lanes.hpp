@@ -33,14 +33,12 @@ struct Servers {
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
 
  private:
-  std::vector<u32> counts_;   // of engines
+  std::vector<u32> counts_;     // of engines
   std::vector<u32> of_driver_;  // of a process's thread, rings and lock
   std::vector<u32> engines_;
   bool by_caller_ = false;  // pageable copies are copied by who calls
 
-  [[nodiscard]] u32 driver(u32 process) const {
-    return static_cast<u32>(counts_.size() + process * of_driver_.size());
-  }
+  [[nodiscard]] u32 driver(u32 process) const { return static_cast<u32>(counts_.size() + process * of_driver_.size()); }
 };
 
 /// One leg of a copy.
@@ -54,19 +52,20 @@ struct Stage {
     call,     // a CPU thread in the driver, held while it lasts
   } by = By::engine;
   u32 server = nobody;
-  bool drains = false;      // the server does all that a stream has for it before it turns to another
+  bool drains = false;  // the server does all that a stream has for it before it turns to another
   Path path;
-  double setup = 0;         // s a chunk, besides the path's latency
-  u64 first_setup = 0;      // B that one set-up brings; each further one as many as are there already; 0: one brings the chunk
+  double setup = 0;  // s a chunk, besides the path's latency
+  u64 first_setup =
+      0;  // B that one set-up brings; each further one as many as are there already; 0: one brings the chunk
   double byte_setup = 0;    // and s a byte of it
   double region_setup = 0;  // and s a region of pages, and a block, of which none was there
   double block_setup = 0;
-  double present = 0;       // s instead, where nothing is missing
-  double wake_up = 0;       // s more of its first chunk: what it needs had been idle
-  Inline in_command{};      // small chunks go in the command itself
-  u32 opposite = nobody;    // the engine of the other direction, which delays this one's set-up
-  u32 gpu = nobody;  // by its index: which must run the process's context for this; nobody: a CPU's work
-  u32 counter = 0;  // index among all stages of the program, for bytes carried
+  double present = 0;     // s instead, where nothing is missing
+  double wake_up = 0;     // s more of its first chunk: what it needs had been idle
+  Inline in_command{};    // small chunks go in the command itself
+  u32 opposite = nobody;  // the engine of the other direction, which delays this one's set-up
+  u32 gpu = nobody;       // by its index: which must run the process's context for this; nobody: a CPU's work
+  u32 counter = 0;        // index among all stages of the program, for bytes carried
 };
 
 /// Pages of a managed region that move: home, or to the one other place where the program touches them.
@@ -100,22 +99,23 @@ struct Op {
   u64 bytes = 0, chunk_bytes = 0;
   u32 chunks = 1;
   u32 ring = nobody;
-  bool waits = false;     // the caller waits for it
-  double call = 0;        // CPU time of the call, where the caller waits for it
-  double start = 0;       // s before the first chunk
-  bool elsewhere = false;  // on a stream of another GPU, which the lane's waits for
-  double lead = 0;        // s more before the first of a batch
-  double tail = 0;        // s more after the last
-  u32 calls = 1;          // on the host, an iteration; 0: one for the whole batch
-  double queue = 0;       // s of the host for a call that queues it
-  double queue_copy = 0;  // and for each copy of a call for the whole batch
-  bool overlaps = false;  // the next of its kind starts when the source has been read, not when this one has arrived
+  bool waits = false;       // the caller waits for it
+  double call = 0;          // CPU time of the call, where the caller waits for it
+  double start = 0;         // s before the first chunk
+  bool elsewhere = false;   // on a stream of another GPU, which the lane's waits for
+  double lead = 0;          // s more before the first of a batch
+  double tail = 0;          // s more after the last
+  u32 calls = 1;            // on the host, an iteration; 0: one for the whole batch
+  double queue = 0;         // s of the host for a call that queues it
+  double queue_copy = 0;    // and for each copy of a call for the whole batch
+  bool overlaps = false;    // the next of its kind starts when the source has been read, not when this one has arrived
   std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
   std::optional<Migration> migration;  // of a chunk, only pages that are not there move
   std::optional<Flag> flag;
-  double launches = 0, each = 0;  // it leaves work for the GPU: s until that ends where there is no other, and after another
-  bool joins = false;             // it ends no sooner than what the lane left
+  double launches = 0,
+         each = 0;     // it leaves work for the GPU: s until that ends where there is no other, and after another
+  bool joins = false;  // it ends no sooner than what the lane left
   std::optional<Phase> phase;
 };
 
@@ -148,7 +148,9 @@ class Compiler {
   Compiler(const Machine& machine, const Routes& routes, const Servers& servers)
       : machine_{machine}, routes_{routes}, servers_{servers} {}
 
-  [[nodiscard]] u32 link_resource(u32 link) const { return machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()) + link; }
+  [[nodiscard]] u32 link_resource(u32 link) const {
+    return machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()) + link;
+  }
   /// Why the machine cannot run the program, if it cannot.
   [[nodiscard]] Support supports(const Program&) const;
   /// Only for programs that it supports.

@@ -14,7 +14,9 @@ class Ledger {
   void take(const Place& at, u64 bytes, u64 capacity) {
     u64& used = in_use_[at];
     if (used + bytes > capacity)
-      throw Error{ErrorKind::memory, to_string(at) + " has " + bytes_text(capacity - used) + " of memory left, and " + bytes_text(bytes) + " were wanted; ask for smaller sizes (--only), or for a machine with more"};
+      throw Error{ErrorKind::memory, to_string(at) + " has " + bytes_text(capacity - used) + " of memory left, and " +
+                                         bytes_text(bytes) +
+                                         " were wanted; ask for smaller sizes (--only), or for a machine with more"};
     used += bytes;
   }
   void give_back(const Place& at, u64 bytes) { in_use_[at] -= bytes; }

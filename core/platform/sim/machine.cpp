@@ -60,7 +60,8 @@ struct Table {
   [[nodiscard]] std::vector<Table> list(const char* key) const {
     std::vector<Table> items;
     if (!has(key)) return items;
-    for (const auto& item : value->at(key)) items.push_back({&item, name + "." + key + "[" + std::to_string(items.size()) + "]"});
+    for (const auto& item : value->at(key))
+      items.push_back({&item, name + "." + key + "[" + std::to_string(items.size()) + "]"});
     return items;
   }
 };
@@ -76,7 +77,8 @@ class Parser {
     for (const char* kind : {"nic", "switch"}) passed(kind);
     disks();
     links();
-    for (const auto& share : file_.list("share")) machine_.shares.push_back({share.rate("gbps"), matching_links(share)});
+    for (const auto& share : file_.list("share"))
+      machine_.shares.push_back({share.rate("gbps"), matching_links(share)});
     for (const auto& route : file_.list("route")) machine_.overrides.push_back(explicit_route(route));
     peers();
     costs();
@@ -112,10 +114,11 @@ class Parser {
         const double far = table.has("memcpy_remote_gbps") ? table.rate("memcpy_remote_gbps") : near;
         const double streamed = table.has("memcpy_stream_gbps") ? table.rate("memcpy_stream_gbps") : near;
         machine_.numa.push_back(
-            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far, streamed, table.number("load_us", 0) * micro,
-             static_cast<u64>(table.number("llc_mib", 0) * kib * kib), table.has("llc_gbps") ? table.rate("llc_gbps") : 0,
-             table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0, static_cast<u64>(table.number("huge_2mib_pages", 0)),
-             static_cast<u64>(table.number("huge_1gib_pages", 0)), table.has("cpus") ? static_cast<u32>(table.count("cpus")) : 1});
+            {parse_place(text), static_cast<u64>(table.number("memory_gib") * gib), table.rate("dram_gbps"), near, far,
+             streamed, table.number("load_us", 0) * micro, static_cast<u64>(table.number("llc_mib", 0) * kib * kib),
+             table.has("llc_gbps") ? table.rate("llc_gbps") : 0, table.has("dirty_gbps") ? table.rate("dirty_gbps") : 0,
+             static_cast<u64>(table.number("huge_2mib_pages", 0)), static_cast<u64>(table.number("huge_1gib_pages", 0)),
+             table.has("cpus") ? static_cast<u32>(table.count("cpus")) : 1});
       }
     if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
   }
@@ -127,9 +130,10 @@ class Parser {
           const auto text = place.get<std::string>();
           add_node(text);
           machine_.gpus.push_back({parse_place(text), node(numa_text, table.name + ".at"),
-                                   static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"), table.count("sms"),
-                                   table.rate("memory_gbps"), table.rate("local_copy_gbps"),
-                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib), table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table),
+                                   static_cast<u64>(table.number("memory_gib") * gib), table.count("copy_engines"),
+                                   table.count("sms"), table.rate("memory_gbps"), table.rate("local_copy_gbps"),
+                                   static_cast<u64>(table.number("l2_mib", 0) * kib * kib),
+                                   table.has("l2_gbps") ? table.rate("l2_gbps") : 0, wake_up(table),
                                    table.number("compute_capability", 0)});
         }
   }
@@ -170,8 +174,10 @@ class Parser {
         const auto first = static_cast<u32>(machine_.links.size());
         const double kernels = table.number("kernel_efficiency", efficiency);
         const double kernels_back = table.number("kernel_back_efficiency", kernels);
-        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency, kernels / efficiency, wake_up(table), nvlink});
-        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency, kernels_back / efficiency, wake_up(table), nvlink});
+        machine_.links.push_back({table.text("name") + " " + a + "->" + b, from, to, there, latency,
+                                  kernels / efficiency, wake_up(table), nvlink});
+        machine_.links.push_back({table.text("name") + " " + b + "->" + a, to, from, back, latency,
+                                  kernels_back / efficiency, wake_up(table), nvlink});
         if (table.has("both_ways_gbps")) machine_.shares.push_back({table.rate("both_ways_gbps"), {first, first + 1}});
       }
     }
@@ -181,7 +187,8 @@ class Parser {
     std::vector<u32> members;
     for (const auto& glob : share.list("links"))
       for (u32 link = 0; link < machine_.links.size(); ++link)
-        if (fnmatch(glob.value->get<std::string>().c_str(), machine_.links[link].name.c_str(), 0) == 0) members.push_back(link);
+        if (fnmatch(glob.value->get<std::string>().c_str(), machine_.links[link].name.c_str(), 0) == 0)
+          members.push_back(link);
     std::sort(members.begin(), members.end());
     members.erase(std::unique(members.begin(), members.end()), members.end());
     if (members.empty()) wrong(share.name + ".links", "no link matches");
@@ -221,10 +228,10 @@ class Parser {
 
   void costs() {
     const Table costs = file_["costs"];
-    machine_.costs = {costs.number("call_us") * micro,       costs.number("launch_us") * micro,
-                      costs.number("sync_us") * micro,       costs.number("event_us") * micro,
-                      costs.number("event_tick_ns") * nano,  costs.number("host_stamp_us") * micro,
-                      costs.number("cpu_copy_us") * micro, {}};
+    machine_.costs = {costs.number("call_us") * micro,      costs.number("launch_us") * micro,
+                      costs.number("sync_us") * micro,      costs.number("event_us") * micro,
+                      costs.number("event_tick_ns") * nano, costs.number("host_stamp_us") * micro,
+                      costs.number("cpu_copy_us") * micro,  {}};
     if (costs.has("stream_wait_us")) machine_.costs.stream_wait = costs.number("stream_wait_us") * micro;
     if (costs.has("context_switch_us") || costs.has("time_slice_us"))
       machine_.slices = TimeSlices{costs.number("context_switch_us") * micro, costs.number("time_slice_us") * micro};
@@ -235,7 +242,8 @@ class Parser {
     const Table copy = file_["copy"];
     machine_.copy.setup = {copy.number("to_device_us") * micro, copy.number("from_device_us") * micro,
                            copy.number("peer_us") * micro, copy.number("local_us") * micro};
-    machine_.copy.in_command = {static_cast<u64>(copy.number("inline_kib") * kib), copy.number("inline_us") * micro, copy.rate("inline_gbps")};
+    machine_.copy.in_command = {static_cast<u64>(copy.number("inline_kib") * kib), copy.number("inline_us") * micro,
+                                copy.rate("inline_gbps")};
     machine_.copy.channel = copy.number("channel_us") * micro;
     if (copy.has("small_peer_us")) machine_.copy.small_peer = copy.number("small_peer_us") * micro;
     if (copy.has("row_us")) machine_.copy.row = copy.number("row_us") * micro;
@@ -258,10 +266,12 @@ class Parser {
     }
     if (file_.has("kernel")) {
       const Table kernel = file_["kernel"];
-      machine_.kernel = KernelCosts{kernel.number("launch_us") * micro, kernel.number("load_us") * micro, kernel.number("read_tile_us") * micro,
-                                    kernel.number("write_tile_us") * micro, kernel.number("memory_efficiency"),
-                                    kernel.number("host_reach_mib", 0) * kib * kib, kernel.number("host_page_kib", 0) * kib,
-                                    kernel.number("host_walk_us", 0) * micro, kernel.number("packet_bytes", 0)};
+      machine_.kernel =
+          KernelCosts{kernel.number("launch_us") * micro,      kernel.number("load_us") * micro,
+                      kernel.number("read_tile_us") * micro,   kernel.number("write_tile_us") * micro,
+                      kernel.number("memory_efficiency"),      kernel.number("host_reach_mib", 0) * kib * kib,
+                      kernel.number("host_page_kib", 0) * kib, kernel.number("host_walk_us", 0) * micro,
+                      kernel.number("packet_bytes", 0)};
     }
     managed();
     calls();
@@ -270,10 +280,13 @@ class Parser {
     machine_.pageable = ring(pageable);
     machine_.pageable_rate[to_device] = pageable.rate("to_device_gbps");
     machine_.pageable_rate[from_device] = pageable.rate("from_device_gbps");
-    const auto call = [&](const char* key) { return pageable.has(key) ? pageable.number(key) * micro : machine_.costs.call; };
+    const auto call = [&](const char* key) {
+      return pageable.has(key) ? pageable.number(key) * micro : machine_.costs.call;
+    };
     machine_.pageable_call[to_device] = call("to_device_us");
     machine_.pageable_call[from_device] = call("from_device_us");
-    machine_.small_pageable_rate = pageable.has("small_gbps") ? pageable.rate("small_gbps") : machine_.pageable_rate[to_device];
+    machine_.small_pageable_rate =
+        pageable.has("small_gbps") ? pageable.rate("small_gbps") : machine_.pageable_rate[to_device];
     if (pageable.has("small_us")) machine_.small_pageable_setup = pageable.number("small_us") * micro;
     machine_.pageable_end = pageable.number("end_us", 0) * micro;
     machine_.pageable_by_caller = pageable.has("copied_by") && pageable.text("copied_by") == "caller";
@@ -286,7 +299,8 @@ class Parser {
   [[nodiscard]] bool two_gpus_on_a_host() const {
     const auto& gpus = machine_.gpus;
     return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNode& one) {
-      return std::count_if(gpus.begin(), gpus.end(), [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
+      return std::count_if(gpus.begin(), gpus.end(),
+                           [&](const GpuNode& other) { return other.place.host == one.place.host; }) > 1;
     });
   }
 
@@ -296,26 +310,27 @@ class Parser {
     const u64 page = table.bytes("page_kib");
     const double to = table.rate("to_device_gbps");
     const u64 cpu_fault_pages = table.count("cpu_fault_pages");
-    machine_.managed = ManagedCosts{.page_bytes = page,
-                                    .launch = table.number("launch_us") * micro,
-                                    .peer_launch = table.number(table.has("peer_launch_us") ? "peer_launch_us" : "launch_us") * micro,
-                                    .gpu_batch_bytes = table.count("gpu_batch_pages") * page,
-                                    .cpu_fault_bytes = cpu_fault_pages * page,
-                                    .cpu_block_bytes = (table.has("cpu_block_pages") ? table.count("cpu_block_pages") : cpu_fault_pages) * page,
-                                    .gpu_batch = table.number("gpu_batch_us") * micro,
-                                    .gpu_page = table.number("gpu_page_us") * micro,
-                                    .gpu_region = table.number("gpu_region_us", 0) * micro,
-                                    .gpu_block = table.number("gpu_block_us", 0) * micro,
-                                    .cpu_fault = table.number("cpu_fault_us") * micro,
-                                    .cpu_page = table.number("cpu_page_us", 0) * micro,
-                                    .to_device = to,
-                                    .from_device = table.rate("from_device_gbps"),
-                                    .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,
-                                    .cpu_reach = table.has("cpu_reach_gbps") ? table.rate("cpu_reach_gbps") : 0,
-                                    .prefetch = table.number("prefetch_us") * micro,
-                                    .piece_bytes = table.bytes("piece_kib"),
-                                    .to_device_piece = table.number("to_device_piece_us") * micro,
-                                    .from_device_piece = table.number("from_device_piece_us") * micro};
+    machine_.managed = ManagedCosts{
+        .page_bytes = page,
+        .launch = table.number("launch_us") * micro,
+        .peer_launch = table.number(table.has("peer_launch_us") ? "peer_launch_us" : "launch_us") * micro,
+        .gpu_batch_bytes = table.count("gpu_batch_pages") * page,
+        .cpu_fault_bytes = cpu_fault_pages * page,
+        .cpu_block_bytes = (table.has("cpu_block_pages") ? table.count("cpu_block_pages") : cpu_fault_pages) * page,
+        .gpu_batch = table.number("gpu_batch_us") * micro,
+        .gpu_page = table.number("gpu_page_us") * micro,
+        .gpu_region = table.number("gpu_region_us", 0) * micro,
+        .gpu_block = table.number("gpu_block_us", 0) * micro,
+        .cpu_fault = table.number("cpu_fault_us") * micro,
+        .cpu_page = table.number("cpu_page_us", 0) * micro,
+        .to_device = to,
+        .from_device = table.rate("from_device_gbps"),
+        .peer = table.has("peer_gbps") ? table.rate("peer_gbps") : to,
+        .cpu_reach = table.has("cpu_reach_gbps") ? table.rate("cpu_reach_gbps") : 0,
+        .prefetch = table.number("prefetch_us") * micro,
+        .piece_bytes = table.bytes("piece_kib"),
+        .to_device_piece = table.number("to_device_piece_us") * micro,
+        .from_device_piece = table.number("from_device_piece_us") * micro};
   }
 
   void calls() {
@@ -337,7 +352,8 @@ class Parser {
                                .upload_node = us("upload_node_us"),
                                .graph = us("graph_us"),
                                .graph_node = us("graph_node_us")};
-    if (machine_.calls->locked > machine_.calls->launch) wrong(table.name + ".locked_us", "it is a part of launch_us of [costs]");
+    if (machine_.calls->locked > machine_.calls->launch)
+      wrong(table.name + ".locked_us", "it is a part of launch_us of [costs]");
   }
 
   void atomics() {
@@ -378,7 +394,8 @@ class Parser {
                                   .wc_read = table.rate("wc_read_gbps"),
                                   .wc_write = table.rate("wc_write_gbps")};
     if (table.has("export_us") || table.has("open_us") || table.has("import_us"))
-      machine_.memory->sharing = SharingCosts{.make = time("export_us"), .open = time("open_us"), .import = time("import_us")};
+      machine_.memory->sharing =
+          SharingCosts{.make = time("export_us"), .open = time("open_us"), .import = time("import_us")};
   }
 
   static Ring ring(const Table& table) {
@@ -398,7 +415,8 @@ class Parser {
                   spread.number("rate", 0), spread.number("host", 0)};
       if (shape == "autocorrelated") read.correlation = part(spread, "correlation");
       else if (shape == "bimodal") read.second = positive(spread, "second"), read.share = part(spread, "share");
-      else if (shape != "lognormal") wrong(spread.name + ".shape", "noise is lognormal, autocorrelated or bimodal, not '" + shape + "'");
+      else if (shape != "lognormal")
+        wrong(spread.name + ".shape", "noise is lognormal, autocorrelated or bimodal, not '" + shape + "'");
       return read;
     };
     machine_.machine_noise = level("machine");
@@ -427,7 +445,8 @@ class Parser {
     }
   }
 
-  static constexpr std::array<std::string_view, 8> fault_names{"corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky", "lie"};
+  static constexpr std::array<std::string_view, 8> fault_names{"corrupt",  "hang", "die",   "ramp",
+                                                               "throttle", "slow", "flaky", "lie"};
 
   static double positive(const Table& table, const char* key) {
     const double number = table.number(key);

@@ -47,7 +47,8 @@ u64 Pages::fresh(const Op& op, u32 iteration, u64 chunk, u64 unit) const {
   u64 count = 0;
   for (u64 first = begin / in_unit * in_unit; first < end; first += in_unit) {
     bool untouched = true;
-    for (u64 page = first; page < std::min<u64>(first + in_unit, at_home.size()); ++page) untouched = untouched && at_home[page] != op.migration->home;
+    for (u64 page = first; page < std::min<u64>(first + in_unit, at_home.size()); ++page)
+      untouched = untouched && at_home[page] != op.migration->home;
     count += untouched;
   }
   return count;
@@ -101,7 +102,9 @@ std::optional<Node> Compiler::away(const Program& program, u32 region) const {
 
 Support Compiler::supports_managed(const Program& program) const {
   if (managed_bytes(program) == 0) return {};
-  if (!machine_.managed) return Support::no("the model " + machine_.name + " does not say how managed memory moves: its file has no [managed]");
+  if (!machine_.managed)
+    return Support::no("the model " + machine_.name +
+                       " does not say how managed memory moves: its file has no [managed]");
   for (u32 region = 0; region < program.regions.size(); ++region) {
     const auto& managed = program.regions[region];
     if (!pages_move(managed.kind)) continue;
@@ -109,28 +112,35 @@ Support Compiler::supports_managed(const Program& program) const {
     if (!away_at) return Support::no("the model's managed memory moves between its home and one other place");
     const Node home = node(managed.at);
     const auto other = machine_.is_gpu(*away_at) ? machine_.gpu(*away_at).place : machine_.numa[*away_at].place;
-    if (other.host != managed.at.host) return Support::no(to_string(managed.at) + " and " + to_string(other) + " are on different hosts");
-    if (!machine_.is_gpu(home) && !machine_.is_gpu(*away_at)) return Support::no("managed memory does not move between NUMA nodes: CPUs reach it where it is");
+    if (other.host != managed.at.host)
+      return Support::no(to_string(managed.at) + " and " + to_string(other) + " are on different hosts");
+    if (!machine_.is_gpu(home) && !machine_.is_gpu(*away_at))
+      return Support::no("managed memory does not move between NUMA nodes: CPUs reach it where it is");
     if (machine_.is_gpu(home) && machine_.is_gpu(*away_at) && program.peer && !machine_.peer(home, *away_at))
-      return Support::no("there is no peer access between " + to_string(managed.at) + " and " + to_string(other) + " on this machine");
+      return Support::no("there is no peer access between " + to_string(managed.at) + " and " + to_string(other) +
+                         " on this machine");
     for (const Node end : {home, *away_at})
       if (machine_.is_gpu(end))
-        if (auto why = why_no_managed(program, machine_.gpu(end).place, machine_.gpu(end).memory_bytes); !why.empty()) return Support::no(why);
+        if (auto why = why_no_managed(program, machine_.gpu(end).place, machine_.gpu(end).memory_bytes); !why.empty())
+          return Support::no(why);
   }
   return {};
 }
 
 Support Compiler::supports(const Program&, const Actor&, const Prefetch& prefetch) const {
-  if (!machine_.find(prefetch.to)) return Support::no("the machine " + machine_.name + " has no " + to_string(prefetch.to));
+  if (!machine_.find(prefetch.to))
+    return Support::no("the machine " + machine_.name + " has no " + to_string(prefetch.to));
   return {};
 }
 
 Support Compiler::supports_touch(const Program&, const Actor& actor, const Kernel& kernel) const {
   const bool all_bytes = actor.kind == ActorKind::stream && (kernel.name == "read" || kernel.name == "write");
   if (kernel.name != "touch" && kernel.name != "touch_chain" && !all_bytes)
-    return Support::no("the model's managed memory is touched, read and written by a GPU only, not by the kernel '" + kernel.name + "'");
+    return Support::no("the model's managed memory is touched, read and written by a GPU only, not by the kernel '" +
+                       kernel.name + "'");
   if (all_bytes && !machine_.kernel)
-    return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");
+    return Support::no("the model " + machine_.name +
+                       " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.traffic.size() != 1) return Support::no("the model touches one span at a time");
   return {};
 }
@@ -143,7 +153,8 @@ Support Compiler::supports_touch(const Program&, const Actor& actor, const Kerne
 bool Compiler::pages_go_directly(const Program& program, Node from, Node to) const {
   if (program.peer) return true;
   const auto links = path(from, to).links;
-  return machine_.peer(from, to) && std::all_of(links.begin(), links.end(), [&](u32 link) { return machine_.links[link].nvlink; });
+  return machine_.peer(from, to) &&
+         std::all_of(links.begin(), links.end(), [&](u32 link) { return machine_.links[link].nvlink; });
 }
 
 Path Compiler::migration_path(const Program& program, Node from, Node to) const {
@@ -152,7 +163,8 @@ Path Compiler::migration_path(const Program& program, Node from, Node to) const 
   Path path = this->path(from, host);
   const Path second = this->path(host, to);
   for (const auto& use : second.uses) {
-    const auto same = std::find_if(path.uses.begin(), path.uses.end(), [&](const Use& u) { return u.resource == use.resource; });
+    const auto same =
+        std::find_if(path.uses.begin(), path.uses.end(), [&](const Use& u) { return u.resource == use.resource; });
     if (same == path.uses.end()) path.uses.push_back(use);
     else same->weight += use.weight;
   }
@@ -180,8 +192,11 @@ bool Compiler::mapped(const Program& program, const Actor& actor, const Kernel& 
   const auto& region = program.regions[kernel.traffic.front().span.region];
   if (!region.advice || actor.place == region.at) return false;
   const bool on_gpu = region.at.kind == PlaceKind::gpu;
-  if (actor.kind == ActorKind::cpu_thread ? !on_gpu || machine_.managed->cpu_reach == 0 : on_gpu && !pages_go_directly(program, node(region.at), node(actor.place))) return false;
-  return region.advice->kind != Advice::Kind::read_mostly && (region.advice->kind == Advice::Kind::accessed_by) == (region.advice->place == actor.place);
+  if (actor.kind == ActorKind::cpu_thread ? !on_gpu || machine_.managed->cpu_reach == 0
+                                          : on_gpu && !pages_go_directly(program, node(region.at), node(actor.place)))
+    return false;
+  return region.advice->kind != Advice::Kind::read_mostly &&
+         (region.advice->kind == Advice::Kind::accessed_by) == (region.advice->place == actor.place);
 }
 
 /// A GPU's memory that CPU threads access where it is.
@@ -216,8 +231,8 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
     const auto count = [&](u64 unit) { return std::ceil(static_cast<double>(span.bytes) / static_cast<double>(unit)); };
     if (program.regions[span.region].advice->kind != Advice::Kind::preferred) return op;
     op.start = on_cpu ? count(costs.cpu_fault_bytes * threads) * costs.cpu_fault
-                      : count(costs.gpu_batch_bytes) * costs.gpu_batch + count(costs.page_bytes) * costs.gpu_page + count(managed_region) * costs.gpu_region +
-                            count(managed_block) * costs.gpu_block;
+                      : count(costs.gpu_batch_bytes) * costs.gpu_batch + count(costs.page_bytes) * costs.gpu_page +
+                            count(managed_region) * costs.gpu_region + count(managed_block) * costs.gpu_block;
     return op;
   }
   const Node home = node(program.regions[span.region].at), by = node(actor.place);
@@ -241,7 +256,8 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
       stage.byte_setup = costs.cpu_page / static_cast<double>(costs.page_bytes * at_once);
     }
     // Who touches all words of a page that came takes as long for them as for a copy within the node.
-    if (kernel.traffic.front().pattern == Access::Pattern::linear) stage.byte_setup += 1 / (machine_.numa[by].memcpy_near * threads);
+    if (kernel.traffic.front().pattern == Access::Pattern::linear)
+      stage.byte_setup += 1 / (machine_.numa[by].memcpy_near * threads);
     if (dependent) stage.present = machine_.numa[by].load;
     stage.path.cap = costs.from_device;
   } else {
@@ -266,10 +282,12 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   const auto direction = !to_gpu ? from_device : machine_.is_gpu(from) ? between_devices : to_device;
   // Each range takes as long as a prefetch of its own, and no piece is of two; discarding is one call more, and leaves
   // nothing to bring.
-  const u64 piece = (std::min(costs.piece_bytes, ranges_of(prefetch).front().bytes) + costs.page_bytes - 1) / costs.page_bytes * costs.page_bytes;
+  const u64 piece = (std::min(costs.piece_bytes, ranges_of(prefetch).front().bytes) + costs.page_bytes - 1) /
+                    costs.page_bytes * costs.page_bytes;
   Op op = moving(prefetch.span, to == home, piece);
   op.migration->contents = prefetch.discard == Prefetch::Discard::no;
-  op.start = costs.prefetch * (static_cast<double>(ranges_of(prefetch).size()) + (prefetch.discard == Prefetch::Discard::before ? 1 : 0));
+  op.start = costs.prefetch * (static_cast<double>(ranges_of(prefetch).size()) +
+                               (prefetch.discard == Prefetch::Discard::before ? 1 : 0));
   Stage stage;
   stage.by = Stage::By::relay;
   stage.gpu = (to_gpu ? to : from) - machine_.first_gpu();

@@ -16,13 +16,16 @@ u32 generator_of(u32 region) { return region + 1; }
 void Memory::fill() {
   regions_.clear();
   for (u32 region = 0; region < program_.regions.size(); ++region)
-    regions_.emplace_back(program_.regions[region].bytes,
-                          program_.regions[region].content == Content::poison ? poison_generator : generator_of(region));
+    regions_.emplace_back(program_.regions[region].bytes, program_.regions[region].content == Content::poison
+                                                              ? poison_generator
+                                                              : generator_of(region));
 }
 
-Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machine, Ledger& ledger) : program_{program}, machine_{machine}, holding_{ledger} {
+Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machine, Ledger& ledger)
+    : program_{program}, machine_{machine}, holding_{ledger} {
   for (u32 region = 0; region < program.regions.size(); ++region)
-    if (!allocated_by_calls(program, region)) holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
+    if (!allocated_by_calls(program, region))
+      holding_.take(program.regions[region].at, program.regions[region].bytes, capacity(program.regions[region].at));
   fill();
   tracks_.resize(lanes.tracks);
   for (std::size_t actor = 0; actor < lanes.lanes.size(); ++actor)
@@ -33,7 +36,12 @@ Memory::Memory(const Program& program, const Lanes& lanes, const Machine& machin
           const Span& from = origin(program.actors[actor], move);
           const bool checkable = program.regions[from.region].content == Content::pattern;
           const u64 rows = std::max(in_rows(move).count, in_rows(Move{from, move.to}).count);
-          tracks_[op.id + k] = {checkable, &move, &from, in_rows(move), std::vector<u64>(move.to.slices), std::vector<bool>(move.to.slices),
+          tracks_[op.id + k] = {checkable,
+                                &move,
+                                &from,
+                                in_rows(move),
+                                std::vector<u64>(move.to.slices),
+                                std::vector<bool>(move.to.slices),
                                 rows == 1 ? move.to.slices : std::max<u64>(1, most_rows / rows)};
         }
       }
@@ -140,7 +148,8 @@ void Memory::check(const Track& track, u64 slice, Verdict& verdict) const {
   const u64 at = to.offset_at(slice), source = track.from[slice] - 1;
   const auto add = [&](const Wrong& wrong) {
     if (wrong.bytes == 0) return;
-    if (verdict.ok) verdict.first_wrong = "region r" + std::to_string(to.region) + " at byte " + std::to_string(wrong.first);
+    if (verdict.ok)
+      verdict.first_wrong = "region r" + std::to_string(to.region) + " at byte " + std::to_string(wrong.first);
     verdict.ok = false;
     verdict.wrong_bytes += wrong.bytes;
   };

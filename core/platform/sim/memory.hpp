@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "platform/sim/contents.hpp"
-#include "platform/sim/ledger.hpp"
 #include "platform/sim/lanes.hpp"
+#include "platform/sim/ledger.hpp"
 #include "program/platform.hpp"
 
 namespace linkscope::sim {
@@ -29,14 +29,14 @@ class Memory {
   [[nodiscard]] Verdict verify() const;
 
  private:
-  struct Track {  // one copy of the program: what it has written
+  struct Track {             // one copy of the program: what it has written
     bool checkable = false;  // from a region with a pattern
     const Move* move = nullptr;
     const Span* origin = nullptr;  // whose pattern it should have brought
     RowCopy rows;
-    std::vector<u64> from;      // by slice of the destination: offset in the origin + 1 of the last write; 0: none yet
-    std::vector<bool> there;    // whether that write brought its bytes
-    u64 written_down = 0;       // slices of which every row is; of the others only that they are there
+    std::vector<u64> from;    // by slice of the destination: offset in the origin + 1 of the last write; 0: none yet
+    std::vector<bool> there;  // whether that write brought its bytes
+    u64 written_down = 0;     // slices of which every row is; of the others only that they are there
   };
   struct Late {
     const Track* track = nullptr;

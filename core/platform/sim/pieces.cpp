@@ -8,21 +8,31 @@ namespace linkscope::sim {
 Support Compiler::supports_pieces(const Program& program, const Actor& actor, const Move& move) const {
   const auto rows = in_rows(move);
   const Region &source = program.regions[move.from.region], &target = program.regions[move.to.region];
-  const auto silent = [&](const std::string& what, const char* key) { return Support::no("the model " + machine_.name + " does not say " + what + ": " + key); };
-  const bool together = move.engine == Engine::batch || move.engine == Engine::graph, simple = rows.count == 1 && !together;
-  if (move.by && !machine_.costs.stream_wait) return silent("how long one stream waits for another", "stream_wait_us of [costs]");
+  const auto silent = [&](const std::string& what, const char* key) {
+    return Support::no("the model " + machine_.name + " does not say " + what + ": " + key);
+  };
+  const bool together = move.engine == Engine::batch || move.engine == Engine::graph,
+             simple = rows.count == 1 && !together;
+  if (move.by && !machine_.costs.stream_wait)
+    return silent("how long one stream waits for another", "stream_wait_us of [costs]");
   if (simple) return {};
-  if (move.engine == Engine::cpu || move.engine == Engine::tma) return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
+  if (move.engine == Engine::cpu || move.engine == Engine::tma)
+    return Support::no(std::string{"the model's copies by "} + to_string(move.engine) + " are of one piece");
   for (const auto* region : {&source, &target})
     if (is_pageable(region->kind)) return Support::no("the model's pageable copies are of one piece, by single calls");
   if (move.engine == Engine::sm) return {};
   if (source.at != target.at && machine_.is_gpu(node(source.at)) && machine_.is_gpu(node(target.at)) && !program.peer)
     return Support::no("the model's copies without peer access are of one piece, by single calls");
-  if (move.engine == Engine::batch && !machine_.batch) return silent("what a batched copy costs", "its file has no [batch]");
-  if (move.engine == Engine::graph && !machine_.graph) return silent("what a copy in a graph costs", "its file has no [graph]");
-  if (together && actor.loop.size() > 1) return Support::no("copies that are made together are the whole loop in the model");
-  if (rows.count > 1 && !move.row_by_row && !machine_.copy.row) return silent("how long a copy engine takes for a row", "row_us of [copy]");
-  if (move.engine == Engine::batch && rows.count > 1 && !move.row_by_row) return Support::no("batched copies are of pieces: rows are copied one by one");
+  if (move.engine == Engine::batch && !machine_.batch)
+    return silent("what a batched copy costs", "its file has no [batch]");
+  if (move.engine == Engine::graph && !machine_.graph)
+    return silent("what a copy in a graph costs", "its file has no [graph]");
+  if (together && actor.loop.size() > 1)
+    return Support::no("copies that are made together are the whole loop in the model");
+  if (rows.count > 1 && !move.row_by_row && !machine_.copy.row)
+    return silent("how long a copy engine takes for a row", "row_us of [copy]");
+  if (move.engine == Engine::batch && rows.count > 1 && !move.row_by_row)
+    return Support::no("batched copies are of pieces: rows are copied one by one");
   return {};
 }
 

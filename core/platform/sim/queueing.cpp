@@ -7,7 +7,8 @@ namespace linkscope::sim {
 
 void Compiler::queue(const Step& step, Op& op) const {
   const auto* move = std::get_if<Move>(&step);
-  const bool kernel = std::holds_alternative<Kernel>(step) || (move && (move->engine == Engine::sm || move->engine == Engine::tma));
+  const bool kernel =
+      std::holds_alternative<Kernel>(step) || (move && (move->engine == Engine::sm || move->engine == Engine::tma));
   op.queue = kernel ? machine_.costs.launch : machine_.costs.call;
   if (!move) return;
   if (move->engine == Engine::batch) op.queue_copy = machine_.batch->host;
@@ -33,7 +34,8 @@ void Compiler::wake(const Program& program, const Actor& actor, Lane& lane) cons
   }
   Op& first = lane.loop.front();
   if (first.launches > 0) first.launches += commanded;
-  const auto works = std::find_if(first.stages.begin(), first.stages.end(), [](const Stage& stage) { return stage.gpu != nobody; });
+  const auto works =
+      std::find_if(first.stages.begin(), first.stages.end(), [](const Stage& stage) { return stage.gpu != nobody; });
   if (works == first.stages.end()) return;
   works->wake_up = commanded;
   add_links(commands, gpu, host);

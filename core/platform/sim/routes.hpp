@@ -13,7 +13,9 @@ class Routes {
 
   /// The directed links from one node to another; none where no path leads there. Data passes through NUMA nodes and
   /// switches, never through a GPU that has no part in it.
-  [[nodiscard]] const std::optional<std::vector<u32>>& between(Node from, Node to) const { return routes_[from * nodes_ + to]; }
+  [[nodiscard]] const std::optional<std::vector<u32>>& between(Node from, Node to) const {
+    return routes_[from * nodes_ + to];
+  }
 
  private:
   u32 nodes_;

@@ -28,8 +28,11 @@ Normals normals(u64 h) {
 
 Factors factors_of(const Spread& spread, const Normals& drawn) {
   const auto of = [&](double sigma, u64 kind) { return sigma == 0 ? 1.0 : exponential(sigma * drawn[kind]); };
-  return {.compute = of(spread.compute, 0), .engine = of(spread.engine, 1), .channel = of(spread.channel, 2),
-          .rate = of(spread.rate, 3), .host = of(spread.host, 4)};
+  return {.compute = of(spread.compute, 0),
+          .engine = of(spread.engine, 1),
+          .channel = of(spread.channel, 2),
+          .rate = of(spread.rate, 3),
+          .host = of(spread.host, 4)};
 }
 
 Factors draw(const Spread& spread, u64 h) { return factors_of(spread, normals(h)); }
@@ -41,10 +44,13 @@ void follow(Normals& state, const Normals& fresh, double correlation) {
 }
 
 /// How many times longer everything takes in the mode that is drawn.
-double mode(const Spread& spread, u64 h) { return spread.share > 0 && uniform(hash(h, "mode")) < spread.share ? spread.second : 1; }
+double mode(const Spread& spread, u64 h) {
+  return spread.share > 0 && uniform(hash(h, "mode")) < spread.share ? spread.second : 1;
+}
 
 Factors operator*(const Factors& a, const Factors& b) {
-  return {a.compute * b.compute, a.engine * b.engine, a.channel * b.channel, a.rate * b.rate, a.host * b.host, a.slow * b.slow};
+  return {a.compute * b.compute, a.engine * b.engine, a.channel * b.channel,
+          a.rate * b.rate,       a.host * b.host,     a.slow * b.slow};
 }
 
 /// The machine that this seed stands for: one of many of its kind.
@@ -58,7 +64,8 @@ Machine vary(Machine machine, u64 seed) {
   copy.channel *= factors.channel;
   if (copy.small_peer) *copy.small_peer *= factors.engine;
   for (double* time : {&machine.pull.extra, &machine.pull.least}) *time *= factors.engine;
-  for (std::size_t i = 0; i < copy.setup.size(); ++i) copy.setup[i] *= i == within_device ? factors.compute : factors.engine;
+  for (std::size_t i = 0; i < copy.setup.size(); ++i)
+    copy.setup[i] *= i == within_device ? factors.compute : factors.engine;
   for (std::size_t i = 0; i < machine.numa.size(); ++i) {
     const double speed = factor(spread.host, hash(host, i));
     machine.numa[i].memcpy_near *= speed;
@@ -71,7 +78,8 @@ Machine vary(Machine machine, u64 seed) {
 }
 
 struct SimSession final : Session {
-  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise, Ledger& ledger)
+  SimSession(const Machine& machine, const Servers& servers, const Compiler& compiler, const Program& asked, u64 noise,
+             Ledger& ledger)
       : program{asked},
         lanes{compiler.compile(program)},
         memory{program, lanes, machine, ledger},
@@ -93,7 +101,7 @@ struct SimSession final : Session {
   std::vector<Factors> round, factors;
   std::vector<Normals> before;  // by lane, of the last sample
   double round_slow = 1;
-  bool throttled = false;       // in any sample
+  bool throttled = false;  // in any sample
   std::vector<Fault> faults;
 };
 
@@ -176,7 +184,8 @@ class Sim final : public SimPlatform {
   Compiler compiler_;
 
   static Verdict both(const Verdict& a, const Verdict& b) {
-    return {a.ok && b.ok, a.checked_bytes + b.checked_bytes, a.wrong_bytes + b.wrong_bytes, a.ok ? b.first_wrong : a.first_wrong};
+    return {a.ok && b.ok, a.checked_bytes + b.checked_bytes, a.wrong_bytes + b.wrong_bytes,
+            a.ok ? b.first_wrong : a.first_wrong};
   }
 
   /// What the faults do in the sample that comes; how many times longer it takes through them.
@@ -184,18 +193,23 @@ class Sim final : public SimPlatform {
     double slow = 1;
     std::optional<u64> lies;
     for (const auto& fault : session.faults)
-      for (const u32 link : fault.links) session.simulation.set_capacity(compiler_.link_resource(link), machine_.links[link].rate);
+      for (const u32 link : fault.links)
+        session.simulation.set_capacity(compiler_.link_resource(link), machine_.links[link].rate);
     std::vector<double> left(machine_.links.size(), 1);
     for (const auto& fault : session.faults) {
       if (session.samples < fault.after_samples) continue;
       const u64 since = session.samples - fault.after_samples;
       switch (fault.kind) {
-        case Fault::Kind::corrupt: session.memory.corrupt_first_copy(session.sample_noise); break;
-        case Fault::Kind::die: std::abort();
+        case Fault::Kind::corrupt:
+          session.memory.corrupt_first_copy(session.sample_noise);
+          break;
+        case Fault::Kind::die:
+          std::abort();
         case Fault::Kind::hang:
           for (;;) std::this_thread::sleep_for(std::chrono::hours{1});  // the parent's watchdog is what ends this
         case Fault::Kind::ramp:
-          if (since < fault.samples) slow *= 1 + (fault.factor - 1) * (1 - static_cast<double>(since) / static_cast<double>(fault.samples));
+          if (since < fault.samples)
+            slow *= 1 + (fault.factor - 1) * (1 - static_cast<double>(since) / static_cast<double>(fault.samples));
           break;
         case Fault::Kind::throttle:
           if (since >= fault.samples) break;
@@ -207,7 +221,9 @@ class Sim final : public SimPlatform {
           for (const u32 link : fault.links)
             if (uniform(hash(hash(noise, "flaky"), link)) < fault.share) left[link] *= fault.factor;
           break;
-        case Fault::Kind::lie: lies = fault.samples; break;
+        case Fault::Kind::lie:
+          lies = fault.samples;
+          break;
       }
       for (const u32 link : fault.links)
         session.simulation.set_capacity(compiler_.link_resource(link), machine_.links[link].rate * left[link]);

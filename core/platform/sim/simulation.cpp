@@ -29,8 +29,8 @@ double on_tick(double time, double tick) { return tick > 0 ? std::floor(time / t
 
 }  // namespace
 
-Simulation::Simulation(const Machine& machine, const Servers& servers, std::vector<double> capacities, const Lanes& lanes,
-                       Memory& memory)
+Simulation::Simulation(const Machine& machine, const Servers& servers, std::vector<double> capacities,
+                       const Lanes& lanes, Memory& memory)
     : machine_{machine},
       lanes_{lanes.lanes},
       memory_{memory},
@@ -39,11 +39,13 @@ Simulation::Simulation(const Machine& machine, const Servers& servers, std::vect
       carried_(lanes.stages),
       pages_{lanes, machine},
       words_{lanes} {
-  for (const u32 count : servers.counts(lanes.processes)) servers_.push_back({.free = count, .moves = false, .waiting = {}});
+  for (const u32 count : servers.counts(lanes.processes))
+    servers_.push_back({.free = count, .moves = false, .waiting = {}});
   for (const u32 gpu : lanes.shared_gpus()) shared_.push_back({.gpu = gpu});
 }
 
-void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase, Stamp* stamps) {
+void Simulation::sample(std::span<const u32> iterations, std::span<const Factors> factors, double tick_phase,
+                        Stamp* stamps) {
   now_ = 0;
   fluid_.rewind();
   words_.start_afresh();
@@ -64,7 +66,8 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   const auto pace = [&](u32 lane) { return factors[lane].host * factors[lane].slow; };
   const auto all_queued = [&](u32 lane) {
     double time = 0;
-    for (const auto& op : lanes_[lane].loop) time += iterations[lane] > 0 ? queueing(op, iterations[lane]) * pace(lane) : 0;
+    for (const auto& op : lanes_[lane].loop)
+      time += iterations[lane] > 0 ? queueing(op, iterations[lane]) * pace(lane) : 0;
     return time;
   };
   double before = 0;
@@ -98,7 +101,8 @@ void Simulation::run_to_end() {
     const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
     if (timer == never && flow == never) {
       if (const auto* stuck = words_.stuck())
-        throw Error{ErrorKind::timeout, stuck->flag->what + " to become " + std::to_string(stuck->value) + ": what the other side sets does not arrive"};
+        throw Error{ErrorKind::timeout, stuck->flag->what + " to become " + std::to_string(stuck->value) +
+                                            ": what the other side sets does not arrive"};
       return;
     }
     if (flow <= timer) {
@@ -189,10 +193,13 @@ void Simulation::proceed(u32 runner) {
       self.step = Step::server;
       if (stage.server == nobody || take(stage.server, runner)) start_flow(runner);
       return;
-    case Step::server: return by_thread ? start_flow(runner) : start_setup(runner);
-    case Step::word: return start_flow(runner);
+    case Step::server:
+      return by_thread ? start_flow(runner) : start_setup(runner);
+    case Step::word:
+      return start_flow(runner);
     case Step::idle:
-    case Step::flow: return;
+    case Step::flow:
+      return;
   }
 }
 
@@ -203,7 +210,8 @@ void Simulation::start_setup(u32 runner) {
   if (op.flag && op.flag->waits) return wait_for_word(runner);
   self.step = Step::setup;
   self.bytes = op.migration ? pages_.missing(op, running.iteration, self.done) : chunk_size(op, self.done);
-  if (const auto& stage = op.stages[stage_of(runner)]; stage.opposite != nobody) servers_[stage.server].moves = !goes_inline(stage, self.bytes);
+  if (const auto& stage = op.stages[stage_of(runner)]; stage.opposite != nobody)
+    servers_[stage.server].moves = !goes_inline(stage, self.bytes);
   wake(runner, now_ + setup_time(running, op, stage_of(runner), self.bytes));
   if (op.migration && !op.migration->contents) self.bytes = 0;
 }
@@ -211,7 +219,8 @@ void Simulation::start_setup(u32 runner) {
 void Simulation::wait_for_word(u32 runner) {
   auto& running = running_[lane_of(runner)];
   const auto& op = (*running.ops)[running.op];
-  const double pace = (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
+  const double pace =
+      (op.stages[0].by == Stage::By::thread ? running.factors.host : running.factors.compute) * running.factors.slow;
   running.runners[stage_of(runner)].step = Step::word;
   const Words::Waiting who{runner, now_, pace, &*op.flag, op.flag->value + running.iteration * op.flag->step};
   if (const auto seen = words_.wait(who)) see(who, *seen);
@@ -221,11 +230,13 @@ void Simulation::set_word(u32 runner) {
   const auto& running = running_[lane_of(runner)];
   const auto& flag = *(*running.ops)[running.op].flag;
   const double there = now_ + flag.way * running.factors.slow;
-  for (const auto& who : words_.set(flag.word, flag.value + running.iteration * flag.step, there)) see(who, Words::seen(who, there));
+  for (const auto& who : words_.set(flag.word, flag.value + running.iteration * flag.step, there))
+    see(who, Words::seen(who, there));
 }
 
 void Simulation::see(const Words::Waiting& who, double at) {
-  if (at - who.since > who.flag->timeout) throw Error{ErrorKind::timeout, who.flag->what + " to become " + std::to_string(who.value) + ": it came too late"};
+  if (at - who.since > who.flag->timeout)
+    throw Error{ErrorKind::timeout, who.flag->what + " to become " + std::to_string(who.value) + ": it came too late"};
   wake(who.runner, at);
 }
 
@@ -328,7 +339,9 @@ void Simulation::wake(u32 runner, double at) {
 /// What a chunk costs more for regions and blocks of which nothing is there yet.
 double Simulation::fresh_setup(const Running& running, const Op& op, const Stage& stage) const {
   if (stage.region_setup == 0 && stage.block_setup == 0) return 0;
-  const auto fresh = [&](u64 unit) { return static_cast<double>(pages_.fresh(op, running.iteration, running.runners[0].done, unit)); };
+  const auto fresh = [&](u64 unit) {
+    return static_cast<double>(pages_.fresh(op, running.iteration, running.runners[0].done, unit));
+  };
   return stage.region_setup * fresh(managed_region) + stage.block_setup * fresh(managed_block);
 }
 
@@ -337,18 +350,30 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
   const bool nothing_missing = op.migration && bytes == 0;
-  const double setup = nothing_missing ? stage.present : stage.setup * set_ups(stage, bytes) + stage.byte_setup * static_cast<double>(bytes) + fresh_setup(running, op, stage);
+  const double setup = nothing_missing
+                           ? stage.present
+                           : stage.setup * set_ups(stage, bytes) + stage.byte_setup * static_cast<double>(bytes) +
+                                 fresh_setup(running, op, stage);
   double time = nothing_missing ? 0 : stage.path.latency;
   switch (stage.by) {
     case Stage::By::engine:
-      if (goes_inline(stage, bytes)) time += to_channel(running, Channel::compute) + stage.in_command.setup * factors.compute;
+      if (goes_inline(stage, bytes))
+        time += to_channel(running, Channel::compute) + stage.in_command.setup * factors.compute;
       else time += to_channel(running, Channel::engine) + (setup + beside_opposite(stage)) * factors.engine;
       break;
-    case Stage::By::threads: time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute; break;
-    case Stage::By::compute: time += to_channel(running, Channel::compute) + setup * factors.compute; break;
-    case Stage::By::relay: time += setup * factors.engine; break;
+    case Stage::By::threads:
+      time += (op.elsewhere ? 0 : to_channel(running, Channel::compute)) + setup * factors.compute;
+      break;
+    case Stage::By::compute:
+      time += to_channel(running, Channel::compute) + setup * factors.compute;
+      break;
+    case Stage::By::relay:
+      time += setup * factors.engine;
+      break;
     case Stage::By::thread:
-    case Stage::By::call: time += setup * factors.host; break;
+    case Stage::By::call:
+      time += setup * factors.host;
+      break;
   }
   if (stage_index == 0 && running.runners[0].done % op.chunks == 0) time += op.call + op.start;
   if (stage_index == 0 && running.runners[0].done == 0 && running.iteration == 0) time += op.lead;

@@ -31,7 +31,7 @@ class Simulation {
 
  private:
   enum class Step : u8 { idle, issue, slot, server, setup, word, flow };  // what a stage of a lane waits for
-  enum class Channel : u8 { none, compute, engine };  // on which a stream's last step was
+  enum class Channel : u8 { none, compute, engine };                      // on which a stream's last step was
   struct Runner {
     Step step = Step::idle;
     u64 done = 0;   // chunks of the current op
@@ -54,17 +54,17 @@ class Simulation {
   };
   struct Server {
     u32 free = 0;
-    bool moves = false;          // an engine that sets up or moves what is not in a command
+    bool moves = false;        // an engine that sets up or moves what is not in a command
     std::vector<u32> waiting;  // runners, first come first served
   };
   /// A GPU that several processes work on (contexts.cpp).
   struct Shared {
     u32 gpu = 0;
-    u32 active = nobody;       // the process whose context runs
-    bool changing = false;     // to `active`
-    double until = 0;          // its slice,
-    bool fresh = false;        // in which it has begun nothing yet: however short, it does something
-    u32 working = 0;           // runners that have begun what they will finish
+    u32 active = nobody;         // the process whose context runs
+    bool changing = false;       // to `active`
+    double until = 0;            // its slice,
+    bool fresh = false;          // in which it has begun nothing yet: however short, it does something
+    u32 working = 0;             // runners that have begun what they will finish
     std::vector<u32> waiting{};  // runners of all processes, first come first served
   };
 

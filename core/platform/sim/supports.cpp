@@ -7,7 +7,8 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr const char* different_hosts = "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
+constexpr const char* different_hosts =
+    "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
 constexpr const char* disk = "no operation moves data from or to a disk yet";
 
 }  // namespace
@@ -19,12 +20,16 @@ Support Compiler::supports(const Program& program) const {
     const auto place = to_string(region.at);
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.at.kind == PlaceKind::disk) return Support::no(disk);
-    if (region.kind == MemKind::system) return Support::no("the model " + machine_.name + " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
+    if (region.kind == MemKind::system)
+      return Support::no(
+          "the model " + machine_.name +
+          " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
     if (auto support = supports_kind(region); !support) return support;
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
     if (wanted[region.at] > memory)
-      return Support::no(place + " has " + bytes_text(memory) + " of memory; the program wants " + bytes_text(wanted[region.at]) + " there");
+      return Support::no(place + " has " + bytes_text(memory) + " of memory; the program wants " +
+                         bytes_text(wanted[region.at]) + " there");
   }
   if (auto support = supports_managed(program); !support) return support;
   for (const auto& actor : program.actors) {
@@ -33,7 +38,8 @@ Support Compiler::supports(const Program& program) const {
     if (actor.clock == Clock::kernel) return Support::no("the model has no kernel clock yet");
     if (actor.place.kind != (actor.kind == ActorKind::stream ? PlaceKind::gpu : PlaceKind::numa))
       return Support::no(std::string{"a "} + to_string(actor.kind) + " does not run on " + to_string(actor.place));
-    if (actor.cpu && actor.cpu->kind != PlaceKind::numa) return Support::no("no host thread runs on " + to_string(*actor.cpu));
+    if (actor.cpu && actor.cpu->kind != PlaceKind::numa)
+      return Support::no("no host thread runs on " + to_string(*actor.cpu));
     for (const auto* steps : {&actor.once, &actor.loop})
       for (const auto& step : *steps)
         if (auto support = supports(program, actor, step); !support) return support;
@@ -49,14 +55,17 @@ Support Compiler::supports_processes(const Program& program) const {
         for (const auto& touch : touches(step)) {
           const auto& region = program.regions[touch.span.region];
           if (region.process != actor.process && !is_shared(region.kind))
-            return Support::no("region r" + std::to_string(touch.span.region) + " is of process " + std::to_string(region.process) + ", and process " +
-                               std::to_string(actor.process) + " uses it: " + to_string(region.kind) + " memory is not shared");
+            return Support::no("region r" + std::to_string(touch.span.region) + " is of process " +
+                               std::to_string(region.process) + ", and process " + std::to_string(actor.process) +
+                               " uses it: " + to_string(region.kind) + " memory is not shared");
         }
-  if (machine_.slices || std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) { return actor.process == 0; })) return {};
+  if (machine_.slices ||
+      std::all_of(program.actors.begin(), program.actors.end(), [](const Actor& actor) { return actor.process == 0; }))
+    return {};
   const auto shared = compile(program).shared_gpus();
   if (shared.empty()) return {};
-  return Support::no("several processes use " + to_string(machine_.gpus[shared.front()].place) + ", and the model " + machine_.name +
-                     " does not say how they share it: context_switch_us and time_slice_us of [costs]");
+  return Support::no("several processes use " + to_string(machine_.gpus[shared.front()].place) + ", and the model " +
+                     machine_.name + " does not say how they share it: context_switch_us and time_slice_us of [costs]");
 }
 
 Support Compiler::supports(const Program& program, const Actor& actor, const Step& step) const {
@@ -70,27 +79,36 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const auto& source = program.regions[move.from.region];
   const auto& target = program.regions[move.to.region];
   for (const auto* region : {&source, &target})
-    if (region->kind == MemKind::managed) return Support::no("the model's managed memory is touched and prefetched, not copied yet");
-  if (move.by && !machine_.find(*move.by)) return Support::no("the machine " + machine_.name + " has no " + to_string(*move.by));
+    if (region->kind == MemKind::managed)
+      return Support::no("the model's managed memory is touched and prefetched, not copied yet");
+  if (move.by && !machine_.find(*move.by))
+    return Support::no("the machine " + machine_.name + " has no " + to_string(*move.by));
   const Node from = node(source.at), to = node(target.at), by = node(move.by.value_or(actor.place));
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
-  if (!routes_.between(from, to)) return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
+  if (!routes_.between(from, to))
+    return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
-  const bool by_thread = move.engine == Engine::cpu || (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
+  const bool by_thread = move.engine == Engine::cpu ||
+                         (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
   if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
-    return Support::no("the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU thread");
-  if ((program.cache == CacheState::hot || program.cache == CacheState::written) && by_thread && machine_.numa[host_of(actor)].llc == 0)
+    return Support::no(
+        "the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU "
+        "thread");
+  if ((program.cache == CacheState::hot || program.cache == CacheState::written) && by_thread &&
+      machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
   if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
-    return Support::no("the model " + machine_.name + " does not say how fast copies of what another core has written are: dirty_gbps");
+    return Support::no("the model " + machine_.name +
+                       " does not say how fast copies of what another core has written are: dirty_gbps");
 
   if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::cpu) {
     if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
     if ((source.kind == MemKind::wc || target.kind == MemKind::wc) && !machine_.memory)
-      return Support::no("the model " + machine_.name + " does not say how fast a CPU copies write-combined memory: its file has no [memory]");
+      return Support::no("the model " + machine_.name +
+                         " does not say how fast a CPU copies write-combined memory: its file has no [memory]");
     if (!routes_.between(from, by) || !routes_.between(by, to))
       return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
     return {};
@@ -100,12 +118,17 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   if (move.engine == Engine::tma && capability > 0 && capability < of_bulk_copies)
     return Support::no(to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0");
   if (move.engine == Engine::sm || move.engine == Engine::tma)
-    return supports(program, move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor, Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
-  if (!by_copy_engine(move.engine)) return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
+    return supports(program,
+                    move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor,
+                    Kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}});
+  if (!by_copy_engine(move.engine))
+    return Support::no(std::string{"the model cannot copy by "} + to_string(move.engine) + " yet");
   if (actor.kind != ActorKind::stream) return Support::no("copy engines are driven from streams");
   if (between_hosts) return Support::no("copy engines do not copy between host memories");
   if (from != by && to != by)
-    return Support::no("the model's streams copy from or to their own GPU; " + to_string(machine_.is_gpu(by) ? machine_.gpu(by).place : actor.place) + " is neither of " + pair);
+    return Support::no("the model's streams copy from or to their own GPU; " +
+                       to_string(machine_.is_gpu(by) ? machine_.gpu(by).place : actor.place) + " is neither of " +
+                       pair);
   if (machine_.is_gpu(from) && machine_.is_gpu(to) && from != to && program.peer && !machine_.peer(from, to))
     return Support::no("there is no peer access between " + pair + " on this machine");
   return {};
@@ -117,7 +140,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
     if (program.regions[access.span.region].kind == MemKind::managed) return supports_touch(program, actor, kernel);
   const Node by = node(actor.place);
   if (actor.kind == ActorKind::stream && !machine_.kernel)
-    return Support::no("the model " + machine_.name + " does not say how its GPUs' threads access memory: its file has no [kernel]");
+    return Support::no("the model " + machine_.name +
+                       " does not say how its GPUs' threads access memory: its file has no [kernel]");
   if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // those that are there are all alike
     return Support::no(why_no_sm(actor.place, *kernel.sm, machine_.gpu(by).sms));
   for (const auto& access : kernel.traffic) {
@@ -125,24 +149,34 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
     const Node at = node(region.at);
     if (region.at.host != actor.place.host) return Support::no(different_hosts);
     if (actor.kind == ActorKind::cpu_thread) {
-      if (machine_.is_gpu(at)) return Support::no("a CPU has no loads from the memory of " + to_string(region.at) + ": it is not mapped for the host");
+      if (machine_.is_gpu(at))
+        return Support::no("a CPU has no loads from the memory of " + to_string(region.at) +
+                           ": it is not mapped for the host");
       if (kernel.dependent_steps == 0) return Support::no("the model's CPU threads copy and chase only");
-      if (machine_.numa[at].load == 0) return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
+      if (machine_.numa[at].load == 0)
+        return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
+                           " takes: load_us");
     } else {
       if (is_pageable(region.kind)) return Support::no("a GPU's threads do not reach pageable memory");
       if (machine_.is_gpu(at) && at != by && !machine_.peer(at, by))
-        return Support::no("there is no peer access between " + to_string(region.at) + " and " + to_string(actor.place) + " on this machine");
+        return Support::no("there is no peer access between " + to_string(region.at) + " and " +
+                           to_string(actor.place) + " on this machine");
     }
-    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !is_atomic(kernel) && !machine_.is_gpu(at) && machine_.numa[at].load == 0)
-      return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) + " takes: load_us");
+    if (actor.kind == ActorKind::stream && kernel.dependent_steps > 0 && !is_atomic(kernel) && !machine_.is_gpu(at) &&
+        machine_.numa[at].load == 0)
+      return Support::no("the model " + machine_.name + " does not say how long a load from " + to_string(region.at) +
+                         " takes: load_us");
     if (is_atomic(kernel) && !machine_.atomic)
-      return Support::no("the model " + machine_.name + " does not say what atomic operations take: its file has no [atomic]");
+      return Support::no("the model " + machine_.name +
+                         " does not say what atomic operations take: its file has no [atomic]");
     if (is_atomic(kernel)) continue;
-    if (program.cache == CacheState::hot && kernel.dependent_steps > 0) return Support::no("the model has no caches for single loads yet");
+    if (program.cache == CacheState::hot && kernel.dependent_steps > 0)
+      return Support::no("the model has no caches for single loads yet");
     if (program.cache != CacheState::cold && (!machine_.is_gpu(at) || once_only(program.cache)))
       return Support::no("the model's GPUs keep no host memory in their L2");
     if (program.cache == CacheState::hot && machine_.gpu(at).l2 == 0)
-      return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) + " is: l2_gbps");
+      return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) +
+                         " is: l2_gbps");
     if (!routes_.between(at, by) || !routes_.between(by, at))
       return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
   }

@@ -46,7 +46,8 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_read(const char* fr
 extern "C" __global__ void __launch_bounds__(1024) linkscope_write(char* to, u64 bytes, u64 seed, u64 first_index) {
   const u64 vectors = bytes / 16, step = u64{gridDim.x} * blockDim.x;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
-    const u64 x = linkscope_pattern_word(seed, first_index + 2 * i), y = linkscope_pattern_word(seed, first_index + 2 * i + 1);
+    const u64 x = linkscope_pattern_word(seed, first_index + 2 * i),
+              y = linkscope_pattern_word(seed, first_index + 2 * i + 1);
     asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(to + 16 * i), "l"(x), "l"(y) : "memory");
   }
   if (bytes % 16 && blockIdx.x == 0 && threadIdx.x == 0)
@@ -57,7 +58,8 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_write(char* to, u64
 extern "C" __global__ void linkscope_sum_pattern(u64 words, u64 seed, u64 first_index, u64 times, u64* sum) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   u64 mine = 0;
-  for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) mine += linkscope_pattern_word(seed, first_index + i);
+  for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step)
+    mine += linkscope_pattern_word(seed, first_index + i);
   add_up(mine * times, sum);
 }
 
@@ -106,7 +108,9 @@ struct Lines {
   u64 count, stride, mask;
   unsigned half;
   bool random;
-  __device__ __forceinline__ u64 offset(u64 i) const { return (random ? linkscope_line_at(i, count, mask, half) : i) * stride; }
+  __device__ __forceinline__ u64 offset(u64 i) const {
+    return (random ? linkscope_line_at(i, count, mask, half) : i) * stride;
+  }
 };
 
 static __device__ __forceinline__ Lines lines_of(u64 count, u64 stride, unsigned random) {
@@ -146,14 +150,16 @@ static __device__ __forceinline__ void write_lines(char* to, const Lines& lines,
   }
 }
 
-extern "C" __global__ void __launch_bounds__(1024) linkscope_read_lines(const char* from, u64 count, u64 stride, unsigned width, unsigned random, u64* sum) {
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_read_lines(const char* from, u64 count, u64 stride, unsigned width, unsigned random, u64* sum) {
   const Lines lines = lines_of(count, stride, random);
   if (width == 4) read_lines<unsigned>(from, lines, sum);
   else if (width == 8) read_lines<u64>(from, lines, sum);
   else read_lines<ulonglong2>(from, lines, sum);
 }
 
-extern "C" __global__ void __launch_bounds__(1024) linkscope_write_lines(char* to, u64 count, u64 stride, unsigned width, unsigned random, u64 seed, u64 first) {
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_write_lines(char* to, u64 count, u64 stride, unsigned width, unsigned random, u64 seed, u64 first) {
   const Lines lines = lines_of(count, stride, random);
   if (width == 4) write_lines<unsigned>(to, lines, seed, first);
   else if (width == 8) write_lines<u64>(to, lines, seed, first);
@@ -168,7 +174,8 @@ static __device__ __forceinline__ u64 asked_part(u64 byte, u64 count, u64 stride
 }
 
 // What reading the lines so many times adds up to: of words read by halves each half counts by itself.
-extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times, u64* sum) {
+extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times,
+                                               u64* sum) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   u64 mine = 0;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
@@ -180,8 +187,8 @@ extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width,
 }
 
 // Compares what writing the lines left, and that it left the rest: result[0] counts wrong words, result[1] is the first.
-extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 untouched,
-                                                 u64* result) {
+extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed,
+                                                 u64 first, u64 untouched, u64* result) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
     const u64 part = asked_part(i * 8, count, stride, width);
@@ -222,11 +229,13 @@ extern "C" __global__ void linkscope_chase_on(u64* position, u64 steps, unsigned
     return;
   }
   const u64 start = timer_ns();
-  while (*static_cast<const volatile u64*>(turns) == turn && timer_ns() - start <= patience_ns) {}
+  while (*static_cast<const volatile u64*>(turns) == turn && timer_ns() - start <= patience_ns) {
+  }
 }
 
 extern "C" __global__ void linkscope_fill_chain(char* region, u64 lines) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < lines; i += step)
-    *reinterpret_cast<u64*>(region + i * linkscope_chain_line) = reinterpret_cast<u64>(region) + linkscope_chain_next(i, lines) * linkscope_chain_line;
+    *reinterpret_cast<u64*>(region + i * linkscope_chain_line) =
+        reinterpret_cast<u64>(region) + linkscope_chain_next(i, lines) * linkscope_chain_line;
 }

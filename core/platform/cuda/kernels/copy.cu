@@ -9,7 +9,8 @@ static __device__ __forceinline__ uint4 load(const uint4* at) {
 }
 
 static __device__ __forceinline__ void store(uint4* at, const uint4& v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 static __device__ __forceinline__ void copy_tail(char* to, const char* from, u64 bytes) {
@@ -40,8 +41,9 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, cons
 // Rows of one length, gathered from where they lie and scattered to where they go: a thread takes a piece of 16 bytes, or of
 // 8 where rows or pitches are no multiples of 16, neighbours side by side in a row and then in the next.
 template <class Piece>
-static __device__ __forceinline__ void copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane, u64 to_plane,
-                                                 u64 from_plane, Piece piece) {
+static __device__ __forceinline__ void copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch,
+                                                 u64 from_pitch, u64 in_plane, u64 to_plane, u64 from_plane,
+                                                 Piece piece) {
   constexpr unsigned in_flight = 4;
   const unsigned in_row = static_cast<unsigned>(row / piece.bytes), height = static_cast<unsigned>(in_plane);
   const u64 pieces = u64{in_row} * rows, step = u64{gridDim.x} * blockDim.x;
@@ -57,7 +59,8 @@ static __device__ __forceinline__ void copy_rows(char* to, const char* from, u64
 #pragma unroll
     for (unsigned k = 0; k < in_flight; ++k) piece.put(to + offset(i + k * step, to_pitch, to_plane), held[k]);
   }
-  for (; i < pieces; i += step) piece.put(to + offset(i, to_pitch, to_plane), piece.get(from + offset(i, from_pitch, from_plane)));
+  for (; i < pieces; i += step)
+    piece.put(to + offset(i, to_pitch, to_plane), piece.get(from + offset(i, from_pitch, from_plane)));
 }
 
 struct Vector {
@@ -73,20 +76,25 @@ struct Word {
     asm volatile("ld.global.cs.u64 %0, [%1];" : "=l"(v) : "l"(at));
     return v;
   }
-  static __device__ __forceinline__ void put(char* at, const u64& v) { asm volatile("st.global.cs.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory"); }
+  static __device__ __forceinline__ void put(char* at, const u64& v) {
+    asm volatile("st.global.cs.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+  }
 };
 
-extern "C" __global__ void __launch_bounds__(1024) linkscope_copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane,
-                                                                       u64 to_plane, u64 from_plane) {
-  if ((row | to_pitch | from_pitch | to_plane | from_plane | reinterpret_cast<u64>(to) | reinterpret_cast<u64>(from)) % 16 == 0)
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch, u64 from_pitch, u64 in_plane,
+                        u64 to_plane, u64 from_plane) {
+  if ((row | to_pitch | from_pitch | to_plane | from_plane | reinterpret_cast<u64>(to) | reinterpret_cast<u64>(from)) %
+          16 ==
+      0)
     copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Vector{});
-  else
-    copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Word{});
+  else copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Word{});
 }
 
 // Two copies of one size at once: even warps do the first, odd warps the second. Four accesses in flight a thread, or one
 // where there are threads enough for all.
-extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
+extern "C" __global__ void __launch_bounds__(1024)
+    linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
   constexpr unsigned in_flight = 4, warp = 32;
   const bool back = threadIdx.x / warp % 2;
   const u64 lanes = blockDim.x / 2, vectors = bytes / 16, tile = lanes * in_flight;
@@ -97,17 +105,17 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, 
     const u64 i = blockIdx.x * lanes + lane;
     if (i < vectors) store(target + i, load(source + i));
   } else
-  for (u64 first = blockIdx.x * tile; first < vectors; first += gridDim.x * tile) {
-    if (first + tile <= vectors) {
-      uint4 held[in_flight];
+    for (u64 first = blockIdx.x * tile; first < vectors; first += gridDim.x * tile) {
+      if (first + tile <= vectors) {
+        uint4 held[in_flight];
 #pragma unroll
-      for (unsigned k = 0; k < in_flight; ++k) held[k] = load(source + first + lane + k * lanes);
+        for (unsigned k = 0; k < in_flight; ++k) held[k] = load(source + first + lane + k * lanes);
 #pragma unroll
-      for (unsigned k = 0; k < in_flight; ++k) store(target + first + lane + k * lanes, held[k]);
-    } else {
-      for (u64 i = first + lane; i < vectors; i += lanes) store(target + i, load(source + i));
+        for (unsigned k = 0; k < in_flight; ++k) store(target + first + lane + k * lanes, held[k]);
+      } else {
+        for (u64 i = first + lane; i < vectors; i += lanes) store(target + i, load(source + i));
+      }
     }
-  }
   copy_tail(to, from, bytes);
   copy_tail(back_to, back_from, bytes);
 }
@@ -117,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_exchange(char* to, 
 extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
 #if __CUDA_ARCH__ >= 900
   constexpr unsigned piece = 16384, stages = 3;
-  __shared__ alignas(128) char held[stages][piece - 128];  // static shared memory ends at 48 KiB, with the barriers in it
+  __shared__ alignas(
+      128) char held[stages][piece - 128];  // static shared memory ends at 48 KiB, with the barriers in it
   __shared__ alignas(8) u64 arrived[stages];
   constexpr unsigned size = piece - 128;
   const u64 whole = bytes / 16 * 16, pieces = (whole + size - 1) / size;
@@ -125,15 +134,19 @@ extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 by
   if (threadIdx.x == 0) {
     const auto shared = [](const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); };
     const auto offset = [&](u64 i) { return (blockIdx.x + i * gridDim.x) * size; };
-    const auto length = [&](u64 i) { return static_cast<unsigned>(whole - offset(i) < size ? whole - offset(i) : size); };
+    const auto length = [&](u64 i) {
+      return static_cast<unsigned>(whole - offset(i) < size ? whole - offset(i) : size);
+    };
     const auto fetch = [&](u64 i) {
       const unsigned stage = i % stages, barrier = shared(&arrived[stage]);
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(length(i)) : "memory");
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared(held[stage])),
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       shared(held[stage])),
                    "l"(from + offset(i)), "r"(length(i)), "r"(barrier)
                    : "memory");
     };
-    for (unsigned stage = 0; stage < stages; ++stage) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(&arrived[stage])) : "memory");
+    for (unsigned stage = 0; stage < stages; ++stage)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared(&arrived[stage])) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     for (u64 i = 0; i < stages - 1 && i < mine; ++i) fetch(i);
     for (u64 i = 0; i < mine; ++i) {
@@ -149,7 +162,8 @@ extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 by
                      : "=r"(done)
                      : "r"(shared(&arrived[stage])), "r"(parity)
                      : "memory");
-      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + offset(i)), "r"(shared(held[stage])), "r"(length(i))
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to + offset(i)),
+                   "r"(shared(held[stage])), "r"(length(i))
                    : "memory");
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }

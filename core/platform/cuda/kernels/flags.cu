@@ -40,8 +40,9 @@ static __device__ __forceinline__ bool arrives(const u64* word, u64 value, u64 t
 
 // Iteration i sets `set` to set_value + i * set_step and waits for `wait` to be wait_value + i * wait_step or more, in one
 // order or the other.
-extern "C" __global__ void linkscope_flags(u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value, u64 wait_step, u64 iterations,
-                                           unsigned waits_first, u64 timeout_ns, u64* gave_up) {
+extern "C" __global__ void linkscope_flags(u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value,
+                                           u64 wait_step, u64 iterations, unsigned waits_first, u64 timeout_ns,
+                                           u64* gave_up) {
   for (u64 i = 0; i < iterations; ++i) {
     if (!waits_first) put(set, set_value + i * set_step);
     if (!arrives(wait, wait_value + i * wait_step, timeout_ns)) {

@@ -13,6 +13,7 @@ extern "C" __global__ void linkscope_touch_write(char* range, u64 bytes, u64 pag
 extern "C" __global__ void linkscope_touch_read(const unsigned char* range, u64 bytes, u64 page, u64* sum) {
   if (threadIdx.x % 32) return;
   u64 mine = 0;
-  for (u64 at = first_warp() * page; at < bytes; at += all_warps() * page) mine += *static_cast<const volatile unsigned char*>(range + at);
+  for (u64 at = first_warp() * page; at < bytes; at += all_warps() * page)
+    mine += *static_cast<const volatile unsigned char*>(range + at);
   if (mine) atomicAdd(sum, mine);
 }

@@ -10,8 +10,9 @@ extern "C" __global__ void linkscope_fill(unsigned long long* p, unsigned long l
 }
 
 // result[0] counts the wrong words, result[1] is the lowest index of one.
-extern "C" __global__ void linkscope_check(const unsigned long long* p, unsigned long long words, unsigned long long seed,
-                                           unsigned long long first_index, unsigned long long* result) {
+extern "C" __global__ void linkscope_check(const unsigned long long* p, unsigned long long words,
+                                           unsigned long long seed, unsigned long long first_index,
+                                           unsigned long long* result) {
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
     if (p[i] != linkscope_pattern_word(seed, first_index + i)) {
@@ -22,7 +23,8 @@ extern "C" __global__ void linkscope_check(const unsigned long long* p, unsigned
 }
 
 // The same of slices with rows and gaps: `words` are those of all slices.
-extern "C" __global__ void linkscope_check_rows(const unsigned long long* p, unsigned long long words, linkscope_row_copy copy, unsigned long long* result) {
+extern "C" __global__ void linkscope_check_rows(const unsigned long long* p, unsigned long long words,
+                                                linkscope_row_copy copy, unsigned long long* result) {
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
     if (p[i] != linkscope_row_word(copy, 8 * i)) {
