@@ -1,0 +1,79 @@
+"""The dialect that words.md replaced must not come back: no banned phrase in any text that ships.
+
+Scanned: README, CONTRIBUTING, CHANGELOG, documentation, `--help`, messages, comments, docstrings, test names and
+identifiers. Names of the contract stay (`limit_gbps`, `timing: virtual`, memory kinds): the phrases below match none.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUFFIXES = {".py", ".cpp", ".hpp", ".cu", ".md", ".html", ".css", ".js", ".toml", ".yml", ".yaml", ".sh", ".txt", ""}
+SCANNED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "CMakeLists.txt", "pyproject.toml")
+FOLDERS = ("src", "core", "docs", "tests", "tools", "examples", "machines", "cmake", ".ci", "results")
+SKIPPED = ("doctest.h", "_native", "__pycache__", "LICENSE", Path(__file__).name)
+
+# Phrase of the dialect: what to write instead.
+BANNED = {
+    r"(taken|takes?|took|taking) over\b": "inherited",
+    r"\btakeovers?\b": "inherited points",
+    r"\bboth ways\b": "bidirectional",
+    r"\bone way\b(?! (to|of)\b)": "unidirectional",
+    r"\bdear(er|est)?\b": "expensive",
+    r"\bif nothing else is said\b": "default",
+    r"\bhardly any difference\b": "state the difference",
+    r"\bto do otherwise\b": "recommendation",
+    r"\bwhat stands out\b": "anomalies",
+    r"\bwhat went wrong\b": "status",
+    r"\bthe middle one\b": "median",
+    r"\bnine of ten\b": "p90",
+    r"\b(is|are|was|were|be) told\b": "say the subject: 'the report says', 'the file states'",
+    r"\btold (by|of|apart|from|here|with)\b": "name the source, or 'predicted by'",
+    r"\btells (of|what|how|that|whether|apart|nothing|which|whose)\b": "'states', 'shows', 'reports'",
+    r"\bnot told\b": "missed precision, or not stated",
+    r"\bby threads\b": "by SM",
+    r"\bbulk copies\b": "TMA",
+    r"\bof limit\b": "% of peak",
+    r"\bof its limit\b": "% of peak",
+    r"\bcopy alone\b|\bcopies alone\b": "single copy",
+    r"\bpaths at once\b": "concurrent flows",
+    r"\bwhat paths share\b": "shared links",
+    r"\bhow many times as\b": "ratio, or speed-up",
+    r"\btimes as (fast|long|much)\b": "×, or speed-up",
+    r"\bstage by hand\b": "staging",
+    r"\bto and fro\b": "ping-pong",
+    r"\bno \w+ (more|longer) than they\b": "no negated riddles",
+    r"\bits likes?\b|\btheir likes\b|\bpoints like (it|them)\b|\bof its like\b": "members of the same class",
+    r"\bat once, by\b": "concurrently",
+    r"\bin the end,": "leave it out",
+    r"\b(whoever|whosoever)\b": "name the actor",
+    r"\bfrom .{1,12} on(wards)?\b(?! (to|the|a|an|one|this|its|each|every|all|other|both|any|GPU|CPU|NUMA|hardware|your|disk|of)\b)(?=[ ,.;)])": (
+        "'of 6 or more', 'at least'"
+    ),
+    r"\bso many (bytes|rounds|sizes|seconds|times|of)\b": "give the number its name",
+    r"\bis asked for\b.{0,20}\bis asked\b": "say who requests what",
+    r"\bodd (path|one|out|link)s?\b": "outlier, or slow path",
+    r"\b(way|ways) of (one|a) (copy|transfer)\b": "method",
+    r"\bkind of way\b": "path",
+}
+
+
+def _texts() -> list[Path]:
+    found = [ROOT / name for name in SCANNED if (ROOT / name).exists()]
+    for folder in FOLDERS:
+        found += [path for path in sorted((ROOT / folder).rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
+    return [path for path in found if not any(part in SKIPPED for part in path.relative_to(ROOT).parts)]
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_no_shipped_text_uses_a_banned_phrase(phrase: str) -> None:
+    pattern = re.compile(phrase, re.IGNORECASE)
+    found = []
+    for path in _texts():
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            spaced = line.replace("_", " ")  # names of tests and identifiers are text too
+            if pattern.search(spaced):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert not found, f"write instead: {BANNED[phrase]}\n" + "\n".join(found)
