@@ -1,6 +1,6 @@
 // Does it matter in which order the threads of a GPU touch host memory, and which memory it is? The same bytes over the
 // same links, by kernels that differ in the order alone, on one GPU and on all at once; then all at once in one set of
-// buffers after another. And what a launch for each copy costs between GPUs. docs/nvbandwidth.md says what it printed on H200s.
+// buffers after another. And what a launch for each copy costs between GPUs. docs/notes/nvbandwidth.md says what it printed on H200s.
 //
 // Usage: nvcc -std=c++20 -O3 -arch=native -o access_order tools/access_order.cu && ./access_order
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""How far two runs of one machine agree, and how much each spreads: the tables of docs/repeatability.md.
+"""How far two runs of one machine agree, and how much each spreads: the tables of docs/notes/repeatability.md.
 
 Usage: python tools/agreement.py A.jsonl[.gz] B.jsonl[.gz]
        python tools/agreement.py A.txt[.gz] B.txt[.gz]     two outputs of nvbandwidth, cell by cell

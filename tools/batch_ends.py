@@ -1,4 +1,4 @@
-"""By how much the time of a batch is uncertain, from the samples of a measured run: a table of docs/planner.md.
+"""By how much the time of a batch is uncertain, from the samples of a measured run: a table of docs/method/planner.md.
 
 Usage: python tools/batch_ends.py RUN.jsonl[.gz]
 

@@ -1,4 +1,4 @@
-"""What the points of a run cost, and what they would by Comm|Scope's rule: the table of docs/planner.md.
+"""What the points of a run cost, and what they would by Comm|Scope's rule: the table of docs/method/planner.md.
 
 Usage: python tools/comm_scope_cost.py RUN.jsonl[.gz] [--sample RULE.jsonl[.gz]]... [--tool OUTPUT.txt[.gz]]...
 

@@ -1,5 +1,5 @@
 // What decides the cost of an operation in a context: the CPU that makes it, buffers, streams, or none of them
-// (docs/contexts.md).
+// (docs/notes/context-effects.md).
 //
 // Build and run: nvcc -O2 -arch=sm_90 tools/contexts.cu -o contexts && ./contexts && ./contexts
 //

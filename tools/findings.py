@@ -1,6 +1,6 @@
 """Which findings of Comm|Scope's paper (ICPE 2019, section 5: CS-30 to CS-38) hold on the machine of a run.
 
-Usage: python tools/findings.py RUN.jsonl[.gz]   prints docs/findings.md's tables
+Usage: python tools/findings.py RUN.jsonl[.gz]   prints docs/notes/findings.md's tables
        python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
 
 A finding holds, or does not, where the intervals of what it compares lie apart; otherwise it is undecided. What a

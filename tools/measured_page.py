@@ -1,4 +1,4 @@
-"""Writes docs/measured.md: which operations of the papers were measured on hardware, and in which runs.
+"""Writes docs/notes/measured.md: which operations of the papers were measured on hardware, and in which runs.
 
 Usage: .venv/bin/python tools/measured_page.py     (from linkscope/plan/papers and the runs in results/)
 """
@@ -17,7 +17,7 @@ from linkscope.run import benchmark_table
 from linkscope.runfile import Point, read_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "measured.md"
+PAGE = ROOT / "docs" / "notes" / "measured.md"
 HEAD = """# What was measured of the papers' operations, and where
 
 <!-- Made by tools/measured_page.py from src/linkscope/plan/papers and results/: run it again. -->

@@ -1,4 +1,4 @@
-"""What keeps the points of a run from their precision, and what that would cost: a table of docs/planner.md.
+"""What keeps the points of a run from their precision, and what that would cost: a table of docs/method/planner.md.
 
 Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 

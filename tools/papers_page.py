@@ -1,4 +1,4 @@
-"""Writes docs/papers.md: what papers and tools measure, and with which points linkscope does.
+"""Writes docs/reference/papers.md: what papers and tools measure, and with which points linkscope does.
 
 Usage: .venv/bin/python tools/papers_page.py     (from linkscope/plan/papers and the worker's table of benchmarks)
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from linkscope.plan import SOURCES, Benchmark, Entry, Source, patterns, sizes_text
 from linkscope.run import benchmark_table
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "papers.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "papers.md"
 HEAD = """# What the papers measure, and where it is here
 
 <!-- Made by tools/papers_page.py from src/linkscope/plan/papers: change those. -->

@@ -1,4 +1,4 @@
-"""What the planner claims, shown on modelled machines (docs/planner.md).
+"""What the planner claims, shown on modelled machines (docs/method/planner.md).
 
 Usage: python tools/planner_proofs.py growth | links [--times N] | agreement [--machine NAME] | interference
        python tools/planner_proofs.py intervals [--machine NAME] [--times N] | coverage | oracle | alarms

@@ -4,7 +4,7 @@ Usage: python tools/point_cost.py RUN.jsonl[.gz] [--by FIELD,FIELD,...] [--top 4
 
 Columns: points; rounds of a point; seconds of all; milliseconds of a point in one round, and how many of these were
 memory (allocated, placed, filled), rehearsals, caches flushed, samples (with queueing and waiting), comparing, and the
-pipe with the parent. Of runs whose points say `guards.spent` (docs/run-file.md).
+pipe with the parent. Of runs whose points say `guards.spent` (docs/reference/run-file.md).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a model says of the points of a measured run, against what was measured: the tables of docs/prediction.md.
+"""What a model says of the points of a measured run, against what was measured: the tables of docs/notes/prediction.md.
 
 Usage: python tools/prediction.py RUN.jsonl[.gz] [--machine MODEL]
 

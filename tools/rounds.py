@@ -1,4 +1,4 @@
-"""Whether intervals cover, and what they cost, drawn from noise of known shapes: tables of docs/planner.md.
+"""Whether intervals cover, and what they cost, drawn from noise of known shapes: tables of docs/method/planner.md.
 
 Usage: python tools/planner_proofs.py coverage | oracle [--times N]
 

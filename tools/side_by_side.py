@@ -1,4 +1,4 @@
-"""What nvbandwidth printed and what linkscope measured on one machine, table by table: docs/nvbandwidth.md.
+"""What nvbandwidth printed and what linkscope measured on one machine, table by table: docs/notes/nvbandwidth.md.
 
 Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
 
@@ -37,7 +37,7 @@ def printed(path: str) -> dict[str, float]:
 
 
 def timed_s(run: Run) -> float:
-    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone (docs/worker.md)."""
+    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone (docs/reference/worker.md)."""
     alone = 8e-3  # how long an operation was, where it was compared with none and the round does not say so
     total = 0.0
     for rounds in run.rounds.values():

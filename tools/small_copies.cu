@@ -1,6 +1,6 @@
 // Why do medians of small copies differ between processes by several percent, when those of one process agree? The same
 // copies with one thing made anew each time: nothing, the buffers, the stream, both, the context, the process. What differs
-// first as much as processes do is the cause. docs/small-copies.md shows what it printed on one H200.
+// first as much as processes do is the cause. docs/notes/small-copies.md shows what it printed on one H200.
 //
 // Usage: nvcc -std=c++20 -O3 -arch=native -o small_copies tools/small_copies.cu -lcuda -lnvidia-ml && ./small_copies
 #include <algorithm>

@@ -1,4 +1,4 @@
-// docs/interference.md: explicit copies by copy engine on several paths at once, each on a stream of its own. What each
+// docs/method/shared-links.md: explicit copies by copy engine on several paths at once, each on a stream of its own. What each
 // path gets beside the others tells what they share. Copies between GPUs have peer access.
 #include <algorithm>
 #include <utility>

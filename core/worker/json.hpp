@@ -1,4 +1,4 @@
-// The pipe's JSON forms (docs/worker.md). The only file besides main.cpp and the machine model's reader that knows JSON.
+// The pipe's JSON forms (docs/reference/worker.md). The only file besides main.cpp and the machine model's reader that knows JSON.
 #pragma once
 #include <nlohmann/json.hpp>
 

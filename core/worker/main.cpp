@@ -1,4 +1,4 @@
-// The worker: one request a line, one answer a line, until the input ends (docs/worker.md).
+// The worker: one request a line, one answer a line, until the input ends (docs/reference/worker.md).
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>

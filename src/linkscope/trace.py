@@ -1,4 +1,4 @@
-"""A trace of transfers: what a program moves, as a text file (docs/trace.md), and the points that measure it.
+"""A trace of transfers: what a program moves, as a text file (docs/reference/trace.md), and the points that measure it.
 
 A line is `SRC -> DST BYTES x COUNT`, then words: host memory (pinned is the default), `peer=off`, `batched`. A line
 `[NAME]` begins a part, such as an epoch. `#` begins a comment.

@@ -1,6 +1,6 @@
 // The test of what a program can say: six operations that are hard to state, stated as programs. Each must be expressible
 // with what program.hpp has, pass validate(), and be refused with a reason by a platform that cannot run it yet. What
-// was learned is in docs/six-operations.md.
+// was learned is in docs/notes/six-operations.md.
 #include <doctest.h>
 
 #include "base/error.hpp"

@@ -1,4 +1,4 @@
-"""A worker in Python with costs that are known exactly, and faults on demand. Speaks docs/worker.md.
+"""A worker in Python with costs that are known exactly, and faults on demand. Speaks docs/reference/worker.md.
 
 `fake` in the `machine` of the open request says how it behaves (all keys optional):
   start_s, alone_s, each_s, rate       cost of the stamps, of being alone, of an operation, bytes a second

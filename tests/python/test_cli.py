@@ -236,8 +236,8 @@ MACHINE_FILES = {
     ),
     "negative rate": ("{ v = 64,", "{ v = -64,", ["bad.toml:51: link[1].gbps", "-64 is not above 0", "write what"]),
     "no unit": ("latency_us = { v = 0.5", "latency = { v = 0.5", ["link[0].latency", "did you mean 'latency_us'"]),
-    "no TOML": ("[machine]\n", "[machine\n", ["not TOML", "line 5", "docs/machine-file.md"]),
-    "no machine": ("[machine]\n", "[something]\n", ["no table [machine]", "docs/machine-file.md"]),
+    "no TOML": ("[machine]\n", "[machine\n", ["not TOML", "line 5", "docs/reference/machine-file.md"]),
+    "no machine": ("[machine]\n", "[something]\n", ["no table [machine]", "docs/reference/machine-file.md"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""The real worker on the fake driver: whatever a driver does wrong becomes what docs/worker.md promises.
+"""The real worker on the fake driver: whatever a driver does wrong becomes what docs/reference/worker.md promises.
 
 Old, new, missing, lame, full, taken, lost, hung and lying drivers, through the pipe alone.
 """

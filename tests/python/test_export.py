@@ -25,7 +25,7 @@ def test_columns_are_documented_and_in_order() -> None:
 
 
 def test_the_page_in_docs_lists_the_columns() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "export.md").read_text()
     listed = [line for line in text.splitlines() if line.startswith("| `")]
     types = {str: "string", int: "int64", float: "double", bool: "bool"}
     assert listed[: len(COLUMNS)] == [f"| `{name}` | {types[kind]} | {about} |" for name, kind, about, _ in COLUMNS]

@@ -232,7 +232,7 @@ GROUPS = {"dl160": 2, "h200x2": 0, "h200x4": 3, "jorda-a": 10, "jorda-b": 0, "jo
 
 @pytest.mark.parametrize("name, groups", GROUPS.items())
 def test_the_groups_are_those_of_the_links(name: str, groups: int) -> None:
-    """Hidden ones too: what a plan knows is kinds of paths. jorda-a has shares that overlap (docs/model.md)."""
+    """Hidden ones too: what a plan knows is kinds of paths. jorda-a has shares that overlap (docs/method/model.md)."""
     truth, (plan, ids) = truth_of(models.load(name)), asked(modelled(models.load(name), 1))
     chance = random.Random(name)
     known = {id: told(truth, id, chance) for id in ids}

@@ -1,4 +1,4 @@
-"""docs/machine-file.md names every key that a machine file may have, and no other; its example is a machine."""
+"""docs/reference/machine-file.md names every key that a machine file may have, and no other; its example is a machine."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ import pytest
 from linkscope.machine import model
 from linkscope.machine.model_types import Model, Quantity
 
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "machine-file.md").read_text()
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "machine-file.md").read_text()
 
 
 def table_of(kind: Any) -> Any:
@@ -75,6 +75,6 @@ def test_every_provenance_is_there() -> None:
 
 def test_the_example_is_a_machine() -> None:
     example = PAGE.partition("```toml\n")[2].partition("```")[0]
-    machine = model.parse(example, "docs/machine-file.md")
+    machine = model.parse(example, "docs/reference/machine-file.md")
     assert model.places(machine).gpus == ("gpu:0",)
     assert model.limits(machine)["numa:0", "gpu:0"].gbps == 31.5

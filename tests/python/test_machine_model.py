@@ -374,7 +374,7 @@ def test_missing_tables() -> None:
 
 def test_not_toml() -> None:
     assert "small.toml: not TOML" in refusal("[machine\n")
-    assert "no table [machine]" in refusal("") and "docs/machine-file.md" in refusal("")
+    assert "no table [machine]" in refusal("") and "docs/reference/machine-file.md" in refusal("")
 
 
 def test_unknown_machines() -> None:

@@ -382,7 +382,7 @@ def test_runs_that_make_no_model_are_refused_in_a_sentence(h200x4: Path, tmp_pat
 
 
 def test_real_hardware_four_h200_within_the_bounds(capsys) -> None:
-    """The committed run of four H200: half of it predicts the other half (docs/model.md has the table)."""
+    """The committed run of four H200: half of it predicts the other half (docs/method/model.md has the table)."""
     capsys.readouterr()
     assert main(["model", str(RESULTS / "h200x4-standard-a.jsonl.gz"), "--check", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Comm|Scope's systems, as machine files, against what the paper says of them (items CS of docs/papers.md)."""
+"""Comm|Scope's systems, as machine files, against what the paper says of them (items CS of docs/reference/papers.md)."""
 
 import html
 import itertools

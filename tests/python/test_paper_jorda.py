@@ -1,4 +1,4 @@
-"""Systems A, B and C of Jorda et al., as machine files, against what they say of them (items JO of docs/papers.md)."""
+"""Systems A, B and C of Jorda et al., as machine files, against what they say of them (items JO of docs/reference/papers.md)."""
 
 import pytest
 

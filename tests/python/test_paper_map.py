@@ -156,7 +156,7 @@ def test_nvbandwidths_tests_are_its_suite() -> None:
 
 
 def test_nvbandwidths_tests_have_the_names_of_its_tables() -> None:
-    text = (ROOT / "docs" / "nvbandwidth.md").read_text()
+    text = (ROOT / "docs" / "notes" / "nvbandwidth.md").read_text()
     tables = {match[1] for match in re.finditer(r"^\| (\w+) \|", text, re.MULTILINE)} - {"table"}
     names = {entry.theirs for entry in SOURCES["nvbandwidth"].entries}
     assert {re.sub(r"_(read[12]|write[12]|total)$", "", table) for table in tables} == names and len(names) == 35
@@ -219,12 +219,12 @@ def test_the_page_is_up_to_date() -> None:
     assert spec is not None and spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    assert tool.PAGE == ROOT / "docs" / "papers.md"
+    assert tool.PAGE == ROOT / "docs" / "reference" / "papers.md"
     assert tool.page(benchmark_table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
 
 
 def test_the_page_says_of_every_row_what_answers_it_or_not_yet() -> None:
-    page = (ROOT / "docs" / "papers.md").read_text()
+    page = (ROOT / "docs" / "reference" / "papers.md").read_text()
     rows = re.findall(r"^\| (?!item)(.*?) \| (.*) \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) == len(ENTRIES)
     for (items, _, answer), (_, entry) in zip(rows, ENTRIES, strict=True):

@@ -1,4 +1,4 @@
-"""Minsky and Newell, as machine files, against the microbench slides (items MB of docs/papers.md)."""
+"""Minsky and Newell, as machine files, against the microbench slides (items MB of docs/reference/papers.md)."""
 
 import itertools
 

@@ -1,6 +1,6 @@
 """The machines of all papers, as machine files: topology, where each constant comes from, and how they are drawn.
 
-Items (CS-28, SP-2, …) are those of docs/papers.md. What one paper says of its machines: test_paper_*.py.
+Items (CS-28, SP-2, …) are those of docs/reference/papers.md. What one paper says of its machines: test_paper_*.py.
 """
 
 import itertools

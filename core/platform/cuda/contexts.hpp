@@ -1,5 +1,5 @@
 // Contexts of GPUs that cost alike. On an H200 each context has one of two costs for as long as it lives: in about half of
-// them all kernels, and all copies within the GPU, take 0.12 us longer (docs/contexts.md). So several are made, and kept is
+// them all kernels, and all copies within the GPU, take 0.12 us longer (docs/notes/context-effects.md). So several are made, and kept is
 // one as fast as they get.
 #pragma once
 #include <functional>

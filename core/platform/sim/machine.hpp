@@ -82,7 +82,7 @@ struct Inline {
 
 /// What copies cost besides their bytes and the latency of their way. A stream's work goes through channels: kernels,
 /// copies within the GPU and small copies to it (their bytes in the command itself) through the compute channel, the
-/// rest through a copy engine's. A stream that changes from one to the other pays for it (docs/alone.md).
+/// rest through a copy engine's. A stream that changes from one to the other pays for it (docs/notes/single-copies.md).
 struct CopyCosts {
   std::array<double, 4> setup{};  // by Direction
   Inline in_command{};            // copies to the device

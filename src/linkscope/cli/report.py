@@ -7,7 +7,7 @@ linkscope report run.jsonl --nvbandwidth                          the tables tha
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --break-even                           what memory costs, and when it has paid (Markdown)
 linkscope report run.jsonl --shared [--json]                      what paths share, from those measured at once
-linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (docs/trace.md)
+linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (docs/reference/trace.md)
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--break-even", action="store_true", help="print what memory costs and when it has paid, as Markdown"
     )
-    what.add_argument("--shared", action="store_true", help="print what paths share (docs/interference.md)")
+    what.add_argument("--shared", action="store_true", help="print what paths share (docs/method/shared-links.md)")
     what.add_argument("--trace", metavar="FILE", help="print how long the transfers of a trace take, or -o FILE.svg")
     what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, every pair too")

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
     add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
-    add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/trace.md)")
+    add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/reference/trace.md)")
     add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
     add(
         "--budget",
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
-    add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/contexts.md; not of quick), or any")
+    add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/notes/context-effects.md; not of quick), or any")
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")

@@ -23,7 +23,7 @@ __all__ = [
     "places",
 ]
 
-_CURE = "docs/machine-file.md says what one holds"
+_CURE = "docs/reference/machine-file.md says what one holds"
 
 
 def load(name_or_path: str) -> Model:

@@ -1,4 +1,4 @@
-"""Writes the content of a machine file as TOML (docs/machine-file.md)."""
+"""Writes the content of a machine file as TOML (docs/reference/machine-file.md)."""
 
 import json
 from typing import Any

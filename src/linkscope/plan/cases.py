@@ -70,7 +70,7 @@ def _others(point: PointId, machine: MachineFacts) -> list[str]:
 
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
-    """The `case` of a prepare request (docs/worker.md)."""
+    """The `case` of a prepare request (docs/reference/worker.md)."""
     others = _others(point, machine)
     return {
         "benchmark": point.benchmark,
@@ -87,7 +87,7 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
 
 
 def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:
-    """`most` of an open request (docs/worker.md): what the points want of each kind of host memory at most."""
+    """`most` of an open request (docs/reference/worker.md): what the points want of each kind of host memory at most."""
     most: dict[tuple[str, str], int] = {}
     for point in points:
         if pages_move(point):

@@ -1,4 +1,4 @@
-"""Which paths to run at once, to find what they share (docs/interference.md).
+"""Which paths to run at once, to find what they share (docs/method/shared-links.md).
 
 Pairs of paths without a GPU in common, at one size, and of every host all its GPUs at once. Of pairs whose paths are of
 the same two kinds some are measured in any case, the others once one of the kind was slowed, or where there is time.

@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
     `classes`: paths that should be alike, of which not all are measured at all sizes (stages.py); none: all are.
     `together`: paths to run at once, besides `points` (interference.py). `alike_contexts`: whether contexts of GPUs are
-    made until they cost alike (docs/contexts.md).
+    made until they cost alike (docs/notes/context-effects.md).
     """
 
     suite: str

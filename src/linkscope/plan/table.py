@@ -1,4 +1,4 @@
-"""The rows of the worker's table of benchmarks (docs/worker.md)."""
+"""The rows of the worker's table of benchmarks (docs/reference/worker.md)."""
 
 from typing import Literal
 

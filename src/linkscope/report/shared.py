@@ -1,4 +1,4 @@
-"""What paths share: sentences, a drawing of every group, and what every pair got (docs/interference.md)."""
+"""What paths share: sentences, a drawing of every group, and what every pair got (docs/method/shared-links.md)."""
 
 import dataclasses
 import math

@@ -69,7 +69,7 @@ class _Point:
     apart: list[list[float]] = field(default_factory=list)
     flow_bytes: list[int] = field(default_factory=list)
     one_way: bool = True  # whether all flows go from one place to one other
-    together_s: float | None = None  # where the total is taken over that (docs/run-file.md)
+    together_s: float | None = None  # where the total is taken over that (docs/reference/run-file.md)
     value: _Value | None = None
     done: bool = False
 

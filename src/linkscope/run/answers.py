@@ -1,4 +1,4 @@
-"""The worker's answers (docs/worker.md), decoded."""
+"""The worker's answers (docs/reference/worker.md), decoded."""
 
 import math
 import operator

@@ -4,7 +4,7 @@ Its rule (ICPE 2019, 2.1, 3.1): one operation between two events, or between two
 the operation holds up the host; nothing holds the stream while the host queues, so that the time has the cost of
 queueing in it. As many operations as take 1 s together are a repetition, of which the value is the mean; five
 repetitions in one process, of which it gives mean and standard deviation. Both ways at once lasts from the first start
-to the last end. What differs from it is in docs/comm-scope.md.
+to the last end. What differs from it is in docs/notes/comm-scope.md.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them (docs/contexts.md).
+"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them (docs/notes/context-effects.md).
 
 Each process makes some of every GPU and keeps one that is as cheap as they get. What is cheap is known by all that were
 made since the run began.
@@ -34,7 +34,7 @@ class Contexts:
         self._kept: dict[int, list[float]] = {}
 
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
-        """`contexts` of an open request (docs/worker.md): those of the GPUs among the places."""
+        """`contexts` of an open request (docs/reference/worker.md): those of the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
         return {"gpus": gpus, "floors_s": {model: _least(costs) for model, costs in self._of_model.items()}}
 

@@ -4,12 +4,12 @@ from linkscope.plan import once_only, pages_move
 from linkscope.runfile import PointId
 
 # The first of operations alone differ, after each pause and after their memory was written anew: copies of GPUs' memory
-# by 4 % to 8 %, pages that move take up to twice as long (docs/planner.md). So many samples of each request are not
+# by 4 % to 8 %, pages that move take up to twice as long (docs/method/planner.md). So many samples of each request are not
 # counted.
 SETTLING = 4
 MOVING_SAMPLES = 12  # of pages at once, that those not counted be few beside them
 # A link between GPUs that has idled sleeps (H200): copies alone take 110 us for 7 us, a dozen of them before it stays
-# awake, but none after one batch of so many copies, or of so many bytes (docs/alone.md).
+# awake, but none after one batch of so many copies, or of so many bytes (docs/notes/single-copies.md).
 WAKING, WAKING_BYTES = 256, 4 << 20
 
 

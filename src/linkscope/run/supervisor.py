@@ -292,7 +292,7 @@ class Supervisor:
 
     def _begin_anew(self, ids: Collection[str]) -> None:
         """On hardware each pass has a fresh process; where time is short every other one only a fresh platform, which
-        medians differ by as much (docs/planner.md)."""
+        medians differ by as much (docs/method/planner.md)."""
         self._passes += 1
         if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
             return  # where nothing fits into the budget any more nothing is opened for it

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """`machine` and `environment` go into the run file; `open_request` opens a worker (docs/worker.md)."""
+    """`machine` and `environment` go into the run file; `open_request` opens a worker (docs/reference/worker.md)."""
 
     facts: MachineFacts
     open_request: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The parent's end of the worker's pipe (docs/worker.md): one request, one answer, each within a deadline.
+"""The parent's end of the worker's pipe (docs/reference/worker.md): one request, one answer, each within a deadline.
 
 A worker that misses its deadline is killed; one that cannot be killed (a hung driver holds it) is abandoned.
 """
@@ -150,7 +150,7 @@ class Worker:
         self._ask({"op": "check", "case": case}, REQUEST_LIMIT_S)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Opens a platform; `request` is what docs/worker.md says, without `op`. Returns the answer."""
+        """Opens a platform; `request` is what docs/reference/worker.md says, without `op`. Returns the answer."""
         self.ask_to_open(request)
         return self.opened()
 

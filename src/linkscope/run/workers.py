@@ -32,7 +32,7 @@ class CannotStart(Exception):
 
 
 class Workers:
-    """Hands out an opened worker. `open_request` is what it is opened with (docs/worker.md).
+    """Hands out an opened worker. `open_request` is what it is opened with (docs/reference/worker.md).
 
     `contexts`: of what cost they are to be; None: whatever they cost.
     """
@@ -61,7 +61,7 @@ class Workers:
         return self._worker
 
     def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
-        """What the platforms to come will need: of each kind of memory at most (docs/worker.md), and which places."""
+        """What the platforms to come will need: of each kind of memory at most (docs/reference/worker.md), and which places."""
         self._open_request["most"] = most
         self._places = places
 

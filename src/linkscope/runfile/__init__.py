@@ -1,4 +1,4 @@
-"""The run file: its schema, and the only reader and writer of it (docs/run-file.md)."""
+"""The run file: its schema, and the only reader and writer of it (docs/reference/run-file.md)."""
 
 from linkscope.runfile.ids import PointId
 from linkscope.runfile.reader import Run, read_run

@@ -1,4 +1,4 @@
-"""The records of a run file (docs/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s).
+"""The records of a run file (docs/reference/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s).
 
 Those of which a run has hundreds of thousands are `gc=False`: a record holds no other one, so there are no cycles.
 """
@@ -164,7 +164,7 @@ class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
     """The last line of a run that ended by itself; `complete` is false where it was stopped.
 
     `gained`: what the error counters of the GPUs gained meanwhile, by place, and `cpu_steal`, the share of CPU time
-    that a hypervisor took. `contexts`: by GPU, where they were made alike (docs/contexts.md).
+    that a hypervisor took. `contexts`: by GPU, where they were made alike (docs/notes/context-effects.md).
     """
 
     wall_s: float

@@ -3,7 +3,7 @@
 Every look at an interval that may end the sampling costs some of its coverage (Wald, Sequential Analysis, 1947): so
 there are five, and the last two ask for more than 95 %. One more, after five rounds, is only for points whose three
 rounds do not agree although those of most points like them do: noise is small there but for single rounds.
-tools/planner_proofs.py draws what is left (docs/planner.md).
+tools/planner_proofs.py draws what is left (docs/method/planner.md).
 """
 
 import math

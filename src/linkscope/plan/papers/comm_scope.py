@@ -151,12 +151,12 @@ COMM_SCOPE = Source(
         row(
             "CS-19 CS-20 CS-21 CS-22",
             "events or the host's clock; both ways; 1 s, five repetitions; mean and standard deviation",
-            instead="`run --rule comm-scope`, docs/comm-scope.md",
+            instead="`run --rule comm-scope`, docs/notes/comm-scope.md",
         ),
         row(
             "CS-23",
             "bandwidth against size with error bars; filter by name; a file for machines",
-            instead="`linkscope report`, `run --only`, docs/run-file.md",
+            instead="`linkscope report`, `run --only`, docs/reference/run-file.md",
         ),
         # Its systems
         row("CS-24", "AC922", instead="machines/ac922.toml"),
@@ -165,18 +165,18 @@ COMM_SCOPE = Source(
         row(
             "CS-27",
             "figure 1: traces of communication in training",
-            instead="`run --trace FILE`, `report --trace FILE`, docs/trace.md; a synthetic one in examples/",
+            instead="`run --trace FILE`, `report --trace FILE`, docs/reference/trace.md; a synthetic one in examples/",
         ),
         # Its findings
         row(
             "CS-28 CS-29 CS-30 CS-31 CS-32 CS-33 CS-34 CS-35 CS-36 CS-37 CS-38",
             "what it found on its systems",
-            instead="tests/python/test_paper_comm_scope.py and tests/core/test_managed_papers.cpp, on the modelled machines; docs/findings.md, on H200",
+            instead="tests/python/test_paper_comm_scope.py and tests/core/test_managed_papers.cpp, on the modelled machines; docs/notes/findings.md, on H200",
         ),
         row(
             "CS-39",
             "advice from what was measured",
-            instead="`linkscope advise` (docs/advise.md): what each habit costs, the ways of one transfer, irregular sizes; `linkscope report`: when pinning has paid, slow pairs",
+            instead="`linkscope advise` (docs/guide/speed-up-a-transfer.md): what each habit costs, the ways of one transfer, irregular sizes; `linkscope report`: when pinning has paid, slow pairs",
         ),
     ),
     beyond=(
