@@ -1,4 +1,5 @@
-// What runs a Program: the machine at hand, or a model of one in virtual time. Nothing else in the core is virtual.
+// The interface that runs a Program: on this machine, or on a machine model in virtual time. Nothing else in the core is
+// virtual.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -14,29 +15,29 @@
 
 namespace linkscope {
 
-/// "Yes", or "no, because …".
+/// "Supported", or "not supported, because …".
 struct Support {
   std::string why_not;
   explicit operator bool() const { return why_not.empty(); }
   static Support no(std::string reason) { return {std::move(reason)}; }
 };
 
-/// Why a GPU of so many SMs does not have the one of that number.
+/// The reason why a GPU with `sms` SMs has no SM number `sm`.
 [[nodiscard]] inline std::string why_no_sm(const Place& gpu, u32 sm, u32 sms) {
   return to_string(gpu) + " has no SM " + std::to_string(sm) + ": it has " + std::to_string(sms) +
          " SMs, numbered from 0";
 }
 
-/// Where a machine's own time went, since a program was prepared. All zero on a model.
+/// Wall time spent since a program was prepared, by purpose. All zero on a model.
 struct Spent {
-  Seconds memory{0};      // allocated, placed, filled
-  Seconds rehearsals{0};  // steps run for the first time, and batches queued to see whether they block
-  Seconds caches{0};      // flushed before a sample
-  Seconds samples{0};     // what is timed, with queueing it and waiting for it
-  Seconds comparing{0};   // destinations poisoned and compared
+  Seconds memory{0};      // allocate, place and fill memory
+  Seconds rehearsals{0};  // run each step once, and probe whether queueing a batch blocks
+  Seconds caches{0};      // flush caches before samples
+  Seconds samples{0};     // queue, run and wait for timed work
+  Seconds comparing{0};   // poison and compare destinations
 };
 
-/// Adds the time of a block to what is spent.
+/// Adds the duration of a scope to a sum.
 class Clocked {
  public:
   explicit Clocked(Seconds& sum) : sum_{sum} {}
@@ -49,46 +50,46 @@ class Clocked {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-/// A prepared program: its memory is allocated, placed, filled and checked, and every step has run once. Destroying it
-/// gives everything back to the platform.
+/// A prepared program: its memory is allocated, placed, filled and checked, and every step has run once. The destructor
+/// returns all resources to the platform.
 struct Session {
   virtual ~Session() = default;
-  Seconds expected_loop{0};  // one iteration of everybody's loop, as it took when every step ran once; 0: not known
+  Seconds expected_loop{0};  // duration of one iteration of all loops when every step ran once; 0: unknown
   Spent spent;
 };
 
-/// What to do in one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's
-/// loop. A batch of zeros measures the stamps themselves. Batches are interleaved so that drift meets all alike.
+/// The work of one run(): `samples` times, for each batch in turn, one sample with batch[a] iterations of actor a's loop.
+/// A batch of zeros measures the cost of the stamps. Batches are interleaved so that drift affects all of them equally.
 struct Order {
   u32 samples = 1;
   std::vector<std::vector<u32>> batches;
-  bool verify = false;  // compare every destination slice that was written, after the last sample, outside the timing
+  bool verify = false;  // compare every written destination slice after the last sample, outside the timing
 };
 
-/// Throws Error{usage} where a batch has more iterations than the program allows in a sample, or not as many for all
-/// where all wait for each other.
+/// Throws Error{usage} if a batch exceeds the program's iterations per sample, or if its counts differ although the actors
+/// wait for each other.
 inline void check_iterations(const Program& program, const Order& order) {
   for (const auto& batch : order.batches) {
     if (in_step(program) && std::adjacent_find(batch.begin(), batch.end(), std::not_equal_to<>{}) != batch.end())
       throw Error{ErrorKind::usage, "a batch has different counts, and the program's actors wait for each other"};
     for (const u32 count : batch)
       if (program.most_iterations && count > program.most_iterations)
-        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations, the program at most " +
-                                          std::to_string(program.most_iterations) + " a sample"};
+        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations; the program allows " +
+                                          std::to_string(program.most_iterations) + " per sample"};
   }
 }
 
 struct Stamp {
-  double enter_s = 0, exit_s = 0;  // comparable within one device's (or the host's) clock only
+  double enter_s = 0, exit_s = 0;  // comparable only within the clock of one device or of the host
 };
 
 struct Verdict {
   bool ok = true;
   u64 checked_bytes = 0, wrong_bytes = 0;
-  std::string first_wrong;  // region and offset of the first wrong byte, in words
+  std::string first_wrong;  // region and offset of the first wrong byte, as text
 };
 
-/// Bytes that crossed one directed link, from the model's own count or a hardware counter.
+/// Bytes that crossed one directed link, counted by the model or by a hardware counter.
 struct LinkBytes {
   std::string link;
   u64 bytes = 0;
@@ -100,7 +101,7 @@ struct Trace {
   std::string timing;         // "gate", "events", "host", "kernel_clock" or "virtual"
   std::optional<Verdict> verdict;
   std::vector<LinkBytes> links;
-  std::vector<std::pair<std::string, std::string>> notes;  // guard -> value, e.g. where the pages really were
+  std::vector<std::pair<std::string, std::string>> notes;  // guard -> value, e.g. the NUMA node of the pages
 
   Stamp& at(u32 sample, u32 batch, u32 actor) { return stamps[(sample * batches + batch) * actors + actor]; }
   [[nodiscard]] const Stamp& at(u32 sample, u32 batch, u32 actor) const {
@@ -111,7 +112,7 @@ struct Trace {
 struct Platform {
   virtual ~Platform() = default;
   [[nodiscard]] virtual Support supports(const Program&) const = 0;
-  /// `key` names the measurement (point id and round): simulated noise is drawn from it, never from the order of calls.
+  /// `key` names the measurement (point id and round). Simulated noise depends on the key, never on the order of calls.
   [[nodiscard]] virtual std::unique_ptr<Session> prepare(const Program&, const std::string& key) = 0;
   [[nodiscard]] virtual Trace run(Session&, const Order&) = 0;
 };
