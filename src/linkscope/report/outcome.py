@@ -69,7 +69,7 @@ def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
     did not come to its end."""
     plan = run.header.plan
-    named = [f"suite {plan['suite']}{_only_text(plan.get('only'))}"] if "suite" in plan else []
+    named = [suite_text(run)] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
     if classes := plan.get("classes"):
@@ -78,19 +78,30 @@ def run_text(run: Run) -> str:
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
-    parts.append("has no end record: it was cut off, or still goes on" if run.end is None else _took_text(run))
+    parts.append(
+        "has no end record: it was cut off, or still goes on"
+        if run.end is None
+        else f"{'' if run.modelled else 'took '}{took_text(run)}"
+    )
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)
 
 
-def _took_text(run: Run) -> str:
-    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a part that was cut off tells no time
+def suite_text(run: Run) -> str:
+    """'suite standard (only d2d/*)'; '' where the plan names no suite."""
+    plan = run.header.plan
+    return f"suite {plan['suite']}{_only_text(plan.get('only'))}" if "suite" in plan else ""
+
+
+def took_text(run: Run) -> str:
+    """'110.5 s'; of a modelled run also the modelled time, which its budget counts."""
+    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # an interrupted session tells no time
     took = f"{least}{format_seconds(run.wall_s)}"
     took += f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
     if not run.modelled:
-        return f"took {took}"
-    modelled_s = sum(point.device_s or 0.0 for point in run.points)  # which a budget is of
+        return took
+    modelled_s = sum(point.device_s or 0.0 for point in run.points)
     return f"{format_seconds(modelled_s)} of modelled time, simulated in {took}"
 
 
