@@ -30,9 +30,7 @@ def counter_findings(run: Run) -> list[Finding]:
     gpus = sum("gpu:" in place for place in run.header.machine.get("places", []))
     found = [_finding(name, by_counter[name], gpus) for name in sorted(by_counter, key=lambda n: (n not in _LOST, n))]
     if steal > _STEAL:
-        text = (
-            f"The hypervisor took {format_fraction(steal)} of the CPU time. CPU rates may be too low."
-        )
+        text = f"The hypervisor took {format_fraction(steal)} of the CPU time. CPU rates may be too low."
         found.append(Finding("steal", text, ()))
     return found
 

@@ -131,9 +131,9 @@ def best_points(points: Iterable[Point], rate: Callable[[Point], Estimate | None
 
 
 def host_memory(point: Point) -> str:
-    """The kind of host memory at one end; 'pageable → pinned' between two places of the host, '' between GPUs."""
+    """The kind of host memory at one end; 'pageable→pinned' between two places of the host, '' between GPUs."""
     if point.benchmark == "h2h":
-        return f"{point.src_memory} → {point.dst_memory}"
+        return f"{point.src_memory}→{point.dst_memory}"
     if point.benchmark in ("h2d", "d2h"):
         return point.src_memory if point.benchmark == "h2d" else point.dst_memory
     return "" if point.src_memory == "device" else point.src_memory

@@ -61,9 +61,7 @@ class Heat:
         """What the outline and a missing colour mean, where the map has them."""
         signs = {cell.sign for cell in self.cells.values()}
         found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
-        found += (
-            [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
-        )
+        found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
         bare = [cell for cell in self.cells.values() if cell.share is None]
         if any(cell.below.startswith("at ") for cell in bare):
             found.append("no colour: larger sizes have no total, as their flows did not run together")

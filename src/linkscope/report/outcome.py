@@ -15,9 +15,9 @@ from linkscope.units import format_against, format_seconds
 
 STATUS_WORDS = {
     "ok": "ok",
-    "inherited": "taken over from a path of their kind",
+    "inherited": "inherited",
     "missed_precision": "missed precision",
-    "unsupported": "not supported here",
+    "unsupported": "not supported",
     "failed": "failed",
     "skipped": "not measured",
 }
@@ -78,11 +78,8 @@ def run_text(run: Run) -> str:
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
-    parts.append(
-        "has no end record: it was cut off, or still goes on"
-        if run.end is None
-        else f"{'' if run.modelled else 'took '}{took_text(run)}"
-    )
+    took = took_text(run) if run.modelled else f"took {took_text(run)}"
+    parts.append(took if run.end is not None else "no end record: the run was cut off, or it is still running")
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)

@@ -24,7 +24,10 @@ from linkscope.runfile import Run
 MOST_LINES = 30
 _MOST_WARNINGS, _MOST_OTHERS = 5, 8
 _LABEL = 10  # columns of WARNING, NOTE and other labels
-_NARROW = 76  # a narrower terminal has no column of measured paths
+_TITLE = "GB/s at the best size"
+_HEADS = ("unidir", "% of peak", "bidir", "% of peak", "measured")
+_RATES = (0, 2)  # columns of rates; the share of the peak follows each
+_LAYOUTS = ((0, 1, 2, 3, 4), (0, 1, 2, 3), (0, 1, 2), (0, 1), (0,))
 _GAP = "  "
 
 
@@ -73,7 +76,7 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
         yield _Section(2, tuple(_labelled("NOTE", text, width)))
     yield _Section(4, tuple(_labelled("Faster", recommendations_text(run), width)))
     for text in pointers(run):
-        yield _Section(6, tuple(_labelled("More", text, width)))
+        yield _Section(1, tuple(_labelled("More", text, width)))
 
 
 def _labelled(label: str, text: str, width: int, style: str = "") -> Iterable[Line]:
@@ -83,44 +86,58 @@ def _labelled(label: str, text: str, width: int, style: str = "") -> Iterable[Li
 
 
 def _table(rows: Sequence[RateRow], width: int) -> Iterable[Line]:
-    """A line for each row; a narrow terminal goes without the paths that were measured."""
-    double = any(row.bidirectional for row in rows)
-    heads = ["unidir", "% of peak", *(["bidir", "% of peak"] if double else [])]
-    cells = [_cells(row, double) for row in rows]
+    """A line for each row, in the widest layout that fits."""
+    cells = [_cells(row) for row in rows]
     names = [(row.where, printable(row.memory)) for row in rows]
     first, second = (max(len(name[column]) for name in names) for column in (0, 1))
-    title = "GB/s at the best size"
-    left = max(2 + first + len(_GAP) + second, len(title))
-    widths = [max(len(head), *(len(of[column]) for of in cells)) for column, head in enumerate([*heads, "measured"])]
-    for column in range(0, len(heads), 2):  # an unstable rate fills two columns
-        needed = max((len(of[column]) for of in cells if not of[column + 1]), default=0)
-        alone = max([len(heads[column]), *(len(of[column]) for of in cells if of[column + 1])])
-        widths[column] = max(alone, needed - widths[column + 1] - len(_GAP))
-    measured = width >= _NARROW and left + sum(widths) + len(_GAP) * len(widths) <= width
-    shown = [*heads, *(["measured"] if measured else [])]
-    head = _GAP.join(text.rjust(size) for text, size in zip(shown, widths, strict=False))
-    yield Line(f"{title:<{left}}{_GAP}{head}", HEAD)
+    left = max(first + len(_GAP) + second, len(_TITLE))
+    layouts = [[column for column in layout if any(of[column] for of in cells)] for layout in _LAYOUTS]
+    sized = [(layout, _widths(layout, cells)) for layout in layouts]
+    fitting = (one for one in sized if left + sum(len(_GAP) + size for size in one[1]) <= width)
+    layout, widths = next(fitting, sized[-1])
+    left = min(left, width - sum(len(_GAP) + size for size in widths))
+    head = "".join(_GAP + _HEADS[column].rjust(size) for column, size in zip(layout, widths, strict=True))
+    yield Line(f"{_TITLE:<{left}}{head}", HEAD)
     for (where, memory), of, row in zip(names, cells, rows, strict=True):
-        label = f"  {where:<{first}}{_GAP}{memory}".ljust(left)[: max(left, 1)]
+        label = f"{where:<{first}}{_GAP}{memory}"[:left].ljust(left)
         style = NOTABLE if any(rates.unstable for rates in _both(row)) else ""
-        yield Line(f"{label}{_GAP}{_joined(of[: len(shown)], widths)}".rstrip(), style)
+        yield Line(f"{label}{_joined(of, layout, widths)}".rstrip(), style)
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
-    parts = []
-    column = 0
-    while column < len(cells):
-        spans = cells[column].startswith("unstable") and column + 1 < len(cells) and not cells[column + 1]
-        size = widths[column] + (len(_GAP) + widths[column + 1] if spans else 0)
-        parts.append(cells[column].rjust(size))
-        column += 2 if spans else 1
-    return _GAP.join(parts)
+def _widths(layout: Sequence[int], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Widths of the columns. An unstable rate also fills the column of its share, where the layout has that."""
+    widths = []
+    for column in layout:
+        spans = column in _RATES and column + 1 in layout
+        own = (
+            [of[column] for of in cells if of[column + 1] or not spans]
+            if column in _RATES
+            else [c[column] for c in cells]
+        )
+        widths.append(max(len(text) for text in [_HEADS[column], *own]))
+    for place, column in enumerate(layout):
+        if column in _RATES and column + 1 in layout:
+            needed = max((len(of[column]) for of in cells if not of[column + 1]), default=0)
+            widths[place] = max(widths[place], needed - widths[place + 1] - len(_GAP))
+    return widths
 
 
-def _cells(row: RateRow, double: bool) -> list[str]:
-    cells = [*_rate_cells(row.unidirectional), *(_rate_cells(row.bidirectional) if double else [])]
+def _joined(cells: Sequence[str], layout: Sequence[int], widths: Sequence[int]) -> str:
+    text, place = "", 0
+    while place < len(layout):
+        column, size = layout[place], widths[place]
+        spans = column in _RATES and column + 1 in layout and cells[column].startswith("unstable")
+        if spans:
+            size += len(_GAP) + widths[place + 1]
+        text += _GAP + cells[column].rjust(size)
+        place += 2 if spans else 1
+    return text
+
+
+def _cells(row: RateRow) -> list[str]:
     rates, count = row.first, len(row.first.points)
-    return [*cells, f"{rates.measured} of {count}" if count > 1 else "yes" if rates.measured else "inherited"]
+    measured = f"{rates.measured} of {count}" if count > 1 else "yes" if rates.measured else "inherited"
+    return [*_rate_cells(row.unidirectional), *_rate_cells(row.bidirectional), measured]
 
 
 def _rate_cells(rates: Rates | None) -> list[str]:

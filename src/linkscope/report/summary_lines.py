@@ -19,8 +19,8 @@ from linkscope.units import format_bytes
 
 _TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
 _WORTH = 1.05
-_MOST_RECOMMENDATIONS = 4
-_MOST_GROUPS = 2
+_MOST_RECOMMENDATIONS = 3
+_MOST_GROUPS = 1
 _SPREAD = 0.1  # latencies of a group that differ by more are shown as a range
 _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
 
@@ -28,7 +28,7 @@ _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
 def heading_lines(run: Run, width: int) -> Iterable[Line]:
     """The machine at the left, the suite and the time at the right."""
     if run.modelled:
-        yield from wrap("MODELLED: a machine model gave these numbers. No hardware was measured.", width, NOTABLE)
+        yield from wrap("MODELLED: a machine model gave these numbers, no hardware was measured.", width, NOTABLE)
     left, right = printable(machine_text(run)), printable(", ".join(filter(None, (suite_text(run), took_text(run)))))
     if len(left) + len(right) + 4 <= width:
         yield Line(left + right.rjust(max(len(right) + 4, min(width, 96) - len(left))), HEAD)
@@ -130,9 +130,7 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
         parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
     if parts:
-        yield "; ".join(parts) + (f". {SIGN} marks a rate that missed precision." if signed else "")
-    if anomalies := len(findings(run)):
-        yield f"{count_text(anomalies, 'anomaly').replace('anomalys', 'anomalies')}: `--summary=full` lists them"
+        yield "; ".join(parts) + (f"; {SIGN} marks a rate that missed it" if signed else "")
 
 
 def recommendations_text(run: Run) -> str:
@@ -141,12 +139,14 @@ def recommendations_text(run: Run) -> str:
     if not ranked:
         return ""
     told = "; ".join(f"{one.habit.title} ×{gain:.2g}" for gain, one in ranked[:_MOST_RECOMMENDATIONS])
-    return f"{told} (median speed-up, 1 to 64 MiB; how: `linkscope advise`)"
+    return f"{told} (median, 1 to 64 MiB; how: `linkscope advise`)"
 
 
 def pointers(run: Run) -> list[str]:
     """Where the rest is."""
-    found = ["`linkscope report RUN --summary=full` prints all tables, `linkscope report RUN` writes a page"]
+    count = len(findings(run))
+    anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
+    found = [f"{anomalies}all tables: `linkscope report RUN --summary=full`; a page: `linkscope report RUN`"]
     plan = run.header.plan
     if plan.get("suite") == "nvbandwidth":
         found.append("`linkscope report RUN --nvbandwidth` prints nvbandwidth's tables")
@@ -174,7 +174,7 @@ def _latency_group(point: Point) -> str:
 
 
 def _ns(seconds: Sequence[float]) -> str:
-    low, high, middle = (f"{1e9 * of:.4g}" for of in (min(seconds), max(seconds), statistics.median(seconds)))
+    low, high, middle = (f"{1e9 * of:.0f}" for of in (min(seconds), max(seconds), statistics.median(seconds)))
     return f"{middle} ns" if max(seconds) <= min(seconds) * (1 + _SPREAD) else f"{low} to {high} ns"
 
 
