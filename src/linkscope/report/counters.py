@@ -37,7 +37,8 @@ def counter_findings(run: Run) -> list[Finding]:
 
 def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
     low, high = min(counts.values()), max(counts.values())
-    where = f"all {gpus} GPUs" if len(counts) == gpus > 1 else places_text(counts)
+    everywhere = "both GPUs" if gpus == 2 else f"all {gpus} GPUs"
+    where = everywhere if len(counts) == gpus > 1 else places_text(counts)
     numbers = f"{low} to {high}" if low != high else str(low)
     text = f"{_NAMES.get(name, name)} rose on {where} ({numbers})."
     if name in _LOST:

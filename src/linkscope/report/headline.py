@@ -27,6 +27,7 @@ SAME = 0.02  # rates that differ by less are shown as one
 UNSTABLE = 0.10  # half the range of the rounds, as a fraction of the value: too scattered to use
 _ORDINARY = frozenset({"mode", "bidirectional", "peer", "initiator", "after", "call", "blocks", "threads"})
 _MEMORIES = ("pinned", "registered", "pageable")
+_USUAL = ("", *_MEMORIES, "pageable→pinned", "pinned→pageable")
 _MOST_ROWS = 3  # rows for one memory kind; more classes than this become one row with a range
 _LINKS = {"nvlink": "NVLink", "pcie": "PCIe", "smp": "SMP", "upi": "UPI", "qpi": "QPI", "infiniband": "InfiniBand"}
 
@@ -162,8 +163,7 @@ def _preferred(points: list[Point]) -> list[Point]:
             points = by_engine
             break
     points = [point for point in points if point.params.get("mode", "batched") == "batched"] or points
-    usual = ("",) if points and points[0].benchmark in ("d2d", "local") else _MEMORIES
-    points = [point for point in points if host_memory(point) in usual] or points
+    points = [point for point in points if host_memory(point) in _USUAL] or points
     if any(host_memory(point) == "pinned" for point in points):  # registered memory performs as pinned memory does
         points = [point for point in points if host_memory(point) != "registered"]
     return points

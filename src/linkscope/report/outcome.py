@@ -107,7 +107,7 @@ def _only_text(only: Any) -> str:
     patterns = [str(one) for one in only] if isinstance(only, list) else []
     told = " ".join(patterns)
     if len(told) > _LONGEST_ONLY:
-        told = f"what {count_text(len(patterns), 'pattern')} of ids {'matches' if len(patterns) == 1 else 'match'}"
+        told = f"{count_text(len(patterns), 'pattern')} of ids"
     return f" (only {told})" if told else ""
 
 

@@ -7,6 +7,7 @@ from linkscope.report.headline import RateRow, Rates, headline_rows
 from linkscope.report.overview import overview
 from linkscope.report.shared import without_sets
 from linkscope.report.summary_lines import (
+    half_peak_text,
     heading_lines,
     joint_text,
     latency_text,
@@ -65,6 +66,7 @@ def _sections(run: Run, width: int) -> Iterable[_Section]:
         yield _Section(0, tuple(_other_rates(run, width)))
     yield _Section(5, tuple(_labelled("Managed", managed_text(run), width)))
     yield _Section(3, tuple(_labelled("Latency", latency_text(run), width)))
+    yield _Section(4, tuple(_labelled("Half peak", half_peak_text(run), width)))
     yield _Section(2, tuple(_labelled("All GPUs", joint_text(run), width)))
     yield _Section(3, tuple(_labelled("Shared", shared_text(run), width)))
     warned = warnings(run)
@@ -109,11 +111,7 @@ def _widths(layout: Sequence[int], cells: Sequence[Sequence[str]]) -> list[int]:
     widths = []
     for column in layout:
         spans = column in _RATES and column + 1 in layout
-        own = (
-            [of[column] for of in cells if of[column + 1] or not spans]
-            if column in _RATES
-            else [c[column] for c in cells]
-        )
+        own = [of[column] for of in cells if not spans or of[column + 1]]
         widths.append(max(len(text) for text in [_HEADS[column], *own]))
     for place, column in enumerate(layout):
         if column in _RATES and column + 1 in layout:

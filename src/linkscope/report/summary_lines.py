@@ -67,15 +67,14 @@ def managed_text(run: Run) -> str:
 
 
 def latency_text(run: Run) -> str:
-    """Pointer chases by kind of memory, then the size from which copies reach half of the peak."""
+    """The median of pointer chases, by where the memory is."""
     times: dict[str, list[float]] = {}
     for point in run.points:
         if point.benchmark == "latency" and point.median_s and point.params.get("cache", "cold") == "cold":
             times.setdefault(_latency_group(point), []).append(point.median_s)
     order = ("own memory", "peer GPU", "host", "CPU to host", "other")
     told = [f"{group} {_ns(times[group])}" for group in order if group in times]
-    halves = _half_peak_text(run)
-    return "; ".join(filter(None, (", ".join(told), halves)))
+    return ", ".join(told)
 
 
 def joint_text(run: Run) -> str:
@@ -110,7 +109,7 @@ def shared_text(run: Run) -> str:
     if found is None:
         return ""
     if not found.groups:
-        return "" if found.slowed_pairs else "no pair of paths slows the other"
+        return "" if found.slowed_pairs or not found.pairs else "no pair of paths slows the other"
     told = "; ".join(map(group_text, found.groups[:_MOST_GROUPS]))
     more = len(found.groups) - _MOST_GROUPS
     return told + (f"; and {more} more" if more > 0 else "")
@@ -125,7 +124,8 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     parts = []
     if wide:
         of_them = f", {unsteady} of them pageable or managed" if unsteady else ""
-        parts.append(f"{len(wide)} of {count_text(measured, 'measured point')} missed precision{of_them}")
+        points = "point" if measured == 1 else "points"
+        parts.append(f"{len(wide)} of {measured} measured {points} missed precision{of_them}")
     elif measured:
         parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
@@ -178,7 +178,8 @@ def _ns(seconds: Sequence[float]) -> str:
     return f"{middle} ns" if max(seconds) <= min(seconds) * (1 + _SPREAD) else f"{low} to {high} ns"
 
 
-def _half_peak_text(run: Run) -> str:
+def half_peak_text(run: Run) -> str:
+    """'from 256 KiB (host), 1 MiB (peer)'."""
     told = []
     for benchmark, name in (("h2d", "host"), ("d2d", "peer")):
         row = next((row for row in headline_rows(run) if row.where == COPIES[benchmark]), None)
@@ -187,7 +188,7 @@ def _half_peak_text(run: Run) -> str:
         sizes = [size for point in row.unidirectional.points if (size := _half_peak_size(run, point)) is not None]
         if len(sizes) == len(row.unidirectional.points):
             told.append(f"{format_bytes(max(sizes))} ({name})")
-    return f"half of peak from {', '.join(told)}" if told else ""
+    return f"from {', '.join(told)}" if told else ""
 
 
 def _half_peak_size(run: Run, best: Point) -> int | None:

@@ -1,5 +1,6 @@
 """The verdict on a run in a few sentences, and the warnings that it counts."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from linkscope.model.curves import Path
@@ -13,6 +14,7 @@ from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction
 
+_LONGEST = 140
 _THROTTLED = frozenset({"throttled", "throttled_rounds"})
 
 
@@ -36,7 +38,7 @@ def warnings(run: Run) -> list[tuple[str, bool]]:
         (_THROTTLED, "measured while a GPU was throttled"),
         ({"above_limit"}, "faster than the peak of the hardware"),
     ):
-        if count := sum(not guards.isdisjoint(point.guards) for point in run.points):
+        if count := sum(not guards.isdisjoint(point.guards) and point.status != "failed" for point in run.points):
             found.append((f"{count_text(count, 'point')} {text}.", False))
     return found + [(text, False) for text in run.warnings]
 
@@ -65,8 +67,8 @@ def _path_sentences(run: Run) -> list[str]:
         )
     if differing:
         sentences += [_differs_text(differing[0], [one.where for one in differing[1:]])]
-    if not differing and not slow and found:
-        sentences.append(_uniform_text(found))
+    if not differing and not slow:
+        sentences.append(_uniform_text(found) if found else _measured_text(run.points))
     return sentences
 
 
@@ -87,6 +89,11 @@ def _uniform_text(found: Sequence[Comparison]) -> str:
     return f"Links uniform: {told} at {sizes}."
 
 
+def _measured_text(points: Iterable[Point]) -> str:
+    """Of a run without paths to compare."""
+    return f"{count_text(sum(point.status in ('ok', 'missed_precision') for point in points), 'point')} measured."
+
+
 def _warning_count(run: Run) -> str:
     count = len(warnings(run))
     return f"{count_text(count, 'warning')}." if count else "No warnings."
@@ -105,7 +112,7 @@ def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
 
 def _failures(points: Sequence[Point]) -> list[str]:
     return [
-        f"{count_text(len(problem.ids), 'point')} failed: {problem.reason}"
+        f"{count_text(len(problem.ids), 'point')} failed: {textwrap.shorten(problem.reason, _LONGEST, placeholder=' …')}"
         for problem in problems(points)
         if problem.status == "failed"
     ]
