@@ -7,7 +7,7 @@ linkscope report run.jsonl --nvbandwidth                          the tables tha
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
 linkscope report run.jsonl --break-even                           what memory costs, and when it has paid (Markdown)
 linkscope report run.jsonl --shared [--json]                      what paths share, from those measured at once
-linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (docs/reference/trace.md)
+linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (trace.md)
 linkscope report run.jsonl --list-figures                         the names of all pictures
 linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
 """
@@ -34,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN.jsonl", nargs="+", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: the run file's name with .html")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--summary", action="store_true", help="print the summary instead")
+    what.add_argument(
+        "--summary", nargs="?", const="short", choices=("short", "full"),
+        help="print the summary that `run` ends with; `full`: all tables",
+    )  # fmt: skip
     what.add_argument("--markdown", metavar="FILE.md", help="write best rates, findings and doubts as Markdown instead")
     what.add_argument("--figure", metavar="NAME", help="write one picture instead, to -o FILE.svg or FILE.png")
     what.add_argument(
@@ -65,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.shared:
         return _print_shared(source, as_json=arguments.json)
     if arguments.summary:
-        return _print_summary(source)
+        return _print_summary(source, full=arguments.summary == "full")
     if arguments.nvbandwidth:
         return _print_tables(source)
     if arguments.comm_scope:
@@ -102,11 +105,13 @@ def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
         raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
 
 
-def _print_summary(source: Path) -> int:
+def _print_summary(source: Path, *, full: bool) -> int:
+    from linkscope.report.details import details
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    print(summary(read_run(source, rounds=False)))
+    run = read_run(source, rounds=False)
+    print(details(run) if full else summary(run))
     return FINE
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from linkscope.runfile import Run
 
 SUMMARY = "measure a machine into a run file"
-_FEW_POINTS = 40  # whose means are printed when the run ends
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -234,19 +233,11 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
 
 
 def _print_summary(path: Path) -> None:
-    from linkscope.report import comm_scope, nvbandwidth
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    gc.freeze()  # what was measured is not looked through again and again while the file is read
-    run = read_run(path, rounds=False)
-    print(summary(run))
-    if run.header.plan.get("suite") == "nvbandwidth":
-        print(f"As nvbandwidth prints it:\n\n{nvbandwidth.text(run)}")
-    if run.header.plan.get("rule") == "comm-scope" and len(run.points) <= _FEW_POINTS:
-        print(f"By Comm|Scope's rule:\n\n{comm_scope.text(run)}\n")
-    elif run.header.plan.get("rule") == "comm-scope":
-        print(f"means and standard deviations: {_command()} report {path} --comm-scope")
+    gc.freeze()  # the collector need not search what was measured again while the file is read
+    print(summary(read_run(path, rounds=False)))
 
 
 def _output(arguments: argparse.Namespace, target: "Target") -> Path:

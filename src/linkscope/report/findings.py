@@ -7,6 +7,7 @@ from linkscope.model.curves import Curve, Family, curves, natural, rate_of, shar
 from linkscope.model.dips import alike_points, dips, total
 from linkscope.model.odd import Odd, odd_paths
 from linkscope.model.words import count_text, dip_text, method_text, point_text
+from linkscope.report.counters import counter_findings
 from linkscope.report.finding import Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
 from linkscope.report.sweep import without_sweeps
@@ -21,17 +22,12 @@ ENOUGH_S = 15e-6  # at the limit, of the largest size that a path was measured w
 BETWEEN = 5.0  # spread between rounds over spread within a round
 NOTABLE = 0.01  # spread between rounds, of the median
 ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
-STEAL = 0.01  # share of CPU time
-REPEATS = (
-    "error counters of links grew during the run, of how many bytes they do not tell: doubt a path that is slower than "
-    "its like where a GPU's count stands out"
-)
 SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
 
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, in the order in which they matter."""
-    return [*_errors(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
+    return [*counter_findings(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
 
 
 def _slower_than_their_kind(run: Run) -> list[Finding]:
@@ -159,27 +155,6 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
     return [worst("two modes", told, "point") for told in groups.values()]
 
 
-def _errors(run: Run) -> list[Finding]:
-    """What counters gained while the run was made: data that was sent again, memory that failed, CPUs taken away."""
-    gained, steal = run.gained()
-    found = []
-    for kind, meaning, belongs in (
-        ("errors", "data or links were lost: look at the GPUs before trusting this run", _lost_something),
-        ("repeats", REPEATS, lambda name: not _lost_something(name)),
-    ):
-        told = [
-            f"{gpu} {', '.join(f'{count} {name}' for name, count in sorted(counts.items()) if belongs(name))}"
-            for gpu, counts in sorted(gained.items())
-            if any(map(belongs, counts))
-        ]
-        if told:
-            found.append(Finding(kind, f"{meaning} ({'; '.join(told)})", ()))
-    if steal > STEAL:
-        text = f"the hypervisor took {format_fraction(steal)} of the CPU time: what CPUs do may be slower than it is"
-        found.append(Finding("steal", text, ()))
-    return found
-
-
 def _dear_contexts(run: Run) -> list[Finding]:
     """Contexts of one GPU of which some cost every operation more, for as long as they live."""
     told = []
@@ -200,10 +175,6 @@ def _dear_contexts(run: Run) -> list[Finding]:
     if kept:
         text += f"; but {count_text(kept, 'platform')} had to be measured in dear ones"
     return [Finding("contexts", text, ())]
-
-
-def _lost_something(counter: str) -> bool:
-    return counter in {"ecc_uncorrected", "nvlink_recovery"}
 
 
 def _throttled(points: Sequence[Point]) -> list[Finding]:

@@ -10,7 +10,7 @@ from linkscope.model.words import count_text, params_text, range_share, varying
 from linkscope.report.findings import findings
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
-from linkscope.report.trust import apart, signed, taken
+from linkscope.report.trust import apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
 from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
@@ -106,7 +106,7 @@ def _half_lines(curve: Curve) -> list[str]:
 def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
     """The fastest; of those that it may be as fast as by their intervals, one that was measured and not taken over."""
     fastest = max(bests, key=lambda pair: _rate(pair[1]))
-    measured = max((pair for pair in bests if not taken(pair[1])), key=lambda pair: _rate(pair[1]), default=fastest)
+    measured = max((pair for pair in bests if not inherited(pair[1])), key=lambda pair: _rate(pair[1]), default=fastest)
     return measured if _alike(measured[1], fastest[1]) else fastest
 
 
@@ -160,7 +160,7 @@ def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
 def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     ids = doubtful_ids(run)
     numbers = [(name, id) for tile in shown for name, id in tile.numbers]
-    unmeasured = {point.id for point in run.points if taken(point)}
+    unmeasured = {point.id for point in run.points if inherited(point)}
     unsafe = [name for name, id in numbers if id in ids]
     elsewhere = [name for name, id in numbers if id in unmeasured and id not in ids]
     other = "other " if unsafe or elsewhere else ""

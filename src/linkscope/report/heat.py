@@ -10,7 +10,7 @@ from markupsafe import escape
 from linkscope.model.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
 from linkscope.model.words import params_text, usual, varying
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import SIGN, TAKEN, VOID, sign_of, void
+from linkscope.report.trust import INHERITED, SIGN, VOID, sign_of, void
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
@@ -61,7 +61,7 @@ class Heat:
         """What the outline and a missing colour mean, where the map has them."""
         signs = {cell.sign for cell in self.cells.values()}
         found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
-        found += [f"{TAKEN} and hatched: not measured, taken over from a path of its kind"] if TAKEN in signs else []
+        found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
         bare = [cell for cell in self.cells.values() if cell.share is None]
         if any(cell.below.startswith("at ") for cell in bare):
             found.append("no colour: larger sizes have no total, as their flows did not run together")
@@ -223,7 +223,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
     return (
         f'<rect class="{fill}" {box}/>'
         + (f'<g class="on{ink}">{outline}</g>' if cell.sign == SIGN else "")
-        + (f'<g class="on{ink}">{_hatch(x, y)}</g>' if cell.sign == TAKEN else "")
+        + (f'<g class="on{ink}">{_hatch(x, y)}</g>' if cell.sign == INHERITED else "")
         + f'<text class="cell{ink}" x="{middle:g}" y="{y + 18}">{escape(cell.text)}</text>'
         f'<text class="below{ink}" x="{middle:g}" y="{y + 32}">{escape(cell.below)}</text>'
     )

@@ -28,7 +28,7 @@ from linkscope.report.shared import NOTE as SHARED_NOTE
 from linkscope.report.shared import group_svg, shares, without_sets
 from linkscope.report.sweep import ENOUGH, sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
-from linkscope.report.trust import SIGN, SIGN_MEANS, TAKEN, TAKEN_MEANS, taken
+from linkscope.report.trust import INHERITED, INHERITED_MEANS, SIGN, SIGN_MEANS, inherited
 from linkscope.runfile import Run, read_run
 from linkscope.units import format_bytes, format_fraction
 
@@ -81,8 +81,8 @@ def page(run: Run) -> str:
         phases=list(PHASES),
         findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # those are doubts
         advice=[(headline(one), details(one)) for one in worth_it(run.points)],
-        sign_means="; ".join([SIGN_MEANS] + [TAKEN_MEANS] * any(map(taken, run.points))),
-        taken_sign=TAKEN,
+        sign_means="; ".join([SIGN_MEANS] + [INHERITED_MEANS] * any(map(inherited, run.points))),
+        taken_sign=INHERITED,
         sign=SIGN,
         words=WORDS,
         shares=shares(everything.points),

@@ -15,9 +15,9 @@ from linkscope.units import format_against, format_seconds
 
 STATUS_WORDS = {
     "ok": "ok",
-    "inherited": "taken over from a path of their kind",
+    "inherited": "inherited",
     "missed_precision": "missed precision",
-    "unsupported": "not supported here",
+    "unsupported": "not supported",
     "failed": "failed",
     "skipped": "not measured",
 }
@@ -69,7 +69,7 @@ def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
     did not come to its end."""
     plan = run.header.plan
-    named = [f"suite {plan['suite']}{_only_text(plan.get('only'))}"] if "suite" in plan else []
+    named = [suite_text(run)] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
     if classes := plan.get("classes"):
@@ -78,19 +78,27 @@ def run_text(run: Run) -> str:
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
     parts = [", ".join(named), counts_text(run.points)]
-    parts.append("has no end record: it was cut off, or still goes on" if run.end is None else _took_text(run))
+    took = took_text(run) if run.modelled else f"took {took_text(run)}"
+    parts.append(took if run.end is not None else "no end record: the run was cut off, or it is still running")
     if run.end is not None and not run.end.complete:
         parts.append("stopped early")
     return "; ".join(part for part in parts if part)
 
 
-def _took_text(run: Run) -> str:
-    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a part that was cut off tells no time
+def suite_text(run: Run) -> str:
+    """'suite standard (only d2d/*)'; '' where the plan names no suite."""
+    plan = run.header.plan
+    return f"suite {plan['suite']}{_only_text(plan.get('only'))}" if "suite" in plan else ""
+
+
+def took_text(run: Run) -> str:
+    """'110.5 s'; of a modelled run also the modelled time, which its budget counts."""
+    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # an interrupted session tells no time
     took = f"{least}{format_seconds(run.wall_s)}"
     took += f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
     if not run.modelled:
-        return f"took {took}"
-    modelled_s = sum(point.device_s or 0.0 for point in run.points)  # which a budget is of
+        return took
+    modelled_s = sum(point.device_s or 0.0 for point in run.points)
     return f"{format_seconds(modelled_s)} of modelled time, simulated in {took}"
 
 
@@ -99,7 +107,7 @@ def _only_text(only: Any) -> str:
     patterns = [str(one) for one in only] if isinstance(only, list) else []
     told = " ".join(patterns)
     if len(told) > _LONGEST_ONLY:
-        told = f"what {count_text(len(patterns), 'pattern')} of ids {'matches' if len(patterns) == 1 else 'match'}"
+        told = f"{count_text(len(patterns), 'pattern')} of ids"
     return f" (only {told})" if told else ""
 
 

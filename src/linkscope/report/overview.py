@@ -28,7 +28,7 @@ from linkscope.model.words import (
 )
 from linkscope.report.row_notes import alone_text, limits_text, parts_text, untold_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
-from linkscope.report.trust import SIGN, TAKEN, missed, sign_of, taken
+from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
@@ -54,7 +54,7 @@ class Row:
     halves: tuple[tuple[int, bool], ...] = ()  # of every path; true: at most that, the next smaller size has no total
     note: str = ""  # why larger sizes are not in it, or how its parts ran
     missed: int = 0  # of how many paths the best missed its precision
-    taken: int = 0  # of how many the best was not measured, but taken over from another path
+    inherited: int = 0  # of how many the best was not measured, but taken over from another path
     batched_sign: str = ""
     single_sign: str = ""
 
@@ -62,7 +62,7 @@ class Row:
     def best_text(self) -> str:
         """'55.4 GB/s [55.3, 55.5]', or '812 ns [809, 815]' of an operation without bytes."""
         told = latency_text(self.time) if self.time is not None else rate_text(self.rate)
-        return (SIGN if self.missed else TAKEN if self.taken == self.path_count else "") + told
+        return (SIGN if self.missed else INHERITED if self.inherited == self.path_count else "") + told
 
     @property
     def at_text(self) -> str:
@@ -89,7 +89,7 @@ class Row:
     @property
     def missed_text(self) -> str:
         """'3 ~, 2 ^': of how many paths the best missed its precision, or was taken over, where it is not all."""
-        told = [(self.missed, SIGN), (self.taken, TAKEN)]
+        told = [(self.missed, SIGN), (self.inherited, INHERITED)]
         return ", ".join(f"{count} {sign}" for count, sign in told if 0 < count < self.path_count)
 
     @property
@@ -245,7 +245,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         note=untold_text([point for best in cluster for point in best.curve.untold()])
         or parts_text(point for curve in behind if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
-        taken=sum(taken(best.point) for best in cluster),
+        inherited=sum(inherited(best.point) for best in cluster),
         batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",
         single_sign=_sign_at(smallest, [curve for curve in behind if not curve.batched]),
     )

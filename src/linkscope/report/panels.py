@@ -25,7 +25,7 @@ from linkscope.model.words import count_text, latency_text, params_text, rate_te
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import between_medians, missed, reason_text, signed, strays_text, taken
+from linkscope.report.trust import between_medians, inherited, missed, reason_text, signed, strays_text
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
@@ -125,7 +125,7 @@ def _panel(
         time_svg=time_chart(f"time over size, {path}", times, modelled) if times else "",
         legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)]
         + ([Legend(ring(), "ringed: missed precision")] if any(one.missed for one in (*rates, *times)) else [])
-        + ([Legend(box(), "boxed: taken over from a path of its kind")] if any(one.taken for one in rates) else []),
+        + ([Legend(box(), "boxed: taken over from a path of its kind")] if any(one.inherited for one in rates) else []),
         limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
         not_drawn=len(lines) - len(drawn),
         timed=" and ".join(sorted({p.timing for curve in of_path for p in curve.points if p.timing is not None})),
@@ -179,7 +179,7 @@ def _series(
             points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
             if points:
                 odd = frozenset(point.bytes for point in curve.measured if missed(point))
-                theirs = frozenset(point.bytes for point in curve.measured if taken(point))
+                theirs = frozenset(point.bytes for point in curve.measured if inherited(point))
                 found.append(Series(colour, not curve.batched, points, odd, theirs, frozenset(breaks(curve.measured))))
     return found
 

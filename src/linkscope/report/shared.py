@@ -42,6 +42,7 @@ class Shares:
     sentences: tuple[str, ...]
     pairs: tuple[PairRow, ...]
     summary: str
+    slowed_pairs: int = 0
 
 
 def without_sets(run: Run) -> Run:
@@ -75,12 +76,17 @@ def shares(points: Iterable[Point]) -> Shares | None:
         return None
     sentences = [sentence(group) for group in found.groups]
     sentences += [_open_sentence(one) for one in found.open]
-    return Shares(found.groups, tuple(sentences), tuple(_rows(found)), _summary(found))
+    return Shares(found.groups, tuple(sentences), tuple(_rows(found)), _summary(found), _slowed(found))
 
 
 def sentence(group: Group) -> str:
     """'GPU 2 and 3 share 71 GB/s [70.8, 71.3] to numa:0: 2 flows of 55.4 GB/s alone get 35.5 GB/s each'."""
-    return f"{_who(group.paths, 'share', rate_text(group.capacity))}: {_parts(group)}"
+    return f"{group_text(group)}: {_parts(group)}"
+
+
+def group_text(group: Group) -> str:
+    """'GPU 2 and 3 share 71 GB/s [70.8, 71.3] to numa:0'."""
+    return _who(group.paths, "share", rate_text(group.capacity))
 
 
 def to_json(points: Iterable[Point]) -> dict[str, Any]:
@@ -122,7 +128,7 @@ def to_json(points: Iterable[Point]) -> dict[str, Any]:
 
 def group_svg(group: Group, modelled: bool) -> str:
     """What each flow gets alone as an outline, what it gets beside the others filled, and under them the sum."""
-    name = ("MODELLED: " if modelled else "") + _who(group.paths, "share", rate_text(group.capacity))
+    name = ("MODELLED: " if modelled else "") + group_text(group)
     height = _TOP + (_BAR + _GAP) * (len(group.parts) + 1) + 8
     most = max([group.capacity.value, *(part.alone_gbps for part in group.parts)])
     scale = (_WIDTH - _LEFT - _RIGHT - 120) / most
@@ -207,9 +213,14 @@ def _open_sentence(found: Open) -> str:
     return f"{told} all at once, of {alone} one by one: which of them share what was not measured"
 
 
+def _slowed(found: Interference) -> int:
+    """How many pairs of paths slow each other."""
+    return sum(any(one.slowed for one in of) for of in found.pairs().values())
+
+
 def _summary(found: Interference) -> str:
     pairs = found.pairs()
-    slowed = sum(any(one.slowed for one in of) for of in pairs.values())
+    slowed = _slowed(found)
     wide = len(found.ids) - len(pairs)
     sets = f", and {count_text(wide, 'set')} of more" if wide else ""
     size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # of all of them: flows.joints

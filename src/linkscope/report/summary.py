@@ -1,270 +1,184 @@
-"""The end of a run in the terminal: what every path reached of its limit, what stands out, what went wrong."""
+"""The end of a run in the terminal: at most 30 lines, the verdict first. `details` has the rest."""
 
-import itertools
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise import worth_it
-from linkscope.advise.words import headline
-from linkscope.model.words import count_text, range_share
-from linkscope.report.break_even import SHORT_HEADING, break_evens
-from linkscope.report.finding import LARGE
-from linkscope.report.findings import findings
-from linkscope.report.joint import joint_lines
-from linkscope.report.outcome import problems, run_text
-from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
-from linkscope.report.shared import HEADING, by_themselves, shares, without_sets
-from linkscope.report.trust import signs_mean
+from linkscope.report.headline import RateRow, Rates, headline_rows
+from linkscope.report.overview import overview
+from linkscope.report.shared import without_sets
+from linkscope.report.summary_lines import (
+    half_peak_text,
+    heading_lines,
+    joint_text,
+    latency_text,
+    managed_text,
+    notes,
+    pointers,
+    recommendations_text,
+    shared_text,
+)
+from linkscope.report.terminal import BAD, HEAD, NOTABLE, Line, line_width, printable, render, wrap
+from linkscope.report.trust import SIGN
+from linkscope.report.verdict import verdict, warnings
 from linkscope.runfile import Run
-from linkscope.units import format_bytes
 
-_NARROW, _WIDE = 60, 140
-_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
-_BAD, _GOOD_TO_KNOW, _HEAD = "bold red", "yellow", "bold"
-_HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
-_SHARE, _AT = 4, 5
-_RIGHT = {2, 4, 5, 6}  # columns of numbers
-_DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
-_GAP = 2
-_GOOD_PATH, _LEAST_PATH = 34, 16  # longer sets of paths are wrapped
+MOST_LINES = 30
+_MOST_WARNINGS, _MOST_OTHERS = 5, 8
+_LABEL = 10  # columns of WARNING, NOTE and other labels
+_TITLE = "GB/s at the best size"
+_HEADS = ("unidir", "% of peak", "bidir", "% of peak", "measured")
+_RATES = (0, 2)  # columns of rates; the share of the peak follows each
+_LAYOUTS = ((0, 1, 2, 3, 4), (0, 1, 2, 3), (0, 1, 2), (0, 1), (0,))
+_GAP = "  "
 
 
 @dataclass(frozen=True)
-class _Line:
-    text: str
-    style: str = ""
+class _Section:
+    """Lines that stand together. A section of a higher `rank` goes first where the lines exceed the limit."""
+
+    rank: int
+    lines: tuple[Line, ...]
 
 
 def summary(run: Run, *, width: int | None = None, colour: bool | None = None) -> str:
-    """The summary as text, without a newline at its end. Width and colour: None is as standard output has them."""
-    terminal = sys.stdout.isatty()
-    columns = width or (shutil.get_terminal_size().columns if terminal else 100)
-    columns = max(_NARROW, min(columns, _WIDE))
-    lines = list(_lines(run, columns))
-    return _coloured(lines, columns) if (terminal if colour is None else colour) else "\n".join(x.text for x in lines)
+    """The summary as text, without a newline at its end. None: width and colour of standard output."""
+    columns = line_width(width)
+    return render(_limited(list(_sections(run, columns))), columns, colour)
 
 
-def _lines(run: Run, width: int) -> Iterable[_Line]:
-    if run.modelled:
-        told = "MODELLED: these numbers come from a model in virtual time; no hardware was measured."
-        yield from _wrapped(told, width, _GOOD_TO_KNOW)
-    machine = run.header.machine
-    heading = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
-    yield from _wrapped(_plain(heading) or "a machine without a name", width, _HEAD)
-    yield from _wrapped(_plain(run_text(run)), width)
-    for warning in run.warnings:
-        yield from _wrapped(f"warning: {_plain(warning)}", width, _GOOD_TO_KNOW)
-    of_one_path = without_sets(run)
-    rated = overview(of_one_path.points)
-    if rated or not by_themselves(run.points):
-        yield _Line("")
-        yield from _rates(rated, width)
-    yield from _joint(of_one_path, width)
-    yield from _shared(run, width)
-    yield from _break_even(run, width)
-    yield from _standing_out(of_one_path, width)
-    yield from _advice(of_one_path, width)
-    yield from _wrong(run, width)
+def _limited(sections: list[_Section]) -> list[Line]:
+    """Drops the least important sections until the rest fits; of the last one, lines at its end."""
+    while sum(len(section.lines) for section in sections) > MOST_LINES and len(sections) > 1:
+        least = max(section.rank for section in sections)
+        if least == 0:
+            break
+        sections = [section for section in sections if section.rank != least]
+    return [line for section in sections for line in section.lines][:MOST_LINES]
 
 
-def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[_Line]:
-    if not families:
-        yield _Line("No point has a value.", _BAD)
+def _sections(run: Run, width: int) -> Iterable[_Section]:
+    rows = headline_rows(run)
+    yield _Section(0, tuple(heading_lines(run, width)))
+    yield _Section(0, tuple(wrap(printable(verdict(run, rows)), width, HEAD)))
+    if rows:
+        yield _Section(0, (Line(""), *_table(rows, width)))
+    else:
+        yield _Section(0, tuple(_other_rates(run, width)))
+    yield _Section(5, tuple(_labelled("Managed", managed_text(run), width)))
+    yield _Section(3, tuple(_labelled("Latency", latency_text(run), width)))
+    yield _Section(4, tuple(_labelled("Half peak", half_peak_text(run), width)))
+    yield _Section(2, tuple(_labelled("All GPUs", joint_text(run), width)))
+    yield _Section(3, tuple(_labelled("Shared", shared_text(run), width)))
+    warned = warnings(run)
+    for text, failed in warned[:_MOST_WARNINGS]:
+        yield _Section(1, tuple(_labelled("WARNING", text, width, BAD if failed else NOTABLE)))
+    if len(warned) > _MOST_WARNINGS:
+        yield _Section(1, (Line(f"{'WARNING':<{_LABEL}}and {len(warned) - _MOST_WARNINGS} more", NOTABLE),))
+    for text in notes(run, signed=any(_is_signed(rates) for row in rows for rates in _both(row))):
+        yield _Section(2, tuple(_labelled("NOTE", text, width)))
+    yield _Section(4, tuple(_labelled("Faster", recommendations_text(run), width)))
+    for text in pointers(run):
+        yield _Section(1, tuple(_labelled("More", text, width)))
+
+
+def _labelled(label: str, text: str, width: int, style: str = "") -> Iterable[Line]:
+    if text:
+        for index, line in enumerate(wrap(printable(text), width - _LABEL, style)):
+            yield Line(f"{label if index == 0 else '':<{_LABEL}}{line.text}", line.style)
+
+
+def _table(rows: Sequence[RateRow], width: int) -> Iterable[Line]:
+    """A line for each row, in the widest layout that fits."""
+    cells = [_cells(row) for row in rows]
+    names = [(row.where, printable(row.memory)) for row in rows]
+    first, second = (max(len(name[column]) for name in names) for column in (0, 1))
+    left = max(first + len(_GAP) + second, len(_TITLE))
+    layouts = [[column for column in layout if any(of[column] for of in cells)] for layout in _LAYOUTS]
+    sized = [(layout, _widths(layout, cells)) for layout in layouts]
+    fitting = (one for one in sized if left + sum(len(_GAP) + size for size in one[1]) <= width)
+    layout, widths = next(fitting, sized[-1])
+    left = min(left, width - sum(len(_GAP) + size for size in widths))
+    head = "".join(_GAP + _HEADS[column].rjust(size) for column, size in zip(layout, widths, strict=True))
+    yield Line(f"{_TITLE:<{left}}{head}", HEAD)
+    for (where, memory), of, row in zip(names, cells, rows, strict=True):
+        label = f"{where:<{first}}{_GAP}{memory}"[:left].ljust(left)
+        style = NOTABLE if any(rates.unstable for rates in _both(row)) else ""
+        yield Line(f"{label}{_joined(of, layout, widths)}".rstrip(), style)
+
+
+def _widths(layout: Sequence[int], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Widths of the columns. An unstable rate also fills the column of its share, where the layout has that."""
+    widths = []
+    for column in layout:
+        spans = column in _RATES and column + 1 in layout
+        own = [of[column] for of in cells if not spans or of[column + 1]]
+        widths.append(max(len(text) for text in [_HEADS[column], *own]))
+    for place, column in enumerate(layout):
+        if column in _RATES and column + 1 in layout:
+            needed = max((len(of[column]) for of in cells if not of[column + 1]), default=0)
+            widths[place] = max(widths[place], needed - widths[place + 1] - len(_GAP))
+    return widths
+
+
+def _joined(cells: Sequence[str], layout: Sequence[int], widths: Sequence[int]) -> str:
+    text, place = "", 0
+    while place < len(layout):
+        column, size = layout[place], widths[place]
+        spans = column in _RATES and column + 1 in layout and cells[column].startswith("unstable")
+        if spans:
+            size += len(_GAP) + widths[place + 1]
+        text += _GAP + cells[column].rjust(size)
+        place += 2 if spans else 1
+    return text
+
+
+def _cells(row: RateRow) -> list[str]:
+    rates, count = row.first, len(row.first.points)
+    measured = f"{rates.measured} of {count}" if count > 1 else "yes" if rates.measured else "inherited"
+    return [*_rate_cells(row.unidirectional), *_rate_cells(row.bidirectional), measured]
+
+
+def _rate_cells(rates: Rates | None) -> list[str]:
+    if rates is None:
+        return ["", ""]
+    if rates.unstable:
+        return [f"unstable, {_span(*rates.unstable)}", ""]
+    low, high = min(rates.values), max(rates.values)
+    text = _digits(rates.median) if rates.alike else _span(low, high)
+    shares = rates.shares
+    percent = ""
+    if shares is not None:
+        least, most = (f"{100 * share:.0f}" for share in shares)
+        percent = least if least == most else f"{100 * sum(shares) / 2:.0f}" if rates.alike else f"{least} to {most}"
+    return [(SIGN if _is_signed(rates) else "") + text, percent]
+
+
+def _is_signed(rates: Rates) -> bool:
+    return rates.missed and not rates.unstable
+
+
+def _both(row: RateRow) -> list[Rates]:
+    return [rates for rates in (row.unidirectional, row.bidirectional) if rates is not None]
+
+
+def _span(low: float, high: float) -> str:
+    return " to ".join(dict.fromkeys((_digits(low), _digits(high))))
+
+
+def _digits(rate: float) -> str:
+    """Three digits, or all of the whole number."""
+    return f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
+def _other_rates(run: Run, width: int) -> Iterable[Line]:
+    """The best rates of a run without plain copies."""
+    rows = [(family.family, row) for family in overview(without_sets(run).points) for row in family.rows]
+    if not rows:
         return
-    tables = [[_cells(row) for row in family.rows] for family in families]
-    widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
-    if _SHARE not in shown and any(cells[_SHARE] for table in tables for cells in table):
-        # A narrow terminal has the method under the path rather than go without the share of the limit.
-        tables = [[[", ".join(filter(None, cells[:2])), "", *cells[2:]] for cells in table] for table in tables]
-        widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
-    if _AT not in shown:  # the best of what was cut off early may be of a size that nobody takes it for
-        for table, family in zip(tables, families, strict=True):
-            for cells, row in zip(table, family.rows, strict=True):
-                cells[0] += f" (at {row.at_text})" if 0 < row.at_bytes < LARGE else ""
-    note = (
-        f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
-        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is that of the way "
-        "named."
-    )
-    numbers = " ".join(cell for table in tables for cells in table for cell in cells)
-    note += "".join(f" {means}." for means in signs_mean(numbers))
-    yield from _wrapped(note, width)
-    yield _Line(_joined(_HEADS, widths, shown), _HEAD)
-    for family, table in zip(families, tables, strict=True):
-        told = [family.folded_text] if family.folded else []
-        told += [f"if nothing else is said: {family.usual}"] if family.usual else []
-        folded = f" ({'; '.join(told)})" if told else ""
-        yield from _headed(_plain(f"{family.family}{folded}"), width)
-        if family.limits:
-            yield from _wrapped(_plain(f"    limits: {family.limits}"), width)
-        for row, cells in zip(family.rows, table, strict=True):
-            yield from _row_lines(row, cells, widths, shown)
-        if family.sweep:
-            yield _Line(f"    {family.sweep} (other numbers of blocks: see the report)")
-
-
-def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> Iterable[_Line]:
-    style = _GOOD_TO_KNOW if row.share and row.share[0] < 0.5 else ""
-    first, *more = textwrap.wrap(cells[0], widths[0] - 2, break_on_hyphens=False) or [""]
-    yield _Line(_joined(["  " + first, *cells[1:]], widths, shown), style)
-    for rest in more:
-        yield _Line("    " + rest, style)
-    if row.note:
-        yield from _wrapped(f"    {row.note}", sum(widths[column] + _GAP for column in shown), style)
-
-
-def _cells(row: Row) -> list[str]:
-    number, unit, interval = f"{row.best_text} ".split(" ", 2)
-    number += f" {unit}" if row.time is not None else ""
-    smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
-    alone = row.single_text if smallest or not row.single_text else f"{row.smallest_text}: {row.single_text}"
-    counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))
-    return [
-        _plain(row.paths) + (f" ({counts})" if counts else ""),
-        _plain(row.params), number, interval.strip() or "no interval", range_share(row.share),
-        row.at_text, row.half_text, smallest, alone,
-    ]  # fmt: skip
-
-
-def _joint(run: Run, width: int) -> Iterable[_Line]:
-    found = joint_lines(run.points)
-    if not found:
-        return
-    yield _Line("")
-    yield _Line("Between one place and all GPUs at once: the total of all flows", _HEAD)
-    for pattern, lines in itertools.groupby(found, key=lambda line: line.pattern):
-        yield from _wrapped(_plain(pattern), width)
-        for line in lines:
-            each = f"; {line.each}" if line.each else ""
-            text = f"- {line.paths}: {line.total} at {format_bytes(line.bytes)}{each}"
-            yield from _wrapped(_plain(text), width)
-
-
-def _shared(run: Run, width: int) -> Iterable[_Line]:
-    found = shares(run.points)
-    sentences = found.sentences if found else by_themselves(run.points)
-    if not sentences and not found:
-        return
-    yield _Line("")
-    yield _Line(HEADING, _HEAD)
-    if found:
-        yield from _wrapped(f"{found.summary}.", width)
-    for text in sentences:
-        yield from _wrapped(f"- {_plain(text)}", width)
-
-
-def _break_even(run: Run, width: int) -> Iterable[_Line]:
-    found = break_evens(run.points)
-    if found is None or not found.lines:
-        return
-    yield _Line("")
-    yield from _headed(SHORT_HEADING, width)
-    for line in found.lines:
-        yield from _wrapped(f"- {_plain(line)}", width)
-
-
-def _standing_out(run: Run, width: int) -> Iterable[_Line]:
-    found = findings(run)
-    if not found:
-        return
-    yield _Line("")
-    yield _Line("What stands out", _HEAD)
-    for finding in found[:_MOST_FINDINGS]:
-        yield from _wrapped(f"- {_plain(finding.text)}", width)
-    if len(found) > _MOST_FINDINGS:
-        yield _Line(f"- and {count_text(len(found) - _MOST_FINDINGS, 'thing')} more: see the report")
-
-
-def _advice(run: Run, width: int) -> Iterable[_Line]:
-    found = worth_it(run.points)
-    if not found:
-        return
-    yield _Line("")
-    yield from _headed("What to do otherwise, and what it gains (how: linkscope advise)", width)
-    for one in found[:_MOST_ADVICE]:
-        yield from _wrapped(f"- {_plain(headline(one))}", width)
-
-
-def _wrong(run: Run, width: int) -> Iterable[_Line]:
-    found = problems(run.points)
-    if not found:
-        return
-    missed = sorted((one for one in found if one.missed), key=lambda one: -len(one.ids))
-    left = missed[_MOST_MISSED:]
-    yield _Line("")
-    yield _Line("What went wrong", _HEAD)
-    for problem in found:
-        if problem in left:
-            continue
-        yield from _wrapped(f"- {_plain(problem.text())}", width, _BAD if problem.status == "failed" else "")
-        if problem.status == "failed":
-            for id in problem.ids[:_MOST_IDS]:
-                yield _Line(f"    {_plain(id)}")
-            if len(problem.ids) > _MOST_IDS:
-                yield _Line(f"    and {len(problem.ids) - _MOST_IDS} more")
-    if left:
-        points = count_text(sum(len(one.ids) for one in left), "point")
-        yield _Line(f"- missed precision, {points} more of {count_text(len(left), 'other kind')}: see the report")
-    if not run.modelled:
-        yield _Line("`linkscope doctor` tells what on a machine spoils measurements.")
-
-
-def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
-    """Widths of the columns, and which of them are shown so that a line fits; the first one takes what is left."""
-    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADS))]
-    widths[0] += 2
-    shown = [column for column in range(len(_HEADS)) if any(cells[column] for cells in table[1:])]
-    for column in _DROP:
-        wanted = _LEAST_PATH if column == _DROP[-1] else min(widths[0], _GOOD_PATH)
-        if column in shown and wanted + _others(widths, shown) > width:
-            shown.remove(column)
-    widths[0] = max(_LEAST_PATH, min(widths[0], width - _others(widths, shown)))
-    return widths, shown
-
-
-def _others(widths: Sequence[int], shown: Sequence[int]) -> int:
-    """How wide a line is without its first column."""
-    return sum(widths[column] + _GAP for column in shown if column)
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> str:
-    aligned = [
-        cells[column].rjust(widths[column]) if column in _RIGHT else cells[column].ljust(widths[column])
-        for column in shown
-    ]
-    return (" " * _GAP).join(aligned).rstrip()
-
-
-def _wrapped(text: str, width: int, style: str = "") -> Iterable[_Line]:
-    indent = "  " if text.startswith("- ") else "      " if text.startswith("    ") else ""
-    kept = text.replace(" %", "\N{NO-BREAK SPACE}%")  # textwrap must not part a number from its sign
-    for line in textwrap.wrap(kept, width, subsequent_indent=indent, break_on_hyphens=False):
-        yield _Line(line.replace("\N{NO-BREAK SPACE}", " "), style)
-
-
-def _headed(text: str, width: int) -> Iterable[_Line]:
-    """A heading that may be longer than a line."""
-    kept = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    for line in textwrap.wrap(kept, width, subsequent_indent="    ", break_on_hyphens=False):
-        yield _Line(line.replace("\N{NO-BREAK SPACE}", " "), _HEAD)
-
-
-def _plain(text: str) -> str:
-    """Without control characters: a name in a file must not steer the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _coloured(lines: Sequence[_Line], width: int) -> str:
-    import io
-
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
-    with console.capture() as capture:
-        for line in lines:
-            console.print(Text(line.text, style=line.style), soft_wrap=True)
-    return capture.get().rstrip("\n")
+    yield Line("")
+    yield Line("Best rates", HEAD)
+    for family, row in rows[:_MOST_OTHERS]:
+        text = f"- {family}, {row.paths}{f' ({row.params})' if row.params else ''}: {row.best_text}"
+        yield from list(wrap(printable(text.replace("->", "→")), width))[:2]
+    if len(rows) > _MOST_OTHERS:
+        yield Line(f"- and {len(rows) - _MOST_OTHERS} more rows: --summary=full")

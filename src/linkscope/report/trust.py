@@ -9,9 +9,10 @@ from linkscope.stats import deviation
 
 SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
 SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
-TAKEN = "^"  # stands before a number that another path of its kind gave
-TAKEN_MEANS = f"{TAKEN} before a number: not measured, but taken over from a path of its kind"
+INHERITED = "^"  # stands before a number that another path of its kind gave
+INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
 VOID = 0.5  # half an interval, of the value: such a value is nobody's best
+WARNINGS = frozenset({"above_limit", "nonlinear", "throttled", "throttled_rounds", "timings", "in_turn"})
 _STRAY = 2.0  # samples of so many times the value,
 _FEW = 0.25  # and no more of them than this, move a standard deviation but no median
 
@@ -21,7 +22,12 @@ def missed(point: Point) -> bool:
     return point.status == "missed_precision" and point.median_s is not None
 
 
-def taken(point: Point) -> bool:
+def has_warning(point: Point) -> bool:
+    """Whether something was noticed that makes the value of a point doubtful."""
+    return not WARNINGS.isdisjoint(point.guards)
+
+
+def inherited(point: Point) -> bool:
     """Whether its value is that of another point."""
     return point.status == "inherited" and point.median_s is not None
 
@@ -31,12 +37,12 @@ def sign_of(points: Iterable[Point]) -> str:
     listed = list(points)
     if any(map(missed, listed)):
         return SIGN
-    return TAKEN if listed and all(map(taken, listed)) else ""
+    return INHERITED if listed and all(map(inherited, listed)) else ""
 
 
 def signs_mean(text: str) -> list[str]:
     """What the signs in a text mean."""
-    return [means for sign, means in ((SIGN, SIGN_MEANS), (TAKEN, TAKEN_MEANS)) if sign in text]
+    return [means for sign, means in ((SIGN, SIGN_MEANS), (INHERITED, INHERITED_MEANS)) if sign in text]
 
 
 def signed(text: str, points: Iterable[Point]) -> str:
@@ -92,3 +98,6 @@ def strays_text(point: Point) -> str:
     samples = [sample for samples in point.flows[0].samples_s for sample in samples]
     strays = sum(sample > _STRAY * point.median_s for sample in samples)
     return f"{strays} of {len(samples)} outlie" if 0 < strays <= _FEW * len(samples) else ""
+
+
+taken = inherited  # cli/advise.py imports this name

@@ -1,0 +1,49 @@
+"""Error counters that rose during a run, and CPU time that a hypervisor took."""
+
+from linkscope.model.curves import natural
+from linkscope.model.words import places_text
+from linkscope.report.finding import Finding
+from linkscope.runfile import Run
+from linkscope.units import format_fraction
+
+_STEAL = 0.01  # fraction of CPU time
+_EVEN = 2.0  # counts within this factor of each other point at no single GPU
+_LOST = frozenset({"ecc_uncorrected", "nvlink_recovery"})  # data or a link was lost; other errors were repaired
+_NAMES = {
+    "nvlink_crc_data": "NVLink CRC errors",
+    "nvlink_crc_flit": "NVLink CRC errors of control packets",
+    "nvlink_replay": "NVLink replays",
+    "nvlink_recovery": "NVLink recoveries",
+    "pcie_replays": "PCIe replays",
+    "ecc_uncorrected": "uncorrected ECC errors",
+    "ecc_corrected": "corrected ECC errors",
+}
+
+
+def counter_findings(run: Run) -> list[Finding]:
+    """One finding for each counter, those that mean lost data first, then stolen CPU time."""
+    gained, steal = run.gained()
+    by_counter: dict[str, dict[str, int]] = {}
+    for gpu, counts in sorted(gained.items(), key=lambda item: natural(item[0])):
+        for name, count in counts.items():
+            by_counter.setdefault(name, {})[gpu] = count
+    gpus = sum("gpu:" in place for place in run.header.machine.get("places", []))
+    found = [_finding(name, by_counter[name], gpus) for name in sorted(by_counter, key=lambda n: (n not in _LOST, n))]
+    if steal > _STEAL:
+        text = f"The hypervisor took {format_fraction(steal)} of the CPU time. CPU rates may be too low."
+        found.append(Finding("steal", text, ()))
+    return found
+
+
+def _finding(name: str, counts: dict[str, int], gpus: int) -> Finding:
+    low, high = min(counts.values()), max(counts.values())
+    everywhere = "both GPUs" if gpus == 2 else f"all {gpus} GPUs"
+    where = everywhere if len(counts) == gpus > 1 else places_text(counts)
+    numbers = f"{low} to {high}" if low != high else str(low)
+    text = f"{_NAMES.get(name, name)} rose on {where} ({numbers})."
+    if name in _LOST:
+        return Finding("errors", f"{text} Data or links were lost: check the GPUs before you use this run.", ())
+    if len(counts) > 1:
+        most = max(counts, key=lambda gpu: counts[gpu])
+        text += " No GPU stands out." if high <= _EVEN * low else f" {most} has the most."
+    return Finding("repeats", text, ())

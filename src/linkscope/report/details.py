@@ -1,0 +1,225 @@
+"""The end of a run in the terminal: what every path reached of its limit, what stands out, what went wrong."""
+
+import itertools
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from linkscope.advise import worth_it
+from linkscope.advise.words import headline
+from linkscope.model.words import count_text, range_share
+from linkscope.report.break_even import SHORT_HEADING, break_evens
+from linkscope.report.finding import LARGE
+from linkscope.report.findings import findings
+from linkscope.report.joint import joint_lines
+from linkscope.report.outcome import problems, run_text
+from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
+from linkscope.report.shared import HEADING, by_themselves, shares, without_sets
+from linkscope.report.terminal import BAD, HEAD, NOTABLE, Line, heading, line_width, printable, render, wrap
+from linkscope.report.trust import signs_mean
+from linkscope.runfile import Run
+from linkscope.units import format_bytes
+
+_MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
+_HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
+_SHARE, _AT = 4, 5
+_RIGHT = {2, 4, 5, 6}  # columns of numbers
+_DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
+_GAP = 2
+_GOOD_PATH, _LEAST_PATH = 34, 16  # longer sets of paths are wrapped
+
+
+def details(run: Run, *, width: int | None = None, colour: bool | None = None) -> str:
+    """All tables as text, without a newline at the end. None: width and colour of standard output."""
+    columns = line_width(width)
+    return render(list(_lines(run, columns)), columns, colour)
+
+
+def _lines(run: Run, width: int) -> Iterable[Line]:
+    if run.modelled:
+        told = "MODELLED: these numbers come from a model in virtual time; no hardware was measured."
+        yield from wrap(told, width, NOTABLE)
+    machine = run.header.machine
+    name = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
+    yield from wrap(printable(name) or "a machine without a name", width, HEAD)
+    yield from wrap(printable(run_text(run)), width)
+    for warning in run.warnings:
+        yield from wrap(f"warning: {printable(warning)}", width, NOTABLE)
+    of_one_path = without_sets(run)
+    rated = overview(of_one_path.points)
+    if rated or not by_themselves(run.points):
+        yield Line("")
+        yield from _rates(rated, width)
+    yield from _joint(of_one_path, width)
+    yield from _shared(run, width)
+    yield from _break_even(run, width)
+    yield from _standing_out(of_one_path, width)
+    yield from _advice(of_one_path, width)
+    yield from _wrong(run, width)
+
+
+def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
+    if not families:
+        yield Line("No point has a value.", BAD)
+        return
+    tables = [[_cells(row) for row in family.rows] for family in families]
+    widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
+    if _SHARE not in shown and any(cells[_SHARE] for table in tables for cells in table):
+        # A narrow terminal has the method under the path rather than go without the share of the limit.
+        tables = [[[", ".join(filter(None, cells[:2])), "", *cells[2:]] for cells in table] for table in tables]
+        widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
+    if _AT not in shown:  # the best of what was cut off early may be of a size that nobody takes it for
+        for table, family in zip(tables, families, strict=True):
+            for cells, row in zip(table, family.rows, strict=True):
+                cells[0] += f" (at {row.at_text})" if 0 < row.at_bytes < LARGE else ""
+    note = (
+        f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
+        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is that of the way "
+        "named."
+    )
+    numbers = " ".join(cell for table in tables for cells in table for cell in cells)
+    note += "".join(f" {means}." for means in signs_mean(numbers))
+    yield from wrap(note, width)
+    yield Line(_joined(_HEADS, widths, shown), HEAD)
+    for family, table in zip(families, tables, strict=True):
+        told = [family.folded_text] if family.folded else []
+        told += [f"if nothing else is said: {family.usual}"] if family.usual else []
+        folded = f" ({'; '.join(told)})" if told else ""
+        yield from heading(printable(f"{family.family}{folded}"), width)
+        if family.limits:
+            yield from wrap(printable(f"    limits: {family.limits}"), width)
+        for row, cells in zip(family.rows, table, strict=True):
+            yield from _row_lines(row, cells, widths, shown)
+        if family.sweep:
+            yield Line(f"    {family.sweep} (other numbers of blocks: see the report)")
+
+
+def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> Iterable[Line]:
+    style = NOTABLE if row.share and row.share[0] < 0.5 else ""
+    first, *more = textwrap.wrap(cells[0], widths[0] - 2, break_on_hyphens=False) or [""]
+    yield Line(_joined(["  " + first, *cells[1:]], widths, shown), style)
+    for rest in more:
+        yield Line("    " + rest, style)
+    if row.note:
+        yield from wrap(f"    {row.note}", sum(widths[column] + _GAP for column in shown), style)
+
+
+def _cells(row: Row) -> list[str]:
+    number, unit, interval = f"{row.best_text} ".split(" ", 2)
+    number += f" {unit}" if row.time is not None else ""
+    smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
+    alone = row.single_text if smallest or not row.single_text else f"{row.smallest_text}: {row.single_text}"
+    counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))
+    return [
+        printable(row.paths) + (f" ({counts})" if counts else ""),
+        printable(row.params), number, interval.strip() or "no interval", range_share(row.share),
+        row.at_text, row.half_text, smallest, alone,
+    ]  # fmt: skip
+
+
+def _joint(run: Run, width: int) -> Iterable[Line]:
+    found = joint_lines(run.points)
+    if not found:
+        return
+    yield Line("")
+    yield Line("Between one place and all GPUs at once: the total of all flows", HEAD)
+    for pattern, lines in itertools.groupby(found, key=lambda line: line.pattern):
+        yield from wrap(printable(pattern), width)
+        for line in lines:
+            each = f"; {line.each}" if line.each else ""
+            text = f"- {line.paths}: {line.total} at {format_bytes(line.bytes)}{each}"
+            yield from wrap(printable(text), width)
+
+
+def _shared(run: Run, width: int) -> Iterable[Line]:
+    found = shares(run.points)
+    sentences = found.sentences if found else by_themselves(run.points)
+    if not sentences and not found:
+        return
+    yield Line("")
+    yield Line(HEADING, HEAD)
+    if found:
+        yield from wrap(f"{found.summary}.", width)
+    for text in sentences:
+        yield from wrap(f"- {printable(text)}", width)
+
+
+def _break_even(run: Run, width: int) -> Iterable[Line]:
+    found = break_evens(run.points)
+    if found is None or not found.lines:
+        return
+    yield Line("")
+    yield from heading(SHORT_HEADING, width)
+    for line in found.lines:
+        yield from wrap(f"- {printable(line)}", width)
+
+
+def _standing_out(run: Run, width: int) -> Iterable[Line]:
+    found = findings(run)
+    if not found:
+        return
+    yield Line("")
+    yield Line("What stands out", HEAD)
+    for finding in found[:_MOST_FINDINGS]:
+        yield from wrap(f"- {printable(finding.text)}", width)
+    if len(found) > _MOST_FINDINGS:
+        yield Line(f"- and {count_text(len(found) - _MOST_FINDINGS, 'thing')} more: see the report")
+
+
+def _advice(run: Run, width: int) -> Iterable[Line]:
+    found = worth_it(run.points)
+    if not found:
+        return
+    yield Line("")
+    yield from heading("What to do otherwise, and what it gains (how: linkscope advise)", width)
+    for one in found[:_MOST_ADVICE]:
+        yield from wrap(f"- {printable(headline(one))}", width)
+
+
+def _wrong(run: Run, width: int) -> Iterable[Line]:
+    found = problems(run.points)
+    if not found:
+        return
+    missed = sorted((one for one in found if one.missed), key=lambda one: -len(one.ids))
+    left = missed[_MOST_MISSED:]
+    yield Line("")
+    yield Line("What went wrong", HEAD)
+    for problem in found:
+        if problem in left:
+            continue
+        yield from wrap(f"- {printable(problem.text())}", width, BAD if problem.status == "failed" else "")
+        if problem.status == "failed":
+            for id in problem.ids[:_MOST_IDS]:
+                yield Line(f"    {printable(id)}")
+            if len(problem.ids) > _MOST_IDS:
+                yield Line(f"    and {len(problem.ids) - _MOST_IDS} more")
+    if left:
+        points = count_text(sum(len(one.ids) for one in left), "point")
+        yield Line(f"- missed precision, {points} more of {count_text(len(left), 'other kind')}: see the report")
+    if not run.modelled:
+        yield Line("`linkscope doctor` tells what on a machine spoils measurements.")
+
+
+def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
+    """Widths of the columns, and which of them are shown so that a line fits; the first one takes what is left."""
+    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADS))]
+    widths[0] += 2
+    shown = [column for column in range(len(_HEADS)) if any(cells[column] for cells in table[1:])]
+    for column in _DROP:
+        wanted = _LEAST_PATH if column == _DROP[-1] else min(widths[0], _GOOD_PATH)
+        if column in shown and wanted + _others(widths, shown) > width:
+            shown.remove(column)
+    widths[0] = max(_LEAST_PATH, min(widths[0], width - _others(widths, shown)))
+    return widths, shown
+
+
+def _others(widths: Sequence[int], shown: Sequence[int]) -> int:
+    """How wide a line is without its first column."""
+    return sum(widths[column] + _GAP for column in shown if column)
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> str:
+    aligned = [
+        cells[column].rjust(widths[column]) if column in _RIGHT else cells[column].ljust(widths[column])
+        for column in shown
+    ]
+    return (" " * _GAP).join(aligned).rstrip()

@@ -1,0 +1,213 @@
+"""What the lines of the summary say, apart from its table and its verdict."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from linkscope.advise import Advice, advice
+from linkscope.model.curves import MODE, path_of, rate_of, total_of
+from linkscope.model.words import count_text
+from linkscope.report.findings import findings
+from linkscope.report.headline import COPIES, Rates, best_points, headline_rows, is_headline, rates_of
+from linkscope.report.managed import managed_rates
+from linkscope.report.outcome import STATUS_WORDS, suite_text, took_text
+from linkscope.report.shared import group_text, shares
+from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
+from linkscope.report.trust import SIGN, has_warning
+from linkscope.runfile import Point, Run
+from linkscope.units import format_bytes
+
+_TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
+_WORTH = 1.05
+_MOST_RECOMMENDATIONS = 3
+_MOST_GROUPS = 1
+_SPREAD = 0.1  # latencies of a group that differ by more are shown as a range
+_UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
+
+
+def heading_lines(run: Run, width: int) -> Iterable[Line]:
+    """The machine at the left, the suite and the time at the right."""
+    if run.modelled:
+        yield from wrap("MODELLED: a machine model gave these numbers, no hardware was measured.", width, NOTABLE)
+    left, right = printable(machine_text(run)), printable(", ".join(filter(None, (suite_text(run), took_text(run)))))
+    if len(left) + len(right) + 4 <= width:
+        yield Line(left + right.rjust(max(len(right) + 4, min(width, 96) - len(left))), HEAD)
+    else:
+        yield from wrap(left, width, HEAD)
+        yield from wrap(right, width)
+
+
+def machine_text(run: Run) -> str:
+    """'4 × NVIDIA H200, PCIe 5.0 x16, NVLink 4' of a probed machine; of others the name and the title."""
+    machine = run.header.machine
+    gpus = [gpu for gpu in machine.get("gpus") or [] if isinstance(gpu, dict) and gpu.get("name")]
+    if not gpus:
+        named = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
+        cpu = machine.get("cpu")
+        if isinstance(cpu, dict) and cpu.get("model"):
+            return f"{cpu['model']}, {cpu.get('cores', '?')} cores, no GPU"
+        return named or "a machine without a name"
+    counts = Counter(str(gpu["name"]) for gpu in gpus)
+    parts = [f"{count} × {name}" for name, count in counts.items()]
+    pcie = gpus[0].get("pcie") or {}
+    if pcie.get("max_generation") and pcie.get("width"):
+        parts.append(f"PCIe {pcie['max_generation']}.0 x{pcie['width']}")
+    links = [link for link in gpus[0].get("nvlinks") or [] if link.get("active")]
+    if links and links[0].get("version"):
+        parts.append(f"NVLink {str(links[0]['version']).removesuffix('.0')}")
+    return ", ".join(parts)
+
+
+def managed_text(run: Run) -> str:
+    """'prefetch to GPU 47.9 GB/s, to host 19.4; on demand to GPU unstable, 6.9 to 21.4'."""
+    told: dict[str, list[str]] = {}
+    for (how, direction), rates in managed_rates(run).items():
+        told.setdefault(how, []).append(f"{direction} {_rates_text(rates)}")
+    return "; ".join(f"{how} {', '.join(parts)}" for how, parts in told.items())
+
+
+def latency_text(run: Run) -> str:
+    """The median of pointer chases, by where the memory is."""
+    times: dict[str, list[float]] = {}
+    for point in run.points:
+        if point.benchmark == "latency" and point.median_s and point.params.get("cache", "cold") == "cold":
+            times.setdefault(_latency_group(point), []).append(point.median_s)
+    order = ("own memory", "peer GPU", "host", "CPU to host", "other")
+    told = [f"{group} {_ns(times[group])}" for group in order if group in times]
+    return ", ".join(told)
+
+
+def joint_text(run: Run) -> str:
+    """'host → all GPUs 179 GB/s (45 each), all GPUs → host 155 (39 each), both 195'."""
+    told = []
+    for label, benchmark, double in (
+        ("host → all GPUs", "host_to_all", False),
+        ("all GPUs → host", "all_to_host", False),
+        ("both at once", "host_to_all", True),
+        ("one GPU → all others", "one_to_all", False),
+        ("all others → one GPU", "all_to_one", False),
+    ):
+        points = [
+            p for p in run.points
+            if (p.benchmark, p.engine, p.bidirectional) == (benchmark, "ce", double) and not has_warning(p)
+        ]  # fmt: skip
+        best = best_points((point for point in points if set(point.params) <= _JOINT_PARAMS), total_of)
+        rates = rates_of(sorted(best), best, total_of)
+        if rates is not None:
+            flows = len(rates.points[0].flows)
+            each = "" if rates.unstable or double else f" ({rates.median / flows:.3g} each)"
+            told.append(f"{label} {_rates_text(rates)}{each}")
+    return ", ".join(told)
+
+
+_JOINT_PARAMS = frozenset({"bidirectional", "initiator", "after", "call", MODE, "peer"})
+
+
+def shared_text(run: Run) -> str:
+    """The shared links that were found, or how many pairs of paths were tried without finding one."""
+    found = shares(run.points)
+    if found is None:
+        return ""
+    if not found.groups:
+        return "" if found.slowed_pairs or not found.pairs else "no pair of paths slows the other"
+    told = "; ".join(map(group_text, found.groups[:_MOST_GROUPS]))
+    more = len(found.groups) - _MOST_GROUPS
+    return told + (f"; and {more} more" if more > 0 else "")
+
+
+def notes(run: Run, *, signed: bool) -> Iterable[str]:
+    """How many points missed their precision or have no value of their own, and how many anomalies there are."""
+    counts = Counter[str](point.status for point in run.points)
+    measured = counts["ok"] + counts["missed_precision"]
+    wide = [point for point in run.points if point.status == "missed_precision"]
+    unsteady = sum(not _UNSTEADY_MEMORY.isdisjoint((point.src_memory, point.dst_memory)) for point in wide)
+    parts = []
+    if wide:
+        of_them = f", {unsteady} of them pageable or managed" if unsteady else ""
+        points = "point" if measured == 1 else "points"
+        parts.append(f"{len(wide)} of {measured} measured {points} missed precision{of_them}")
+    elif measured:
+        parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
+    parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
+    if parts:
+        yield "; ".join(parts) + (f"; {SIGN} marks a rate that missed it" if signed else "")
+
+
+def recommendations_text(run: Run) -> str:
+    """'let GPUs reach each other directly ×11; ... (median speed-up, 1 to 64 MiB)'."""
+    ranked = sorted(((gain, one) for one in advice(run.points) if (gain := _typical_gain(one))), key=lambda g: -g[0])
+    if not ranked:
+        return ""
+    told = "; ".join(f"{one.habit.title} ×{gain:.2g}" for gain, one in ranked[:_MOST_RECOMMENDATIONS])
+    return f"{told} (median, 1 to 64 MiB; how: `linkscope advise`)"
+
+
+def pointers(run: Run) -> list[str]:
+    """Where the rest is."""
+    count = len(findings(run))
+    anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
+    found = [f"{anomalies}all tables: `linkscope report RUN --summary=full`; a page: `linkscope report RUN`"]
+    plan = run.header.plan
+    if plan.get("suite") == "nvbandwidth":
+        found.append("`linkscope report RUN --nvbandwidth` prints nvbandwidth's tables")
+    if plan.get("rule") == "comm-scope":
+        found.append("`linkscope report RUN --comm-scope` prints means and standard deviations")
+    return found
+
+
+def _rates_text(rates: Rates) -> str:
+    if rates.unstable:
+        return f"unstable, {rates.unstable[0]:.3g} to {rates.unstable[1]:.3g}"
+    if rates.alike:
+        return f"{rates.median:.3g}"
+    return f"{min(rates.values):.3g} to {max(rates.values):.3g}"
+
+
+def _latency_group(point: Point) -> str:
+    if "gpu:" not in point.src and "gpu:" not in point.dst:
+        return "CPU to host"
+    if point.src == point.dst:
+        return "own memory"
+    if "gpu:" in point.src and "gpu:" in point.dst:
+        return "peer GPU"
+    return "host" if point.engine == "sm" else "other"
+
+
+def _ns(seconds: Sequence[float]) -> str:
+    low, high, middle = (f"{1e9 * of:.0f}" for of in (min(seconds), max(seconds), statistics.median(seconds)))
+    return f"{middle} ns" if max(seconds) <= min(seconds) * (1 + _SPREAD) else f"{low} to {high} ns"
+
+
+def half_peak_text(run: Run) -> str:
+    """'from 256 KiB (host), 1 MiB (peer)'."""
+    told = []
+    for benchmark, name in (("h2d", "host"), ("d2d", "peer")):
+        row = next((row for row in headline_rows(run) if row.where == COPIES[benchmark]), None)
+        if row is None or row.unidirectional is None:
+            continue
+        sizes = [size for point in row.unidirectional.points if (size := _half_peak_size(run, point)) is not None]
+        if len(sizes) == len(row.unidirectional.points):
+            told.append(f"{format_bytes(max(sizes))} ({name})")
+    return f"from {', '.join(told)}" if told else ""
+
+
+def _half_peak_size(run: Run, best: Point) -> int | None:
+    """The smallest size at which the path reaches half of its peak; None where no smaller size was measured."""
+    if best.limit_gbps is None:
+        return None
+    rates: dict[int, float] = {}
+    for point in run.points:
+        alike = (point.benchmark, point.engine, point.src_memory, point.dst_memory, point.params.get(MODE))
+        if alike == (best.benchmark, best.engine, best.src_memory, best.dst_memory, best.params.get(MODE)):
+            same = path_of(point) == path_of(best) and point.params.get("peer") == best.params.get("peer")
+            if same and not point.bidirectional and is_headline(point) and (rate := rate_of(point)) is not None:
+                rates[point.bytes] = max(rate.value, rates.get(point.bytes, 0.0))
+    reached = min((size for size, rate in rates.items() if rate >= best.limit_gbps / 2), default=None)
+    return reached if reached is not None and min(rates) < reached else None
+
+
+def _typical_gain(one: Advice) -> float | None:
+    """The median speed-up over the paths and sizes from 1 to 64 MiB; None where it is not worth a change."""
+    ratios = [gain.ratio for gain in one.compared if _TYPICAL[0] <= gain.now.bytes <= _TYPICAL[1]]
+    gain = statistics.median(ratios) if ratios and one.gains else 0.0
+    return gain if gain >= _WORTH else None

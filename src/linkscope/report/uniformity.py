@@ -1,0 +1,75 @@
+"""Whether the paths of one direction perform alike, judged from measured points only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from linkscope.model.curves import Path, method_of, path_of
+from linkscope.model.rounds import Spreads, rounds_of
+from linkscope.report.finding import LARGE
+from linkscope.report.headline import COPIES, ENGINES, is_headline, is_unstable
+from linkscope.runfile import Point, Run
+from linkscope.stats import Interval, geometric_mean, ratio_interval
+
+MARGIN = 0.03  # paths that differ by less count as uniform
+_LEVEL = 0.95
+_COMPARED = ("h2d", "d2h", "d2d")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The slowest path of a direction against the fastest: `ratio` is the ratio of their times, with its interval.
+
+    `count` paths were measured with one method at `bytes`. The interval allows for choosing two of so many.
+    """
+
+    where: str
+    count: int
+    bytes: int
+    slowest: Path
+    fastest: Path
+    ratio: float
+    interval: Interval | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the difference is certain to exceed the margin."""
+        return self.interval is not None and self.interval.low > 1 + MARGIN
+
+
+def comparisons(run: Run) -> list[Comparison]:
+    """One for each direction of which two paths or more were measured alike."""
+    points = [point for point in run.points if _is_comparable(point)]
+    spreads = Spreads(points)
+    found = (_compare(benchmark, [p for p in points if p.benchmark == benchmark], spreads) for benchmark in _COMPARED)
+    return [one for one in found if one is not None]
+
+
+def _is_comparable(point: Point) -> bool:
+    if not is_headline(point) or point.bidirectional or point.params.get("peer") == "off":
+        return False
+    if "pageable" in (point.src_memory, point.dst_memory) or point.bytes < LARGE:
+        return False
+    return bool(rounds_of(point)) and not is_unstable(point)
+
+
+def _compare(benchmark: str, points: Iterable[Point], spreads: Spreads) -> Comparison | None:
+    alike: dict[object, list[Point]] = {}
+    for point in points:
+        alike.setdefault((method_of(point), point.params.get("mode", ""), point.bytes), []).append(point)
+    group = max(alike.values(), key=_preference, default=[])
+    if len(group) < 2:
+        return None
+    times = {point.id: geometric_mean(rounds_of(point)) for point in group}
+    slowest, fastest = max(group, key=lambda p: times[p.id]), min(group, key=lambda p: times[p.id])
+    level = 1 - (1 - _LEVEL) / (len(group) * (len(group) - 1))  # Bonferroni: every ordered pair could have been chosen
+    known = max(filter(None, (spreads.of(slowest), spreads.of(fastest))), default=None)
+    interval = ratio_interval(rounds_of(fastest), rounds_of(slowest), alike=known, level=level)
+    return Comparison(
+        COPIES[benchmark], len(group), group[0].bytes, path_of(slowest), path_of(fastest),
+        times[slowest.id] / times[fastest.id], interval,
+    )  # fmt: skip
+
+
+def _preference(group: list[Point]) -> tuple[int, int, int]:
+    """Most paths, then the preferred engine, then the largest size."""
+    return len(group), -ENGINES.index(group[0].engine), group[0].bytes

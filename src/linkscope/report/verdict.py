@@ -1,0 +1,118 @@
+"""The verdict on a run in a few sentences, and the warnings that it counts."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from linkscope.model.curves import Path
+from linkscope.model.odd import odd_paths
+from linkscope.model.words import count_text
+from linkscope.report.counters import counter_findings
+from linkscope.report.headline import RateRow
+from linkscope.report.managed import managed_rates
+from linkscope.report.outcome import problems
+from linkscope.report.uniformity import Comparison, comparisons
+from linkscope.runfile import Point, Run
+from linkscope.units import format_bytes, format_fraction
+
+_LONGEST = 140
+_THROTTLED = frozenset({"throttled", "throttled_rounds"})
+
+
+def verdict(run: Run, rows: Sequence[RateRow]) -> str:
+    """'Links uniform: ... 1 warning. Pageable rates are unstable.'"""
+    if not any(point.median_s is not None for point in run.points):
+        return "Nothing was measured: no point has a value."
+    sentences = [_failed_text(run.points), *_path_sentences(run), _warning_count(run), _unstable_text(run, rows)]
+    return " ".join(filter(None, sentences))
+
+
+def warnings(run: Run) -> list[tuple[str, bool]]:
+    """Each warning as text, and whether something failed; the gravest first."""
+    found = [(text, True) for text in _failures(run.points)]
+    if run.end is None:
+        found.append(("The run has no end record. It was cut off, or it is still running.", False))
+    elif not run.end.complete:
+        found.append(("The run was stopped early. `linkscope run --resume RUN` measures the rest.", False))
+    found += [(finding.text, finding.kind == "errors") for finding in counter_findings(run)]
+    for guards, text in (
+        (_THROTTLED, "measured while a GPU was throttled"),
+        ({"above_limit"}, "faster than the peak of the hardware"),
+    ):
+        if count := sum(not guards.isdisjoint(point.guards) and point.status != "failed" for point in run.points):
+            found.append((f"{count_text(count, 'point')} {text}.", False))
+    return found + [(text, False) for text in run.warnings]
+
+
+def path_text(path: Path) -> str:
+    """'gpu:0 → gpu:1'."""
+    return f"{path.src} → {path.dst}"
+
+
+def _failed_text(points: Iterable[Point]) -> str:
+    failed = sum(point.status == "failed" for point in points)
+    return f"{count_text(failed, 'point')} failed." if failed else ""
+
+
+def _path_sentences(run: Run) -> list[str]:
+    slow = sorted(odd_paths(run), key=lambda odd: -odd.low)
+    found = comparisons(run)
+    differing = sorted((one for one in found if one.differs), key=lambda one: -one.ratio)
+    sentences = []
+    if slow:
+        worst, others = slow[0], len({odd.path for odd in slow}) - 1
+        more = f", and {count_text(others, 'other path')} too" if others else ""
+        sentences.append(
+            f"Slow path: {worst.path.replace('->', ' → ')} takes {worst.ratio:.2f} × the time of its class "
+            f"[{worst.low:.2f}, {worst.high:.2f}]{more}."
+        )
+    if differing:
+        sentences += [_differs_text(differing[0], [one.where for one in differing[1:]])]
+    if not differing and not slow:
+        sentences.append(_uniform_text(found) if found else _measured_text(run.points))
+    return sentences
+
+
+def _differs_text(worst: Comparison, others: Sequence[str]) -> str:
+    """The slowest path against the fastest one of its direction, with the interval of the ratio."""
+    assert worst.interval is not None  # differs
+    low, high = worst.interval.low, worst.interval.high
+    text = (
+        f"{worst.where} paths differ: {path_text(worst.slowest)} is slowest, {worst.ratio:.2f} × the time of "
+        f"{path_text(worst.fastest)} [{low:.2f}, {high:.2f}] at {format_bytes(worst.bytes)}."
+    )
+    return text + (f" {' and '.join(others)} paths differ too." if others else "")
+
+
+def _uniform_text(found: Sequence[Comparison]) -> str:
+    told = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.ratio - 1)}" for one in found)
+    sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
+    return f"Links uniform: {told} at {sizes}."
+
+
+def _measured_text(points: Iterable[Point]) -> str:
+    """Of a run without paths to compare."""
+    return f"{count_text(sum(point.status in ('ok', 'missed_precision') for point in points), 'point')} measured."
+
+
+def _warning_count(run: Run) -> str:
+    count = len(warnings(run))
+    return f"{count_text(count, 'warning')}." if count else "No warnings."
+
+
+def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
+    """'Pageable and managed rates are unstable.'"""
+    kinds = [row.memory or row.where for row in rows if row.first.unstable]
+    kinds += ["managed"] if any(rates.unstable for rates in managed_rates(run).values()) else []
+    named = list(dict.fromkeys("pageable" if "pageable" in kind else kind for kind in kinds))
+    if not named:
+        return ""
+    text = f"{' and '.join(filter(None, (', '.join(named[:-1]), named[-1])))} rates are unstable."
+    return text[:1].upper() + text[1:]
+
+
+def _failures(points: Sequence[Point]) -> list[str]:
+    return [
+        f"{count_text(len(problem.ids), 'point')} failed: {textwrap.shorten(problem.reason, _LONGEST, placeholder=' …')}"
+        for problem in problems(points)
+        if problem.status == "failed"
+    ]
