@@ -1,15 +1,22 @@
-"""Runs the C++ tests and the Python tests, and ends by printing `N passed, N failed` over both."""
+"""Runs the C++ tests beside the Python tests, and ends by printing `N passed, N failed` over both."""
 
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+from typing import IO
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+def start(command: list[str], output: IO[str]) -> subprocess.Popen[str]:
+    """Starts a command in the tree; what it prints goes to `output`."""
+    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
+
+
 def run(command: list[str]) -> tuple[int, str]:
-    """Runs a command in the tree, shows what it prints and returns it."""
+    """Runs a command in the tree, shows its output and returns it with the exit status."""
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     assert process.stdout is not None
@@ -24,16 +31,21 @@ def count(pattern: str, text: str) -> int:
 
 
 def main() -> int:
-    core_status, core = run(["build/dev/tests/core/core-tests", "--no-colors"])
-    # Two at once, a file to one of them: more would wait for each other's CPUs, and what a file sets up is made once.
-    together = ["-n", "2", "--dist", "loadfile"]
-    python_status, python = run([sys.executable, "-m", "pytest", *together, *sys.argv[1:]])
+    # Two workers on two cores. A file stays on one worker, because its fixtures are made once per file.
+    workers = ["-n", "2", "--dist", "loadfile", "--durations=25"]
+    with tempfile.TemporaryFile("w+") as core_output:
+        core_tests = start(["build/dev/tests/core/core-tests", "--no-colors"], core_output)
+        python_status, python = run([sys.executable, "-m", "pytest", *workers, *sys.argv[1:]])
+        core_status = core_tests.wait()
+        core_output.seek(0)
+        core = core_output.read()
+    print(core, end="")
     python_summary = python.strip().splitlines()[-1] if python.strip() else ""
     passed = count(r"test cases:.*?\| *(\d+) passed", core) + count(r"(\d+) passed", python_summary)
     failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0])
     failed += count(r"(\d+) (?:failed|error)", python_summary)
     if (core_status or python_status) and failed == 0:
-        failed = 1  # a crash, or nothing collected, is a failure although nobody counted it
+        failed = 1  # a crash, or a run that collects no test, counts as one failure
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
