@@ -125,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(1024)
 extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
 #if __CUDA_ARCH__ >= 900
   constexpr unsigned piece = 16384, stages = 3;
-  __shared__ alignas(
-      128) char held[stages][piece - 128];  // static shared memory ends at 48 KiB, with the barriers in it
+  // Static shared memory is limited to 48 KiB, including the barriers.
+  __shared__ alignas(128) char held[stages][piece - 128];
   __shared__ alignas(8) u64 arrived[stages];
   constexpr unsigned size = piece - 128;
   const u64 whole = bytes / 16 * 16, pieces = (whole + size - 1) / size;
