@@ -168,7 +168,7 @@ def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
     lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
-    lines += (f"not measured, but {STATUS_WORDS['inherited']}: {'; '.join(elsewhere)}",) if elsewhere else ()
+    lines += (f"inherited, not measured: {'; '.join(elsewhere)}",) if elsewhere else ()
     lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
     return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 

@@ -112,7 +112,11 @@ def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
 
 def _failures(points: Sequence[Point]) -> list[str]:
     return [
-        f"{count_text(len(problem.ids), 'point')} failed: {textwrap.shorten(problem.reason, _LONGEST, placeholder=' …')}"
+        f"{count_text(len(problem.ids), 'point')} failed: {_short(problem.reason)}"
         for problem in problems(points)
         if problem.status == "failed"
     ]
+
+
+def _short(reason: str) -> str:
+    return textwrap.shorten(reason, _LONGEST, placeholder=" …")
