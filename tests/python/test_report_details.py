@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from invented import SIZES, flow, point, run, small_run
+from linkscope.report.details import details
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.outcome import problems, run_text
-from linkscope.report.details import details
 from linkscope.runfile import Spread, read_run
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

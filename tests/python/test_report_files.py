@@ -8,11 +8,11 @@ import pytest
 
 from invented import point, run, small_run
 from linkscope.cli.main import main
+from linkscope.report.details import details
 from linkscope.report.figures import figures, standalone
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
 from linkscope.report.picture import machine_svg, wires
-from linkscope.report.details import details
 from linkscope.report.summary import summary
 from linkscope.runfile import RunWriter, read_run
 

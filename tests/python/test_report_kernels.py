@@ -7,6 +7,7 @@ import pytest
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points
 from linkscope.model.curves import share_of, total_of
+from linkscope.report.details import details
 from linkscope.report.figures import figures
 from linkscope.report.findings import point_findings
 from linkscope.report.head import tiles
@@ -17,7 +18,6 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.overview import overview
 from linkscope.report.panels import panels
 from linkscope.report.picture import wires
-from linkscope.report.details import details
 from linkscope.report.sweep import sm_counts, sweep_rows, sweeps
 from linkscope.report.sweep_charts import sweep_charts
 

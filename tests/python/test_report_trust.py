@@ -7,6 +7,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from invented import SIZES, point, run, small_run
 from linkscope.model.curves import curves
+from linkscope.report.details import details
 from linkscope.report.findings import findings, point_findings
 from linkscope.report.glossary import WORDS
 from linkscope.report.head import doubts, tiles
@@ -17,7 +18,6 @@ from linkscope.report.outcome import problems
 from linkscope.report.overview import overview
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
-from linkscope.report.details import details
 from linkscope.report.svg import Series, rate_chart
 from linkscope.report.trust import between_medians, reason_text, strays_text
 from linkscope.runfile import End, Spread, read_run
