@@ -1,5 +1,6 @@
 """Values that are not to be trusted, and sizes that are not alike: what carries a sign, what is held against what."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,8 @@ def test_a_run_within_its_precision_has_no_sign_and_says_that_its_cards_are_safe
     made = run([point("h2d/ce/numa:0.pinned->gpu:0.device/1048576?mode=batched", 1e-4)])
     assert "~" not in details(made, colour=False) and 'class="ring"' not in page(made)
     assert "safe, within the precision asked for: every rate of these cards" in tiles(made)[-1].lines
-    made.points[0].guards["nonlinear"] = 0.3  # a doubt of another kind
-    assert "not safe: Host to GPU" in tiles(made)[-1].lines
+    made.points[0].guards["nonlinear"] = 0.3
+    assert [tile.label for tile in tiles(made)] == ["Points to distrust"]
 
 
 def test_a_value_without_meaning_is_nobodys_best() -> None:
@@ -214,9 +215,10 @@ def test_counters_are_told_once_and_modes_only_where_they_lie_apart() -> None:
 
 def test_the_card_of_the_slowest_pair_says_how_and_where_no_pair_is() -> None:
     (card,) = [tile for tile in tiles(read_run(REAL)) if tile.label == "Slowest GPU pair"]
-    assert card.value == "no pair is slower than the others"
-    assert "all 12 pairs lie within 0.086 %: they differ by no more than their intervals" in card.lines
-    assert any("d2d by ce, one way, initiator src, peer on" in line for line in card.lines)
+    assert card.value == "GPU pairs are uniform"
+    assert any(
+        re.match(r"12 of 12 pairs were measured at \d+ [MG]iB \(d2d by ce, .*one way", line) for line in card.lines
+    )
     (slow,) = [tile for tile in tiles(small_run()) if tile.label == "Slowest GPU pair"]
     assert slow.value == "gpu:2 -> gpu:3"
 
