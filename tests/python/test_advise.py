@@ -13,7 +13,7 @@ from linkscope.cli.main import main
 from linkscope.cli.screen import filled
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
-from linkscope.report.summary import summary
+from linkscope.report.details import details
 from linkscope.runfile import Point
 from test_break_even import PAGEABLE, PINNED, copy, life
 
@@ -318,12 +318,12 @@ def test_on_a_modelled_machine_the_near_node_and_pinning_are_advised(tmp_path, c
 
 def test_the_report_the_summary_and_the_markdown_say_it_too():
     told = run(transfer_points())
-    for text in (page(told), summary(told), to_markdown(told)):
+    for text in (page(told), details(told), to_markdown(told)):
         flat = " ".join(text.split())
         assert "What to do otherwise" in flat and "Pin host memory that is copied" in flat
     assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
     same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
-    assert not any("What to do otherwise" in text for text in (page(same), summary(same), to_markdown(same)))
+    assert not any("What to do otherwise" in text for text in (page(same), details(same), to_markdown(same)))
 
 
 def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):

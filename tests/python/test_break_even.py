@@ -10,7 +10,7 @@ from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, togethe
 from linkscope.report.break_even import break_even_text, break_evens, told_sizes
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
-from linkscope.report.summary import summary
+from linkscope.report.details import details
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point
 
@@ -235,7 +235,7 @@ def test_every_form_of_the_report_tells_it_and_its_points() -> None:
     made = run(at_1_mib(0.1))
     told = break_evens(made.points)
     line = "numa:0 -> gpu:0 at 1 MiB: pinned from 4 [3, 5]; registered from 2 [at once, 2]"
-    assert told is not None and told.lines == (line,) and line in summary(made, width=140)
+    assert told is not None and told.lines == (line,) and line in details(made, width=140)
     assert line.replace("[", "\\[").replace("]", "\\]") in to_markdown(made)
     html, markdown = page(made), break_even_to_markdown(made)
     glob = "allocation/cpu/numa:0.pinned-&gt;gpu:0.device/0?phase=*&amp;size=1MiB"
@@ -244,7 +244,7 @@ def test_every_form_of_the_report_tells_it_and_its_points() -> None:
     assert "| numa:0 -> gpu:0 | pinned | 1 MiB | 300 us | 10 us |  | 0 ns |  | 50 us | 360 us" in markdown
     nothing = run([copy("pinned", MIB, 20 * US)])
     assert break_evens(nothing.points) is None and break_even_to_markdown(nothing) == ""
-    assert "#memory" not in page(nothing) and "cheaper than" not in summary(nothing)
+    assert "#memory" not in page(nothing) and "cheaper than" not in details(nothing)
 
 
 def test_what_missed_its_precision_has_the_sign_and_what_is_alike_shares_a_row() -> None:

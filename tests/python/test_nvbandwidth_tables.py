@@ -354,7 +354,7 @@ def test_what_was_not_measured_is_not_available_and_is_not_added_up(pattern: str
             [None if (r, c) in empty else value for c, value in enumerate(row)] for r, row in enumerate(expected)
         ]
         assert rounded(found[key].cells) == cells, key
-        assert found[key].sum == pytest.approx(sum(value for row in cells for value in row if value is not None))
+        assert (found[key].sum is None) == bool(empty)
 
 
 def test_of_two_flows_without_the_second_there_is_no_total() -> None:
@@ -401,3 +401,27 @@ def test_what_was_timed_is_both_batches_of_every_sample(longer: int | None, each
     record.flows, record.batch, record.longer = flows, [4, 2], longer
     measured = replace(run([]), rounds={"two flows": [record]})
     assert side_by_side.timed_s(measured) == pytest.approx(3 * batches * 4 * each_s)
+
+
+def standard_like(status: str) -> Run:
+    """Copies from the host to four GPUs: one path measured at every size, the others up to 256 MiB only."""
+    made = [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{1 << 30}?mode=batched", (1 << 30) / 55e9)]
+    for gpu in range(4):
+        one = point(f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 28}?mode=batched", (1 << 28) / 50e9)
+        one.status = status if gpu else "ok"
+        made.append(one)
+    return made_run(made)
+
+
+def test_inherited_values_have_their_cell_and_are_counted() -> None:
+    (table,) = tables(standard_like("inherited"))
+    assert rounded(table.cells) == [[50.0] * 4] and table.inherited == 3
+    printed = text(standard_like("inherited"))
+    assert "SUM host_to_device_memcpy_ce 200.00\n3 of 4 values were inherited, not measured" in printed
+    assert "N/A" not in printed and "inherited" not in text(standard_like("ok"))
+
+
+def test_a_table_with_an_empty_cell_has_no_sum() -> None:
+    made = made_run([of for of in standard_like("ok").points if of.dst != "gpu:3" or of.bytes == 1 << 30])
+    made.points.append(point(f"d2h/ce/gpu:3.device->numa:0.pinned/{1 << 28}?mode=batched", 1.0))
+    assert "SUM host_to_device_memcpy_ce N/A: 1 of 4 cells have no value" in text(made)

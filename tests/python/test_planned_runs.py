@@ -84,9 +84,9 @@ def test_a_slow_link_is_named_with_its_paths_and_these_are_measured(staged: Run)
 def test_readers_tell_what_was_taken_over(staged: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = sum(found.status == "inherited" for found in staged.points)
     told = " ".join(summary.summary(staged, width=140, colour=False).split())
-    assert f"{count} taken over from a path of their kind" in told
+    assert f"{count} inherited" in told
     page = html.page(staged)
-    assert 'class="taken"' in page and "boxed: taken over" in page
+    assert 'class="taken"' in page and "boxed: inherited" in page
     assert main(["export", str(staged.path), "-o", str(tmp_path / "run.csv")]) == 0
     assert "inherited" in (tmp_path / "run.csv").read_text()
     assert main(["compare", str(staged.path), str(staged.path)]) == 0

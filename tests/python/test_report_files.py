@@ -8,6 +8,7 @@ import pytest
 
 from invented import point, run, small_run
 from linkscope.cli.main import main
+from linkscope.report.details import details
 from linkscope.report.figures import figures, standalone
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
@@ -138,8 +139,10 @@ def test_the_summary_of_a_run_file_is_what_run_printed(tmp_path, capsys) -> None
     source = written(tmp_path, small_run())
     assert main(["report", source, "--summary"]) == 0
     assert capsys.readouterr().out == summary(read_run(source)) + "\n"
+    assert main(["report", source, "--summary=full"]) == 0
+    assert capsys.readouterr().out == details(read_run(source)) + "\n"
 
 
 def test_on_hardware_the_summary_names_the_doctor(tmp_path) -> None:
-    assert "linkscope doctor" not in summary(run(small_run().points))
-    assert "linkscope doctor" in summary(run(small_run().points, modelled=False))
+    assert "linkscope doctor" not in details(run(small_run().points))
+    assert "linkscope doctor" in details(run(small_run().points, modelled=False))

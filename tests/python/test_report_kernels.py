@@ -7,6 +7,7 @@ import pytest
 from invented import flow, point, run, small_run
 from invented_kernels import BLOCKS, MACHINE, SIZE, joint_points, kernel_points, latency_points
 from linkscope.model.curves import share_of, total_of
+from linkscope.report.details import details
 from linkscope.report.figures import figures
 from linkscope.report.findings import point_findings
 from linkscope.report.head import tiles
@@ -17,7 +18,6 @@ from linkscope.report.markdown import to_markdown
 from linkscope.report.overview import overview
 from linkscope.report.panels import panels
 from linkscope.report.picture import wires
-from linkscope.report.summary import summary
 from linkscope.report.sweep import sm_counts, sweep_rows, sweeps
 from linkscope.report.sweep_charts import sweep_charts
 
@@ -137,7 +137,7 @@ def test_page_summary_and_markdown_have_the_blocks() -> None:
     made = run([*kernel_points(), *small_run().points], **MACHINE)
     text = page(made)
     assert 'id="blocks"' in text and "95 % of it from 16 blocks on" in text and "Rate over blocks" in text
-    told = summary(made, width=120, colour=False)
+    told = details(made, width=120, colour=False)
     assert "95 % of it from 16 blocks on" in told and "blocks 8" not in told
     assert "| 384 GB/s \\[376, 392\\] | 16 | 132 | 395 GB/s \\[387, 403\\] |" in to_markdown(made)
     assert 'id="blocks"' not in page(small_run()) and "Blocks that" not in to_markdown(small_run())
@@ -194,7 +194,7 @@ def test_page_summary_and_markdown_have_the_joint_flows() -> None:
     assert 'id="joint"' in text and 'data-label="-&gt; gpu:3">200 GB/s [196, 204] <span class="count">50 %' in text
     (panel,) = [one for one in panels(made.points, modelled=False) if one.path == "gpu:0 -> gpu:all"]
     assert panel.best == "400 GB/s [392, 408] in total"
-    told = summary(made, width=140, colour=False)
+    told = details(made, width=140, colour=False)
     assert "- gpu:0-3 -> gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in told
     assert "| gpu:0-3 -> gpu:all | 64 MiB | 400 GB/s \\[392, 408\\] | 3 flows of" in to_markdown(made)
 
@@ -220,7 +220,7 @@ def test_latencies_in_page_summary_and_markdown_break_nothing_about_size() -> No
     assert ">4 KiB</text>" in both.rate_svg and ">1 B</text>" not in both.time_svg  # no 0 B on a logarithmic axis
     assert not any("latency" in entry.text for entry in both.legend)
     assert any(row.time.startswith("812 ns") for table in both.tables for row in table.rows)
-    assert "812 ns" in page(made) and "812 ns  [796, 828]" in summary(made, width=140, colour=False)
+    assert "812 ns" in page(made) and "812 ns  [796, 828]" in details(made, width=140, colour=False)
     assert "| within gpu:0-3 |  | 280 ns \\[274, 286\\] |  |  |  |  |  |  |" in to_markdown(made)
 
 

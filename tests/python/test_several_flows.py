@@ -15,7 +15,7 @@ from linkscope.machine.limits import Limit
 from linkscope.model.curves import share_of, total_of
 from linkscope.report.overview import overview
 from linkscope.report.sofar import SoFar
-from linkscope.report.summary import summary
+from linkscope.report.details import details
 from linkscope.run.assemble import Assembler
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import Point, PointId, Round, RoundFlow
@@ -85,7 +85,7 @@ def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran(
     assert point.status == "ok" and point.reason is None and "in_turn" not in point.guards
     (family,) = overview([point])
     assert family.rows[0].note == "its parts ran at once for 50 % of the time"
-    assert family.rows[0].note in " ".join(summary(invented_run([point]), width=120, colour=False).split())
+    assert family.rows[0].note in " ".join(details(invented_run([point]), width=120, colour=False).split())
     assert overview([both_ways(54.0, 48.0)])[0].rows[0].note == ""
 
 
@@ -134,7 +134,7 @@ def test_the_summary_tells_the_total_beside_one_way_s_share() -> None:
     assert row.rate is not None and row.rate.value == pytest.approx(102.0)
     assert row.share == (pytest.approx(0.9), pytest.approx(0.9))
     line = next(
-        line for line in summary(invented_run([point]), width=120, colour=False).splitlines() if "numa:0 ->" in line
+        line for line in details(invented_run([point]), width=120, colour=False).splitlines() if "numa:0 ->" in line
     )
     assert re.search(r" 102\S* +\[102\S*, 102\S*\] +90 %", line), line
 

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise import plain
-from linkscope.model.curves import Curve, Estimate, Method, Path, alike, curves, measured_flows, rate_of, share_of
-from linkscope.model.words import count_text, params_text, range_share, varying
+from linkscope.model.curves import MODE, Curve, Estimate, Path, alike, curves, measured_flows, rate_of, share_of
+from linkscope.model.words import count_text, params_text, range_share
 from linkscope.report.findings import findings
+from linkscope.report.headline import COPIES, headline_points
 from linkscope.report.outcome import APART, STATUS_WORDS
 from linkscope.report.shared import without_sets
 from linkscope.report.trust import apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
+from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
-SAME = 0.02  # pairs that differ by less are not told apart
 GRAVE = {"errors", "repeats", "steal"}  # kinds of findings that say that the whole run may be off
 _NOTED = (  # guards that say that a value is not what it seems
     ("throttled_rounds", "were measured while a GPU was throttled"),
@@ -46,13 +46,14 @@ class Doubt:
 
 def tiles(run: Run) -> list[Tile]:
     """Four to six tiles; a direction that was not measured has none."""
-    made = [curve for curve in curves(without_sets(run).points) if curve.batched]
+    points = headline_points(without_sets(run).points)
+    made = [curve for curve in curves(points) if curve.batched]
     found = [
         _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
         _direction("GPU to host", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("gpu", "numa")),
         _direction("GPU to GPU", made, _is_pair),
         _direction("Within a GPU", made, lambda path: path.src == path.dst and _kind(path.src) == "gpu"),
-        _slowest_pair(made),
+        _slowest_pair(run),
     ]
     shown = [tile for tile in found if tile is not None]
     return [*shown, _doubtful(run, shown)]
@@ -77,7 +78,7 @@ def doubtful_ids(run: Run) -> set[str]:
 
 def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]) -> Tile | None:
     """The best one-way rate, what it is of its limit, the size that reaches half of it, and the slowest memory."""
-    bests = _one_way([curve for curve in made if wanted(curve.path)])
+    bests = _unidirectional([curve for curve in made if wanted(curve.path)])
     if not bests:
         return None
     curve, best = _fastest(bests)
@@ -129,32 +130,33 @@ def _memory_text(kind: str, slowest: Point) -> str:
     return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
 
 
-def _slowest_pair(made: Sequence[Curve]) -> Tile | None:
-    """The pair of GPUs whose best way is the slowest; says so where pairs do not differ. By methods that all pairs were
-    measured by, where there are such: a pair that was asked less is no slower for it."""
-    best_of: dict[Path, Point] = {}
-    pairs = [curve for curve in made if _is_pair(curve.path)]
-    methods: dict[Path, Method] = {}
-    for curve, best in _of_all_paths(_one_way(pairs)):
-        if curve.path not in best_of or _rate(best) > _rate(best_of[curve.path]):
-            best_of[curve.path], methods[curve.path] = best, curve.method
-    if len(best_of) < 2:
+def _slowest_pair(run: Run) -> Tile | None:
+    """The slowest pair of GPUs against the fastest, by points of one method and size that were measured."""
+    found = next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
+    if found is None:
         return None
-    path, slowest = min(best_of.items(), key=lambda item: _rate(item[1]))
-    _, fastest = max(best_of.items(), key=lambda item: _rate(item[1]))
-    shown = varying(curve.method for curve in pairs)
-    how = params_text(pair for pair in methods[path].params if pair[0] in shown or pair[0] == "bidirectional")
-    method = ", ".join(filter(None, (f"{slowest.benchmark} by {slowest.engine}", how)))
-    less = 1 - _rate(slowest) / _rate(fastest)
-    told, value = f"{format_fraction(less)} below the fastest of {len(best_of)} pairs", str(path)
-    rate = f"{_rate_text(slowest)} at {format_bytes(slowest.bytes)}"
-    if less < SAME or _alike(slowest, fastest):
-        value = "no pair is slower than the others"
-        by = "by no more than their intervals" if _alike(slowest, fastest) else "hardly"
-        told = f"all {len(best_of)} pairs lie within {format_fraction(less)}: they differ {by}"
-        rate = f"the lowest: {path}, {rate}"
-    lines = (rate, _of_limit(slowest), f"each pair by its best method: here {method}", told)
-    return Tile("Slowest GPU pair", value, tuple(filter(None, lines)), "#heat", ((f"pair {path}", slowest.id),))
+    slowest, fastest = (f"{point.src} -> {point.dst}" for point in (found.slowest, found.fastest))
+    size = format_bytes(found.bytes)
+    told = f"{_rate_text(found.slowest)} at {size}"
+    if found.differs and found.interval:
+        ratio = f"{found.ratio:.2f} times the time of {fastest} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+        value, lines = slowest, [ratio, told]
+    else:
+        value = "GPU pairs are uniform"
+        lines = [f"within {format_fraction(found.ratio - 1)} of each other", f"the lowest: {slowest}, {told}"]
+    pairs = len({(p.src, p.dst) for p in run.points if p.benchmark == "d2d" and p.src != p.dst and p.median_s})
+    lines += [
+        _of_limit(found.slowest),
+        f"{found.count} of {pairs} pairs were measured at {size} ({_method_text(found)})",
+    ]
+    return Tile(
+        "Slowest GPU pair", value, tuple(filter(None, lines)), "#heat", ((f"pair {slowest}", found.slowest.id),)
+    )
+
+
+def _method_text(found: Comparison) -> str:
+    params = params_text((name, value) for name, value in sorted(found.slowest.params.items()) if name != MODE)
+    return ", ".join(filter(None, (f"{found.slowest.benchmark} by {found.slowest.engine}", params)))
 
 
 def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
@@ -168,7 +170,7 @@ def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
     lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
-    lines += (f"not measured, but {STATUS_WORDS['inherited']}: {'; '.join(elsewhere)}",) if elsewhere else ()
+    lines += (f"inherited, not measured: {'; '.join(elsewhere)}",) if elsewhere else ()
     lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
     return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
@@ -227,19 +229,9 @@ def _with(run: Run, guard: str) -> tuple[str, ...]:
     return tuple(point.id for point in run.points if guard in point.guards)
 
 
-def _one_way(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
-    """Of what moves any data, where there is such: caches, and data that are thrown away, make rates of their own."""
+def _unidirectional(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
     bests = ((curve, curve.best()) for curve in made)
-    found = [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_rate(curve, best)]
-    return [(curve, best) for curve, best in found if plain(best)] or found
-
-
-def _of_all_paths(found: list[tuple[Curve, Point]]) -> list[tuple[Curve, Point]]:
-    paths: dict[Method, set[Path]] = {}
-    for curve, _ in found:
-        paths.setdefault(curve.method, set()).add(curve.path)
-    everywhere = {curve.path for curve, _ in found}
-    return [(curve, best) for curve, best in found if paths[curve.method] == everywhere] or found
+    return [(curve, best) for curve, best in bests if best and best.gbps is not None and _one_rate(curve, best)]
 
 
 def _one_rate(curve: Curve, best: Point) -> bool:

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from linkscope.advise import plain
 from linkscope.model.curves import Estimate, Path, measured_flows, path_of, rate_of, share_of, total_of
 from linkscope.model.rounds import rounds_of
 from linkscope.report.trust import has_warning, inherited, missed
@@ -95,6 +96,15 @@ def is_plain_copy(point: Point) -> bool:
     if point.benchmark not in COPIES or point.engine not in ENGINES or path_of(point).joint:
         return False
     return _ORDINARY.issuperset(point.params) and "managed" not in (point.src_memory, point.dst_memory)
+
+
+def headline_points(points: Iterable[Point]) -> list[Point]:
+    """The plain copies; of a path without any, its plain reads, writes and copies in parts."""
+    listed = [point for point in points if not has_warning(point)]
+    copies = [point for point in listed if is_plain_copy(point)]
+    paths = {path_of(point) for point in copies}
+    others = (point for point in listed if path_of(point) not in paths and point.engine in ENGINES)
+    return copies + [point for point in others if plain(point)]
 
 
 def headline_rows(run: Run) -> list[RateRow]:

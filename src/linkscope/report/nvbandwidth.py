@@ -15,18 +15,33 @@ Cell = Callable[[int, int], float | None]
 Cells = list[list[float | None]]
 
 
+class Inherited(float):
+    """A value that another path of the class gave."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """`key` is what nvbandwidth's SUM line calls it; `cells` has a row of one for tables of one row. None: no value."""
+    """`key` is the name in nvbandwidth's SUM line. A cell without a value is None."""
 
     key: str
     title: str
     cells: Cells
 
     @property
-    def sum(self) -> float:
-        """Of the cells that have a value, as nvbandwidth adds them."""
-        return sum(value for row in self.cells for value in row if value is not None)
+    def inherited(self) -> int:
+        """How many cells have a value that was not measured."""
+        return sum(isinstance(value, Inherited) for row in self.cells for value in row)
+
+    @property
+    def missing(self) -> int:
+        """How many cells have no value. The diagonal of a matrix never has one."""
+        empty = sum(value is None for row in self.cells for value in row)
+        return empty - (len(self.cells) if len(self.cells) > 1 else 0)
+
+    @property
+    def sum(self) -> float | None:
+        """The sum of all cells; None where one is missing, since a part of them adds up to nothing comparable."""
+        return None if self.missing else sum(value for row in self.cells for value in row if value is not None)
 
 
 def tables(run: Run) -> list[Table]:
@@ -44,7 +59,10 @@ def _text(table: Table) -> str:
     for number, row in enumerate(table.cells):
         shown = ("N/A" if value is None else f"{value:.2f}" for value in row)
         lines.append(f"{number:>2}" + "".join(f"{value:>10}" for value in shown))
-    return "\n".join([*lines, "", f"SUM {table.key} {table.sum:.2f}", ""])
+    count = sum(len(row) for row in table.cells) - (len(table.cells) if len(table.cells) > 1 else 0)
+    total = f"N/A: {table.missing} of {count} cells have no value" if table.sum is None else f"{table.sum:.2f}"
+    told = [f"{table.inherited} of {count} values were inherited, not measured"] if table.inherited else []
+    return "\n".join([*lines, "", f"SUM {table.key} {total}", *told, ""])
 
 
 def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
@@ -53,13 +71,7 @@ def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
 
 class _Tables:
     def __init__(self, run: Run) -> None:
-        largest: dict[tuple[str, str], int] = {}
-        for point in run.points:
-            what = point.benchmark, point.engine
-            largest[what] = max(point.bytes, largest.get(what, 0))
-        self._points = [
-            point for point in run.points if point.median_s and point.bytes == largest[point.benchmark, point.engine]
-        ]
+        self._points = _of_one_size([point for point in run.points if point.median_s])
         places = {place for point in run.points for flow in point.flows for place in (flow.src, flow.dst)}
         self._gpus = sorted((place for place in places if place.startswith("gpu:")), key=lambda place: int(place[4:]))
         # Its chain is short enough to stay in the L2 of the GPU that holds it; by linkscope's own rule lines are fresh.
@@ -116,8 +128,10 @@ class _Tables:
             return there(column, row)
 
         def total(row: int, column: int) -> float | None:
-            ways = there(row, column), back(row, column)
-            return None if None in ways else sum(way for way in ways if way is not None)
+            one, other = there(row, column), back(row, column)
+            if one is None or other is None:
+                return None
+            return _like([one, other], one + other)
 
         key = f"device_to_device_bidirectional_memcpy_{word}_{engine}"
         return [
@@ -161,7 +175,7 @@ class _Tables:
             one = self._gpus[column]
             ends = (one, "gpu:all") if benchmark == "one_to_all" else ("gpu:all", one)
             found = self._find(benchmark, engine, *ends, initiator=initiator)
-            return found.total_gbps if found else None
+            return _value(found.total_gbps, found) if found else None
 
         return self._row(cell)
 
@@ -174,7 +188,7 @@ class _Tables:
 
     def _latency(self, src: str, dst: str, cache: str) -> float | None:
         point = self._find("latency", "sm", src, dst, cache=cache, sm="any")
-        return point.median_s * 1e9 if point and point.median_s else None
+        return _value(point.median_s * 1e9, point) if point and point.median_s else None
 
     def _rate(
         self,
@@ -202,7 +216,7 @@ class _Tables:
         else:
             to_host = back != (benchmark in ("d2h", "all_to_host"))
             flows = [flow for flow in point.flows if _is_of(flow, to_host, of)]
-        return flows[0].gbps if flows else None
+        return _value(flows[0].gbps, point) if flows else None
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
         """The point, or of several that differ in the node of the host's memory the fastest."""
@@ -218,6 +232,28 @@ class _Tables:
             and all(point.params.get(name, value) == value for name, value in params.items())
         ]
         return min(found, key=lambda point: point.median_s or 0.0, default=None)
+
+
+def _value(number: float | None, point: Point) -> float | None:
+    return Inherited(number) if number is not None and point.status == "inherited" else number
+
+
+def _like(parts: list[float], number: float) -> float:
+    """A number made of parts is inherited where one of them is."""
+    return Inherited(number) if any(isinstance(part, Inherited) for part in parts) else number
+
+
+def _of_one_size(points: list[Point]) -> list[Point]:
+    """Of each kind of copy, the size that most paths have a value at, and the largest of several such sizes."""
+    kinds: dict[object, dict[int, set[tuple[str, str]]]] = {}
+    for point in points:
+        kinds.setdefault(_kind(point), {}).setdefault(point.bytes, set()).add((point.src, point.dst))
+    sizes = {kind: max(paths, key=lambda size: (len(paths[size]), size)) for kind, paths in kinds.items()}
+    return [point for point in points if point.bytes == sizes[_kind(point)]]
+
+
+def _kind(point: Point) -> tuple[object, ...]:
+    return point.benchmark, point.engine, point.bidirectional, point.params.get("initiator")
 
 
 def _is(place: str, wanted: str) -> bool:

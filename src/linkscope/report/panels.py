@@ -125,7 +125,7 @@ def _panel(
         time_svg=time_chart(f"time over size, {path}", times, modelled) if times else "",
         legend=[Legend(swatch(colour), _line_text(group, shown)) for colour, group in enumerate(drawn)]
         + ([Legend(ring(), "ringed: missed precision")] if any(one.missed for one in (*rates, *times)) else [])
-        + ([Legend(box(), "boxed: taken over from a path of its kind")] if any(one.inherited for one in rates) else []),
+        + ([Legend(box(), "boxed: inherited, not measured")] if any(one.inherited for one in rates) else []),
         limits=[f"{format_rate(value)}: {source}" for value, source in sorted(limits.items(), reverse=True)],
         not_drawn=len(lines) - len(drawn),
         timed=" and ".join(sorted({p.timing for curve in of_path for p in curve.points if p.timing is not None})),

@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from linkscope.model.curves import measured_flows, natural, path_of
 from linkscope.model.words import range_share
+from linkscope.report.headline import headline_points
 from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
@@ -120,9 +121,12 @@ def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Po
     """From a GPU into the switch and back: the best of what it sent to any GPU, and of what it got."""
     limit = gpu.get("nvlink_gbps")
     count = sum(bool(link.get("active")) for link in gpu["nvlinks"])
-    sent = [p.gbps for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
-    got = [p.gbps for (src, dst), p in best.items() if dst == place != src and src.startswith("gpu:") and p.gbps]
-    return Wire(place, "NVSwitch", f"NVLink x{count}", limit, max(sent, default=None), max(got, default=None))
+    sent = [p for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
+    got = [p for (src, dst), p in best.items() if dst == place != src and src.startswith("gpu:") and p.gbps]
+    ends = [max(points, key=lambda point: point.gbps or 0.0, default=None) for points in (sent, got)]
+    there, back = (end.gbps if end else None for end in ends)
+    signs = [sign_of([end] if end else []) for end in ends]
+    return Wire(place, "NVSwitch", f"NVLink x{count}", limit, there, back, signs=(signs[0], signs[1]))
 
 
 def _wire(one: str, other: str, kind: str, best: dict[tuple[str, str], Point]) -> Wire:
@@ -144,8 +148,9 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _one_way(points: Iterable[Point]) -> list[Point]:
+    """The headline rates of single flows: what else moves between two places does not show what the link can do."""
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
-    return [point for point in one_flow if point.gbps is not None]
+    return headline_points(point for point in one_flow if point.gbps is not None)
 
 
 def machine_svg(found: Sequence[Wire], modelled: bool) -> str:

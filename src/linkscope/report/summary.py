@@ -144,7 +144,7 @@ def _rate_cells(rates: Rates | None) -> list[str]:
     if rates.unstable:
         return [f"unstable, {_span(*rates.unstable)}", ""]
     low, high = min(rates.values), max(rates.values)
-    text = _digits(rates.median) if rates.alike else _span(low, high)
+    text = _exact(rates.median) if rates.alike else _span(low, high)
     shares = rates.shares
     percent = ""
     if shares is not None:
@@ -166,8 +166,13 @@ def _span(low: float, high: float) -> str:
 
 
 def _digits(rate: float) -> str:
-    """Three digits, or all of the whole number."""
+    """Up to three digits, or all of the whole number."""
     return f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
+def _exact(rate: float) -> str:
+    """Three digits, zeros at the end too: '9.00'."""
+    return f"{rate:.0f}" if rate >= 1000 else f"{rate:#.3g}".removesuffix(".")
 
 
 def _other_rates(run: Run, width: int) -> Iterable[Line]:

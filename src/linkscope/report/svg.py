@@ -37,7 +37,7 @@ class Series:
     alone: bool
     points: Sequence[tuple[float, Estimate]]
     missed: frozenset[float] = frozenset()  # the places of those that missed their precision: they are ringed
-    taken: frozenset[float] = frozenset()  # of those that were not measured, but taken over from another path
+    inherited: frozenset[float] = frozenset()  # of those that were not measured, but taken over from another path
     breaks: frozenset[float] = frozenset()  # of those at which no line joins them to the one before
 
 
@@ -159,9 +159,9 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
         for number, (place, (px, py)) in enumerate(zip(at, places, strict=True))
     )
     marker = _MARKERS[series.colour % SERIES_COLOURS]
-    ours = [where for place, where in zip(at, places, strict=True) if place not in series.taken]
+    ours = [where for place, where in zip(at, places, strict=True) if place not in series.inherited]
     marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in ours)
-    theirs = [where for place, where in zip(at, places, strict=True) if place in series.taken]
+    theirs = [where for place, where in zip(at, places, strict=True) if place in series.inherited]
     boxes = "".join(f"M{px:.1f} {py:.1f}m-5 -5h10v10h-10z" for px, py in theirs)
     bars = "".join(_bar(x.at(size), estimate, y) for size, estimate in series.points)
     drawn_bars = f'<path class="bar" d="{bars}"/>' if bars else ""

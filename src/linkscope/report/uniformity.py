@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.model.curves import Path, method_of, path_of
+from linkscope.model.curves import method_of
 from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.report.finding import LARGE
 from linkscope.report.headline import COPIES, ENGINES, is_headline, is_unstable
@@ -25,8 +25,8 @@ class Comparison:
     where: str
     count: int
     bytes: int
-    slowest: Path
-    fastest: Path
+    slowest: Point
+    fastest: Point
     ratio: float
     interval: Interval | None
 
@@ -65,7 +65,7 @@ def _compare(benchmark: str, points: Iterable[Point], spreads: Spreads) -> Compa
     known = max(filter(None, (spreads.of(slowest), spreads.of(fastest))), default=None)
     interval = ratio_interval(rounds_of(fastest), rounds_of(slowest), alike=known, level=level)
     return Comparison(
-        COPIES[benchmark], len(group), group[0].bytes, path_of(slowest), path_of(fastest),
+        COPIES[benchmark], len(group), group[0].bytes, slowest, fastest,
         times[slowest.id] / times[fastest.id], interval,
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from linkscope.model.curves import Path
 from linkscope.model.odd import odd_paths
 from linkscope.model.words import count_text
 from linkscope.report.counters import counter_findings
@@ -43,11 +42,6 @@ def warnings(run: Run) -> list[tuple[str, bool]]:
     return found + [(text, False) for text in run.warnings]
 
 
-def path_text(path: Path) -> str:
-    """'gpu:0 → gpu:1'."""
-    return f"{path.src} → {path.dst}"
-
-
 def _failed_text(points: Iterable[Point]) -> str:
     failed = sum(point.status == "failed" for point in points)
     return f"{count_text(failed, 'point')} failed." if failed else ""
@@ -77,10 +71,14 @@ def _differs_text(worst: Comparison, others: Sequence[str]) -> str:
     assert worst.interval is not None  # differs
     low, high = worst.interval.low, worst.interval.high
     text = (
-        f"{worst.where} paths differ: {path_text(worst.slowest)} is slowest, {worst.ratio:.2f} × the time of "
-        f"{path_text(worst.fastest)} [{low:.2f}, {high:.2f}] at {format_bytes(worst.bytes)}."
+        f"{worst.where} paths differ: {_path_text(worst.slowest)} is slowest, {worst.ratio:.2f} × the time of "
+        f"{_path_text(worst.fastest)} [{low:.2f}, {high:.2f}] at {format_bytes(worst.bytes)}."
     )
     return text + (f" {' and '.join(others)} paths differ too." if others else "")
+
+
+def _path_text(point: Point) -> str:
+    return f"{point.src} → {point.dst}"
 
 
 def _uniform_text(found: Sequence[Comparison]) -> str:
@@ -112,7 +110,11 @@ def _unstable_text(run: Run, rows: Sequence[RateRow]) -> str:
 
 def _failures(points: Sequence[Point]) -> list[str]:
     return [
-        f"{count_text(len(problem.ids), 'point')} failed: {textwrap.shorten(problem.reason, _LONGEST, placeholder=' …')}"
+        f"{count_text(len(problem.ids), 'point')} failed: {_short(problem.reason)}"
         for problem in problems(points)
         if problem.status == "failed"
     ]
+
+
+def _short(reason: str) -> str:
+    return textwrap.shorten(reason, _LONGEST, placeholder=" …")
