@@ -1,4 +1,5 @@
-"""What an operation alone costs after idling, and in which modes: tables of docs/notes/single-copies.md, from a run of suite `full`.
+"""What an operation alone costs after idling, and in which modes: tables of docs/notes/single-copies.md, from a run
+of suite `full`.
 
 Usage: python tools/alone.py RUN.jsonl[.gz]
 

@@ -1,6 +1,7 @@
 """How the time of a batch grows with its length, and how uncertain it is: T(L) of points, as a Markdown table.
 
-docs/notes/single-copies.md shows one; what T(L) is uncertain by is why the two batches of a sample are unlike (run/sampler.py).
+docs/notes/single-copies.md shows one; what T(L) is uncertain by is why the two batches of a sample are unlike
+(run/sampler.py).
 
 Usage: python tools/batch_curve.py [--machine NAME] POINT_ID...
 """

@@ -1,4 +1,5 @@
-"""What contexts of a GPU cost, and what operations take in the cheaper and in the dearer ones: docs/notes/context-effects.md.
+"""What contexts of a GPU cost, and what operations take in the cheaper and in the dearer ones:
+docs/notes/context-effects.md.
 
 Usage: python tools/contexts.py [--times 24] [POINT_ID...]
 

@@ -1,4 +1,5 @@
-"""The traffic that kernels state against what the GPU's counters saw, as a Markdown table. docs/notes/counters.md shows one.
+"""The traffic that kernels state against what the GPU's counters saw, as a Markdown table. docs/notes/counters.md
+shows one.
 
 Usage: python tools/counters.py [POINT_ID...]     (needs a GPU, for kernels between GPUs two, and Nsight Compute's `ncu`
 allowed to read counters)

@@ -1,4 +1,5 @@
-"""How operations alone settle: what each sample of a request takes, the first one after a pause: docs/method/planner.md.
+"""How operations alone settle: what each sample of a request takes, the first one after a pause:
+docs/method/planner.md.
 
 Usage: python tools/settle.py [--seconds 40] [POINT_ID...]
 

@@ -37,7 +37,9 @@ def printed(path: str) -> dict[str, float]:
 
 
 def timed_s(run: Run) -> float:
-    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone (docs/reference/worker.md)."""
+    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone
+    (docs/reference/worker.md).
+    """
     alone = 8e-3  # how long an operation was, where it was compared with none and the round does not say so
     total = 0.0
     for rounds in run.rounds.values():

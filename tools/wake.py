@@ -1,4 +1,5 @@
-"""What copies alone between GPUs take after the link has idled, without and with a batch before: docs/notes/single-copies.md.
+"""What copies alone between GPUs take after the link has idled, without and with a batch before:
+docs/notes/single-copies.md.
 
 Usage: python tools/wake.py
 

@@ -34,7 +34,8 @@ Access access_of(const Case& c, Access::Dir dir) {
 Program one_way(const Case& c, Access::Dir dir) {
   const bool reads = dir == Access::Dir::read;
   Access access = access_of(c, dir);
-  if (!reads && c.dst.kind == PlaceKind::gpu && c.src != c.dst) access.unit = peer_write_bytes;  // docs/notes/counters.md
+  // docs/notes/counters.md has the count.
+  if (!reads && c.dst.kind == PlaceKind::gpu && c.src != c.dst) access.unit = peer_write_bytes;
   Kernel kernel{reads ? "read" : "write", kernel_shape(c), 0, {access}};
   const u64 bytes = access.span.stride * access.span.slices;
   Program program = reads ? one_sided(c, c.src, c.src_memory, c.dst, Content::pattern, bytes, std::move(kernel))

@@ -11,9 +11,9 @@ from invented import point, run
 from linkscope.advise import advice, untried, ways
 from linkscope.cli.main import main
 from linkscope.cli.screen import filled
+from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import to_markdown
-from linkscope.report.details import details
 from linkscope.runfile import Point
 from test_break_even import PAGEABLE, PINNED, copy, life
 

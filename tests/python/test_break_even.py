@@ -8,9 +8,9 @@ from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice
 from linkscope.model.curves import Estimate
 from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
 from linkscope.report.break_even import break_even_text, break_evens, told_sizes
+from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
-from linkscope.report.details import details
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point
 

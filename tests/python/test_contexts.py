@@ -1,4 +1,5 @@
-"""Contexts of GPUs that cost alike: who asks for them, what is remembered of them, what is told (docs/notes/context-effects.md).
+"""Contexts of GPUs that cost alike: who asks for them, what is remembered of them, what is told
+(docs/notes/context-effects.md).
 
 Which of them are kept is core/platform/cuda/contexts.cpp's, and tests/core/test_contexts.cpp has it.
 """

@@ -1,4 +1,6 @@
-"""docs/reference/machine-file.md names every key that a machine file may have, and no other; its example is a machine."""
+"""docs/reference/machine-file.md names every key that a machine file may have, and no other; its example is a
+machine.
+"""
 
 import json
 import pathlib

@@ -1,4 +1,6 @@
-"""Comm|Scope's systems, as machine files, against what the paper says of them (items CS of docs/reference/papers.md)."""
+"""Comm|Scope's systems, as machine files, against what the paper says of them (items CS of
+docs/reference/papers.md).
+"""
 
 import html
 import itertools

@@ -1,4 +1,6 @@
-"""Systems A, B and C of Jorda et al., as machine files, against what they say of them (items JO of docs/reference/papers.md)."""
+"""Systems A, B and C of Jorda et al., as machine files, against what they say of them (items JO of
+docs/reference/papers.md).
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Klenk's two pairs of nodes, as machine files, against what the paper says of them (items KL of docs/reference/papers.md)."""
+"""Klenk's two pairs of nodes, as machine files, against what the paper says of them (items KL of
+docs/reference/papers.md).
+"""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Keeneland's nodes, as machine files, against what Spafford et al. say of them (items SP of docs/reference/papers.md)."""
+"""Keeneland's nodes, as machine files, against what Spafford et al. say of them (items SP of
+docs/reference/papers.md).
+"""
 
 import pytest
 

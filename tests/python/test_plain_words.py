@@ -50,7 +50,7 @@ BANNED = {
     r"\bat once, by\b": "concurrently",
     r"\bin the end,": "leave it out",
     r"\b(whoever|whosoever)\b": "name the actor",
-    r"\bfrom .{1,12} on(wards)?\b(?! (to|the|a|an|one|this|its|each|every|all|other|both|any|GPU|CPU|NUMA|hardware|your|disk|of)\b)(?=[ ,.;)])": (
+    r"\bfrom .{1,12} on(wards)?\b(?! (to|the|a|an|one|this|its|each|every|all|other|both|any|GPU|CPU|NUMA|hardware|your|disk|of)\b)(?=[ ,.;)])": (  # noqa: E501
         "'of 6 or more', 'at least'"
     ),
     r"\bso many (bytes|rounds|sizes|seconds|times|of)\b": "give the number its name",

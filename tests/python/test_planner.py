@@ -392,7 +392,9 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
 def test_intervals_cover_however_often_they_were_looked_at(noise: float) -> None:
-    """As docs/method/planner.md says, of noise so many times the precision asked for; told in standard errors below 94 %."""
+    """As docs/method/planner.md says, of noise so many times the precision asked for; told in standard errors below
+    94 %.
+    """
     chance, plan = random.Random(f"covered {noise}"), pairs_plan(budget_s=1e6)
     id, covered, times = PAIR.format(0, 1, 8), 0, 600
     assembler = Assembler(plan, fakes.facts(3), lambda what: None)

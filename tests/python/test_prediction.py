@@ -108,7 +108,9 @@ def test_rows_tell_apart_what_is_compared() -> None:
 
 @pytest.mark.parametrize(("run", "missed"), [("h200x4-standard-a", 0), ("h200x4-standard-b", 1)])
 def test_two_gpus_predict_the_pairs_of_four_within_3_percent(run: str, missed: int) -> None:
-    """docs/notes/prediction.md: copies in a batch from 1 MiB up, whoever queues them; one way also without peer access."""
+    """docs/notes/prediction.md: copies in a batch from 1 MiB up, whoever queues them; one way also without peer
+    access.
+    """
     found = table(ROOT / "results" / f"{run}.jsonl.gz")
     near = total = 0
     for row in ("on, initiator src", "on, initiator dst", "on, initiator src, both ways", "off, initiator src"):

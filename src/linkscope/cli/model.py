@@ -6,7 +6,8 @@ linkscope model run.jsonl --check                fits half of the points and say
 linkscope model monday.jsonl tuesday.jsonl -o mine.toml      several runs of one machine
 
 The file holds causes (rates and latencies of links, what setting a copy up costs, what flows share), each with what it
-was fitted to; what the run does not tell is `assumed`, and says so. docs/method/model.md tells how. Exit code 1 where --check
+was fitted to; what the run does not tell is `assumed`, and says so. docs/method/model.md tells how. Exit code 1 where
+--check
 finds a median error over 3 %, or over 10 % on joint transfers.
 """
 

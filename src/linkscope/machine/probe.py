@@ -19,7 +19,8 @@ def probe(
 ) -> Machine:
     """The machine at hand.
 
-    `driver` is the worker's answer to `open` on the platform cuda, under "driver" (docs/reference/worker.md); without it GPUs are
+    `driver` is the worker's answer to `open` on the platform cuda, under "driver" (docs/reference/worker.md); without
+    it GPUs are
     those that NVML shows, and what only CUDA knows is hidden. `files` and `nvml` replay an earlier probe.
     """
     files = files or Files()

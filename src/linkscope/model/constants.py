@@ -147,7 +147,8 @@ def _local(point: PointId) -> bool:
 
 def _peer(point: PointId, initiator: str) -> bool:
     direct = _copy("d2d")(point) and point.param("peer", "on") == "on" and _alone(point)
-    # What a pulled copy costs after a wait differs between machines of a kind by a factor of two (docs/notes/prediction.md).
+    # What a pulled copy costs after a wait differs between machines of a kind by a factor of two
+    # (docs/notes/prediction.md).
     unknown = initiator == "dst" and _after_a_wait(point)
     return direct and point.param("initiator", "src") == initiator and not unknown
 

@@ -1,4 +1,5 @@
-"""What paths share, from points of several of them at once: the finding, and what to ask next (docs/method/shared-links.md).
+"""What paths share, from points of several of them at once: the finding, and what to ask next
+(docs/method/shared-links.md).
 
 `stats/sharing.py` has the tests and how groups follow; here are the points that they are about.
 """

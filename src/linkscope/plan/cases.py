@@ -87,7 +87,9 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
 
 
 def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:
-    """`most` of an open request (docs/reference/worker.md): what the points want of each kind of host memory at most."""
+    """`most` of an open request (docs/reference/worker.md): what the points want of each kind of host memory at
+    most.
+    """
     most: dict[tuple[str, str], int] = {}
     for point in points:
         if pages_move(point):

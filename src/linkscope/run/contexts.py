@@ -1,4 +1,5 @@
-"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them (docs/notes/context-effects.md).
+"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them
+(docs/notes/context-effects.md).
 
 Each process makes some of every GPU and keeps one that is as cheap as they get. What is cheap is known by all that were
 made since the run began.

@@ -28,7 +28,8 @@ LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
 LEAST_PART = 0.5  # of that, as it turns out: a batch that lasts less is doubled
 STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
 # How long a batch takes is uncertain by some microseconds, and less than in proportion by more for longer ones (H200,
-# copies between GPUs: 2.5 us of 0.2 ms, 5 us of 1.5 ms; docs/method/planner.md). So the slope is told best by one batch as
+# copies between GPUs: 2.5 us of 0.2 ms, 5 us of 1.5 ms; docs/method/planner.md). So the slope is told best by one
+# batch as
 # short as what is different about its beginning allows, and one as long as there is time for.
 LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # joint and large
 HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 0.5e-3
@@ -52,7 +53,8 @@ MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
 # 1 MiB alone within a GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 is off by 1.5 %, of 127 by 0.8 %.
 MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes
-# one is cheaper by half then (docs/method/planner.md). Where three rounds agree, twice the error of each does not show; where
+# one is cheaper by half then (docs/method/planner.md). Where three rounds agree, twice the error of each does not
+# show; where
 # they do not, another round tells more.
 ROUND_S = 7e-3  # H200, from 1 MiB on
 DEAR_S, DEAR = ROUND_S / 7, 2.0

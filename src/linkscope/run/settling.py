@@ -4,7 +4,8 @@ from linkscope.plan import once_only, pages_move
 from linkscope.runfile import PointId
 
 # The first of operations alone differ, after each pause and after their memory was written anew: copies of GPUs' memory
-# by 4 % to 8 %, pages that move take up to twice as long (docs/method/planner.md). So many samples of each request are not
+# by 4 % to 8 %, pages that move take up to twice as long (docs/method/planner.md). So many samples of each request
+# are not
 # counted.
 SETTLING = 4
 MOVING_SAMPLES = 12  # of pages at once, that those not counted be few beside them

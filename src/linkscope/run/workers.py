@@ -61,7 +61,9 @@ class Workers:
         return self._worker
 
     def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
-        """What the platforms to come will need: of each kind of memory at most (docs/reference/worker.md), and which places."""
+        """What the platforms to come will need: of each kind of memory at most (docs/reference/worker.md), and which
+        places.
+        """
         self._open_request["most"] = most
         self._places = places
 

@@ -1,4 +1,5 @@
-"""Stands between linkscope and its worker and plants what the simulation has no word for. Speaks docs/reference/worker.md.
+"""Stands between linkscope and its worker and plants what the simulation has no word for. Speaks
+docs/reference/worker.md.
 
 Started as `python meddler.py JSON WORKER…`. JSON: a list of objects with `match`, a glob of keys (POINT_ID#ROUND), and
   first_s N     the first operation after `prepare` takes so many seconds more
