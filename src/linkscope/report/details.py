@@ -106,6 +106,8 @@ def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Seq
 def _cells(row: Row) -> list[str]:
     number, unit, interval = f"{row.best_text} ".split(" ", 2)
     number += f" {unit}" if row.time is not None else ""
+    if "unresolved" in row.best_text:
+        number, interval = row.best_text.split(", ")
     smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
     alone = row.single_text if smallest or not row.single_text else f"{row.smallest_text}: {row.single_text}"
     counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))

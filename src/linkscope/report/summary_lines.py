@@ -117,6 +117,8 @@ def shared_text(run: Run) -> str:
 
 def notes(run: Run, *, signed: bool) -> Iterable[str]:
     """How many points missed their precision or have no value of their own, and how many anomalies there are."""
+    if (rule := run.header.plan.get("rule", "linkscope")) != "linkscope":
+        yield f"measured by the rule of {rule}"
     counts = Counter[str](point.status for point in run.points)
     measured = counts["ok"] + counts["missed_precision"]
     wide = [point for point in run.points if point.status == "missed_precision"]
