@@ -72,11 +72,20 @@ def format_rate_interval(gbps: float, low: float | None, high: float | None) -> 
 
 
 def format_seconds_interval(seconds: float, low: float | None, high: float | None) -> str:
-    """'2.22 us [2.21, 2.25]'. No time is below 0, whatever its noise says: the interval ends there."""
+    """'2.22 us [2.21, 2.25]'; 'unresolved, at most 8.7 us' where the interval reaches 0."""
+    if (unresolved := unresolved_text(low, high)) is not None:
+        return unresolved
     unit, size = time_unit(seconds)
-    scaled = [None if end is None else max(end, 0.0) / size for end in (low, high)]
+    scaled = [None if end is None else end / size for end in (low, high)]
     number, interval = with_interval(seconds / size, *scaled)
     return f"{number} {unit} {interval}".rstrip()
+
+
+def unresolved_text(low: float | None, high: float | None) -> str | None:
+    """The text for a time whose interval reaches 0: noise exceeds the time, so only the upper end means anything."""
+    if low is None or high is None or low > 0:
+        return None
+    return f"unresolved, at most {format_seconds(float(f'{max(high, 0.0):.2g}'))}"
 
 
 def parse_bytes(text: str) -> int | None:

@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_the_summary_and_a_sane_terminal(tmp_path: Path) -> None:
     assert terminal.end() == 4
     shown = terminal.screen.text()
     assert "stopped early; go on with:" in shown and "Traceback" not in shown
-    assert not re.search("[━─]|best rates", shown) and shown.startswith("MODELLED: these numbers")
+    assert not re.search("[━─]|best rates", shown) and shown.startswith("MODELLED: a machine model")
     assert terminal.screen.cursor_visible and terminal.screen.cursor[0] == 0
     run = read_run(path)
     assert run.warnings == [] and run.end is not None and not run.end.complete

@@ -10,6 +10,8 @@ import pytest
 from invented import SIZES, flow, point, run, small_run
 from linkscope.report.details import details
 from linkscope.report.findings import findings, point_findings
+from linkscope.report.html import page
+from linkscope.report.markdown import to_markdown
 from linkscope.report.outcome import problems, run_text
 from linkscope.runfile import Spread, read_run
 
@@ -223,3 +225,16 @@ def test_a_best_rate_of_a_small_size_says_so_where_the_column_of_sizes_has_no_ro
     wide, narrow = (details(run(mixed), width=width, colour=False) for width in (140, 60))
     assert "at  smallest" in wide and "(at " not in wide
     assert "  at" not in narrow and narrow.count("(at ") == 2 and "(at 8 B)" in narrow and "(at 4 KiB)" in narrow
+
+
+def test_a_time_below_its_noise_is_unresolved_and_no_interval_starts_below_zero() -> None:
+    id = "allocation/cpu/numa:0.pinned->gpu:0.device/0?phase=map&size=16MiB"
+    made = run([point(id, 5.3e-7, ci95_s=(-6.4e-7, 2.47e-6))])
+    for text in (details(made, colour=False), page(made), to_markdown(made)):
+        assert "at most 2.5 us" in text and "unresolved" in text and not re.search(r"\[-\d", text)
+
+
+def test_no_interval_of_a_committed_run_starts_below_zero() -> None:
+    made = read_run(Path(__file__).parents[2] / "results" / "h200x4-full.jsonl.gz", rounds=False)
+    for text in (details(made, width=140, colour=False), page(made), to_markdown(made).replace("\\", "")):
+        assert not re.search(r"\[-\d", text)

@@ -146,3 +146,12 @@ def test_the_summary_of_a_run_file_is_what_run_printed(tmp_path, capsys) -> None
 def test_on_hardware_the_summary_names_the_doctor(tmp_path) -> None:
     assert "linkscope doctor" not in details(run(small_run().points))
     assert "linkscope doctor" in details(run(small_run().points, modelled=False))
+
+
+@pytest.mark.parametrize("options", [[], ["--summary"], ["--summary=full"], ["--nvbandwidth"], ["--markdown", "a.md"]])
+@pytest.mark.parametrize("folder", [".", "..", ""])
+def test_a_directory_is_no_run_file(tmp_path, capsys, monkeypatch, folder, options) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", folder, *options]) == 2
+    assert "is a directory, not a run file: name the .jsonl file in it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

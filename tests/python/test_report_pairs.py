@@ -79,6 +79,8 @@ def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_
     assert main(["run", "--machine", "4029gp", "--suite", "standard", "-o", str(run)]) == 0
     assert main(["report", str(run), "--markdown", str(tmp_path / "run.md")]) == 0
     markdown = (tmp_path / "run.md").read_text().replace("\\", "")
+    capsys.readouterr()
+    assert main(["report", str(run), "--summary=full"]) == 0
     standing_out = re.sub(r"\s+", " ", capsys.readouterr().out.partition("What stands out")[2])
     for text in (standing_out, markdown):
         assert "pairs of GPUs fall into 4 classes" in text

@@ -85,7 +85,7 @@ def main(arguments: argparse.Namespace) -> int:
         return _write_markdown(source, Path(arguments.markdown))
     if arguments.figure:
         return _write_figure(source, arguments.figure, arguments.output)
-    target = Path(arguments.output) if arguments.output else source.with_name(source.name.split(".jsonl")[0] + ".html")
+    target = Path(arguments.output) if arguments.output else source.parent / (source.name.split(".jsonl")[0] + ".html")
     write_page(source, target, "-o")
     print(f"report: {target}")
     return FINE

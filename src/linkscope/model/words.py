@@ -14,6 +14,7 @@ from linkscope.units import (
     format_rate_interval,
     format_seconds_interval,
     time_unit,
+    unresolved_text,
     with_interval,
 )
 
@@ -82,6 +83,8 @@ def latency_text(time: Estimate) -> str:
     """'812 ns [809, 815]', for an operation without bytes."""
     if time.value >= _LONG_S:
         return format_seconds_interval(time.value, time.low, time.high)
+    if (unresolved := unresolved_text(time.low, time.high)) is not None:
+        return unresolved
     ends = (None if end is None else end * 1e9 for end in (time.low, time.high))
     number, interval = with_interval(time.value * 1e9, *ends)
     return f"{number} ns {interval}".rstrip()

@@ -1,4 +1,4 @@
-"""The end of a run in the terminal: what every path reached of its limit, what stands out, what went wrong."""
+"""All tables of a run in the terminal, by importance: copies, latencies, joint flows, costs, anomalies, status."""
 
 import itertools
 import textwrap
@@ -10,6 +10,7 @@ from linkscope.model.words import count_text, range_share
 from linkscope.report.break_even import SHORT_HEADING, break_evens
 from linkscope.report.finding import LARGE
 from linkscope.report.findings import findings
+from linkscope.report.headline import COPIES, ENGINES
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
@@ -20,7 +21,7 @@ from linkscope.runfile import Run
 from linkscope.units import format_bytes
 
 _MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
-_HEADS = ("path", "", "GB/s", "interval", "of limit", "at", "half from", "smallest, batched", "alone")
+_HEADS = ("path", "", "GB/s", "interval", "% of peak", "at", "half from", "smallest, batched", "single")
 _SHARE, _AT = 4, 5
 _RIGHT = {2, 4, 5, 6}  # columns of numbers
 _DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
@@ -36,7 +37,7 @@ def details(run: Run, *, width: int | None = None, colour: bool | None = None) -
 
 def _lines(run: Run, width: int) -> Iterable[Line]:
     if run.modelled:
-        told = "MODELLED: these numbers come from a model in virtual time; no hardware was measured."
+        told = "MODELLED: a machine model gave these numbers, no hardware was measured."
         yield from wrap(told, width, NOTABLE)
     machine = run.header.machine
     name = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
@@ -44,23 +45,53 @@ def _lines(run: Run, width: int) -> Iterable[Line]:
     yield from wrap(printable(run_text(run)), width)
     for warning in run.warnings:
         yield from wrap(f"warning: {printable(warning)}", width, NOTABLE)
-    of_one_path = without_sets(run)
-    rated = overview(of_one_path.points)
-    if rated or not by_themselves(run.points):
+    single = without_sets(run)
+    copies, latencies, others = _by_importance(overview(single.points))
+    if not (copies or latencies or others or by_themselves(run.points)):
         yield Line("")
-        yield from _rates(rated, width)
-    yield from _joint(of_one_path, width)
-    yield from _shared(run, width)
-    yield from _break_even(run, width)
-    yield from _standing_out(of_one_path, width)
-    yield from _advice(of_one_path, width)
-    yield from _wrong(run, width)
-
-
-def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
-    if not families:
         yield Line("No point has a value.", BAD)
+    else:
+        yield from _note([*copies, *latencies, *others], width)
+    yield from _rates("Plain copies", copies, width)
+    yield from _rates("Latencies and costs of calls", latencies, width)
+    yield from _joint(single, width)
+    yield from _shared(run, width)
+    yield from _rates("Other operations", others, width)
+    yield from _break_even(run, width)
+    yield from _anomalies(single, width)
+    yield from _recommendations(single, width)
+    yield from _status(run, width)
+
+
+def _by_importance(found: Sequence[FamilyRows]) -> tuple[list[FamilyRows], list[FamilyRows], list[FamilyRows]]:
+    """Plain copies, operations without bytes, and all others."""
+    copies = [of for of in found if of.family.benchmark in COPIES and of.family.engine in ENGINES]
+    timed = [of for of in found if of not in copies and all(row.time is not None for row in of.rows)]
+    directions, engines = list(COPIES), list(ENGINES)
+    copies.sort(key=lambda of: (directions.index(of.family.benchmark), engines.index(of.family.engine)))
+    timed.sort(key=lambda of: of.family.benchmark != "latency")
+    return copies, timed, [of for of in found if of not in copies and of not in timed]
+
+
+def _note(families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
+    """How to read the tables."""
+    if not families:
         return
+    text = (
+        f"A row holds paths whose best rates agree within {ALIKE:.0%} or within their intervals: the median, and the "
+        "range from the lowest to the highest end of their intervals. Brackets hold the interval of one path. "
+        "Bidirectional rates are totals; their % of peak is that of the direction named."
+    )
+    cells = " ".join(cell for family in families for row in family.rows for cell in _cells(row))
+    yield Line("")
+    yield from wrap(text + "".join(f" {means}." for means in signs_mean(cells)), width)
+
+
+def _rates(title: str, families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
+    if not families:
+        return
+    yield Line("")
+    yield Line(title, HEAD)
     tables = [[_cells(row) for row in family.rows] for family in families]
     widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
     if _SHARE not in shown and any(cells[_SHARE] for table in tables for cells in table):
@@ -71,26 +102,20 @@ def _rates(families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
         for table, family in zip(tables, families, strict=True):
             for cells, row in zip(table, family.rows, strict=True):
                 cells[0] += f" (at {row.at_text})" if 0 < row.at_bytes < LARGE else ""
-    note = (
-        f"Best rates. A line holds the paths that differ by no more than {ALIKE:.0%} or their intervals: their median, "
-        "and from the lowest to the highest end of their intervals. Both ways: the total; the share is that of the way "
-        "named."
-    )
-    numbers = " ".join(cell for table in tables for cells in table for cell in cells)
-    note += "".join(f" {means}." for means in signs_mean(numbers))
-    yield from wrap(note, width)
-    yield Line(_joined(_HEADS, widths, shown), HEAD)
+    timed = all(row.time is not None for family in families for row in family.rows)
+    heads = [*_HEADS[:2], "time" if timed else _HEADS[2], *_HEADS[3:]]
+    yield Line(_joined(heads, widths, shown), HEAD)
     for family, table in zip(families, tables, strict=True):
         told = [family.folded_text] if family.folded else []
-        told += [f"if nothing else is said: {family.usual}"] if family.usual else []
+        told += [f"unless given: {family.usual}"] if family.usual else []
         folded = f" ({'; '.join(told)})" if told else ""
         yield from heading(printable(f"{family.family}{folded}"), width)
         if family.limits:
-            yield from wrap(printable(f"    limits: {family.limits}"), width)
+            yield from wrap(printable(f"    peak: {family.limits}"), width)
         for row, cells in zip(family.rows, table, strict=True):
             yield from _row_lines(row, cells, widths, shown)
         if family.sweep:
-            yield Line(f"    {family.sweep} (other numbers of blocks: see the report)")
+            yield Line(f"    {family.sweep} (other numbers of blocks: see the page)")
 
 
 def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Sequence[int]) -> Iterable[Line]:
@@ -105,7 +130,9 @@ def _row_lines(row: Row, cells: Sequence[str], widths: Sequence[int], shown: Seq
 
 def _cells(row: Row) -> list[str]:
     number, unit, interval = f"{row.best_text} ".split(" ", 2)
-    number += f" {unit}" if row.time is not None else ""
+    number += f" {unit.rstrip(',')}" if row.time is not None else ""
+    if "unresolved" in row.best_text:
+        number, interval = row.best_text.split(", ")
     smallest = f"{row.smallest_text}: {row.batched_text}" if row.batched_s else ""
     alone = row.single_text if smallest or not row.single_text else f"{row.smallest_text}: {row.single_text}"
     counts = ", ".join(filter(None, (str(row.path_count) if row.path_count > 1 else "", row.missed_text)))
@@ -121,7 +148,7 @@ def _joint(run: Run, width: int) -> Iterable[Line]:
     if not found:
         return
     yield Line("")
-    yield Line("Between one place and all GPUs at once: the total of all flows", HEAD)
+    yield Line("One place and all GPUs at once: totals of all flows", HEAD)
     for pattern, lines in itertools.groupby(found, key=lambda line: line.pattern):
         yield from wrap(printable(pattern), width)
         for line in lines:
@@ -153,36 +180,36 @@ def _break_even(run: Run, width: int) -> Iterable[Line]:
         yield from wrap(f"- {printable(line)}", width)
 
 
-def _standing_out(run: Run, width: int) -> Iterable[Line]:
+def _anomalies(run: Run, width: int) -> Iterable[Line]:
     found = findings(run)
     if not found:
         return
     yield Line("")
-    yield Line("What stands out", HEAD)
+    yield Line("Anomalies", HEAD)
     for finding in found[:_MOST_FINDINGS]:
         yield from wrap(f"- {printable(finding.text)}", width)
     if len(found) > _MOST_FINDINGS:
-        yield Line(f"- and {count_text(len(found) - _MOST_FINDINGS, 'thing')} more: see the report")
+        yield Line(f"- and {len(found) - _MOST_FINDINGS} more: see the page")
 
 
-def _advice(run: Run, width: int) -> Iterable[Line]:
+def _recommendations(run: Run, width: int) -> Iterable[Line]:
     found = worth_it(run.points)
     if not found:
         return
     yield Line("")
-    yield from heading("What to do otherwise, and what it gains (how: linkscope advise)", width)
+    yield from heading("Recommendations (how: linkscope advise)", width)
     for one in found[:_MOST_ADVICE]:
         yield from wrap(f"- {printable(headline(one))}", width)
 
 
-def _wrong(run: Run, width: int) -> Iterable[Line]:
+def _status(run: Run, width: int) -> Iterable[Line]:
     found = problems(run.points)
     if not found:
         return
     missed = sorted((one for one in found if one.missed), key=lambda one: -len(one.ids))
     left = missed[_MOST_MISSED:]
     yield Line("")
-    yield Line("What went wrong", HEAD)
+    yield Line("Status of points", HEAD)
     for problem in found:
         if problem in left:
             continue
@@ -194,9 +221,9 @@ def _wrong(run: Run, width: int) -> Iterable[Line]:
                 yield Line(f"    and {len(problem.ids) - _MOST_IDS} more")
     if left:
         points = count_text(sum(len(one.ids) for one in left), "point")
-        yield Line(f"- missed precision, {points} more of {count_text(len(left), 'other kind')}: see the report")
+        yield Line(f"- missed precision, {points} more of {count_text(len(left), 'other operation')}: see the page")
     if not run.modelled:
-        yield Line("`linkscope doctor` tells what on a machine spoils measurements.")
+        yield Line("`linkscope doctor` lists settings of this machine that disturb measurements.")
 
 
 def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:

@@ -242,7 +242,7 @@ def rates_of(paths: Iterable[Path], best: dict[Path, Point], rate: Callable[[Poi
     scattered = [point for point in points if is_unstable(point)]
     if 2 * len(scattered) < len(points):
         return Rates(points, values, None)
-    ends = [end for point in points if (end := round_rates(point)) is not None]
+    ends = [pair for point in points if (pair := round_rates(point)) is not None]
     return Rates(points, values, (min(low for low, _ in ends), max(high for _, high in ends)))
 
 

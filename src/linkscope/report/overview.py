@@ -1,6 +1,7 @@
 """The short view of a run: per family a few rows, each of paths and parameters that make no difference."""
 
 import itertools
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,9 +61,11 @@ class Row:
 
     @property
     def best_text(self) -> str:
-        """'55.4 GB/s [55.3, 55.5]', or '812 ns [809, 815]' of an operation without bytes."""
-        told = latency_text(self.time) if self.time is not None else rate_text(self.rate)
-        return (SIGN if self.missed else INHERITED if self.inherited == self.path_count else "") + told
+        """'55.4 GB/s [55.3, 55.5]' of one path; 'GB/s, 55.3 to 55.9' over several; ns of operations without bytes."""
+        text = latency_text(self.time) if self.time is not None else rate_text(self.rate)
+        if self.path_count > 1:  # brackets are for the confidence interval of one point
+            text = re.sub(r" \[(.*), (.*)\]$", r", \1 to \2", text)
+        return (SIGN if self.missed else INHERITED if self.inherited == self.path_count else "") + text
 
     @property
     def at_text(self) -> str:

@@ -10,7 +10,7 @@ from linkscope.model.words import count_text
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates
-from linkscope.report.outcome import STATUS_WORDS, suite_text, took_text
+from linkscope.report.outcome import STATUS_WORDS, problems, suite_text, took_text
 from linkscope.report.shared import group_text, shares
 from linkscope.report.terminal import HEAD, NOTABLE, Line, printable, wrap
 from linkscope.report.trust import SIGN, has_warning
@@ -20,6 +20,7 @@ from linkscope.units import format_bytes
 _TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
 _WORTH = 1.05
 _MOST_RECOMMENDATIONS = 3
+_MOST_REASONS = 3
 _MOST_GROUPS = 1
 _SPREAD = 0.1  # latencies of a group that differ by more are shown as a range
 _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
@@ -117,6 +118,8 @@ def shared_text(run: Run) -> str:
 
 def notes(run: Run, *, signed: bool) -> Iterable[str]:
     """How many points missed their precision or have no value of their own, and how many anomalies there are."""
+    if (rule := run.header.plan.get("rule", "linkscope")) != "linkscope":
+        yield f"measured by the rule of {rule}"
     counts = Counter[str](point.status for point in run.points)
     measured = counts["ok"] + counts["missed_precision"]
     wide = [point for point in run.points if point.status == "missed_precision"]
@@ -129,7 +132,9 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     elif measured:
         parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
-    if parts:
+    if not measured:  # the reasons are all there is to say
+        yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if problem.status != "failed")
+    elif parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a rate that missed it" if signed else "")
 
 
