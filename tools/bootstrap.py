@@ -25,12 +25,22 @@ def requirements(groups: list[str]) -> list[str]:
     return sorted(set(wanted))
 
 
+def made_by_this_python() -> bool:
+    """Whether .venv holds a working interpreter of the version that runs this file."""
+    if not PYTHON.exists():
+        return False
+    found = subprocess.run([PYTHON, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+    return found.returncode == 0 and found.stdout.strip() == sys.version
+
+
 def make_environment() -> list[str]:
     """Creates .venv; returns the command that installs into it. Debian without python3-venv lacks only ensurepip."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    if subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], **quiet).returncode == 0:
+    # A linkscope command may be running from .venv: a usable environment is completed in place, never emptied.
+    clear = [] if made_by_this_python() else ["--clear"]
+    if subprocess.run([sys.executable, "-m", "venv", *clear, VENV], **quiet).returncode == 0:
         return [str(PYTHON), "-m", "pip"]
-    if subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], **quiet).returncode == 0:
+    if subprocess.run([sys.executable, "-m", "venv", *clear, "--without-pip", VENV], **quiet).returncode == 0:
         return [sys.executable, "-m", "pip", "--python", str(PYTHON)]
     sys.exit("python3 can make no virtual environment here: install Python's venv module (Debian: python3-venv) or pip")
 
