@@ -7,7 +7,9 @@ linkscope machine --machine node7.json  show a saved one; a name or a .toml file
 
 import argparse
 import json
+from pathlib import Path
 
+from linkscope.cli.target import check_writable
 from linkscope.errors import FINE, UserError
 
 SUMMARY = "show what the machine is made of, and the limits of its paths"
@@ -29,6 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
             raise UserError(f"--save keeps a probe of this machine: leave out --machine {arguments.machine}")
         from linkscope.machine.saved import read_machine, save
 
+        check_writable(Path(arguments.save), [], option="--save")
         save(arguments.save, read_machine(driver_facts()))
         print(f"saved: {arguments.save}")
         return FINE

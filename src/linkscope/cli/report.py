@@ -15,9 +15,12 @@ linkscope report run.jsonl --figure machine -o machine.svg        one picture, .
 import argparse
 import contextlib
 import difflib
+import gzip
+import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 
 from linkscope.cli.runs import read
@@ -100,9 +103,24 @@ def write_page(run: Path, target: Path, option: str) -> None:
 
 
 def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
-    """What was measured must not be lost to something that was made of it."""
-    if target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs):
+    """Raises UserError if `target` is a run file, by its content or by its name: a measurement is never replaced."""
+    named = target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs)
+    if named or holds_run(target):
         raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
+
+
+def holds_run(path: Path) -> bool:
+    """Whether the file begins as a run file does, plain or compressed, whatever its name is."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return False
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
+            start = file.read(256)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return re.match(rb'\s*\{\s*"record"\s*:\s*"run"', start) is not None
 
 
 def _print_summary(source: Path, *, full: bool) -> int:
