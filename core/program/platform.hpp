@@ -74,7 +74,8 @@ inline void check_iterations(const Program& program, const Order& order) {
       throw Error{ErrorKind::usage, "a batch has different counts, and the program's actors wait for each other"};
     for (const u32 count : batch)
       if (program.most_iterations && count > program.most_iterations)
-        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) + " iterations; the program allows " +
+        throw Error{ErrorKind::usage, "a batch has " + std::to_string(count) +
+                                          " iterations; the program allows at most " +
                                           std::to_string(program.most_iterations) + " per sample"};
   }
 }

@@ -89,7 +89,7 @@ TEST_CASE("a gap comes before one operation alone") {
   const auto sim = make_sim(toy(), 1);
   const auto program = copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "0.01"}});
   const auto session = sim->prepare(program, "key#0");
-  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows 1 per sample"), Error);
+  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"), Error);
   auto wrong = program;
   wrong.idle = Seconds{2};
   CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("gaps are of 0 s to 1.0"), Error);

@@ -325,7 +325,7 @@ TEST_CASE("every sample begins with the pages at home, and has no more iteration
   for (u32 sample = 0; sample < 3; ++sample)
     is(trace.at(sample, 0, 0).exit_s - trace.at(sample, 0, 0).enter_s, 1 + 2 + 4 * batch(4));
   CHECK(trace.verdict->ok);
-  CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows 1 per sample"), Error);
+  CHECK_THROWS_WITH_AS((void)sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"), Error);
   const auto chain = sim->prepare(managed("fault_latency", "numa:0", "gpu:0", 0), "key#0");
   CHECK_NOTHROW((void)sim->run(*chain, {1, {{512}}, false}));
   CHECK_THROWS_AS((void)sim->run(*chain, {1, {{513}}, false}), Error);
