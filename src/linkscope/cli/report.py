@@ -30,7 +30,7 @@ _PRINTING = ("summary", "nvbandwidth", "comm_scope", "break_even", "shared", "li
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `report`."""
+    """Adds the options of `report`."""
     parser.add_argument("run", metavar="RUN.jsonl", nargs="+", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: the run file's name with .html")
     what = parser.add_mutually_exclusive_group()
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """`linkscope report`."""
+    """Runs `linkscope report`."""
     if len(arguments.run) > 1:
         raise UserError(f"a report is of one run, and {len(arguments.run)} were given; make one of each")
     source = Path(arguments.run[0])
@@ -92,7 +92,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def write_page(run: Path, target: Path, option: str) -> None:
-    """The page of a run file, where `option` said that it should go."""
+    """Writes the page of a run file to the target of `option`."""
     from linkscope.report.html import page
 
     check_target(target, option, runs=[run])
@@ -100,7 +100,7 @@ def write_page(run: Path, target: Path, option: str) -> None:
 
 
 def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
-    """What was measured must not be lost to something that was made of it."""
+    """Refuses a target that is a run file: measurements must not be overwritten."""
     if target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs):
         raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
 
@@ -233,7 +233,7 @@ def _write_figure(source: Path, name: str, output: str | None) -> int:
 
 
 def _write_png(target: Path, svg: str) -> None:
-    """By a browser, in a window of the picture's size."""
+    """Renders the figure with a browser in a window of its size."""
     from linkscope.report.figures import size_of
 
     browser = next((found for one in _BROWSERS if (found := shutil.which(one))), None)
@@ -249,7 +249,7 @@ def _write_png(target: Path, svg: str) -> None:
             f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
             page.as_uri(),
         ]  # fmt: skip
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # told below: there is no picture
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # a missing figure is reported below
             subprocess.run(command, capture_output=True, timeout=_PNG_WAIT_S, check=False)
         if not made.exists():
             raise UserError(f"{browser} made no picture; write -o FILE.svg instead", NOT_HERE)

@@ -1,4 +1,4 @@
-"""Runs as tables for other programs: one row a flow of a point (a point without flows has one row too). Here as CSV."""
+"""Runs as tables for other programs, here CSV. A row is one flow of a point; a point without flows also has a row."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from linkscope.runfile import Flow, Point, Run
 
-Limit = tuple[float | None, str | None]  # GB/s, and how it is derived
+Limit = tuple[float | None, str | None]  # peak in GB/s, and its derivation
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class _Row:
 
     @property
     def values(self) -> Flow | Point:
-        """What has the values: the flow, or the point that has none."""
+        """The flow that holds the values, or the point where it has no flow."""
         return self.flow or self.point
 
 
-# Name, type, what it is, and where it comes from. Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second).
+# Name, type, meaning and source. Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second).
 COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
     ("id", str, "canonical id of the point", lambda r: r.point.id),
     ("status", str, "ok, inherited, missed_precision, unsupported, failed or skipped", lambda r: r.point.status),
@@ -70,7 +70,7 @@ COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
 
 
 def rows(run: Run) -> Iterator[list[Any]]:
-    """The values of COLUMNS for every point-flow, in the order of the run file. None: no value."""
+    """The values of COLUMNS for each flow of each point, in the order of the run file. None: no value."""
     limits = _Limits(run.points)
     for point in run.points:
         flows: list[Flow | None] = [*point.flows] or [None]
@@ -80,7 +80,7 @@ def rows(run: Run) -> Iterator[list[Any]]:
 
 
 def write_csv(run: Run, stream: TextIO) -> None:
-    """Writes the rows under the names of COLUMNS. Empty cells: no value."""
+    """Writes the rows with the names of COLUMNS as the header. An empty cell has no value."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([name for name, _, _, _ in COLUMNS])
     for row in rows(run):
@@ -88,15 +88,16 @@ def write_csv(run: Run, stream: TextIO) -> None:
 
 
 def to_csv(run: Run) -> str:
-    """The same as text."""
+    """The rows as text."""
     stream = io.StringIO()
     write_csv(run, stream)
     return stream.getvalue()
 
 
 class _Limits:
-    """What the hardware allows each flow. A point knows the limit of where it goes from and to; of a flow that goes
-    another way, as the opposite one, that is the limit of a point of the run which goes there."""
+    """The peak of each flow. A point holds the peak of its own direction. For a flow in another direction, such as the
+    opposite one, the peak comes from a point of the run with that direction.
+    """
 
     def __init__(self, points: Iterable[Point]) -> None:
         self._of: dict[tuple[str, ...], set[Limit]] = {}

@@ -1,4 +1,4 @@
-"""What stands out in a run: sentences with their numbers. Each rule is one function; its limits stand at the top."""
+"""The anomalies of a run, as sentences with numbers. Each rule is one function; the thresholds stand at the top."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -15,23 +15,23 @@ from linkscope.report.trust import between_medians
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
-SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
-MINORITY = 1 / 3  # and no more of the class than this are
-FAR = 0.5  # of the limit
-ENOUGH_S = 15e-6  # at the limit, of the largest size that a path was measured with: copies take microseconds to set up
+SLOW = 0.10  # a path is slow if its rate is this much below the median of its class,
+MINORITY = 1 / 3  # and if no larger part of the class is slow
+FAR = 0.5  # of the peak
+ENOUGH_S = 15e-6  # duration of the largest size at peak rate: shorter copies are dominated by their set-up time
 BETWEEN = 5.0  # spread between rounds over spread within a round
-NOTABLE = 0.01  # spread between rounds, of the median
-ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
-SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
+NOTABLE = 0.01  # spread between rounds, as a fraction of the median
+ALONE_S = 1e-6  # a single copy costs this much more than one of a batch
+SMALL = 64 << 10  # above this size the difference between single and batched copies disappears in the noise
 
 
 def findings(run: Run) -> list[Finding]:
-    """All rules on the whole run, in the order in which they matter."""
+    """All rules on the whole run, the most important first."""
     return [*counter_findings(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
 
 
 def _slower_than_their_kind(run: Run) -> list[Finding]:
-    """Paths that should be like others by what the machine says of them, and are slower."""
+    """Paths that are slower than their class, which the machine description puts them into."""
     kinds: dict[str, list[Odd]] = {}
     for odd in odd_paths(run):
         kinds.setdefault(odd.kind, []).append(odd)
@@ -51,7 +51,7 @@ def _slower_than_their_kind(run: Run) -> list[Finding]:
 
 
 def point_findings(points: Iterable[Point]) -> list[Finding]:
-    """All rules on all points, in the order in which they matter."""
+    """All rules on single points and curves, the most important first."""
     listed = list(points)
     made = curves(listed)
     batched = [curve for curve in without_sweeps(made) if curve.batched]  # few blocks are slow on purpose
@@ -65,11 +65,11 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
 
 
 def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
-    """A path slower than most others of its method that have the same limit; told once a pair of places."""
+    """Paths slower than most others with the same method and peak; one finding for each pair of places."""
     classes: dict[object, list[tuple[Curve, Point]]] = {}
     for curve, best in with_best(batched):
         if curve.untold():
-            continue  # the best of small sizes is not held against that of large ones
+            continue  # a best rate of small sizes cannot be compared with one of large sizes
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
         classes.setdefault((curve.method, limit), []).append((curve, best))
     slow: dict[object, list[tuple[float, str, str]]] = {}
@@ -96,7 +96,7 @@ def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point
 
 
 def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
-    """Families whose best rate stays below half of what the hardware allows; told once a family and direction."""
+    """Families whose best rate is below half of the peak; one finding for each family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
         share, rate = share_of(best), rate_of(best)
@@ -111,13 +111,13 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
 
 
 def _can_reach_its_limit(curve: Curve) -> bool:
-    """Whether a size was measured that at the limit takes several times what setting a copy up costs."""
+    """Whether the largest size takes several times the set-up time of a copy at peak rate."""
     largest = max(curve.measured, key=lambda point: point.bytes)
     return largest.limit_gbps is not None and largest.bytes >= ENOUGH_S * largest.limit_gbps * 1e9
 
 
 def _dips(batched: Sequence[Curve]) -> list[Finding]:
-    """A size at which a path is slower than at a smaller size; told once a family."""
+    """Sizes at which a path is slower than at a smaller size; one finding for each family."""
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for dip in dips(batched):
         groups.setdefault(dip.curve.method.family, []).append((-dip.lost, dip_text(dip), dip.point.id))
@@ -125,14 +125,14 @@ def _dips(batched: Sequence[Curve]) -> list[Finding]:
 
 
 def _between_rounds(points: Sequence[Point]) -> list[Finding]:
-    """Points whose rounds differ much more than the samples of one round; told once a family."""
+    """Points whose rounds differ much more than the samples of one round; one finding for each family."""
     groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
     for point in points:
         spread = point.spread
         if spread is None or spread.between_rounds < max(NOTABLE, BETWEEN * spread.within_rounds):
             continue
         if (between_medians(point) or 0.0) < NOTABLE:
-            continue  # a few samples lie far out: they move means, which this spread is of, and no median
+            continue  # outliers move the means, which this spread comes from, but not the medians
         text = (
             f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
             f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
@@ -142,21 +142,21 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
 
 
 def _two_modes(points: Sequence[Point]) -> list[Finding]:
-    """Points whose samples have two modes; told once a family."""
+    """Points whose samples have two modes; one finding for each family."""
     groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
     for point in points:
         if point.spread is None or point.spread.modes_s is None:
             continue
         low, high = point.spread.modes_s
         if high - low <= low * point.precision_target:
-            continue  # closer than was asked to be told apart
+            continue  # the difference is within the target precision
         text = f"{point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
     return [worst("two modes", told, "point") for told in groups.values()]
 
 
 def _dear_contexts(run: Run) -> list[Finding]:
-    """Contexts of one GPU of which some cost every operation more, for as long as they live."""
+    """GPU contexts in which every operation costs more, as long as the context exists."""
     told = []
     kept = 0
     for gpu, tallies in sorted(run.contexts().items(), key=lambda item: natural(item[0])):
@@ -184,7 +184,7 @@ def _throttled(points: Sequence[Point]) -> list[Finding]:
 
 
 def _alone(made: Sequence[Curve]) -> list[Finding]:
-    """What one operation alone costs more than one in a batch, at small sizes; told once a family."""
+    """The extra cost of a single copy against one of a batch, at small sizes; one finding for each family."""
     batched = {(c.path, c.method, p.bytes): p for c in made if c.batched for p in c.measured}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in made:

@@ -1,4 +1,4 @@
-"""A run as Markdown, short enough for a pull request: best rates, what stands out, what to distrust."""
+"""A run as Markdown, short enough for a pull request: best rates, anomalies, points to check."""
 
 import re
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def to_markdown(run: Run) -> str:
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
     lines += ["", "### What stands out", ""]
-    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # those are doubts
+    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # the others are doubts
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in worth_it(run.points)]
@@ -46,7 +46,7 @@ def to_markdown(run: Run) -> str:
 
 
 def break_even_to_markdown(run: Run) -> str:
-    """What memory costs and when it has paid, as tables, and the points behind them; '' where a run does not tell."""
+    """Memory costs and break-even tables, and the points behind them; '' where the run has no such data."""
     told = break_evens(run.points)
     if told is None:
         return ""
@@ -63,14 +63,14 @@ def break_even_to_markdown(run: Run) -> str:
 
 
 def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
-    """How long the transfers of a trace take, by kind of transfer."""
+    """The time of the transfers of a trace, by kind of transfer."""
     lines = ["**MODELLED**", ""] if modelled else []
     rows = _table("part | transfers | count | bytes | time [interval] | share", 0, cells(bars))
     return "\n".join([*lines, *rows]) + "\n"
 
 
 def _break_even(run: Run) -> list[str]:
-    """When memory has paid, in a few lines; nothing where a run does not tell."""
+    """The break-even of memory kinds in a few lines; empty without such data."""
     told = break_evens(run.points)
     lines = [f"- {_safe(line)}" for line in told.lines] if told else []
     return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
@@ -100,7 +100,7 @@ def _rates(run: Run) -> list[str]:
 
 
 def _sweeps(run: Run) -> list[str]:
-    """How few blocks are enough; nothing where a run does not tell."""
+    """The number of blocks that is enough; empty without such data."""
     head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
     rows = [
         (
@@ -114,7 +114,7 @@ def _sweeps(run: Run) -> list[str]:
 
 
 def _joint(run: Run) -> list[str]:
-    """Copies between one place and all GPUs; nothing where a run has none."""
+    """Copies between one place and all GPUs; empty without such data."""
     head = "pattern | path | at | total [interval] | each flow's rate and share"
     rows = [
         (line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in joint_lines(run.points)
@@ -124,7 +124,7 @@ def _joint(run: Run) -> list[str]:
 
 
 def _shared(run: Run) -> list[str]:
-    """What paths share; nothing where none were measured at once."""
+    """The shared links; empty where no concurrent flows were measured."""
     found = shares(run.points)
     if found is None:
         return []
@@ -132,7 +132,7 @@ def _shared(run: Run) -> list[str]:
 
 
 def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table, its last `right` columns aligned at the right; nothing without rows."""
+    """A table with its last `right` columns right-aligned; empty without rows."""
     if not rows:
         return []
     rule = "|" + "---|" * (head.count("|") + 1 - right) + "--:|" * right
@@ -140,7 +140,7 @@ def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """On one line, and nothing in it that Markdown or HTML would take for its own."""
+    """The text on one line, with all Markdown and HTML signs escaped."""
     flat = re.sub(r"\s+", " ", text).replace("\\", "\\\\")
     flat = flat.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([|*_`\[\]#~@])", r"\\\1", flat)
