@@ -269,7 +269,7 @@ def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
     assert max(map(len, lines)) <= 70
     for width in range(40, 90):
         monkeypatch.setenv("COLUMNS", str(width))
-        for line in filled("it takes 64 KiB, 2.09 ms [1.85, 2.22] and 95 % of its limit of 58 GB/s there").splitlines():
+        for line in filled("it takes 64 KiB, 2.09 ms [1.85, 2.22] and 95 % of peak of 58 GB/s there").splitlines():
             assert not re.match(r"KiB|ms|%|GB/s|2.22", line) and not re.search(r"64$|2\.09$|1\.85,$|95$|58$", line)
 
 

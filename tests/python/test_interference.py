@@ -1,4 +1,4 @@
-"""What paths share: known answers, the planner's loop on the links of modelled machines, whole runs, bad input."""
+"""Shared links: known answers, the planner's loop on the links of modelled machines, whole runs, bad input."""
 
 import itertools
 import json
@@ -323,7 +323,7 @@ def test_the_finding_is_told(run_of_jorda_a: File, capsys) -> None:
     assert slowed and all(flow["low"] <= flow["kept"] <= flow["high"] and flow["kept"] < 0.9 for flow in slowed)
     run = read_run(run_of_jorda_a)
     for page in (html.page(run), summary.summary(run), markdown.to_markdown(run)):
-        assert "What paths share" in page and "GPU 2 and 3 share" in " ".join(page.split())
+        assert "Shared links" in page and "GPU 2 and 3 share" in " ".join(page.split())
     drawn = {name: draw for name, draw in figures(run).items() if name.startswith("shared")}
     assert len(drawn) == 10 and all("MODELLED" in draw() and "all at once" in draw() for draw in drawn.values())
 

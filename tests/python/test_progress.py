@@ -211,7 +211,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
     assert stream.getvalue().splitlines() == [
         " 20%, round 2 of 6, 15 points unfinished, about 40 s left",
         " 40%, round 2 of 6, 10 points unfinished, about 30 s left",
-        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of its limit)",
+        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of peak)",
         " 60%, round 2 of 6, 5 points unfinished, about 20 s left",
         " 80%, round 2 of 6, 0 points unfinished, about 10 s left",
     ]
@@ -220,7 +220,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
 def test_one_way_is_told_before_both_ways() -> None:
     records = [taken(h2d(), 0, 54.0), taken(h2d(both="true"), 0, 50.0, 50.0)]
     assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s"
-    assert table_of(records[1:]).best() == "best so far: h2d both ways 100 GB/s (83 % of its limit)"
+    assert table_of(records[1:]).best() == "best so far: h2d both ways 100 GB/s (83 % of peak)"
 
 
 # On a terminal

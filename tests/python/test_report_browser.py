@@ -109,7 +109,7 @@ def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()), scripts=False)
         text = browser.ask("document.documentElement.outerHTML")
-    for told in ("Slowest GPU pair", "Points to distrust", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
+    for told in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
         assert told in text
     assert text.count("<tr><td>") == len(small_run().points)
     assert '<p class="tools" hidden' in text  # buttons that would do nothing are not shown

@@ -76,8 +76,8 @@ def test_paths_at_once_that_were_measured_nowhere_alone_are_told_with_what_they_
     of = ("pinned", "device"), 1 << 20
     flows = [flow("numa:0", dst, *of, (1 << 20) / rate) for dst, rate in (("gpu:0", 55e9), ("gpu:1", 45e9))]
     text = details(run([point(id, (1 << 20) / 55e9, flows=flows, total_gbps=100.0)]), colour=False)
-    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in all at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
-    assert "No point has a value" not in text and "what they get alone was not measured" in " ".join(text.split())
+    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in total at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
+    assert "No point has a value" not in text and "their single rates were not measured" in " ".join(text.split())
 
 
 def test_points_without_an_interval_say_so() -> None:
@@ -136,16 +136,16 @@ def test_problems_are_grouped_by_reason() -> None:
 def test_findings_of_the_invented_run() -> None:
     found = kinds(small_run().points)
     assert list(found) == [
-        "slow path", "below half its limit", "spread between rounds", "two modes", "cost of being alone",
+        "slow path", "below half of peak", "spread between rounds", "two modes", "cost of a single copy",
     ]  # fmt: skip
     (slow,) = found["slow path"]
     assert "gpu:2 -> gpu:3" in slow and "48 % below the median of 12 paths" in slow
-    assert any("14 % of its limit" in text for text in found["below half its limit"])
+    assert any("14 % of peak" in text for text in found["below half of peak"])
     assert (
         "5 % between rounds" in found["spread between rounds"][0]
         and "within a round" in found["spread between rounds"][0]
     )
-    assert "6 us more alone" in found["cost of being alone"][0]
+    assert "6 us more as a single copy" in found["cost of a single copy"][0]
 
 
 def test_nothing_stands_out_where_all_is_alike() -> None:
@@ -167,7 +167,7 @@ def test_a_dip_and_a_throttled_gpu_stand_out() -> None:
     points = [point(H2D.format(size), size / rate) for size, rate in rates.items()]
     assert "33 % slower at 1 MiB (20 GB/s) than at 4 KiB (30 GB/s)" in kinds(points)["dip"][0]
     points[0].guards["throttled_rounds"] = [{"round": 0}]
-    assert "under 1 point" in kinds(points)["throttled"][0]
+    assert "during 1 point" in kinds(points)["throttled"][0]
 
 
 def test_small_spread_between_rounds_is_not_told() -> None:
@@ -210,7 +210,7 @@ def test_half_of_its_limit_is_asked_only_of_sizes_that_take_longer_than_setting_
     """1 MiB takes 2.2 us of a link of 478 GB/s: a copy of 5 us is as good as one can be."""
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{size}?mode=batched"
     found = kinds([point(id, size / (0.39 * limit * 1e9), limit_gbps=limit, limit_source="NVLink")])
-    assert ("below half its limit" in found) is told
+    assert ("below half of peak" in found) is told
 
 
 def test_a_best_rate_of_a_small_size_says_so_where_the_column_of_sizes_has_no_room() -> None:

@@ -24,11 +24,11 @@ def by_label(made) -> dict:
 
 def test_tiles_answer_with_number_share_and_size() -> None:
     found = by_label(small_run())
-    assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to distrust"] or len(found) <= 6
+    assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to check"] or len(found) <= 6
     host = found["Host to GPU"]
-    assert re.match(r"55\.\d+ GB/s \[", host.value) and "89 % of its limit, 63 GB/s" in host.lines
+    assert re.match(r"55\.\d+ GB/s \[", host.value) and "89 % of peak, 63 GB/s" in host.lines
     assert "half of this rate from 1 MiB, batched (4 KiB: 3.5 % of it)" in host.lines
-    assert any(re.match(r"pageable at best: (9|8\.99\d) GB/s, 14 % of limit", line) for line in host.lines)
+    assert any(re.match(r"pageable at best: (9|8\.99\d) GB/s, 14 % of peak", line) for line in host.lines)
 
 
 def test_the_slowest_pair_is_named_only_as_far_as_it_is_slower() -> None:
@@ -92,7 +92,7 @@ def test_cached_and_discarded_data_are_no_tiles_best() -> None:
 
 def test_what_to_distrust_is_counted_and_linked() -> None:
     made = small_run()
-    assert by_label(made)["Points to distrust"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
+    assert by_label(made)["Points to check"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
     text = " ".join(doubt.text for doubt in doubts(made))
     assert "2 points failed" in text and "1 point missed precision" in text and "1 point not measured" in text
     odd = run([point(H2D.format("pinned", 8, "false"), 1e-6, guards={"throttled_rounds": [{}], "above_limit": 70.0})])
@@ -128,7 +128,7 @@ def test_heat_maps_of_small_operations_compare_one_size() -> None:
 def test_without_limits_the_best_path_is_the_measure_and_one_path_is_no_map() -> None:
     ids = [f"d2d/ce/gpu:0.device->gpu:{gpu}.device/1048576?mode=batched" for gpu in (1, 2)]
     (heat,) = heats([point(ids[0], 1e-5), point(ids[1], 2e-5)])
-    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best"
+    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best path"
     assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
 
 

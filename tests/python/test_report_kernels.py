@@ -184,7 +184,7 @@ def test_joint_flows_stay_out_of_what_is_about_single_paths() -> None:
     made = run(points, numa=[], gpus=[switched])
     assert share_of(points[0]) is None and point_findings(points) == []
     assert heats(points) == [] and overview(points) == []
-    assert [tile.label for tile in tiles(made)] == ["Points to distrust"]
+    assert [tile.label for tile in tiles(made)] == ["Points to check"]
     assert [(wire.other, wire.there, wire.back) for wire in wires(made)] == [("NVSwitch", None, None)]
 
 

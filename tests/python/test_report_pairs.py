@@ -56,7 +56,7 @@ def test_what_peer_access_is_worth() -> None:
     for gbps, about in ((12, True), (24, False)):
         host = point(H2D.format("pinned", SIZE, "false"), SIZE / gbps / 1e9)
         (text,) = told([*direct, *staged, host], "without peer access")
-        assert ("the way between host and GPU gives 12 GB/s" in text) == about
+        assert ("the path between host and GPU reaches 12 GB/s" in text) == about
     assert told([*direct, *(pair(*one, 47, peer="off") for one in ends)], "without peer access") == []
     none = point(D2D.format(0, 2, SIZE, "false", "on"), status="unsupported", reason="no")
     (text,) = told([none, pair(0, 2, 9, peer="off")], "without peer access")
@@ -70,7 +70,7 @@ def test_ways_that_take_turns(both: float, said: str) -> None:
     found = told([one, point(H2D.format("pageable", SIZE, "true"), 2 * SIZE / both / 1e9)], "taking turns")
     assert bool(found) == bool(said)
     if said:
-        assert f"is {said} than one way on numa:0 -> gpu:0: {both} GB/s in all at 64 MiB, one way 10 GB/s" in found[0]
+        assert f"is {said} than unidirectional on numa:0 -> gpu:0: {both} GB/s in total at 64 MiB, unidirectional 10 GB/s" in found[0]
 
 
 def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_path: Path, capsys) -> None:
@@ -83,14 +83,14 @@ def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_
     assert main(["report", str(run), "--summary=full"]) == 0
     standing_out = re.sub(r"\s+", " ", capsys.readouterr().out.partition("What stands out")[2])
     for text in (standing_out, markdown):
-        assert "pairs of GPUs fall into 4 classes" in text
+        assert "GPU pairs form 4 classes" in text
         for pairs, gbps, way, example in (
             (16, 48, "over nvlink-2", "gpu:0 -> gpu:3"), (24, 24, "through another GPU", "gpu:0 -> gpu:5"),
             (8, 24, "over nvlink-1", "gpu:0 -> gpu:1"), (8, 24, "over nvlink-1-or-2-2", "gpu:0 -> gpu:2"),
         ):  # fmt: skip
             (found,) = re.findall(rf"\b{pairs} at ([\d.]+) GB/s {way}, such as {example}\b", text)
             assert float(found) == pytest.approx(gbps, rel=0.02)
-        assert re.search(r"fall back to the way through the host: 11[\d.]* GB/s on 56 paths", text)
-        assert re.search(r"the way between host and GPU gives 12[\d.]* GB/s", text)
-        turns = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than one way on numa:[^;]*took turns"
+        assert re.search(r"go through the host: 11[\d.]* GB/s on 56 paths", text)
+        assert re.search(r"the path between host and GPU reaches 12[\d.]* GB/s", text)
+        turns = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than unidirectional on numa:[^;]*take turns"
         assert re.search(turns + r" \(and 15 more curves like it\)", text)

@@ -43,8 +43,8 @@ NOTE = (
     "buffer of one's own, then the engine does. Between, beyond: not measured at this size, but by a straight "
     "line between two sizes, or beyond them."
 )
-HEADING = "What memory costs, and when it has paid"
-SHORT_HEADING = f"From how many transfers on memory is cheaper than {PAGEABLE}"
+HEADING = "Memory cost and break-even"
+SHORT_HEADING = f"Number of transfers after which memory is cheaper than {PAGEABLE}"
 _MOST_SIZES = 4
 _T = TypeVar("_T", Choice, MemoryCost)
 _SHORT = {"between": " (between)", "beyond": " (beyond)", "measured": ""}

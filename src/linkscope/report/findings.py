@@ -27,10 +27,10 @@ SMALL = 64 << 10  # above this size the difference between single and batched co
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, the most important first."""
-    return [*counter_findings(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
+    return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_dear_contexts(run)]
 
 
-def _slower_than_their_kind(run: Run) -> list[Finding]:
+def _slower_than_class(run: Run) -> list[Finding]:
     """Paths that are slower than their class, which the machine description puts them into."""
     kinds: dict[str, list[Odd]] = {}
     for odd in odd_paths(run):
@@ -39,14 +39,14 @@ def _slower_than_their_kind(run: Run) -> list[Finding]:
     for of_kind in kinds.values():
         odd, *others = sorted(of_kind, key=lambda odd: -odd.low)
         text = (
-            f"{odd.path.replace('->', ' -> ')} is slower than its kind ({odd.kind}; {odd.members} paths): "
-            f"{odd.ratio:.3f} times the time of the middle one ({odd.low:.3f} to {odd.high:.3f}) in "
-            f"{point_text(odd.point)}; shown by {count_text(odd.operations, 'operation')}"
+            f"{odd.path.replace('->', ' -> ')} is slower than its class ({odd.kind}; {odd.members} paths): "
+            f"{odd.ratio:.3f} times the time of the median path [{odd.low:.3f}, {odd.high:.3f}] in "
+            f"{point_text(odd.point)}; seen in {count_text(odd.operations, 'operation')}"
         )
         if others:
             ratios = f"{min(one.ratio for one in others):.3f} to {max(one.ratio for one in others):.3f} times"
-            text += f". So are {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
-        found.append(Finding("slower than its kind", text, tuple(one.point.id for one in (odd, *others))))
+            text += f". Also slow: {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
+        found.append(Finding("slower than its class", text, tuple(one.point.id for one in (odd, *others))))
     return found
 
 
@@ -79,7 +79,7 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
             text = (
                 f"{curve.path} is slow for {method_text(curve.method)}: {format_rate(total(best))} at "
                 f"{format_bytes(best.bytes)}, {format_fraction(1 - ratio)} below the median of "
-                f"{count_text(len(members), 'path')} with the same limit ({format_rate(middle)})"
+                f"{count_text(len(members), 'path')} with the same peak ({format_rate(middle)})"
             )
             slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
     return [worst("slow path", told) for told in slow.values()]
@@ -103,11 +103,11 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
         if share is None or rate is None or share >= FAR or not _can_reach_its_limit(curve):
             continue
         text = (
-            f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
+            f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of peak: "
             f"{format_rate(rate.value)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
-    return [worst("below half its limit", told) for told in groups.values()]
+    return [worst("below half of peak", told) for told in groups.values()]
 
 
 def _can_reach_its_limit(curve: Curve) -> bool:
@@ -134,8 +134,8 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
         if (between_medians(point) or 0.0) < NOTABLE:
             continue  # outliers move the means, which this spread comes from, but not the medians
         text = (
-            f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
-            f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
+            f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds but only by "
+            f"{format_fraction(spread.within_rounds)} within a round: the value depends on the process"
         )
         groups.setdefault(_family_key(point), []).append((-spread.between_rounds, text, point.id))
     return [worst("spread between rounds", told, "point") for told in groups.values()]
@@ -165,21 +165,21 @@ def _dear_contexts(run: Run) -> list[Finding]:
         if costs:
             more, usual = max((dear - kept, kept) for dear, kept in costs)
             made, dear = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
-            told.append(f"of {made} of {gpu} {dear}: {format_seconds(more)} more than {format_seconds(usual)}")
+            told.append(f"{gpu}: {dear} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
     if not told:
         return []
     text = (
-        f"an operation costs more in some contexts than in others, which a program gets by chance ({'; '.join(told)}); "
-        "measured is the cheaper kind: whatever takes microseconds may take that much longer"
+        f"operations cost more in some GPU contexts than in others, and a program gets either by chance "
+        f"({'; '.join(told)}). The cheaper contexts were measured: an operation may take that much longer"
     )
     if kept:
-        text += f"; but {count_text(kept, 'platform')} had to be measured in dear ones"
+        text += f". {count_text(kept, 'platform')} had to be measured in expensive ones"
     return [Finding("contexts", text, ())]
 
 
 def _throttled(points: Sequence[Point]) -> list[Finding]:
     ids = tuple(point.id for point in points if "throttled" in point.guards or "throttled_rounds" in point.guards)
-    text = f"a GPU was throttled under {count_text(len(ids), 'point')}; those samples are set apart in the run file"
+    text = f"a GPU was throttled during {count_text(len(ids), 'point')}. The run file keeps those samples apart"
     return [Finding("throttled", text, ids)] if ids else []
 
 
@@ -194,12 +194,12 @@ def _alone(made: Sequence[Curve]) -> list[Finding]:
                 continue
             extra = point.median_s - other.median_s
             text = (
-                f"{point_text(point)} costs {format_seconds(extra)} more alone ({format_seconds(point.median_s)}) "
+                f"{point_text(point)} costs {format_seconds(extra)} more as a single copy ({format_seconds(point.median_s)}) "
                 f"than in a batch ({format_seconds(other.median_s)})"
             )
             if extra > ALONE_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
-    return [worst("cost of being alone", told, "point") for told in groups.values()]
+    return [worst("cost of a single copy", told, "point") for told in groups.values()]
 
 
 def _family_key(point: Point) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_r
 GRAVE = {"errors", "repeats", "steal"}  # findings that question the whole run
 _NOTED = (  # guards that question a value
     ("throttled_rounds", "were measured while a GPU was throttled"),
-    ("above_limit", "are faster than the limit that is known of the hardware"),
-    ("nonlinear", "cost more or less in longer batches, and never settled"),
-    ("timings", "were timed in different ways in different rounds"),
+    ("above_limit", "are faster than the peak of the hardware"),
+    ("nonlinear", "did not converge: the cost of an operation depends on the length of the batch"),
+    ("timings", "have rounds with different timing methods"),
 )
 
 
@@ -61,8 +61,8 @@ def tiles(run: Run) -> list[Tile]:
 
 def doubts(run: Run) -> list[Doubt]:
     """Reasons to distrust results, the most serious first."""
-    found = [Doubt("the run was stopped early: points are missing")] if run.end and not run.end.complete else []
-    found += [Doubt("the run has no end record: it was cut off, or still goes on")] if run.end is None else []
+    found = [Doubt("The run was stopped early. Points are missing")] if run.end and not run.end.complete else []
+    found += [Doubt("The run has no end record. It was cut off, or it is still running")] if run.end is None else []
     found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in GRAVE]
     found += [_of_status(run.points, "failed")] + [
         Doubt(f"{count_text(len(ids), 'point')} {words}", ids) for guard, words in _NOTED if (ids := _with(run, guard))
@@ -127,7 +127,7 @@ def _memory_text(kind: str, slowest: Point) -> str:
     """'pageable at best: ~10.9 GB/s, 19 % of peak'."""
     share = share_of(slowest)
     rate = signed(format_rate(slowest.gbps), [slowest])
-    return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
+    return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of peak" if share else "")
 
 
 def _slowest_pair(run: Run) -> Tile | None:
@@ -166,13 +166,13 @@ def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     unsafe = [name for name, id in numbers if id in ids]
     elsewhere = [name for name, id in numbers if id in unmeasured and id not in ids]
     other = "other " if unsafe or elsewhere else ""
-    safe = f"safe, within the precision asked for: every {other}rate of these cards"
+    safe = f"every {other}rate above is within its target precision"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
-    lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
+    lines += (f"doubtful: {'; '.join(unsafe)}",) if unsafe else ()
     lines += (f"inherited, not measured: {'; '.join(elsewhere)}",) if elsewhere else ()
     lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
-    return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
+    return Tile("Points to check", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
@@ -203,7 +203,7 @@ def _apart(points: Sequence[Point]) -> Doubt:
     share = range_share((min(overlaps), max(overlaps))) if overlaps else "too little"
     rated = sum(point.total_gbps is not None for point in turns)
     text = f"{count_text(len(turns), 'point')} {'has' if len(turns) == 1 else 'have'} {APART}, but {share} of the time"
-    text += ": no total" if not rated else ": a total that counts until the last flow had ended, or none"
+    text += ": no total" if not rated else ": the total is over the time until the last flow ended, or missing"
     return Doubt(text, tuple(point.id for point in turns))
 
 
@@ -214,8 +214,8 @@ def _missed(points: Sequence[Point]) -> Doubt:
     if not wanting:
         return Doubt("")
     none = len(wanting) - len(wide)
-    text = f"{count_text(len(wanting), 'point')} missed precision: a wider interval than was asked for"
-    text += f", or none ({none} of them)" if none else ""
+    text = f"{count_text(len(wanting), 'point')} missed precision: the interval is wider than the target"
+    text += f", or missing ({none} of them)" if none else ""
     if wide:
         width, widest = max(wide, key=lambda pair: pair[0])
         far = sum(one > 5 * point.precision_target for one, point in wide)
@@ -270,4 +270,4 @@ def _rate_text(point: Point) -> str:
 
 def _of_limit(point: Point) -> str:
     share = share_of(point)
-    return f"{format_fraction(share)} of its limit, {format_rate(point.limit_gbps)}" if share is not None else ""
+    return f"{format_fraction(share)} of peak, {format_rate(point.limit_gbps)}" if share is not None else ""

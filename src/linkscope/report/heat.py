@@ -64,7 +64,7 @@ class Heat:
         found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
         bare = [cell for cell in self.cells.values() if cell.share is None]
         if any(cell.below.startswith("at ") for cell in bare):
-            found.append("no colour: larger sizes have no total, as their flows did not run together")
+            found.append("no colour: larger sizes have no total, because their flows did not run together")
         if any(not cell.below.startswith("at ") for cell in bare):
             found.append(f"no colour: the interval is wider than +-{VOID:.0%} of the value")
         return found
@@ -100,7 +100,7 @@ def _told(method: Method, names: Sequence[str]) -> str:
     """The parameters that tell a map from its neighbours, the direction first. Bidirectional maps show totals."""
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
-    ways = "both ways, total" if both else "one way" if "bidirectional" in names else ""
+    ways = "bidirectional, total" if both else "one way" if "bidirectional" in names else ""
     return ", ".join(filter(None, (ways, others)))
 
 
@@ -134,7 +134,7 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
             cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, sign_of([best]))
         else:
             cells[path] = Cell(number, below, None if void(best) else share or 0.0, sign_of([best]))
-    return "best rate, GB/s", "100 % of the limit" if limited else "100 % of the best", cells
+    return "best rate, GB/s", "100 % of peak" if limited else "100 % of the best path", cells
 
 
 def _latencies(of_method: Sequence[Curve]) -> _Values:
@@ -162,7 +162,7 @@ def _times(of_method: Sequence[Curve]) -> _Values:
     for path, point in times.items():
         number, unit = format_seconds(float(f"{point.median_s:.3g}")).split(" ")
         cells[path] = Cell(number, unit, shares[path], sign_of([point]))
-    return f"time of {format_bytes(size)} alone", "100 %: the shortest", cells
+    return f"time of a single {format_bytes(size)}", "100 %: the shortest", cells
 
 
 def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:

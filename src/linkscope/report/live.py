@@ -8,7 +8,7 @@ from linkscope.report.sofar import Limit, Row, SoFar
 from linkscope.runfile import Point, Round
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
-_HEADS = ("", "", "so far", "of limit", "at", "rounds", "done")
+_HEADS = ("", "", "so far", "% of peak", "at", "rounds", "done")
 _NAME, _PATHS, _VALUE, _SHARE, _AT, _ROUNDS, _DONE = range(len(_HEADS))
 _LEAST = (_NAME, _VALUE)
 # Columns that a narrow terminal drops, in this order. After them, names are shortened, then cut, then the share is
@@ -59,8 +59,8 @@ class LiveTable:
         if not best:
             return ""
         told = [
-            f"{name}{' both ways' if row.group.both_ways else ''} {_value(row)}"
-            + (f" ({format_fraction(row.share)} of its limit)" if row.share is not None else "")
+            f"{name}{' bidirectional' if row.group.both_ways else ''} {_value(row)}"
+            + (f" ({format_fraction(row.share)} of peak)" if row.share is not None else "")
             for name, row in best.items()
         ]
         return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(told)}"

@@ -29,19 +29,19 @@ def to_markdown(run: Run) -> str:
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
     lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
     if run.modelled:
-        lines += ["**MODELLED**: these numbers come from a model in virtual time. No hardware was measured.", ""]
+        lines += ["**MODELLED**: a machine model gave these numbers. No hardware was measured.", ""]
     lines += [_safe(run_text(everything)), ""]
     for tile in tiles(everything):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
-    lines += ["", "### What stands out", ""]
+    lines += ["", "### Anomalies", ""]
     found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # the others are doubts
-    lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
+    lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["No rule found one."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in worth_it(run.points)]
-    lines += ["", "### What to do otherwise, and what it gains", "", *advised] if advised else []
+    lines += ["", "### Recommendations", "", *advised] if advised else []
     told = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
-    lines += ["", "### What to distrust", "", *(told or ["Nothing: every point has its value."])]
+    lines += ["", "### Points to check", "", *(told or ["None: every point has its value."])]
     return "\n".join(lines) + "\n"
 
 
@@ -52,10 +52,10 @@ def break_even_to_markdown(run: Run) -> str:
         return ""
     costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in told.costs]
     lines = ["**MODELLED**", ""] if run.modelled else []
-    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | all of it [interval]", 0, costs)]
+    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | total [interval]", 0, costs)]
     for table in told.tables:
         than = " | ".join(f"cheaper than {name}" for name in table.than)
-        head = f"path | size | {table.end} | all of it [interval] | one transfer [interval] | {than}"
+        head = f"path | size | {table.end} | total [interval] | one transfer [interval] | {than}"
         rows = [(row.paths, format_bytes(row.bytes), row.kind, row.cost, row.transfer, *row.than) for row in table.rows]
         lines += ["", *_table(head, 0, rows)]
     ids = dict.fromkeys(id for table in told.tables for row in table.rows for id in row.ids)
@@ -87,11 +87,11 @@ def _rates(run: Run) -> list[str]:
                 row.single_text,
             )  # fmt: skip
             rows.append(cells)
-    head = "method | path | how | best rate [interval] | of limit | at | half from | smallest | in a batch | alone"
+    head = "method | path | how | best rate [interval] | % of peak | at | half from | smallest | batched | single"
     notes = [
         f"{family.family}: {told}"
         for family in overview(run.points)
-        for told in (family.folded_text, f"limits: {family.limits}" if family.limits else "")
+        for told in (family.folded_text, f"peak: {family.limits}" if family.limits else "")
         if told
     ]
     notes += signs_mean(" ".join(cell for row in rows for cell in row))
@@ -110,7 +110,7 @@ def _sweeps(run: Run) -> list[str]:
         for row in sweep_rows(run)
     ]  # fmt: skip
     table = _table(head, 0, rows)
-    return ["", "### Blocks that are enough", "", *table] if table else []
+    return ["", "### Number of blocks", "", *table] if table else []
 
 
 def _joint(run: Run) -> list[str]:

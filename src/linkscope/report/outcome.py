@@ -72,7 +72,7 @@ def run_text(run: Run) -> str:
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
     if classes := plan.get("classes"):
-        rounds = f"{EARLY_ROUNDS} rounds and more, {count_text(len(classes), 'kind')} of paths"
+        rounds = f"at least {EARLY_ROUNDS} rounds, {len(classes)} path classes"
     named += [rounds] if rounds else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []

@@ -58,7 +58,7 @@ def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
     if len(classes) < 2:
         return []
     told = "; ".join(map(_class_text, classes))
-    text = f"pairs of GPUs fall into {len(classes)} classes ({most}): {told}"
+    text = f"GPU pairs form {len(classes)} classes ({most}): {told}"
     return [Finding("classes of pairs", text, tuple(members[0].best.id for members in classes))]
 
 
@@ -115,8 +115,8 @@ def without_peer_access(batched: Sequence[Curve]) -> list[Finding]:
         if slower:
             rates, direct = ([pairs[path].gbps for path in slower] for pairs in (without, with_it))
             told.append(
-                f"without peer access copies between GPUs fall back to the way through the host: {_range(rates)} on "
-                f"{count_text(len(slower), 'path')}, which reach {_range(direct)} with it ({family})"
+                f"without peer access, copies between GPUs go through the host: {_range(rates)} on "
+                f"{count_text(len(slower), 'path')}, against {_range(direct)} with it ({family})"
                 f"{_as_host(batched, family, rates)}"
             )
         if refused:
@@ -142,7 +142,7 @@ def _refused(of_family: Sequence[Curve], path: Path) -> bool:
 
 
 def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -> str:
-    """'; the path between host and GPU gives 12.4 GB/s', where the rates are about as high."""
+    """'; the path between host and GPU reaches 12.4 GB/s', where the rates are about as high."""
     host = [
         total(best)
         for curve, best in with_best(batched)
@@ -151,7 +151,7 @@ def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -
     ]
     if not host or not HOST_PATH * max(host) <= max(rates) <= max(host):
         return ""
-    return f"; the way between host and GPU gives {format_rate(max(host))}"
+    return f"; the path between host and GPU reaches {format_rate(max(host))}"
 
 
 def take_turns(batched: Sequence[Curve]) -> list[Finding]:
@@ -172,9 +172,9 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
                 continue
             hardly = "hardly" if both > one else "no"
             text = (
-                f"{method_text(curve.method)} is {hardly} faster than one way on {curve.path}: "
-                f"{format_rate(both)} in all at {format_bytes(point.bytes)}, one way {format_rate(one)}: as if the two "
-                "took turns"
+                f"{method_text(curve.method)} is {hardly} faster than unidirectional on {curve.path}: "
+                f"{format_rate(both)} in total at {format_bytes(point.bytes)}, unidirectional {format_rate(one)}: the two "
+                "directions take turns"
             )
             if both < TURNS * one:
                 groups.setdefault(curve.method.family, []).append((both / one, text, point.id))

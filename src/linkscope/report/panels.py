@@ -217,7 +217,7 @@ def _best_text(of_path: Sequence[Curve]) -> str:
     assert rate is not None
     share = share_of(best)
     return signed(format_rate_interval(rate.value, rate.low, rate.high), [best]) + (
-        f", {format_fraction(share)} of its limit" if share is not None else ""
+        f", {format_fraction(share)} of peak" if share is not None else ""
     )
 
 

@@ -165,7 +165,7 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
     tops: dict[int, float] = {0: 12 + hosts_up, 1: 12 + hosts_up + _UP, 2: 12 + hosts_up + 2 * _UP + gpus_down}
     width = max(x.values()) + _STEP / 2 + _LEFT
     height = tops[max(row.values())] + _BOX_H + 12 + (gpus_down if max(row.values()) == 1 else 0)
-    name = ("MODELLED: " if modelled else "") + "the machine and what its links reached"
+    name = ("MODELLED: " if modelled else "") + "the machine and the rates of its links"
     parts = [
         f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
         f'style="min-width:{width * _LEAST:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'

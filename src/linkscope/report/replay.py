@@ -63,7 +63,7 @@ def cells(bars: Sequence[Bar]) -> list[tuple[str, ...]]:
     """Rows of a table: part, kind, number, bytes, time with its interval, share of the time of the part."""
     rows: list[tuple[str, ...]] = []
     for bar in bars:
-        for name, one in (*((KINDS[kind], one) for kind, one in bar.kinds.items()), ("in all", bar.total)):
+        for name, one in (*((KINDS[kind], one) for kind, one in bar.kinds.items()), ("total", bar.total)):
             time = signed(format_seconds_interval(one.time.value, one.time.low, one.time.high), one.points)
             share = format_fraction(one.time.value / bar.total.time.value) if bar.total.time.value else ""
             rows.append((bar.name, name, str(one.count), format_bytes(one.bytes), time, share))

@@ -30,7 +30,7 @@ def alone_text(name: str, of_family: Sequence[Curve]) -> str:
     if not middles or max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
         return ""
     told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but alone at {format_bytes(size)}: {told})"
+    return f" (but single at {format_bytes(size)}: {told})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
@@ -66,4 +66,4 @@ def parts_text(points: Iterable[Point]) -> str:
         for point in points
         if "joint_overlap" in point.guards and len(by_way(measured_flows(point))) == 1
     ]
-    return f"its parts ran at once for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""
+    return f"its parts overlapped for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""

@@ -15,10 +15,10 @@ from linkscope.runfile import Point, PointId, Run
 from linkscope.stats import Beside
 from linkscope.units import format_bytes, format_fraction, format_rate
 
-HEADING = "What paths share"
+HEADING = "Shared links"
 NOTE = (
-    "Paths run at once, in pairs and all together. A path is slowed where it is shown to get less than 90 % of its "
-    "rate alone. Paths that slow each other share something, seen or not: a switch, an uplink, a memory."
+    "Flows ran concurrently, in pairs and all together. A path counts as slowed if it certainly gets less than 90 % of "
+    "its rate alone. Paths that slow each other share a resource: a switch, an uplink, a memory."
 )
 _ALIKE = 1.02  # rates within this factor are shown as one
 _WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP = 620, 170, 20, 22, 10, 30
@@ -65,8 +65,8 @@ def by_themselves(points: Iterable[Point]) -> list[str]:
         if total is not None:
             who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
-            got = f"{rate_text(total)} in all at {format_bytes(point.bytes)}, {each}"
-            told.append(f"{who}: {got}; what they get alone was not measured")
+            got = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
+            told.append(f"{who}: {got}; their single rates were not measured")
     return told
 
 
@@ -136,7 +136,7 @@ def group_svg(group: Group, modelled: bool) -> str:
     parts = [
         f'<svg class="chart" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
-        f'<text x="{_LEFT}" y="18">outline: alone; filled: all at once, GB/s</text>',
+        f'<text x="{_LEFT}" y="18">outline: alone; filled: concurrent, GB/s</text>',
     ]
     start = float(_LEFT)
     bottom = _TOP + (_BAR + _GAP) * len(group.parts)
@@ -151,7 +151,7 @@ def group_svg(group: Group, modelled: bool) -> str:
         )
         parts.append(_bar(start, bottom, part.gbps * scale, index))
         start += part.gbps * scale
-    parts.append(f'<text class="num place" x="{_LEFT - 8}" y="{bottom + 16}">all at once</text>')
+    parts.append(f'<text class="num place" x="{_LEFT - 8}" y="{bottom + 16}">concurrent</text>')
     total = escape(format_rate(group.capacity.value))
     parts.append(f'<text class="place" x="{start + 8:.1f}" y="{bottom + 16}">{total}</text>')
     if modelled:
@@ -200,7 +200,7 @@ def _parts(group: Group) -> str:
     if group.fair:
         return f"{one_each} each"
     told = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
-    return f"{one_each}, not in equal parts: {told}"
+    return f"{one_each}, in unequal parts: {told}"
 
 
 def _span(rates: Sequence[float]) -> str:
@@ -211,7 +211,7 @@ def _span(rates: Sequence[float]) -> str:
 def _open_sentence(found: Open) -> str:
     told = _who(found.paths, "get", format_rate(found.gbps))
     alone = format_rate(found.alone_gbps)
-    return f"{told} all at once, of {alone} one by one: which of them share what was not measured"
+    return f"{told} concurrently and {alone} as the sum of single rates. The shared link was not identified"
 
 
 def _slowed(found: Interference) -> int:
@@ -226,8 +226,8 @@ def _summary(found: Interference) -> str:
     sets = f", and {count_text(wide, 'set')} of more" if wide else ""
     size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # all points have one size (flows.joints)
     return (
-        f"{count_text(len(pairs), 'pair')} of paths and {size} a copy were measured at once{sets}; {slowed} of the "
-        "pairs slow each other. Rates have in them what setting up copies of that size costs"
+        f"{count_text(len(pairs), 'pair')} of paths and {size} per copy were measured concurrently{sets}; {slowed} "
+        "of the pairs slow each other. Rates include the set-up cost of copies of that size"
     )
 
 
@@ -237,7 +237,7 @@ def _rows(found: Interference) -> list[PairRow]:
         slower: Beside[Path] = max(of, key=lambda one: one.of.log_ratio)
         low, high = (1 / end for end in reversed(slower.of.ends(LEVEL)))
         kept = f"{format_fraction(math.exp(-slower.of.log_ratio))} [{100 * low:.1f}, {100 * high:.1f}]"
-        paths = " beside ".join(map(str, sorted(flows)))
+        paths = " with ".join(map(str, sorted(flows)))
         rows.append((slower.of.log_ratio, PairRow(paths, kept, any(one.slowed for one in of), found.ids[flows])))
     return [row for _, row in sorted(rows, key=lambda one: (not one[1].slowed, -one[0], one[1].paths))]
 

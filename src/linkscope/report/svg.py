@@ -142,7 +142,7 @@ def _limit_line(limit: float, y: Axis) -> str:
     grid = [y.at(value) for value, _ in y.ticks]
     struck = any(above - 10 < line < above + 2 for line in grid)  # next to a grid line, the text goes below
     at = below if struck or above < 10 else above  # 10: the height of a line of text at the top
-    words = f"limit {escape(format_rate(limit))}"
+    words = f"peak {escape(format_rate(limit))}"
     width = 6.4 * len(words)
     return (
         f'<path class="limit" d="M{_LEFT} {height:.4g}H{WIDTH - _RIGHT}"/>'

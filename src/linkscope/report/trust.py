@@ -8,7 +8,7 @@ from linkscope.runfile import Point, half_width
 from linkscope.stats import deviation
 
 SIGN = "~"  # before a number that missed its precision; readable in print and without colours
-SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
+SIGN_MEANS = f"{SIGN} before a number: missed precision (the interval is wider than the target, or missing)"
 INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
 VOID = 0.5  # half the interval as a fraction of the value; such a value is not used as a best rate
