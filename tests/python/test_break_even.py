@@ -8,9 +8,9 @@ from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice
 from linkscope.model.curves import Estimate
 from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
 from linkscope.report.break_even import break_even_text, break_evens, told_sizes
+from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
-from linkscope.report.details import details
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point
 
@@ -267,7 +267,7 @@ def test_a_run_without_costs_says_what_is_needed(capsys: pytest.CaptureFixture[s
     where = ["--machine", "h200x1", "--rounds", "1", "--output", str(target)]
     assert main(["run", *where, "--suite", "quick", "--only", "h2d/*pinned*/4096?*"]) == 0
     assert main(["report", str(target), "--break-even"]) == 3
-    assert "it needs points of `allocation`" in capsys.readouterr().err
+    assert "points of `allocation` and of h2d or d2h by ce are needed" in capsys.readouterr().err
 
 
 def test_a_model_gives_back_what_its_constants_say(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def test_a_value_that_missed_its_precision_has_a_sign_wherever_it_stands() -> No
 def test_a_run_within_its_precision_has_no_sign_and_says_that_its_cards_are_safe() -> None:
     made = run([point("h2d/ce/numa:0.pinned->gpu:0.device/1048576?mode=batched", 1e-4)])
     assert "~" not in details(made, colour=False) and 'class="ring"' not in page(made)
-    assert "within the target precision: every rate above" in tiles(made)[-1].lines
+    assert "every rate above is within its target precision" in tiles(made)[-1].lines
     made.points[0].guards["nonlinear"] = 0.3
     assert [tile.label for tile in tiles(made)] == ["Points to check"]
 
@@ -188,10 +188,10 @@ def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
     assert close == "the interval is a little more than +-5.00 % after 9 rounds; asked was 5 %"
     assert reason_text("wrong data: byte 3") == "wrong data: byte 3"
     planned = render(REAL.with_name("h200x1-standard-e.jsonl.gz"))
-    assert "a third of the precision" not in planned and "that precision on either side of their median" in planned
+    assert "a third of the precision" not in planned and "that precision on either side of the median" in planned
     text = render(REAL)
-    assert "asked was 0.0" not in text and "1 % from 1 MiB up" in text and "three rounds more" in text
-    (asked,) = [page(run([])).count("1 % from 1 MiB up")]
+    assert "asked was 0.0" not in text and "1 % from 1 MiB;" in text and "three more rounds" in text
+    (asked,) = [page(run([])).count("1 % from 1 MiB;")]
     assert asked == 1
 
 
@@ -231,9 +231,9 @@ def test_the_name_of_a_limit_is_not_struck_through_by_the_grid() -> None:
         assert not [line for line in grid if at - 9 < line < at + 1], limit
 
 
-def test_words_are_one_click_away() -> None:
+def test_the_page_links_to_its_terms() -> None:
     text = page(small_run())
-    assert 'href="#words">Words</a></nav>' in text and '<section id="words">' in text
+    assert 'href="#words">Terms</a></nav>' in text and '<section id="words">' in text
     assert {"ce", "sm", "tma", "registered", "gate+slope", "two modes", "point", "round"} <= {word for word, _ in WORDS}
 
 
@@ -292,7 +292,7 @@ def test_a_card_takes_what_was_measured_and_says_what_was_not() -> None:
     other = point(id.format(1), 1.19e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
     host, doubtful = tiles(run([other, source]))
     assert not host.value.startswith("^") and any(line.startswith("numa:0 -> gpu:0,") for line in host.lines)
-    assert doubtful.lines == ("within the target precision: every rate above",)
+    assert doubtful.lines == ("every rate above is within its target precision",)
     fast = point(id.format(1), 1.1e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
     host, doubtful = tiles(run([fast, source]))
     assert host.value.startswith("^61.0 GB/s")

@@ -13,9 +13,9 @@ from invented import run as invented_run
 from linkscope.machine import model as models
 from linkscope.machine.limits import Limit
 from linkscope.model.curves import share_of, total_of
+from linkscope.report.details import details
 from linkscope.report.overview import overview
 from linkscope.report.sofar import SoFar
-from linkscope.report.details import details
 from linkscope.run.assemble import Assembler
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import Point, PointId, Round, RoundFlow

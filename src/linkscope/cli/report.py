@@ -1,15 +1,16 @@
-"""Make a page of a run file: one HTML file that loads nothing from elsewhere.
+"""Write the report of a run file: one HTML file without external resources, or a part of it.
 
 linkscope report run.jsonl -o run.html
-linkscope report run.jsonl --summary                              what `run` printed at its end
+linkscope report run.jsonl --summary                              the summary that `run` ends with
+linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
-linkscope report run.jsonl --break-even                           what memory costs, and when it has paid (Markdown)
-linkscope report run.jsonl --shared [--json]                      what paths share, from those measured at once
-linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (trace.md)
-linkscope report run.jsonl --list-figures                         the names of all pictures
-linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
+linkscope report run.jsonl --break-even                           memory costs and break-even, as Markdown
+linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
+linkscope report run.jsonl --trace training.trace [-o FILE.svg]   time of the transfers of a trace, by kind
+linkscope report run.jsonl --list-figures                         the names of all figures
+linkscope report run.jsonl --figure machine -o machine.svg        one figure, .svg or .png
 """
 
 import argparse
@@ -68,9 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
         raise UserError("--json needs --shared; `linkscope export` writes all numbers of a run")
     printing = [name for name in _PRINTING if getattr(arguments, name)]
     if printing and arguments.output:
-        raise UserError(
-            f"-o {arguments.output}: --{printing[0].replace('_', '-')} prints to standard output; append > {arguments.output}"
-        )
+        option = printing[0].replace("_", "-")
+        raise UserError(f"-o {arguments.output}: --{option} prints to standard output: use > {arguments.output}")
     if arguments.shared:
         return _print_shared(source, as_json=arguments.json)
     if arguments.summary:

@@ -34,14 +34,13 @@ PHASES = {
 }
 ENDS: dict[Side, str] = {"host": "Memory of the host", "gpu": "Memory of a GPU"}
 NOTE = (
-    f"A row holds paths that differ by no more than {ALIKE:.0%} or by their intervals, and shows the first. A "
-    "transfer is by copy engine, one of a batch. From 3 [2, 5]: cheaper from the third transfer of the buffer on; "
-    "by the ends of all intervals from the second, or the fifth. Up to 3: cheaper until then. Transfers whose "
-    "intervals meet count as equally fast, but for the ends. Alike: by the ends of the intervals either may be "
-    "cheaper at once. What registered and pageable memory do alike is left out where they are compared, so that "
-    "is also the answer for a buffer that is there. Pageable via pinned: a CPU thread copies to or from a pinned "
-    "buffer of one's own, then the engine does. Between, beyond: not measured at this size, but by a straight "
-    "line between two sizes, or beyond them."
+    f"A row holds paths that agree within {ALIKE:.0%} or within their intervals, and shows the first. A transfer is "
+    "one copy of a batch by a copy engine. From 3 [2, 5]: cheaper from the third transfer of the buffer; the ends of "
+    "the intervals give the second and the fifth. Up to 3: cheaper for at most three transfers. Transfers with "
+    "overlapping intervals count as equally fast, except for the ends. Alike: within the intervals, either may be "
+    "cheaper from the first transfer. Comparisons of registered with pageable memory leave out their common costs, so "
+    "they also hold for an existing buffer. Pageable via pinned: a CPU thread copies to or from a pinned bounce "
+    "buffer, then the engine copies. Between, beyond: interpolated between two sizes, or extrapolated."
 )
 HEADING = "Memory cost and break-even"
 SHORT_HEADING = f"Number of transfers after which memory is cheaper than {PAGEABLE}"

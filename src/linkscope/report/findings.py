@@ -194,8 +194,8 @@ def _alone(made: Sequence[Curve]) -> list[Finding]:
                 continue
             extra = point.median_s - other.median_s
             text = (
-                f"{point_text(point)} costs {format_seconds(extra)} more as a single copy ({format_seconds(point.median_s)}) "
-                f"than in a batch ({format_seconds(other.median_s)})"
+                f"{point_text(point)} costs {format_seconds(extra)} more as a single copy "
+                f"({format_seconds(point.median_s)}) than in a batch ({format_seconds(other.median_s)})"
             )
             if extra > ALONE_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))

@@ -173,8 +173,8 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
             hardly = "hardly" if both > one else "no"
             text = (
                 f"{method_text(curve.method)} is {hardly} faster than unidirectional on {curve.path}: "
-                f"{format_rate(both)} in total at {format_bytes(point.bytes)}, unidirectional {format_rate(one)}: the two "
-                "directions take turns"
+                f"{format_rate(both)} in total at {format_bytes(point.bytes)}, unidirectional {format_rate(one)}: "
+                "the two directions take turns"
             )
             if both < TURNS * one:
                 groups.setdefault(curve.method.family, []).append((both / one, text, point.id))
