@@ -267,7 +267,7 @@ def test_a_run_without_costs_says_what_is_needed(capsys: pytest.CaptureFixture[s
     where = ["--machine", "h200x1", "--rounds", "1", "--output", str(target)]
     assert main(["run", *where, "--suite", "quick", "--only", "h2d/*pinned*/4096?*"]) == 0
     assert main(["report", str(target), "--break-even"]) == 3
-    assert "it needs points of `allocation`" in capsys.readouterr().err
+    assert "points of `allocation` and of h2d or d2h by ce are needed" in capsys.readouterr().err
 
 
 def test_a_model_gives_back_what_its_constants_say(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:

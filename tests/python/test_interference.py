@@ -1,4 +1,4 @@
-"""What paths share: known answers, the planner's loop on the links of modelled machines, whole runs, bad input."""
+"""Shared links: known answers, the planner's loop on the links of modelled machines, whole runs, bad input."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from linkscope.model.flows import alone, are_apart, joints
 from linkscope.model.interference import interference
 from linkscope.plan import MachineFacts, Plan, footprint, make_plan, next_work
 from linkscope.plan.interference import MOST_FIRST, next_together, together, where_there_is_time
-from linkscope.report import html, markdown, summary
+from linkscope.report import details, html, markdown
 from linkscope.report.figures import figures
 from linkscope.report.shared import sentence, shares
 from linkscope.run import benchmark_table, measure
@@ -322,16 +322,16 @@ def test_the_finding_is_told(run_of_jorda_a: File, capsys) -> None:
     slowed = [flow for of in told["sets"] for flow in of["flows"] if flow["slowed"]]
     assert slowed and all(flow["low"] <= flow["kept"] <= flow["high"] and flow["kept"] < 0.9 for flow in slowed)
     run = read_run(run_of_jorda_a)
-    for page in (html.page(run), summary.summary(run), markdown.to_markdown(run)):
-        assert "What paths share" in page and "GPU 2 and 3 share" in " ".join(page.split())
+    for page in (html.page(run), details.details(run), markdown.to_markdown(run)):
+        assert "Shared links" in page and "GPU 2 and 3 share" in " ".join(page.split())
     drawn = {name: draw for name, draw in figures(run).items() if name.startswith("shared")}
-    assert len(drawn) == 10 and all("MODELLED" in draw() and "all at once" in draw() for draw in drawn.values())
+    assert len(drawn) == 10 and all("MODELLED" in draw() and "concurrent" in draw() for draw in drawn.values())
 
 
 def test_the_page_the_summary_and_the_markdown_count_the_same_points(run_of_jorda_a: File) -> None:
     run = read_run(run_of_jorda_a)
     counted = f"{len(run.points)} points: "
-    assert counted in html.page(run) and counted in summary.summary(run) and counted in markdown.to_markdown(run)
+    assert counted in html.page(run) and counted in details.details(run) and counted in markdown.to_markdown(run)
 
 
 def test_rates_beside_others_are_nobodys_best(run_of_jorda_a: File) -> None:
@@ -349,7 +349,7 @@ def test_how_a_capacity_divides_is_said() -> None:
     (group,) = interference(uneven).groups
     assert not group.fair
     assert " to numa:0: " in sentence(group)
-    assert sentence(group).endswith("not in equal parts: gpu:2 -> numa:0 63 %, gpu:3 -> numa:0 37 %")
+    assert sentence(group).endswith("in unequal parts: gpu:2 -> numa:0 63 %, gpu:3 -> numa:0 37 %")
     assert shares(points({"gpu:2->numa:0": 55.0})) is None
 
 
@@ -359,8 +359,11 @@ RESULTS = File(__file__).resolve().parents[2] / "results"
 @pytest.mark.parametrize(
     "run, words",
     [
-        ("h200x4-suite-nvbandwidth-b", "GPU 0 to 3 get 151.1 GB/s to numa:0 all at once, of 221.5 GB/s one by one"),
-        ("h200x2-standard-b", "2 pairs of paths and 64 MiB a copy were measured at once; 0 of the pairs slow"),
+        (
+            "h200x4-suite-nvbandwidth-b",
+            "GPU 0 to 3 get 151.1 GB/s to numa:0 concurrently and 221.5 GB/s as the sum of single rates",
+        ),
+        ("h200x2-standard-b", "2 pairs of paths and 64 MiB per copy were measured concurrently; 0 of the pairs slow"),
     ],
 )
 def test_older_runs_tell_as_much_as_they_have(run: str, words: str, capsys) -> None:
@@ -400,7 +403,7 @@ def test_a_set_named_by_its_id_is_measured(capsys, tmp_path) -> None:
     assert both.total_gbps == pytest.approx(110.5, rel=0.01)
     capsys.readouterr()
     assert main(["report", str(path), "--shared"]) == 0
-    assert "Nothing is shared" in capsys.readouterr().out
+    assert "No shared link" in capsys.readouterr().out
 
 
 def test_a_run_without_sets_says_what_it_lacks(capsys, tmp_path) -> None:
@@ -409,9 +412,9 @@ def test_a_run_without_sets_says_what_it_lacks(capsys, tmp_path) -> None:
     assert main(["run", "--machine", "h200x1", "--suite", "quick", "--only", only, "-o", str(path), "--json"]) == 0
     capsys.readouterr()
     assert main(["report", str(path), "--shared"]) == 3
-    assert "it needs points of `concurrent` and of the same paths alone" in capsys.readouterr().err
+    assert "points of `concurrent` and of the same paths alone are needed" in capsys.readouterr().err
     assert main(["report", str(path), "--json"]) == 2
-    assert "--json is of --shared" in capsys.readouterr().err
+    assert "--json needs --shared" in capsys.readouterr().err
 
 
 def test_the_plan_says_what_runs_at_once_and_why(capsys) -> None:

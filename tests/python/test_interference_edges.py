@@ -1,4 +1,4 @@
-"""What paths share, where it would be easy to be wrong: what is asked next, whose spread counts, which set is told."""
+"""Shared links, where it would be easy to be wrong: what is asked next, whose spread counts, which set is told."""
 
 import math
 import random

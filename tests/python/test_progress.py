@@ -69,9 +69,9 @@ def test_a_line_for_paths_that_are_alike() -> None:
     records.append(taken(h2d(0, memory="pageable"), 0, 9.05))
     assert text_of(table_of(records, modelled=True).table(100, 20)) == "\n".join(
         [
-            "MODELLED, best rates                                     so far  of limit     at  rounds  done",
-            "h2d by ce, pageable -> device  numa:0 -> gpu:0        9.05 GB/s      15 %  1 MiB       1   0/1",
-            "h2d by ce, pinned -> device    numa:0 -> gpu:0-3 (4)  54.3 GB/s      90 %  1 MiB       2   0/4",
+            "MODELLED, best rates                                     so far  % of peak     at  rounds  done",
+            "h2d by ce, pageable -> device  numa:0 -> gpu:0        9.05 GB/s       15 %  1 MiB       1   0/1",
+            "h2d by ce, pinned -> device    numa:0 -> gpu:0-3 (4)  54.3 GB/s       90 %  1 MiB       2   0/4",
         ]
     )
     assert "MODELLED" not in text_of(table_of(records).table(100, 20))
@@ -130,7 +130,7 @@ def test_an_operation_without_bytes_has_a_time() -> None:
 
 def test_nothing_found_yet_is_a_head_alone() -> None:
     head = text_of(table_of([], [h2d()], modelled=True).table(80, 20))
-    assert re.fullmatch("MODELLED, best rates +so far  of limit +at  rounds  done", head)
+    assert re.fullmatch("MODELLED, best rates +so far  % of peak +at  rounds  done", head)
     assert table_of([], [h2d()]).best() == ""
 
 
@@ -211,7 +211,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
     assert stream.getvalue().splitlines() == [
         " 20%, round 2 of 6, 15 points unfinished, about 40 s left",
         " 40%, round 2 of 6, 10 points unfinished, about 30 s left",
-        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of its limit)",
+        "      MODELLED, best so far: h2d 54.0 GB/s (90 % of peak)",
         " 60%, round 2 of 6, 5 points unfinished, about 20 s left",
         " 80%, round 2 of 6, 0 points unfinished, about 10 s left",
     ]
@@ -220,7 +220,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
 def test_one_way_is_told_before_both_ways() -> None:
     records = [taken(h2d(), 0, 54.0), taken(h2d(both="true"), 0, 50.0, 50.0)]
     assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s"
-    assert table_of(records[1:]).best() == "best so far: h2d both ways 100 GB/s (83 % of its limit)"
+    assert table_of(records[1:]).best() == "best so far: h2d bidirectional 100 GB/s (83 % of peak)"
 
 
 # On a terminal

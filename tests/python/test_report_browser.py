@@ -101,7 +101,7 @@ def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
     (real,) = [p for p in made.points if p.id.startswith("h2d/ce/numa:0.pinned->gpu:0") and p.bytes == 64 << 20
                and p.params == {"bidirectional": "false", "mode": "batched"}]  # fmt: skip
     assert row["time_s"] == pytest.approx(real.median_s, rel=1e-3) and row["gbps"] == pytest.approx(real.gbps, rel=1e-3)
-    assert row["gbps_low"] < row["gbps"] < row["gbps_high"] and row["of_limit"] == 0.89 and row["rounds"] == 6
+    assert row["gbps_low"] < row["gbps"] < row["gbps_high"] and row["of_peak"] == 0.89 and row["rounds"] == 6
     assert row["modelled"] is True and row["status"] == "ok"
 
 
@@ -109,7 +109,7 @@ def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()), scripts=False)
         text = browser.ask("document.documentElement.outerHTML")
-    for told in ("Slowest GPU pair", "Points to distrust", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
+    for told in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
         assert told in text
     assert text.count("<tr><td>") == len(small_run().points)
     assert '<p class="tools" hidden' in text  # buttons that would do nothing are not shown

@@ -36,12 +36,12 @@ def test_the_tables_match_the_golden_file(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 300])
-def test_lines_of_the_table_fit(width: int) -> None:
+def test_table_lines_fit_the_width(width: int) -> None:
     for line in details(small_run(), width=width, colour=False).splitlines():
         assert len(line) <= max(60, min(width, 140)) or line.startswith("    "), line  # ids are never broken
 
 
-def test_colour_only_where_asked_for(monkeypatch) -> None:
+def test_only_terminals_get_colours(monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")  # a dumb one has no colours
     monkeypatch.delenv("NO_COLOR", raising=False)
     plain, coloured = (details(small_run(), width=100, colour=colour) for colour in (False, True))
@@ -58,7 +58,7 @@ def test_a_name_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in text and "a?[2Jb" in text
 
 
-def test_modelled_is_said_first_and_only_of_models() -> None:
+def test_only_modelled_runs_start_with_modelled() -> None:
     assert details(run([]), colour=False).startswith("MODELLED")
     assert "MODELLED" not in details(run([], modelled=False), colour=False)
 
@@ -71,28 +71,28 @@ def test_runs_of_no_point_one_point_and_only_failures() -> None:
     assert "failed, 4 points: the driver said no" in text and "No point has a value" in text
 
 
-def test_paths_at_once_that_were_measured_nowhere_alone_are_told_with_what_they_got() -> None:
+def test_concurrent_flows_without_single_rates_show_their_totals() -> None:
     id = "concurrent/ce/numa:0.pinned->gpu:0.device/1048576?with=numa:0->gpu:1"
     of = ("pinned", "device"), 1 << 20
     flows = [flow("numa:0", dst, *of, (1 << 20) / rate) for dst, rate in (("gpu:0", 55e9), ("gpu:1", 45e9))]
     text = details(run([point(id, (1 << 20) / 55e9, flows=flows, total_gbps=100.0)]), colour=False)
-    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in all at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
-    assert "No point has a value" not in text and "what they get alone was not measured" in " ".join(text.split())
+    assert "numa:0 -> gpu:0,1: 100 GB/s [98, 102] in total at 1 MiB, 55 GB/s and 45 GB/s" in " ".join(text.split())
+    assert "No point has a value" not in text and "their single rates were not measured" in " ".join(text.split())
 
 
-def test_points_without_an_interval_say_so() -> None:
+def test_points_without_an_interval_are_marked() -> None:
     assert "no interval" in details(run([point(H2D.format(8), 1e-6, ci95_s=None)]), colour=False)
 
 
-def test_of_many_kinds_that_missed_precision_those_of_most_points_are_told() -> None:
+def test_operations_with_the_most_points_that_missed_precision_are_listed() -> None:
     id = "h2h/cpu/numa:0.{}->numa:0.pinned/{}"
     wide = [
         msgspec.structs.replace(point(id.format(chr(97 + kind), size), 1e-6), status="missed_precision")
         for kind in range(15) for size in SIZES[: 1 + (kind >= 5)]
     ]  # fmt: skip
-    text = " ".join(details(run(wide), colour=False).split("What went wrong")[1].split())
+    text = " ".join(details(run(wide), colour=False).split("Status of points")[1].split())
     assert text.count("missed precision, 2 points: ") == 10 and "missed precision, 1 point: " not in text
-    assert "missed precision, 5 points more of 5 other kinds: see the report" in text
+    assert "missed precision, 5 points more of 5 other operations: see the page" in text
     few = " ".join(details(run(wide[:10]), colour=False).split())
     assert few.count("missed precision, ") == len({one.src_memory for one in wide[:10]}) and "more of" not in few
 
@@ -105,20 +105,20 @@ def test_of_many_kinds_that_missed_precision_those_of_most_points_are_told() -> 
     ([], "suite standard, "),
     (7, "suite standard, "),
 ])  # fmt: skip
-def test_a_part_of_a_suite_is_not_called_the_suite(only, told) -> None:
+def test_a_partial_suite_names_its_patterns(only, told) -> None:
     made = run([])
     header = msgspec.structs.replace(made.header, plan={"suite": "standard", "rounds": 6, "only": only})
     object.__setattr__(made, "header", header)
     assert told in details(made, width=140, colour=False)
 
 
-def test_a_run_that_was_cut_off_says_so() -> None:
+def test_a_killed_run_is_reported_as_cut_off() -> None:
     made = run([])
     object.__setattr__(made, "end", None)
     assert "no end record: the run was cut off" in run_text(made)
 
 
-def test_a_modelled_run_tells_the_modelled_time_and_a_measured_one_its_own() -> None:
+def test_modelled_runs_show_the_modelled_time() -> None:
     points = [point(H2D.format(8), 1e-6, device_s=2.0), point(H2D.format(64), 1e-6, device_s=0.5)]
     assert run_text(run(points)).endswith("2.5 s of modelled time, simulated in 1.5 s")
     assert run_text(run(points, modelled=False)).endswith("; took 1.5 s")
@@ -136,24 +136,24 @@ def test_problems_are_grouped_by_reason() -> None:
 def test_findings_of_the_invented_run() -> None:
     found = kinds(small_run().points)
     assert list(found) == [
-        "slow path", "below half its limit", "spread between rounds", "two modes", "cost of being alone",
+        "slow path", "below half of peak", "spread between rounds", "two modes", "cost of a single copy",
     ]  # fmt: skip
     (slow,) = found["slow path"]
     assert "gpu:2 -> gpu:3" in slow and "48 % below the median of 12 paths" in slow
-    assert any("14 % of its limit" in text for text in found["below half its limit"])
+    assert any("14 % of peak" in text for text in found["below half of peak"])
     assert (
         "5 % between rounds" in found["spread between rounds"][0]
         and "within a round" in found["spread between rounds"][0]
     )
-    assert "6 us more alone" in found["cost of being alone"][0]
+    assert "6 us more as a single copy" in found["cost of a single copy"][0]
 
 
-def test_nothing_stands_out_where_all_is_alike() -> None:
+def test_alike_paths_have_no_anomalies() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
     assert point_findings([point(id, 1.2e-3, limit_gbps=63.0) for id in ids]) == []
 
 
-def test_a_slow_half_is_no_outlier_and_other_limits_are_other_classes() -> None:
+def test_a_slow_half_is_no_outlier_and_peaks_separate_classes() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
     halves = [point(id, 1e-3 if number < 4 else 2e-3, limit_gbps=90.0) for number, id in enumerate(ids)]
     assert "slow path" not in kinds(halves)
@@ -162,20 +162,20 @@ def test_a_slow_half_is_no_outlier_and_other_limits_are_other_classes() -> None:
     assert "slow path" in kinds([point(id, 2e-3 if not n else 1e-3) for n, id in enumerate(ids)])
 
 
-def test_a_dip_and_a_throttled_gpu_stand_out() -> None:
+def test_dips_and_throttling_are_anomalies() -> None:
     rates = {8: 1e9, 4096: 30e9, 1 << 20: 20e9, 64 << 20: 55e9}
     points = [point(H2D.format(size), size / rate) for size, rate in rates.items()]
     assert "33 % slower at 1 MiB (20 GB/s) than at 4 KiB (30 GB/s)" in kinds(points)["dip"][0]
     points[0].guards["throttled_rounds"] = [{"round": 0}]
-    assert "under 1 point" in kinds(points)["throttled"][0]
+    assert "during 1 point" in kinds(points)["throttled"][0]
 
 
-def test_small_spread_between_rounds_is_not_told() -> None:
+def test_a_small_spread_between_rounds_is_no_anomaly() -> None:
     quiet = Spread(within_rounds=0.0001, between_rounds=0.005, modes_s=None)
     assert "spread between rounds" not in kinds([point(H2D.format(8), 1e-6, spread=quiet)])
 
 
-def test_counters_that_grew_during_the_run_stand_out() -> None:
+def test_rising_counters_are_anomalies() -> None:
     made = small_run()
     assert not [finding for finding in findings(made) if finding.kind in {"errors", "repeats", "steal"}]
     gained = {"gpu:0": {"ecc_uncorrected": 1, "pcie_replays": 2}, "gpu:1": {"pcie_replays": 4}}
@@ -187,15 +187,15 @@ def test_counters_that_grew_during_the_run_stand_out() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132])
-def test_the_share_of_the_limit_is_told_on_every_terminal(width) -> None:
+def test_every_terminal_width_shows_the_share_of_peak(width) -> None:
     run_file = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
     text = details(read_run(run_file), width=width, colour=False)
     line = next(line for line in text.splitlines() if line.startswith("path"))
-    assert "of limit" in line and len(line) <= width
-    assert re.search(r"\[55\.\d+, 55\.\d+\] +9[56] %", text)
+    assert "% of peak" in line and len(line) <= width
+    assert re.search(r"55\.\d+ to 55\.\d+ +9[56] %", text)
 
 
-def test_half_the_rate_at_the_smallest_size_is_told_as_at_most() -> None:
+def test_half_the_rate_at_the_smallest_size_is_an_upper_bound() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:0.device/{size}?mode=batched" for size in (4096, 1 << 20)]
     alike = [point(id, size / 10e9) for id, size in zip(ids, (4096, 1 << 20), strict=True)]
     assert "<= 4 KiB" in details(run(alike), width=140, colour=False)
@@ -206,14 +206,14 @@ def test_half_the_rate_at_the_smallest_size_is_told_as_at_most() -> None:
 @pytest.mark.parametrize(
     ("limit", "size", "told"), [(478.0, 1 << 20, False), (478.0, 16 << 20, True), (57.6, 1 << 20, True)]
 )
-def test_half_of_its_limit_is_asked_only_of_sizes_that_take_longer_than_setting_them_up(limit, size, told) -> None:
+def test_small_sizes_are_not_compared_with_the_peak(limit, size, told) -> None:
     """1 MiB takes 2.2 us of a link of 478 GB/s: a copy of 5 us is as good as one can be."""
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{size}?mode=batched"
     found = kinds([point(id, size / (0.39 * limit * 1e9), limit_gbps=limit, limit_source="NVLink")])
-    assert ("below half its limit" in found) is told
+    assert ("below half of peak" in found) is told
 
 
-def test_a_best_rate_of_a_small_size_says_so_where_the_column_of_sizes_has_no_room() -> None:
+def test_a_narrow_terminal_names_small_sizes_beside_the_path() -> None:
     """As of a run that was cut off early."""
     host = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional=false&mode={}"
     small = [(0, 8, 1e-6), (2, 4096, 1e-6), (1, 64 << 20, 1.2e-3)]

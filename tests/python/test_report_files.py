@@ -106,14 +106,14 @@ def test_the_command_writes_them(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (["--figure", "no-such-thing", "-o", "x.svg"], 3, "no such picture"),
+        (["--figure", "no-such-thing", "-o", "x.svg"], 3, "no such figure"),
         (["--figure", "machine"], 2, "-o FILE.svg"),
         (["--figure", "machine", "-o", "x.pdf"], 2, "-o FILE.svg"),
-        (["--markdown", "a.md", "-o", "b.md"], 2, "two places"),
+        (["--markdown", "a.md", "-o", "b.md"], 2, "two outputs"),
         (["--markdown", "a.jsonl"], 2, "run file"),
         (["--summary", "-o", "x.txt"], 2, "--summary prints"),
         (["--list-figures", "-o", "x.txt"], 2, "--list-figures prints"),
-        (["--shared"], 3, "as `run --suite standard` has them"),
+        (["--shared"], 3, "`run --suite standard` measures them"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch, options, code, told) -> None:

@@ -24,14 +24,14 @@ def by_label(made) -> dict:
 
 def test_tiles_answer_with_number_share_and_size() -> None:
     found = by_label(small_run())
-    assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to distrust"] or len(found) <= 6
+    assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to check"] or len(found) <= 6
     host = found["Host to GPU"]
-    assert re.match(r"55\.\d+ GB/s \[", host.value) and "89 % of its limit, 63 GB/s" in host.lines
+    assert re.match(r"55\.\d+ GB/s \[", host.value) and "89 % of peak, 63 GB/s" in host.lines
     assert "half of this rate from 1 MiB, batched (4 KiB: 3.5 % of it)" in host.lines
-    assert any(re.match(r"pageable at best: (9|8\.99\d) GB/s, 14 % of limit", line) for line in host.lines)
+    assert any(re.match(r"pageable at best: (9|8\.99\d) GB/s, 14 % of peak", line) for line in host.lines)
 
 
-def test_the_slowest_pair_is_named_only_as_far_as_it_is_slower() -> None:
+def test_the_slowest_pair_is_named_only_if_it_is_slower() -> None:
     slow = by_label(small_run())["Slowest GPU pair"]
     assert slow.value == "gpu:2 -> gpu:3" and slow.lines[0].startswith("1.94 times the time of gpu:0 -> gpu:1 [1.")
     same = [point(f"d2d/ce/gpu:{a}.device->gpu:{1 - a}.device/1048576?mode=batched", 1e-5) for a in (0, 1)]
@@ -62,7 +62,7 @@ def test_tiles_and_machine_map_leave_out_discards_and_batches_of_pieces() -> Non
     assert max(share for wire in wires(made) for share in wire.shares()) <= 1.0
 
 
-def test_both_ways_is_never_the_best_one_way_rate() -> None:
+def test_bidirectional_rates_are_no_unidirectional_best() -> None:
     made = [
         point(H2D.format("pinned", SIZES[-1], "false"), 0.002),
         point(H2D.format("pinned", SIZES[-1], "true"), 0.001),
@@ -70,7 +70,7 @@ def test_both_ways_is_never_the_best_one_way_rate() -> None:
     assert by_label(run(made))["Host to GPU"].value.startswith("33.")
 
 
-def test_a_copy_in_parts_is_one_way_and_has_the_rate_of_all_of_them() -> None:
+def test_a_copy_in_parts_has_the_rate_of_all_parts() -> None:
     """Beside it pages on demand, which are one flow and slower: 28 and 27 GB/s are 55 GB/s."""
     ends, memories = ("gpu:0", "numa:0"), ("device", "pinned")
     parts = point(f"split/ce/gpu:0.device->numa:0.pinned/{SIZES[-1]}?streams=2", SIZES[-1] / 28e9)
@@ -92,14 +92,14 @@ def test_cached_and_discarded_data_are_no_tiles_best() -> None:
 
 def test_what_to_distrust_is_counted_and_linked() -> None:
     made = small_run()
-    assert by_label(made)["Points to distrust"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
+    assert by_label(made)["Points to check"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
     text = " ".join(doubt.text for doubt in doubts(made))
     assert "2 points failed" in text and "1 point missed precision" in text and "1 point not measured" in text
     odd = run([point(H2D.format("pinned", 8, "false"), 1e-6, guards={"throttled_rounds": [{}], "above_limit": 70.0})])
     assert [len(doubt.ids) for doubt in doubts(odd)] == [1, 1]
 
 
-def test_a_run_without_doubt_and_one_with_counters_that_grew() -> None:
+def test_rising_counters_are_a_reason_to_check() -> None:
     assert doubts(run([point(H2D.format("pinned", 8, "false"), 1e-6)])) == []
     made = small_run()
     grown = End(wall_s=1.0, complete=False, counts={}, gained={"gpu:0": {"ecc_uncorrected": 1}})
@@ -118,7 +118,7 @@ def test_heat_maps_have_every_path_of_a_method() -> None:
 
 
 def test_heat_maps_of_small_operations_compare_one_size() -> None:
-    (alone,) = [heat for heat in heats(small_run().points) if heat.what == "time of 8 B alone"]
+    (alone,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
     assert alone.colour == "100 %: the shortest" and set(alone.cells) == {
         ("numa:0", "gpu:0"),
         ("numa:0", "gpu:1"),
@@ -128,7 +128,7 @@ def test_heat_maps_of_small_operations_compare_one_size() -> None:
 def test_without_limits_the_best_path_is_the_measure_and_one_path_is_no_map() -> None:
     ids = [f"d2d/ce/gpu:0.device->gpu:{gpu}.device/1048576?mode=batched" for gpu in (1, 2)]
     (heat,) = heats([point(ids[0], 1e-5), point(ids[1], 2e-5)])
-    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best"
+    assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best path"
     assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
 
 

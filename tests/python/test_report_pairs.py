@@ -27,11 +27,11 @@ def told(points: Iterable[Point], kind: str) -> list[str]:
     return [finding.text for finding in point_findings(points) if finding.kind == kind]
 
 
-def test_pairs_that_are_alike_are_a_class_and_a_pair_alone_is_none() -> None:
+def test_a_class_has_at_least_two_alike_pairs() -> None:
     near, far = [(0, 1), (1, 0), (2, 3), (3, 2)], [(0, 2), (2, 0), (1, 3), (3, 1)]
     points = [pair(*ends, 48) for ends in near] + [pair(*ends, 24 + 0.1 * n) for n, ends in enumerate(far)]
     (text,) = told(points, "classes of pairs")
-    assert "fall into 2 classes" in text
+    assert "form 2 classes" in text
     assert "4 at 48 GB/s, such as gpu:0 -> gpu:1; 4 at 24.3 GB/s, such as gpu:0 -> gpu:2" in text
     assert told(points[:4], "classes of pairs") == []
     assert told([*points[:4], pair(0, 2, 24)], "classes of pairs") == [], "that is a slow path"
@@ -39,7 +39,7 @@ def test_pairs_that_are_alike_are_a_class_and_a_pair_alone_is_none() -> None:
     assert told(small, "classes of pairs") == [], "small copies do not tell what links carry"
 
 
-def test_pairs_as_fast_over_other_ways_are_other_classes() -> None:
+def test_different_links_are_different_classes() -> None:
     over = {"direct": "wire gpu:0->gpu:1 (nvlink), 25 GB/s raw", "hop": "wire gpu:3->gpu:1 (nvlink), 25 GB/s raw"}
     points = [pair(0, 1, 24, limit_source=over["direct"]), pair(1, 0, 24, limit_source=over["direct"])]
     points += [pair(0, 2, 24, limit_source=over["hop"]), pair(2, 0, 24, limit_source=over["hop"])]
@@ -47,16 +47,16 @@ def test_pairs_as_fast_over_other_ways_are_other_classes() -> None:
     assert "2 at 24 GB/s over wire, such as gpu:0 -> gpu:1; 2 at 24 GB/s through another GPU" in text
 
 
-def test_what_peer_access_is_worth() -> None:
+def test_missing_peer_access_is_an_anomaly_with_both_rates() -> None:
     ends = [(0, 1), (1, 0)]
     direct, staged = [pair(*one, 48) for one in ends], [pair(*one, 11, peer="off") for one in ends]
     (text,) = told([*direct, *staged], "without peer access")
-    assert "the way through the host: 11 GB/s on 2 paths, which reach 48 GB/s with it" in text
+    assert "go through the host: 11 GB/s on 2 paths, against 48 GB/s with it" in text
     assert "between host and GPU" not in text
     for gbps, about in ((12, True), (24, False)):
         host = point(H2D.format("pinned", SIZE, "false"), SIZE / gbps / 1e9)
         (text,) = told([*direct, *staged, host], "without peer access")
-        assert ("the way between host and GPU gives 12 GB/s" in text) == about
+        assert ("the path between host and GPU reaches 12 GB/s" in text) == about
     assert told([*direct, *(pair(*one, 47, peer="off") for one in ends)], "without peer access") == []
     none = point(D2D.format(0, 2, SIZE, "false", "on"), status="unsupported", reason="no")
     (text,) = told([none, pair(0, 2, 9, peer="off")], "without peer access")
@@ -70,7 +70,10 @@ def test_ways_that_take_turns(both: float, said: str) -> None:
     found = told([one, point(H2D.format("pageable", SIZE, "true"), 2 * SIZE / both / 1e9)], "taking turns")
     assert bool(found) == bool(said)
     if said:
-        assert f"is {said} than one way on numa:0 -> gpu:0: {both} GB/s in all at 64 MiB, one way 10 GB/s" in found[0]
+        assert (
+            f"is {said} than unidirectional on numa:0 -> gpu:0: {both} GB/s in total at 64 MiB, unidirectional 10 GB/s"
+            in found[0]
+        )
 
 
 def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_path: Path, capsys) -> None:
@@ -81,16 +84,17 @@ def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_
     markdown = (tmp_path / "run.md").read_text().replace("\\", "")
     capsys.readouterr()
     assert main(["report", str(run), "--summary=full"]) == 0
-    standing_out = re.sub(r"\s+", " ", capsys.readouterr().out.partition("What stands out")[2])
+    standing_out = re.sub(r"\s+", " ", capsys.readouterr().out.partition("Anomalies")[2])
     for text in (standing_out, markdown):
-        assert "pairs of GPUs fall into 4 classes" in text
+        assert "GPU pairs form 4 classes" in text
         for pairs, gbps, way, example in (
             (16, 48, "over nvlink-2", "gpu:0 -> gpu:3"), (24, 24, "through another GPU", "gpu:0 -> gpu:5"),
             (8, 24, "over nvlink-1", "gpu:0 -> gpu:1"), (8, 24, "over nvlink-1-or-2-2", "gpu:0 -> gpu:2"),
         ):  # fmt: skip
             (found,) = re.findall(rf"\b{pairs} at ([\d.]+) GB/s {way}, such as {example}\b", text)
             assert float(found) == pytest.approx(gbps, rel=0.02)
-        assert re.search(r"fall back to the way through the host: 11[\d.]* GB/s on 56 paths", text)
-        assert re.search(r"the way between host and GPU gives 12[\d.]* GB/s", text)
-        turns = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than one way on numa:[^;]*took turns"
+        assert re.search(r"go through the host: 11[\d.]* GB/s on 56 paths", text)
+        assert re.search(r"the path between host and GPU reaches 12[\d.]* GB/s", text)
+        slow = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than unidirectional on"
+        turns = slow + r" numa:[^;]*take turns"
         assert re.search(turns + r" \(and 15 more curves like it\)", text)

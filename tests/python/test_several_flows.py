@@ -84,7 +84,7 @@ def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran(
     point = in_parts(28.0, 27.0, overlaps=(0.5,) * 6)
     assert point.status == "ok" and point.reason is None and "in_turn" not in point.guards
     (family,) = overview([point])
-    assert family.rows[0].note == "its parts ran at once for 50 % of the time"
+    assert family.rows[0].note == "its parts overlapped for 50 % of the time"
     assert family.rows[0].note in " ".join(details(invented_run([point]), width=120, colour=False).split())
     assert overview([both_ways(54.0, 48.0)])[0].rows[0].note == ""
 
@@ -104,7 +104,7 @@ def test_a_row_of_several_numbers_of_streams_tells_how_the_parts_of_each_ran() -
     four = structs.replace(two, id=two.id.replace("=2", "=4"), params={"streams": "4"})
     four.guards = two.guards | {"joint_overlap": 0.25}
     (family,) = overview([two, four])
-    assert [row.note for row in family.rows] == ["its parts ran at once for 25-50 % of the time"]
+    assert [row.note for row in family.rows] == ["its parts overlapped for 25-50 % of the time"]
 
 
 def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:

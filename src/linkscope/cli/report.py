@@ -1,15 +1,16 @@
-"""Make a page of a run file: one HTML file that loads nothing from elsewhere.
+"""Write the report of a run file: one HTML file without external resources, or a part of it.
 
 linkscope report run.jsonl -o run.html
-linkscope report run.jsonl --summary                              what `run` printed at its end
+linkscope report run.jsonl --summary                              the summary that `run` ends with
+linkscope report run.jsonl --summary=full                         all tables
 linkscope report run.jsonl --markdown run.md                      for a pull request
 linkscope report run.jsonl --nvbandwidth                          the tables that nvbandwidth prints
 linkscope report run.jsonl --comm-scope                           means and standard deviations (run --rule comm-scope)
-linkscope report run.jsonl --break-even                           what memory costs, and when it has paid (Markdown)
-linkscope report run.jsonl --shared [--json]                      what paths share, from those measured at once
-linkscope report run.jsonl --trace training.trace [-o FILE.svg]   how long its transfers take, by kind (trace.md)
-linkscope report run.jsonl --list-figures                         the names of all pictures
-linkscope report run.jsonl --figure machine -o machine.svg        one picture, .svg or .png
+linkscope report run.jsonl --break-even                           memory costs and break-even, as Markdown
+linkscope report run.jsonl --shared [--json]                      shared links, from concurrent flows
+linkscope report run.jsonl --trace training.trace [-o FILE.svg]   time of the transfers of a trace, by kind
+linkscope report run.jsonl --list-figures                         the names of all figures
+linkscope report run.jsonl --figure machine -o machine.svg        one figure, .svg or .png
 """
 
 import argparse
@@ -26,14 +27,14 @@ from pathlib import Path
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, UserError
 
-SUMMARY = "make a page of a run file"
+SUMMARY = "write the report of a run file"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PNG_WAIT_S = 60
 _PRINTING = ("summary", "nvbandwidth", "comm_scope", "break_even", "shared", "list_figures")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `report`."""
+    """Adds the options of `report`."""
     parser.add_argument("run", metavar="RUN.jsonl", nargs="+", help="the run file (.jsonl or .jsonl.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: the run file's name with .html")
     what = parser.add_mutually_exclusive_group()
@@ -41,33 +42,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--summary", nargs="?", const="short", choices=("short", "full"),
         help="print the summary that `run` ends with; `full`: all tables",
     )  # fmt: skip
-    what.add_argument("--markdown", metavar="FILE.md", help="write best rates, findings and doubts as Markdown instead")
-    what.add_argument("--figure", metavar="NAME", help="write one picture instead, to -o FILE.svg or FILE.png")
+    what.add_argument(
+        "--markdown", metavar="FILE.md", help="write best rates, anomalies and points to check as Markdown"
+    )
+    what.add_argument("--figure", metavar="NAME", help="write one figure to -o FILE.svg or FILE.png")
     what.add_argument(
         "--nvbandwidth", action="store_true", help="print the tables of nvbandwidth 0.8 (suite nvbandwidth)"
     )
     what.add_argument(
-        "--comm-scope", action="store_true", help="print means and standard deviations (a run by --rule comm-scope)"
+        "--comm-scope",
+        action="store_true",
+        help="print means and standard deviations (of a run with --rule comm-scope)",
     )
+    what.add_argument("--break-even", action="store_true", help="print memory costs and break-even as Markdown")
+    what.add_argument("--shared", action="store_true", help="print shared links (docs/method/shared-links.md)")
     what.add_argument(
-        "--break-even", action="store_true", help="print what memory costs and when it has paid, as Markdown"
+        "--trace", metavar="FILE", help="print the time of the transfers of a trace, or draw it to -o FILE.svg"
     )
-    what.add_argument("--shared", action="store_true", help="print what paths share (docs/method/shared-links.md)")
-    what.add_argument("--trace", metavar="FILE", help="print how long the transfers of a trace take, or -o FILE.svg")
-    what.add_argument("--list-figures", action="store_true", help="print the names of all pictures")
-    parser.add_argument("--json", action="store_true", help="with --shared: print JSON, every pair too")
+    what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
+    parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """`linkscope report`."""
+    """Runs `linkscope report`."""
     if len(arguments.run) > 1:
-        raise UserError(f"a report is of one run, and {len(arguments.run)} were given; make one of each")
+        raise UserError(f"report takes one run, and {len(arguments.run)} were given: call it once for each")
     source = Path(arguments.run[0])
     if arguments.json and not arguments.shared:
-        raise UserError("--json is of --shared; `linkscope export` has all numbers of a run")
+        raise UserError("--json needs --shared; `linkscope export` writes all numbers of a run")
     printing = [name for name in _PRINTING if getattr(arguments, name)]
     if printing and arguments.output:
-        raise UserError(f"-o {arguments.output}: --{printing[0].replace('_', '-')} prints; append > {arguments.output}")
+        option = printing[0].replace("_", "-")
+        raise UserError(f"-o {arguments.output}: --{option} prints to standard output: use > {arguments.output}")
     if arguments.shared:
         return _print_shared(source, as_json=arguments.json)
     if arguments.summary:
@@ -84,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
         return _list_figures(source)
     if arguments.markdown:
         if arguments.output:
-            raise UserError("--markdown FILE.md and -o FILE are two places; give one of them")
+            raise UserError("--markdown FILE.md and -o FILE name two outputs: give one of them")
         return _write_markdown(source, Path(arguments.markdown))
     if arguments.figure:
         return _write_figure(source, arguments.figure, arguments.output)
@@ -95,7 +101,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def write_page(run: Path, target: Path, option: str) -> None:
-    """The page of a run file, where `option` said that it should go."""
+    """Writes the page of a run file to the target of `option`."""
     from linkscope.report.html import page
 
     check_target(target, option, runs=[run])
@@ -103,10 +109,10 @@ def write_page(run: Path, target: Path, option: str) -> None:
 
 
 def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
-    """Raises UserError if `target` is a run file, by its content or by its name: a measurement is never replaced."""
+    """Refuses a target that is a run file: measurements must not be overwritten."""
     named = target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs)
     if named or holds_run(target):
-        raise UserError(f"{option} {target}: that is a run file, which it would replace; choose another name")
+        raise UserError(f"{option} {target}: this is a run file and would be overwritten: choose another name")
 
 
 def holds_run(path: Path) -> bool:
@@ -140,7 +146,7 @@ def _print_tables(source: Path) -> int:
     tables = text(run)
     if not tables:
         raise UserError(
-            f"{source} has nothing that nvbandwidth measures; `run --suite nvbandwidth` has all of it", NOT_HERE
+            f"{source} has no point of nvbandwidth's tables: `run --suite nvbandwidth` measures them", NOT_HERE
         )
     print(("MODELLED\n\n" if run.header.modelled else "") + tables)
     return FINE
@@ -152,7 +158,9 @@ def _print_means(source: Path) -> int:
     run = read(source)
     table = text(run)
     if not table:
-        raise UserError(f"{source} was not measured by Comm|Scope's rule; `run --rule comm-scope` does", NOT_HERE)
+        raise UserError(
+            f"{source} was not measured by Comm|Scope's rule: measure with `run --rule comm-scope`", NOT_HERE
+        )
     print(("MODELLED\n\n" if run.header.modelled else "") + table)
     return FINE
 
@@ -162,8 +170,8 @@ def _print_break_even(source: Path) -> int:
 
     text = break_even_to_markdown(read(source))
     if not text:
-        needed = "it needs points of `allocation` and of h2d or d2h by ce, as `run --suite full` has them"
-        raise UserError(f"{source} does not tell what memory costs and how fast it is copied: {needed}", NOT_HERE)
+        needed = "points of `allocation` and of h2d or d2h by ce are needed; `run --suite full` measures them"
+        raise UserError(f"{source} has no memory costs or no copy rates: {needed}", NOT_HERE)
     print(text, end="")
     return FINE
 
@@ -176,15 +184,15 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     run = read(source)
     found = shares(run.points)
     if found is None:
-        needed = "it needs points of `concurrent` and of the same paths alone, as `run --suite standard` has them"
+        needed = "points of `concurrent` and of the same paths alone are needed; `run --suite standard` measures them"
         if (run.header.plan or {}).get("suite") in ("standard", "full"):
-            needed = "no two of its paths without a GPU in common ran at once, as where a host has one GPU"
-        raise UserError(f"{source} does not tell what paths share: {needed}", NOT_HERE)
+            needed = "no two paths without a common GPU ran concurrently; a host with one GPU has none"
+        raise UserError(f"{source} has no concurrent flows: {needed}", NOT_HERE)
     if as_json:
         print(json.dumps({"modelled": run.modelled, **to_json(run.points)}))
         return FINE
     lines = ["MODELLED", ""] if run.modelled else []
-    told = [f"- {text}" for text in found.sentences] or ["Nothing is shared: no path was slowed by another."]
+    told = [f"- {text}" for text in found.sentences] or ["No shared link: no path slowed another."]
     print("\n".join([*lines, f"{found.summary}.", *told]))
     return FINE
 
@@ -199,13 +207,13 @@ def _replay(source: Path, trace: str, output: str | None) -> int:
     bars, missing = replay(read_trace(trace), run.points)
     if missing:
         what = f"{len(missing)} of the transfers in {trace}, such as {missing[0]}"
-        raise UserError(f"{source} has no value of {what}: `run --trace {trace}` measures them", NOT_HERE)
+        raise UserError(f"{source} has no value for {what}: `run --trace {trace}` measures them", NOT_HERE)
     if output is None:
         print(replay_to_markdown(bars, run.modelled), end="")
         return FINE
     target = Path(output)
     if target.suffix != ".svg":
-        raise UserError(f"-o {output}: the picture of a trace is an .svg file")
+        raise UserError(f"-o {output}: the figure of a trace is an .svg file")
     check_target(target, "-o", runs=[source, Path(trace)])
     _write(target, standalone(bars_svg(bars, modelled=run.modelled)), "-o", source)
     print(f"figure: {target}")
@@ -239,8 +247,8 @@ def _write_figure(source: Path, name: str, output: str | None) -> int:
     known = figures(read(source))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise UserError(f"--figure {name}: this run has no such picture{hint}; `--list-figures` names all", NOT_HERE)
+        hint = f"; similar names: {', '.join(near)}" if near else ""
+        raise UserError(f"--figure {name}: this run has no such figure{hint}; `--list-figures` names all", NOT_HERE)
     svg = standalone(known[name]())
     if target.suffix == ".svg":
         _write(target, svg, "-o", source)
@@ -251,12 +259,12 @@ def _write_figure(source: Path, name: str, output: str | None) -> int:
 
 
 def _write_png(target: Path, svg: str) -> None:
-    """By a browser, in a window of the picture's size."""
+    """Renders the figure with a browser in a window of its size."""
     from linkscope.report.figures import size_of
 
     browser = next((found for one in _BROWSERS if (found := shutil.which(one))), None)
     if browser is None:
-        raise UserError("PNG needs Chromium or Chrome, and neither is here; write -o FILE.svg instead", NOT_HERE)
+        raise UserError("PNG needs Chromium or Chrome, and neither was found: write -o FILE.svg instead", NOT_HERE)
     width, height = size_of(svg)
     with tempfile.TemporaryDirectory() as folder:
         page, made = Path(folder, "figure.html"), Path(folder, "figure.png")
@@ -267,14 +275,14 @@ def _write_png(target: Path, svg: str) -> None:
             f"--window-size={max(width, 500)},{height}", f"--screenshot={made}",
             page.as_uri(),
         ]  # fmt: skip
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # told below: there is no picture
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # a missing figure is reported below
             subprocess.run(command, capture_output=True, timeout=_PNG_WAIT_S, check=False)
         if not made.exists():
-            raise UserError(f"{browser} made no picture; write -o FILE.svg instead", NOT_HERE)
+            raise UserError(f"{browser} wrote no figure: write -o FILE.svg instead", NOT_HERE)
         try:
             shutil.copyfile(made, target)
         except OSError as error:
-            raise UserError(f"-o {target}: cannot be written: {error.strerror}; choose another place") from None
+            raise UserError(f"-o {target}: cannot be written: {error.strerror}; choose another path") from None
 
 
 def _write(target: Path, text: str, option: str, run: Path) -> None:
@@ -282,7 +290,7 @@ def _write(target: Path, text: str, option: str, run: Path) -> None:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"{option} {target}: cannot be written: {error.strerror}; choose another place, {run} is safe"
+            f"{option} {target}: cannot be written: {error.strerror}; choose another path; {run} is unchanged"
         ) from None
 
 

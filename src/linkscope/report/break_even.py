@@ -1,4 +1,4 @@
-"""What memory of each kind costs, and how often it must be used until that has paid: model/break_even.py as tables."""
+"""The cost of each memory kind and the number of uses after which it pays off: model/break_even.py as tables."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -34,17 +34,16 @@ PHASES = {
 }
 ENDS: dict[Side, str] = {"host": "Memory of the host", "gpu": "Memory of a GPU"}
 NOTE = (
-    f"A row holds paths that differ by no more than {ALIKE:.0%} or by their intervals, and shows the first. A "
-    "transfer is by copy engine, one of a batch. From 3 [2, 5]: cheaper from the third transfer of the buffer on; "
-    "by the ends of all intervals from the second, or the fifth. Up to 3: cheaper until then. Transfers whose "
-    "intervals meet count as equally fast, but for the ends. Alike: by the ends of the intervals either may be "
-    "cheaper at once. What registered and pageable memory do alike is left out where they are compared, so that "
-    "is also the answer for a buffer that is there. Pageable via pinned: a CPU thread copies to or from a pinned "
-    "buffer of one's own, then the engine does. Between, beyond: not measured at this size, but by a straight "
-    "line between two sizes, or beyond them."
+    f"A row holds paths that agree within {ALIKE:.0%} or within their intervals, and shows the first. A transfer is "
+    "one copy of a batch by a copy engine. From 3 [2, 5]: cheaper from the third transfer of the buffer; the ends of "
+    "the intervals give the second and the fifth. Up to 3: cheaper for at most three transfers. Transfers with "
+    "overlapping intervals count as equally fast, except for the ends. Alike: within the intervals, either may be "
+    "cheaper from the first transfer. Comparisons of registered with pageable memory leave out their common costs, so "
+    "they also hold for an existing buffer. Pageable via pinned: a CPU thread copies to or from a pinned bounce "
+    "buffer, then the engine copies. Between, beyond: interpolated between two sizes, or extrapolated."
 )
-HEADING = "What memory costs, and when it has paid"
-SHORT_HEADING = f"From how many transfers on memory is cheaper than {PAGEABLE}"
+HEADING = "Memory cost and break-even"
+SHORT_HEADING = f"Number of transfers after which memory is cheaper than {PAGEABLE}"
 _MOST_SIZES = 4
 _T = TypeVar("_T", Choice, MemoryCost)
 _SHORT = {"between": " (between)", "beyond": " (beyond)", "measured": ""}
@@ -52,7 +51,7 @@ _SHORT = {"between": " (between)", "beyond": " (beyond)", "measured": ""}
 
 @dataclass(frozen=True)
 class CostRow:
-    """Seconds as text, by phase (`PHASES`) and in all, of memory between places that are alike."""
+    """Time by phase (`PHASES`) and in total, as text, of one memory kind on places that perform alike."""
 
     where: str
     kind: str
@@ -64,7 +63,7 @@ class CostRow:
 
 @dataclass(frozen=True)
 class PayRow:
-    """A kind of memory on paths that are alike: its cost, a transfer, and when it is cheaper than others."""
+    """One memory kind on paths that perform alike: its cost, one transfer, and the break-even against other kinds."""
 
     paths: str
     path_count: int
@@ -78,7 +77,7 @@ class PayRow:
 
 @dataclass(frozen=True)
 class PayTable:
-    """The kinds at one end, and those that they are compared with; `groups`: the rows of the same paths and size."""
+    """The memory kinds at one end, and the kinds they are compared with (`than`)."""
 
     end: str
     than: tuple[str, ...]
@@ -91,7 +90,7 @@ class PayTable:
 
 @dataclass(frozen=True)
 class BreakEvens:
-    """What memory costs, when it has paid by the end where it is, and a line for each path and size."""
+    """Memory costs, break-even tables by the end where the memory is, and one line for each path and size."""
 
     costs: tuple[CostRow, ...]
     tables: tuple[PayTable, ...]
@@ -99,7 +98,7 @@ class BreakEvens:
 
 
 def break_evens(points: Iterable[Point]) -> BreakEvens | None:
-    """Of the sizes at which most kinds can be compared; None where a run does not tell what memory costs and moves."""
+    """Tables of the sizes at which most memory kinds can be compared. None without costs or without transfers."""
     found = choices(points)
     if not found:
         return None
@@ -110,7 +109,7 @@ def break_evens(points: Iterable[Point]) -> BreakEvens | None:
 
 
 def told_sizes(found: Sequence[Choice]) -> list[int]:
-    """Those that have most kinds; of these, those at which costs were measured, where there are such; a few of them."""
+    """A few sizes: those with most memory kinds, and among these the sizes with measured costs."""
     kinds: dict[int, set[str]] = {}
     for one in found:
         kinds.setdefault(one.bytes, set()).add(one.name)
@@ -181,7 +180,9 @@ def _table(side: Side, told: Sequence[Choice]) -> PayTable:
 
 
 def _lines(told: Sequence[Choice]) -> Iterable[str]:
-    """'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at once, 3]', of the first path each way."""
+    """'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at once, 3]', for the first path of each
+    direction.
+    """
     paths = sorted({one.path for one in told if one.side == "host"})
     for from_host in (True, False):
         path = next((path for path in paths if _from_host(path) == from_host), None)
@@ -200,7 +201,7 @@ def _lines(told: Sequence[Choice]) -> Iterable[str]:
 def _clusters(
     listed: Iterable[_T], kind: Callable[[_T], object], amounts: Callable[[_T], Sequence[Amount]]
 ) -> list[list[_T]]:
-    """Of one kind, and whose amounts are alike; in the order of their firsts."""
+    """Groups of one memory kind with amounts that are alike, in the order of their first members."""
     found: list[list[_T]] = []
     by_kind: dict[object, list[list[_T]]] = {}
     for one in listed:

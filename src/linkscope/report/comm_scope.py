@@ -9,7 +9,7 @@ _BOTH_WAYS = " (both, from the first start to the last end)"
 
 
 def text(run: Run) -> str:
-    """A line a flow, in the order of the plan, and one for both that run together. Empty where the run has no means."""
+    """One line for each flow in the order of the plan, and one for flows that run together. Empty without means."""
     order = {id: number for number, id in enumerate(run.header.plan.get("points", []))}
     points = sorted(run.points, key=lambda point: order.get(point.id, len(order)))
     lines = [line for point in points for line in _lines(point)]

@@ -1,4 +1,4 @@
-"""Runs as tables for other programs: one row a flow of a point (a point without flows has one row too). Here as CSV."""
+"""Runs as tables for other programs, here CSV. A row is one flow of a point; a point without flows also has a row."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from linkscope.runfile import Flow, Point, Run
 
-Limit = tuple[float | None, str | None]  # GB/s, and how it is derived
+Limit = tuple[float | None, str | None]  # peak in GB/s, and its derivation
 
 
 @dataclass(frozen=True)
@@ -20,57 +20,72 @@ class _Row:
 
     @property
     def values(self) -> Flow | Point:
-        """What has the values: the flow, or the point that has none."""
+        """The flow that holds the values, or the point where it has no flow."""
         return self.flow or self.point
 
 
-# Name, type, what it is, and where it comes from. Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second).
+# Name, type, meaning and source. Times in seconds, sizes in bytes, rates in GB/s (1e9 bytes a second).
 COLUMNS: tuple[tuple[str, type, str, Callable[[_Row], Any]], ...] = (
     ("id", str, "canonical id of the point", lambda r: r.point.id),
     ("status", str, "ok, inherited, missed_precision, unsupported, failed or skipped", lambda r: r.point.status),
-    ("reason", str, "why it has this status", lambda r: r.point.reason),
+    ("reason", str, "reason for the status", lambda r: r.point.reason),
     ("benchmark", str, "the operation", lambda r: r.point.benchmark),
     ("engine", str, "what moves the data", lambda r: r.point.engine),
-    ("mode", str, "batched: one operation among many; single: one alone", lambda r: r.point.params.get("mode")),
+    (
+        "mode",
+        str,
+        "batched: one operation among many; single: a single operation",
+        lambda r: r.point.params.get("mode"),
+    ),
     ("params", str, "all other parameters, name=value joined by ;", lambda r: _params(r.point)),
     ("flow", int, "number of the flow in the point, from 0", lambda r: _number(r.point, r.flow)),
     ("role", str, "measured or background", lambda r: r.flow.role if r.flow else None),
-    ("src", str, "from which place", lambda r: r.values.src),
-    ("src_memory", str, "from which kind of memory", lambda r: r.values.src_memory),
-    ("dst", str, "to which place", lambda r: r.values.dst),
-    ("dst_memory", str, "to which kind of memory", lambda r: r.values.dst_memory),
+    ("src", str, "source place", lambda r: r.values.src),
+    ("src_memory", str, "source memory kind", lambda r: r.values.src_memory),
+    ("dst", str, "destination place", lambda r: r.values.dst),
+    ("dst_memory", str, "destination memory kind", lambda r: r.values.dst_memory),
     ("bytes", int, "of one operation", lambda r: r.values.bytes),
     ("median_s", float, "median of the round medians", lambda r: r.values.median_s),
     ("ci_low_s", float, "lower end of the interval", lambda r: _end(r.values, 0)),
     ("ci_high_s", float, "upper end of the interval", lambda r: _end(r.values, 1)),
-    ("ci_level", float, "exact level of the interval", lambda r: r.point.ci_level),
+    ("ci_level", float, "confidence level of the interval", lambda r: r.point.ci_level),
     ("gbps", float, "rate of this flow", lambda r: r.values.gbps),
     ("total_gbps", float, "rate of all measured flows of the point", lambda r: r.point.total_gbps),
-    ("limit_gbps", float, "what the hardware allows this flow", lambda r: r.limit[0]),
-    ("limit_source", str, "how the limit is derived", lambda r: r.limit[1]),
+    ("limit_gbps", float, "peak of the hardware for this flow", lambda r: r.limit[0]),
+    ("limit_source", str, "derivation of the peak", lambda r: r.limit[1]),
     ("rounds", int, "rounds that count", lambda r: len(r.flow.round_medians_s) if r.flow else 0),
     ("samples", int, "samples in them", lambda r: sum(map(len, r.flow.samples_s)) if r.flow else 0),
-    ("within_rounds", float, "spread within a round, of the median", lambda r: _spread(r.point, "within_rounds")),
-    ("between_rounds", float, "spread between rounds, of the median", lambda r: _spread(r.point, "between_rounds")),
-    ("precision_target", float, "half-width asked for, of the median", lambda r: r.point.precision_target),
-    ("timing", str, "how time was taken", lambda r: r.point.timing),
+    (
+        "within_rounds",
+        float,
+        "spread within a round, as a fraction of the median",
+        lambda r: _spread(r.point, "within_rounds"),
+    ),
+    (
+        "between_rounds",
+        float,
+        "spread between rounds, as a fraction of the median",
+        lambda r: _spread(r.point, "between_rounds"),
+    ),
+    ("precision_target", float, "target half-width, as a fraction of the median", lambda r: r.point.precision_target),
+    ("timing", str, "timing method", lambda r: r.point.timing),
     ("batch", int, "operations in a batch of the first actor", lambda r: r.point.batch[0] if r.point.batch else None),
     (
         "longer",
         int,
-        "how many times as long the batch was that it was compared with; 1: with none",
+        "length of the longer batch over that of the batch; 1: no longer batch",
         lambda r: r.point.longer,
     ),
-    ("overhead_s", float, "what a batch costs besides its operations", lambda r: r.point.overhead_s),
-    ("verified", bool, "whether the data were compared and right", lambda r: r.point.verified),
-    ("footprint_bytes", int, "over how many bytes a batch rotates", lambda r: r.point.footprint_bytes),
-    ("device_s", float, "seconds that measuring took", lambda r: r.point.device_s),
+    ("overhead_s", float, "cost of a batch apart from its operations", lambda r: r.point.overhead_s),
+    ("verified", bool, "whether the data were compared and correct", lambda r: r.point.verified),
+    ("footprint_bytes", int, "bytes that a batch rotates over", lambda r: r.point.footprint_bytes),
+    ("device_s", float, "time that measuring took", lambda r: r.point.device_s),
     ("modelled", bool, "true: a model, no hardware was measured", lambda r: r.modelled),
 )
 
 
 def rows(run: Run) -> Iterator[list[Any]]:
-    """The values of COLUMNS for every point-flow, in the order of the run file. None: no value."""
+    """The values of COLUMNS for each flow of each point, in the order of the run file. None: no value."""
     limits = _Limits(run.points)
     for point in run.points:
         flows: list[Flow | None] = [*point.flows] or [None]
@@ -80,7 +95,7 @@ def rows(run: Run) -> Iterator[list[Any]]:
 
 
 def write_csv(run: Run, stream: TextIO) -> None:
-    """Writes the rows under the names of COLUMNS. Empty cells: no value."""
+    """Writes the rows with the names of COLUMNS as the header. An empty cell has no value."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([name for name, _, _, _ in COLUMNS])
     for row in rows(run):
@@ -88,15 +103,16 @@ def write_csv(run: Run, stream: TextIO) -> None:
 
 
 def to_csv(run: Run) -> str:
-    """The same as text."""
+    """The rows as text."""
     stream = io.StringIO()
     write_csv(run, stream)
     return stream.getvalue()
 
 
 class _Limits:
-    """What the hardware allows each flow. A point knows the limit of where it goes from and to; of a flow that goes
-    another way, as the opposite one, that is the limit of a point of the run which goes there."""
+    """The peak of each flow. A point holds the peak of its own direction. For a flow in another direction, such as the
+    opposite one, the peak comes from a point of the run with that direction.
+    """
 
     def __init__(self, points: Iterable[Point]) -> None:
         self._of: dict[tuple[str, ...], set[Limit]] = {}

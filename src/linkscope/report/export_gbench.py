@@ -1,4 +1,4 @@
-"""A run as the JSON of Google Benchmark: its repetitions are the rounds, or those of Comm|Scope's rule."""
+"""A run as JSON of Google Benchmark. Its repetitions are the rounds, or those of Comm|Scope's rule."""
 
 import json
 import statistics
@@ -8,13 +8,13 @@ from typing import Any
 from linkscope.runfile import Flow, Point, Run
 
 _WITHOUT_VALUE = ("unsupported", "failed", "skipped")
-_NS = 1e9  # in a second; and bytes a second in a GB/s
+_NS = 1e9  # ns in a second, and bytes per second in one GB/s
 
 
 def to_gbench(run: Run) -> str:
-    """Every flow with a value as one benchmark, every point without one as an error."""
+    """Each flow with a value as one benchmark, each point without a value as an error."""
     benchmarks: list[dict[str, Any]] = []
-    family = 0  # a number for each benchmark: readers sort by it, and so keep the order of the run file
+    family = 0  # readers sort by this number, so the order of the run file stays
     for point in run.points:
         for rows in _benchmarks(point, run.modelled):
             benchmarks += [{"name": row.pop("name"), "family_index": family, **row} for row in rows]
@@ -37,7 +37,9 @@ def _context(run: Run) -> dict[str, Any]:
 
 
 def _benchmarks(point: Point, modelled: bool) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each benchmark of the point: one without a value; else one a flow, the first under the point's id."""
+    """The rows of a point: an error without a value, otherwise one row for each flow, the first under the id of the
+    point.
+    """
     worked = [flow for flow in point.flows if flow.median_s is not None]
     if point.status in _WITHOUT_VALUE or not worked:
         yield [_error(point, modelled)]
@@ -58,7 +60,9 @@ def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
 
 
 def _times_of(flow: Flow) -> list[float]:
-    """Of each repetition: of Comm|Scope's rule its own, else of each round; what was taken over has no other."""
+    """The times of the repetitions: those of Comm|Scope's rule, otherwise the rounds. An inherited point has only its
+    value.
+    """
     if flow.mean_s is not None:
         return [time for of_round in flow.samples_s for time in of_round]
     return flow.round_medians_s or [time for time in [flow.median_s] if time is not None]
@@ -70,13 +74,13 @@ def _repetitions(point: Point, flow: Flow, common: dict[str, Any]) -> Iterator[d
         if flow.mean_s is not None:
             iterations = (point.batch or [1])[0]
         else:
-            iterations = len(flow.samples_s[number]) if flow.samples_s else 0  # none of what was taken over
+            iterations = len(flow.samples_s[number]) if flow.samples_s else 0  # an inherited point has none
         numbers = {"run_type": "iteration", "repetition_index": number, "iterations": iterations}
         yield {**common, **numbers, **_times(time, rates[number] if rates else None)}
 
 
 def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """As Google Benchmark has them: none for a single repetition, rates aggregated for themselves."""
+    """The aggregates of Google Benchmark: none for a single repetition; rates are aggregated as rates."""
     times, rates = _times_of(flow), _rates(flow)
     if len(times) < 2:
         return
@@ -87,7 +91,7 @@ def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
         ("cv", "percentage", _variation),
     ):
         time, rate = compute(times), compute(rates) if rates else None
-        if what == "median":  # the same numbers as everywhere else in linkscope
+        if what == "median":  # the median of linkscope, so that both tools show one number
             time, rate = flow.median_s or time, flow.gbps * _NS if flow.gbps else None
         yield {
             **common, "name": f"{common['name']}_{what}", "run_type": "aggregate", "aggregate_name": what,
@@ -96,7 +100,7 @@ def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rates(flow: Flow) -> list[float] | None:
-    """Bytes a second of each repetition; None where nothing is moved, or one was too short for the clock."""
+    """Bytes per second of each repetition. None without bytes, or where a repetition was too short for the clock."""
     if not flow.bytes or min(_times_of(flow)) <= 0:
         return None
     return [flow.bytes / time for time in _times_of(flow)]
@@ -108,13 +112,13 @@ def _variation(values: list[float]) -> float:
 
 
 def _times(time: float, rate: float | None, scale: float = _NS) -> dict[str, Any]:
-    """No CPU time is taken, and readers want one: it repeats the time."""
+    """The wall time also stands for the CPU time, which is not measured but which readers require."""
     rates = {"bytes_per_second": rate} if rate is not None else {}
     return {"real_time": time * scale, "cpu_time": time * scale, **rates}
 
 
 def _error(point: Point, modelled: bool) -> dict[str, Any]:
-    """Times of 0, as Google Benchmark writes them: its tools fail on rows without times."""
+    """Times of 0, as Google Benchmark writes them for errors: its tools fail on rows without times."""
     message = f"{point.status}: {point.reason}" if point.reason else point.status
     return {
         **_common(point.id, 1, "modelled" if modelled else ""), "run_type": "iteration", "repetition_index": 0,
@@ -123,6 +127,6 @@ def _error(point: Point, modelled: bool) -> dict[str, Any]:
 
 
 def _label(point: Point, flow: Flow, modelled: bool) -> str:
-    """What must not be overlooked."""
+    """The label of a row: modelled, inherited, missed precision."""
     words = [point.status if point.status != "ok" else "", "background" if flow.role == "background" else ""]
     return ", ".join(filter(None, [*words, "modelled" if modelled else ""]))

@@ -6,12 +6,12 @@ import pyarrow.parquet
 from linkscope.report.export import COLUMNS, rows
 from linkscope.runfile import Run
 
-TABLE_SCHEMA = 2  # goes up when a column goes or means something else
+TABLE_SCHEMA = 2  # increases when a column is removed or changes its meaning
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def to_parquet(run: Run) -> bytes:
-    """A file with the columns and rows of the CSV, null where that has an empty cell."""
+    """A file with the columns and rows of the CSV. An empty cell of the CSV is null here."""
     schema = pa.schema([pa.field(name, _TYPES[kind]) for name, kind, _, _ in COLUMNS], metadata=_metadata(run))
     columns = [list(cells) for cells in zip(*rows(run), strict=True)] or [[] for _ in COLUMNS]
     arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]

@@ -1,4 +1,4 @@
-"""Single pictures of a run as files: SVG that carries its own style and colours, for any program."""
+"""Single figures of a run as SVG files that carry their own style and colours, for any program."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from linkscope.runfile import Run
 
 
 def figures(run: Run) -> dict[str, Callable[[], str]]:
-    """Names, and what draws each."""
+    """The name of each figure, and the function that draws it."""
     found: dict[str, Callable[[], str]] = {}
     shared = shares(run.points)
     run = without_sets(run)
@@ -37,7 +37,7 @@ def figures(run: Run) -> dict[str, Callable[[], str]]:
 
 
 def standalone(svg: str) -> str:
-    """A picture of the page as a file of its own, on a light ground, with every colour written out."""
+    """A figure of the page as its own file, on a light background, with all colours written out."""
     css = _plain_colours(template_text("figure.css"))
     width, height = (float(one) for one in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())  # type: ignore[union-attr]
     opened = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
@@ -49,14 +49,14 @@ def standalone(svg: str) -> str:
 
 
 def size_of(svg: str) -> tuple[int, int]:
-    """Width and height in pixels of a standalone picture."""
+    """Width and height of a standalone figure in pixels."""
     found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    assert found is not None  # every picture of ours has one
+    assert found is not None  # every figure of this package has a viewBox
     return round(float(found[1])), round(float(found[2]))
 
 
 def _plain_colours(css: str) -> str:
-    """Without custom properties, which many programs do not know: the values of the light theme."""
+    """Replaces custom properties, which many programs do not support, by the values of the light theme."""
     root, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
     colours = dict(re.findall(r"(--[\w-]+):\s*([^;]+);", root))
     rules = rest[rest.index("\n}\n") + 3 :]
@@ -64,7 +64,7 @@ def _plain_colours(css: str) -> str:
 
 
 def _name(text: str, taken: dict[str, Callable[[], str]]) -> str:
-    """A name for the command line: small letters, numbers and hyphens."""
+    """A name for the command line: lower case letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("->", " to ")).strip("-")
     name, number = plain, 2
     while name in taken:

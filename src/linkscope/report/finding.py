@@ -1,4 +1,4 @@
-"""One thing that stands out in a run, and the words that the rules (findings.py, pairs.py) say it in."""
+"""One anomaly of a run, and helpers of the rules that find them (findings.py, pairs.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from linkscope.model.curves import Curve, total_of
 from linkscope.runfile import Point
 
-LARGE = 1 << 20  # what a path can do is judged only where a size was measured that can reach it
+LARGE = 1 << 20  # smaller sizes cannot show the best rate of a path
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, and the ids that it is about, the one that shows it most clearly first."""
+    """A sentence and the ids of its points, the clearest example first."""
 
     kind: str
     text: str
@@ -19,7 +19,7 @@ class Finding:
 
 
 def worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
-    """The entry of the lowest rank in words, the others as a number."""
+    """The entry with the lowest rank as text; the others are counted."""
     ordered = sorted(told, key=lambda entry: entry[0])
     more = len(ordered) - 1
     text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''} like it)" if more else "")

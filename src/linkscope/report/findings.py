@@ -1,4 +1,4 @@
-"""What stands out in a run: sentences with their numbers. Each rule is one function; its limits stand at the top."""
+"""The anomalies of a run, as sentences with numbers. Each rule is one function; the thresholds stand at the top."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -15,23 +15,23 @@ from linkscope.report.trust import between_medians
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate, format_seconds
 
-SLOW = 0.10  # a path stands out when it is so much slower than the others of its class,
-MINORITY = 1 / 3  # and no more of the class than this are
-FAR = 0.5  # of the limit
-ENOUGH_S = 15e-6  # at the limit, of the largest size that a path was measured with: copies take microseconds to set up
+SLOW = 0.10  # a path is slow if its rate is this much below the median of its class,
+MINORITY = 1 / 3  # and if no larger part of the class is slow
+FAR = 0.5  # of the peak
+ENOUGH_S = 15e-6  # duration of the largest size at peak rate: shorter copies are dominated by their set-up time
 BETWEEN = 5.0  # spread between rounds over spread within a round
-NOTABLE = 0.01  # spread between rounds, of the median
-ALONE_S = 1e-6  # what one operation alone costs more than one in a batch
-SMALL = 64 << 10  # up to here the cost of being alone is more than noise of the copy itself
+NOTABLE = 0.01  # spread between rounds, as a fraction of the median
+ALONE_S = 1e-6  # a single copy costs this much more than one of a batch
+SMALL = 64 << 10  # above this size the difference between single and batched copies disappears in the noise
 
 
 def findings(run: Run) -> list[Finding]:
-    """All rules on the whole run, in the order in which they matter."""
-    return [*counter_findings(run), *_slower_than_their_kind(run), *point_findings(run.points), *_dear_contexts(run)]
+    """All rules on the whole run, the most important first."""
+    return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_dear_contexts(run)]
 
 
-def _slower_than_their_kind(run: Run) -> list[Finding]:
-    """Paths that should be like others by what the machine says of them, and are slower."""
+def _slower_than_class(run: Run) -> list[Finding]:
+    """Paths that are slower than their class, which the machine description puts them into."""
     kinds: dict[str, list[Odd]] = {}
     for odd in odd_paths(run):
         kinds.setdefault(odd.kind, []).append(odd)
@@ -39,19 +39,19 @@ def _slower_than_their_kind(run: Run) -> list[Finding]:
     for of_kind in kinds.values():
         odd, *others = sorted(of_kind, key=lambda odd: -odd.low)
         text = (
-            f"{odd.path.replace('->', ' -> ')} is slower than its kind ({odd.kind}; {odd.members} paths): "
-            f"{odd.ratio:.3f} times the time of the middle one ({odd.low:.3f} to {odd.high:.3f}) in "
-            f"{point_text(odd.point)}; shown by {count_text(odd.operations, 'operation')}"
+            f"{odd.path.replace('->', ' -> ')} is slower than its class ({odd.kind}; {odd.members} paths): "
+            f"{odd.ratio:.3f} times the time of the median path [{odd.low:.3f}, {odd.high:.3f}] in "
+            f"{point_text(odd.point)}; seen in {count_text(odd.operations, 'operation')}"
         )
         if others:
             ratios = f"{min(one.ratio for one in others):.3f} to {max(one.ratio for one in others):.3f} times"
-            text += f". So are {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
-        found.append(Finding("slower than its kind", text, tuple(one.point.id for one in (odd, *others))))
+            text += f". Also slow: {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
+        found.append(Finding("slower than its class", text, tuple(one.point.id for one in (odd, *others))))
     return found
 
 
 def point_findings(points: Iterable[Point]) -> list[Finding]:
-    """All rules on all points, in the order in which they matter."""
+    """All rules on single points and curves, the most important first."""
     listed = list(points)
     made = curves(listed)
     batched = [curve for curve in without_sweeps(made) if curve.batched]  # few blocks are slow on purpose
@@ -65,11 +65,11 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
 
 
 def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
-    """A path slower than most others of its method that have the same limit; told once a pair of places."""
+    """Paths slower than most others with the same method and peak; one finding for each pair of places."""
     classes: dict[object, list[tuple[Curve, Point]]] = {}
     for curve, best in with_best(batched):
         if curve.untold():
-            continue  # the best of small sizes is not held against that of large ones
+            continue  # a best rate of small sizes cannot be compared with one of large sizes
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
         classes.setdefault((curve.method, limit), []).append((curve, best))
     slow: dict[object, list[tuple[float, str, str]]] = {}
@@ -79,7 +79,7 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
             text = (
                 f"{curve.path} is slow for {method_text(curve.method)}: {format_rate(total(best))} at "
                 f"{format_bytes(best.bytes)}, {format_fraction(1 - ratio)} below the median of "
-                f"{count_text(len(members), 'path')} with the same limit ({format_rate(middle)})"
+                f"{count_text(len(members), 'path')} with the same peak ({format_rate(middle)})"
             )
             slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
     return [worst("slow path", told) for told in slow.values()]
@@ -96,28 +96,28 @@ def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point
 
 
 def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
-    """Families whose best rate stays below half of what the hardware allows; told once a family and direction."""
+    """Families whose best rate is below half of the peak; one finding for each family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
         share, rate = share_of(best), rate_of(best)
         if share is None or rate is None or share >= FAR or not _can_reach_its_limit(curve):
             continue
         text = (
-            f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of its limit: "
+            f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of peak: "
             f"{format_rate(rate.value)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
-    return [worst("below half its limit", told) for told in groups.values()]
+    return [worst("below half of peak", told) for told in groups.values()]
 
 
 def _can_reach_its_limit(curve: Curve) -> bool:
-    """Whether a size was measured that at the limit takes several times what setting a copy up costs."""
+    """Whether the largest size takes several times the set-up time of a copy at peak rate."""
     largest = max(curve.measured, key=lambda point: point.bytes)
     return largest.limit_gbps is not None and largest.bytes >= ENOUGH_S * largest.limit_gbps * 1e9
 
 
 def _dips(batched: Sequence[Curve]) -> list[Finding]:
-    """A size at which a path is slower than at a smaller size; told once a family."""
+    """Sizes at which a path is slower than at a smaller size; one finding for each family."""
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for dip in dips(batched):
         groups.setdefault(dip.curve.method.family, []).append((-dip.lost, dip_text(dip), dip.point.id))
@@ -125,38 +125,38 @@ def _dips(batched: Sequence[Curve]) -> list[Finding]:
 
 
 def _between_rounds(points: Sequence[Point]) -> list[Finding]:
-    """Points whose rounds differ much more than the samples of one round; told once a family."""
+    """Points whose rounds differ much more than the samples of one round; one finding for each family."""
     groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
     for point in points:
         spread = point.spread
         if spread is None or spread.between_rounds < max(NOTABLE, BETWEEN * spread.within_rounds):
             continue
         if (between_medians(point) or 0.0) < NOTABLE:
-            continue  # a few samples lie far out: they move means, which this spread is of, and no median
+            continue  # outliers move the means, which this spread comes from, but not the medians
         text = (
-            f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds, and only by "
-            f"{format_fraction(spread.within_rounds)} within a round: each process finds it different"
+            f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds but only by "
+            f"{format_fraction(spread.within_rounds)} within a round: the value depends on the process"
         )
         groups.setdefault(_family_key(point), []).append((-spread.between_rounds, text, point.id))
     return [worst("spread between rounds", told, "point") for told in groups.values()]
 
 
 def _two_modes(points: Sequence[Point]) -> list[Finding]:
-    """Points whose samples have two modes; told once a family."""
+    """Points whose samples have two modes; one finding for each family."""
     groups: dict[tuple[str, ...], list[tuple[float, str, str]]] = {}
     for point in points:
         if point.spread is None or point.spread.modes_s is None:
             continue
         low, high = point.spread.modes_s
         if high - low <= low * point.precision_target:
-            continue  # closer than was asked to be told apart
+            continue  # the difference is within the target precision
         text = f"{point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
     return [worst("two modes", told, "point") for told in groups.values()]
 
 
 def _dear_contexts(run: Run) -> list[Finding]:
-    """Contexts of one GPU of which some cost every operation more, for as long as they live."""
+    """GPU contexts in which every operation costs more, as long as the context exists."""
     told = []
     kept = 0
     for gpu, tallies in sorted(run.contexts().items(), key=lambda item: natural(item[0])):
@@ -165,26 +165,26 @@ def _dear_contexts(run: Run) -> list[Finding]:
         if costs:
             more, usual = max((dear - kept, kept) for dear, kept in costs)
             made, dear = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
-            told.append(f"of {made} of {gpu} {dear}: {format_seconds(more)} more than {format_seconds(usual)}")
+            told.append(f"{gpu}: {dear} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
     if not told:
         return []
     text = (
-        f"an operation costs more in some contexts than in others, which a program gets by chance ({'; '.join(told)}); "
-        "measured is the cheaper kind: whatever takes microseconds may take that much longer"
+        f"operations cost more in some GPU contexts than in others, and a program gets either by chance "
+        f"({'; '.join(told)}). The cheaper contexts were measured: an operation may take that much longer"
     )
     if kept:
-        text += f"; but {count_text(kept, 'platform')} had to be measured in dear ones"
+        text += f". {count_text(kept, 'platform')} had to be measured in expensive ones"
     return [Finding("contexts", text, ())]
 
 
 def _throttled(points: Sequence[Point]) -> list[Finding]:
     ids = tuple(point.id for point in points if "throttled" in point.guards or "throttled_rounds" in point.guards)
-    text = f"a GPU was throttled under {count_text(len(ids), 'point')}; those samples are set apart in the run file"
+    text = f"a GPU was throttled during {count_text(len(ids), 'point')}. The run file keeps those samples apart"
     return [Finding("throttled", text, ids)] if ids else []
 
 
 def _alone(made: Sequence[Curve]) -> list[Finding]:
-    """What one operation alone costs more than one in a batch, at small sizes; told once a family."""
+    """The extra cost of a single copy against one of a batch, at small sizes; one finding for each family."""
     batched = {(c.path, c.method, p.bytes): p for c in made if c.batched for p in c.measured}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in made:
@@ -194,12 +194,12 @@ def _alone(made: Sequence[Curve]) -> list[Finding]:
                 continue
             extra = point.median_s - other.median_s
             text = (
-                f"{point_text(point)} costs {format_seconds(extra)} more alone ({format_seconds(point.median_s)}) "
-                f"than in a batch ({format_seconds(other.median_s)})"
+                f"{point_text(point)} costs {format_seconds(extra)} more as a single copy "
+                f"({format_seconds(point.median_s)}) than in a batch ({format_seconds(other.median_s)})"
             )
             if extra > ALONE_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
-    return [worst("cost of being alone", told, "point") for told in groups.values()]
+    return [worst("cost of a single copy", told, "point") for told in groups.values()]
 
 
 def _family_key(point: Point) -> tuple[str, ...]:

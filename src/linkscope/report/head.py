@@ -1,4 +1,4 @@
-"""The head of the page: what most people come for, in a few tiles, and what to distrust."""
+"""The top of the page: the most wanted numbers in a few tiles, and the points to check."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,36 +16,36 @@ from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run, by_way
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
-GRAVE = {"errors", "repeats", "steal"}  # kinds of findings that say that the whole run may be off
-_NOTED = (  # guards that say that a value is not what it seems
+GRAVE = {"errors", "repeats", "steal"}  # findings that question the whole run
+_NOTED = (  # guards that question a value
     ("throttled_rounds", "were measured while a GPU was throttled"),
-    ("above_limit", "are faster than the limit that is known of the hardware"),
-    ("nonlinear", "cost more or less in longer batches, and never settled"),
-    ("timings", "were timed in different ways in different rounds"),
+    ("above_limit", "are faster than the peak of the hardware"),
+    ("nonlinear", "did not converge: the cost of an operation depends on the length of the batch"),
+    ("timings", "have rounds with different timing methods"),
 )
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A question's answer: `value` large, `lines` below it, and where to read on."""
+    """The answer to one question: a large `value`, `lines` below it, and a link to the details."""
 
     label: str
     value: str
     lines: tuple[str, ...]
     link: str
-    numbers: tuple[tuple[str, str], ...] = ()  # a name for each of its numbers, and the id of its point
+    numbers: tuple[tuple[str, str], ...] = ()  # the name of each number, and the id of its point
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something to distrust, with the ids that it is about; none where it is about the whole run."""
+    """A reason to distrust results, and the ids it concerns; no ids where it concerns the whole run."""
 
     text: str
     ids: tuple[str, ...] = ()
 
 
 def tiles(run: Run) -> list[Tile]:
-    """Four to six tiles; a direction that was not measured has none."""
+    """Four to six tiles. A direction that was not measured has none."""
     points = headline_points(without_sets(run).points)
     made = [curve for curve in curves(points) if curve.batched]
     found = [
@@ -60,9 +60,9 @@ def tiles(run: Run) -> list[Tile]:
 
 
 def doubts(run: Run) -> list[Doubt]:
-    """What to distrust, the gravest first."""
-    found = [Doubt("the run was stopped early: points are missing")] if run.end and not run.end.complete else []
-    found += [Doubt("the run has no end record: it was cut off, or still goes on")] if run.end is None else []
+    """Reasons to distrust results, the most serious first."""
+    found = [Doubt("The run was stopped early. Points are missing")] if run.end and not run.end.complete else []
+    found += [Doubt("The run has no end record. It was cut off, or it is still running")] if run.end is None else []
     found += [Doubt(finding.text, finding.ids) for finding in findings(run) if finding.kind in GRAVE]
     found += [_of_status(run.points, "failed")] + [
         Doubt(f"{count_text(len(ids), 'point')} {words}", ids) for guard, words in _NOTED if (ids := _with(run, guard))
@@ -72,12 +72,12 @@ def doubts(run: Run) -> list[Doubt]:
 
 
 def doubtful_ids(run: Run) -> set[str]:
-    """Every point that is named in a doubt."""
+    """The ids of all points that a doubt concerns."""
     return {id for doubt in doubts(run) for id in doubt.ids}
 
 
 def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]) -> Tile | None:
-    """The best one-way rate, what it is of its limit, the size that reaches half of it, and the slowest memory."""
+    """The best unidirectional rate, its % of peak, the size that reaches half of it, and the slowest memory kind."""
     bests = _unidirectional([curve for curve in made if wanted(curve.path)])
     if not bests:
         return None
@@ -93,7 +93,7 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
 
 
 def _half_lines(curve: Curve) -> list[str]:
-    """'half of this rate from 256 KiB, batched (64 KiB: 31 % of it)', the next smaller size measured."""
+    """'half of this rate from 256 KiB, batched (64 KiB: 31 % of it)'. The second size is the next smaller one."""
     half = curve.half_rate_bytes()
     if half is None:
         return []
@@ -105,14 +105,14 @@ def _half_lines(curve: Curve) -> list[str]:
 
 
 def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
-    """The fastest; of those that it may be as fast as by their intervals, one that was measured and not taken over."""
+    """The fastest curve. Among curves within its interval, a measured one is preferred to an inherited one."""
     fastest = max(bests, key=lambda pair: _rate(pair[1]))
     measured = max((pair for pair in bests if not inherited(pair[1])), key=lambda pair: _rate(pair[1]), default=fastest)
     return measured if _alike(measured[1], fastest[1]) else fastest
 
 
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
-    """The kind of memory that is slower than the best, and its best point."""
+    """The memory kind that is slowest at its best, and its best point."""
     of_memory: dict[str, list[tuple[Curve, Point]]] = {}
     for pair in bests:
         of_memory.setdefault(_memories(pair[1]), []).append(pair)
@@ -124,14 +124,14 @@ def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[
 
 
 def _memory_text(kind: str, slowest: Point) -> str:
-    """'pageable at best: ~10.9 GB/s, 19 % of limit'."""
+    """'pageable at best: ~10.9 GB/s, 19 % of peak'."""
     share = share_of(slowest)
     rate = signed(format_rate(slowest.gbps), [slowest])
-    return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of limit" if share else "")
+    return f"{kind} at best: {rate}" + (f", {format_fraction(share)} of peak" if share else "")
 
 
 def _slowest_pair(run: Run) -> Tile | None:
-    """The slowest pair of GPUs against the fastest, by points of one method and size that were measured."""
+    """The slowest pair of GPUs against the fastest. Both were measured with one method at one size."""
     found = next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
     if found is None:
         return None
@@ -166,13 +166,13 @@ def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
     unsafe = [name for name, id in numbers if id in ids]
     elsewhere = [name for name, id in numbers if id in unmeasured and id not in ids]
     other = "other " if unsafe or elsewhere else ""
-    safe = f"safe, within the precision asked for: every {other}rate of these cards"
+    safe = f"every {other}rate above is within its target precision"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
-    lines += (f"not safe: {'; '.join(unsafe)}",) if unsafe else ()
+    lines += (f"doubtful: {'; '.join(unsafe)}",) if unsafe else ()
     lines += (f"inherited, not measured: {'; '.join(elsewhere)}",) if elsewhere else ()
     lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
-    return Tile("Points to distrust", f"{len(ids)} of {len(run.points)}", lines, "#problems")
+    return Tile("Points to check", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
 
 def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
@@ -195,7 +195,7 @@ def _of_status(points: Sequence[Point], status: str) -> Doubt:
 
 
 def _apart(points: Sequence[Point]) -> Doubt:
-    """Several flows that did not run together: another fault than a wide interval."""
+    """Points whose flows did not run together, which is not a matter of precision."""
     turns = [point for point in points if _took_turns(point)]
     if not turns:
         return Doubt("")
@@ -203,19 +203,19 @@ def _apart(points: Sequence[Point]) -> Doubt:
     share = range_share((min(overlaps), max(overlaps))) if overlaps else "too little"
     rated = sum(point.total_gbps is not None for point in turns)
     text = f"{count_text(len(turns), 'point')} {'has' if len(turns) == 1 else 'have'} {APART}, but {share} of the time"
-    text += ": no total" if not rated else ": a total that counts until the last flow had ended, or none"
+    text += ": no total" if not rated else ": the total is over the time until the last flow ended, or missing"
     return Doubt(text, tuple(point.id for point in turns))
 
 
 def _missed(points: Sequence[Point]) -> Doubt:
-    """How many missed the precision that was asked for, and how many of them by far."""
+    """The number of points that missed their precision, and how many of them by far."""
     wanting = [point for point in points if point.status == "missed_precision" and not apart(point)]
     wide = [(width, point) for point in wanting if (width := widest_of(point)) is not None]
     if not wanting:
         return Doubt("")
     none = len(wanting) - len(wide)
-    text = f"{count_text(len(wanting), 'point')} missed precision: a wider interval than was asked for"
-    text += f", or none ({none} of them)" if none else ""
+    text = f"{count_text(len(wanting), 'point')} missed precision: the interval is wider than the target"
+    text += f", or missing ({none} of them)" if none else ""
     if wide:
         width, widest = max(wide, key=lambda pair: pair[0])
         far = sum(one > 5 * point.precision_target for one, point in wide)
@@ -235,7 +235,7 @@ def _unidirectional(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
 
 
 def _one_rate(curve: Curve, best: Point) -> bool:
-    """Whether all that it moves goes one way: one flow, or parts of one."""
+    """Whether all bytes move in one direction: one flow, or the parts of one."""
     return len(by_way(measured_flows(best))) == 1 and not curve.path.joint
 
 
@@ -270,4 +270,4 @@ def _rate_text(point: Point) -> str:
 
 def _of_limit(point: Point) -> str:
     share = share_of(point)
-    return f"{format_fraction(share)} of its limit, {format_rate(point.limit_gbps)}" if share is not None else ""
+    return f"{format_fraction(share)} of peak, {format_rate(point.limit_gbps)}" if share is not None else ""

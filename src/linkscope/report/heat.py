@@ -1,4 +1,4 @@
-"""Heat maps: from each place (row) to each place (column), one map a method, as a picture and as a table."""
+"""Heat maps from each place (row) to each place (column), one map for each method, as a figure and as a table."""
 
 import itertools
 import textwrap
@@ -14,32 +14,32 @@ from linkscope.report.trust import INHERITED, SIGN, VOID, sign_of, void
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
-STEPS = 7  # colours h0 (little) to h6 (all) of figure.css
+STEPS = 7  # colours h0 (low) to h6 (high) of figure.css
 _CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 30
-_NOTE = 16  # a line of words under the colours
-_LETTER = 6.4  # how wide a letter of them is
-_SCALE_W = 320  # what the colours and their words need
-_LEAST = 0.85  # of its size: a smaller map could not be read and is scrolled instead
+_NOTE = 16  # height of a line of notes
+_LETTER = 6.4  # average width of a letter
+_SCALE_W = 320  # width of the colour scale and its labels
+_LEAST = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, what is told below it, and 0 to 1 for the colour."""
+    """A number, the text below it, and 0 to 1 for the colour."""
 
     number: str
     below: str
-    share: float | None  # None: no colour, as it is not to be compared with the others
+    share: float | None  # None: no colour, the cell is not comparable with the others
     sign: str = ""  # of trust.py
 
     @property
     def text(self) -> str:
-        """The number, with its sign where it missed its precision or was taken over."""
+        """The number, with its sign where it missed precision or was inherited."""
         return self.sign + self.number
 
 
 @dataclass(frozen=True)
 class Heat:
-    """One map. `usual` holds for the family where `method` says nothing else; `colour` is what 100 % stands for."""
+    """One map. `usual` holds unless `method` gives another value; `colour` names what 100 % stands for."""
 
     anchor: str
     family: str
@@ -53,33 +53,33 @@ class Heat:
 
     @property
     def title(self) -> str:
-        """All that tells this map from others."""
+        """The title, unique among the maps of a run."""
         return f"{self.what}: {self.family}" + (f" ({self.method})" if self.method else "")
 
     @property
     def notes(self) -> list[str]:
-        """What the outline and a missing colour mean, where the map has them."""
+        """The meaning of the outline, the hatching and a missing colour, as far as the map has them."""
         signs = {cell.sign for cell in self.cells.values()}
         found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
         found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
         bare = [cell for cell in self.cells.values() if cell.share is None]
         if any(cell.below.startswith("at ") for cell in bare):
-            found.append("no colour: larger sizes have no total, as their flows did not run together")
+            found.append("no colour: larger sizes have no total, because their flows did not run together")
         if any(not cell.below.startswith("at ") for cell in bare):
             found.append(f"no colour: the interval is wider than +-{VOID:.0%} of the value")
         return found
 
     @property
     def width(self) -> int:
-        """Of the picture, in pixels."""
+        """Width of the figure in pixels."""
         return max(_HEAD_W + _CELL_W * len(self.columns) + 6, _SCALE_W)
 
 
-_Values = tuple[str, str, dict[Path, Cell]]  # what is shown, what 100 % stands for, and the cells
+_Values = tuple[str, str, dict[Path, Cell]]  # the quantity, what 100 % stands for, and the cells
 
 
 def heats(points: Iterable[Point]) -> list[Heat]:
-    """Of best rates, small operations alone and operations without bytes, for every method that has several paths."""
+    """Maps of best rates, single small operations and operations without bytes, for each method with several paths."""
     found: list[Heat] = []
     made = [curve for curve in without_sweeps(curves(points)) if curve.measured and not curve.path.joint]
     for family, group in itertools.groupby(made, key=lambda curve: curve.method.family):
@@ -97,10 +97,10 @@ def heats(points: Iterable[Point]) -> list[Heat]:
 
 
 def _told(method: Method, names: Sequence[str]) -> str:
-    """What sets a map apart, the ways first; of both ways it is the total that is shown."""
+    """The parameters that tell a map from its neighbours, the direction first. Bidirectional maps show totals."""
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
-    ways = "both ways, total" if both else "one way" if "bidirectional" in names else ""
+    ways = "bidirectional, total" if both else "one way" if "bidirectional" in names else ""
     return ", ".join(filter(None, (ways, others)))
 
 
@@ -117,7 +117,7 @@ def _heat(number: int, family: Family, method: Method, common: str, told: str, v
 
 
 def _rates(of_method: Sequence[Curve]) -> _Values:
-    """GB/s; coloured by the share of the limit where every path has one, else of the best path."""
+    """GB/s, coloured by % of peak where every path has a peak, otherwise by the best path."""
     bests = {c.path: best for c in of_method if (best := c.best()) is not None and total_of(best) is not None}
     if not bests:
         return "", "", {}
@@ -134,11 +134,11 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
             cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, sign_of([best]))
         else:
             cells[path] = Cell(number, below, None if void(best) else share or 0.0, sign_of([best]))
-    return "best rate, GB/s", "100 % of the limit" if limited else "100 % of the best", cells
+    return "best rate, GB/s", "100 % of peak" if limited else "100 % of the best path", cells
 
 
 def _latencies(of_method: Sequence[Curve]) -> _Values:
-    """Nanoseconds of an operation without bytes; coloured by the shortest over it."""
+    """Nanoseconds of operations without bytes, coloured relative to the shortest."""
     times = {c.path: p for c in of_method for p in c.measured if not p.bytes and p.median_s}
     shares = _by_shortest(times)
     cells = {
@@ -148,7 +148,7 @@ def _latencies(of_method: Sequence[Curve]) -> _Values:
 
 
 def _times(of_method: Sequence[Curve]) -> _Values:
-    """Seconds of one operation alone at the smallest size that all paths have; coloured by the shortest over it."""
+    """Seconds of a single operation at the smallest size that all paths have, coloured relative to the shortest."""
     sizes = [{point.bytes for point in curve.measured} for curve in of_method]
     common = set.intersection(*sizes) if sizes else set()
     if not common:
@@ -162,17 +162,17 @@ def _times(of_method: Sequence[Curve]) -> _Values:
     for path, point in times.items():
         number, unit = format_seconds(float(f"{point.median_s:.3g}")).split(" ")
         cells[path] = Cell(number, unit, shares[path], sign_of([point]))
-    return f"time of {format_bytes(size)} alone", "100 %: the shortest", cells
+    return f"time of a single {format_bytes(size)}", "100 %: the shortest", cells
 
 
 def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:
-    """The shortest time over each; None for those that say hardly anything, which are not the shortest either."""
+    """The shortest time over each time. None for times too uncertain to compare; these are not the shortest either."""
     shortest = min((point.median_s or 0.0 for point in times.values() if not void(point)), default=0.0)
     return {path: None if void(point) else shortest / (point.median_s or 1.0) for path, point in times.items()}
 
 
 def heat_svg(heat: Heat, modelled: bool) -> str:
-    """The map as a picture with its numbers in the cells; row: from, column: to."""
+    """The map as a figure with numbers in its cells. Row: source; column: destination."""
     width = heat.width
     bottom = _TOP + _CELL_H * len(heat.rows)
     notes = [line for note in heat.notes for line in textwrap.wrap(note, round((width - 8) / _LETTER))]
@@ -205,7 +205,7 @@ def heat_svg(heat: Heat, modelled: bool) -> str:
 
 
 def step(share: float) -> int:
-    """The colour of a share."""
+    """The colour index of a fraction."""
     return min(STEPS - 1, max(0, int(share * STEPS)))
 
 
@@ -230,7 +230,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
 
 
 def _hatch(x: int, y: int) -> str:
-    """Thin lines across a cell."""
+    """Thin diagonal lines across a cell."""
     lines = "".join(f"M{x + at} {y + _CELL_H - 2}l{_CELL_H - 4} {4 - _CELL_H}" for at in range(4, _CELL_W - _CELL_H, 8))
     return f'<path class="taken" d="{lines}"/>'
 

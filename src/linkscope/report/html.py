@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that loads nothing from elsewhere and works without JavaScript."""
+"""The page of a run: one HTML file without external resources, which works without JavaScript."""
 
 import os
 import re
@@ -79,7 +79,7 @@ def page(run: Run) -> str:
         break_even_heading=HEADING,
         break_even_note=NOTE,
         phases=list(PHASES),
-        findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # those are doubts
+        findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # the others are doubts
         advice=[(headline(one), details(one)) for one in worth_it(run.points)],
         sign_means="; ".join([SIGN_MEANS] + [INHERITED_MEANS] * any(map(inherited, run.points))),
         taken_sign=INHERITED,
@@ -101,18 +101,18 @@ def page(run: Run) -> str:
 
 
 def template_text(name: str) -> str:
-    """A file of the templates as it is."""
+    """The content of a template file."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _file_name(run: Run) -> str:
-    """What a download is called: the run file's name; a modelled run says so here too."""
+    """The base name of downloads: the name of the run file, with MODELLED for modelled runs."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", run.path.name.split(".jsonl")[0]) or "run"
     return f"MODELLED-{plain}" if run.modelled else plain
 
 
 def _arrows(text: str) -> Markup:
-    """Escaped, and no line ends within an arrow or a range of places."""
+    """The escaped text, without line breaks inside an arrow or a range of places."""
     return Markup(re.sub(r"-&gt;|(?<=:)\d+-\d+", r'<span class="arrow">\g<0></span>', str(escape(text))))
 
 
@@ -124,7 +124,7 @@ def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
 
 
 def _by_direction(found: list[Heat]) -> list[tuple[str, str, list[Heat]]]:
-    """The maps of each family, so that a page does not open with dozens of them, and what is usual in it."""
+    """The maps by family, so that a page does not start with dozens of them, and the usual values of each family."""
     families: dict[tuple[str, str], list[Heat]] = {}
     for heat in found:
         families.setdefault((heat.family, heat.usual), []).append(heat)
@@ -132,7 +132,7 @@ def _by_direction(found: list[Heat]) -> list[tuple[str, str, list[Heat]]]:
 
 
 def _warnings(facts: dict[str, Any]) -> list[str]:
-    """What the environment or the probe warns of: texts, or objects that have one."""
+    """The warnings of the environment or the probe: texts, or objects with a text."""
     listed = facts.get("warnings")
     if not isinstance(listed, list):
         return []
@@ -140,7 +140,7 @@ def _warnings(facts: dict[str, Any]) -> list[str]:
 
 
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Nested facts as lines of dotted names; lists of plain values on one line."""
+    """Nested facts as lines with dotted names. A list of plain values is one line."""
     if isinstance(facts, dict):
         for key, value in facts.items():
             if key != "warnings":

@@ -1,4 +1,4 @@
-"""Copies between one place and all GPUs at once: what all flows moved together, and each one's part of it."""
+"""Copies between one place and all GPUs at once: the total of all flows, and the part of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _ALIKE = 0.02
 
 @dataclass(frozen=True)
 class Part:
-    """One flow: '-> gpu:1' or 'gpu:1 ->', its rate, and its share of the total."""
+    """One flow ('-> gpu:1' or 'gpu:1 ->'), its rate, and its fraction of the total."""
 
     name: str
     rate: Estimate
@@ -35,27 +35,27 @@ class Part:
 
 @dataclass(frozen=True)
 class JointRow:
-    """One place, and its flows at the size with the highest total."""
+    """One place and its flows at the size with the highest total."""
 
     path: Path
     bytes: int
     total: Estimate
     parts: tuple[Part, ...]
-    missed: bool = False  # its precision
+    missed: bool = False  # missed its precision
 
     @property
     def total_text(self) -> str:
-        """The total, with the sign where it missed its precision."""
+        """The total, with its sign where it missed precision."""
         return (SIGN if self.missed else "") + rate_text(self.total)
 
     def part(self, name: str) -> Part | None:
-        """The flow of that name."""
+        """The flow with that name."""
         return next((part for part in self.parts if part.name == name), None)
 
 
 @dataclass(frozen=True)
 class Joint:
-    """One pattern: a method and its rows. `params` tells what sets it apart from others of its family."""
+    """One pattern: a method and its rows. `params` tells it from others of its family."""
 
     family: Family
     params: str
@@ -65,7 +65,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class JointLine:
-    """Rows that are alike, for where there is no room for every flow."""
+    """Rows with alike totals, for output without room for each flow."""
 
     pattern: str
     paths: str
@@ -75,7 +75,7 @@ class JointLine:
 
 
 def joints(points: Iterable[Point]) -> list[Joint]:
-    """Every pattern that has a total."""
+    """Each pattern that has a total."""
     by_method: dict[Method, list[JointRow]] = {}
     for curve in curves(point for point in points if path_of(point).joint):
         best = curve.best()
@@ -91,7 +91,7 @@ def joints(points: Iterable[Point]) -> list[Joint]:
 
 
 def joint_lines(points: Iterable[Point]) -> list[JointLine]:
-    """A line for the rows of a pattern whose totals are alike."""
+    """One line for rows of a pattern whose totals are alike."""
     found = []
     for joint in joints(points):
         clusters: list[list[JointRow]] = []
@@ -112,7 +112,7 @@ def _row(point: Point, total: Estimate) -> JointRow:
 
 
 def _name(flow: Flow, path: Path) -> str:
-    """The end that others do not share, and on which side of the arrow it is."""
+    """The end that only this flow has, on its side of the arrow."""
     shared = path.dst if path.src.endswith(":all") else path.src
     return f"-> {flow.dst}" if flow.src == shared else f"{flow.src} ->"
 

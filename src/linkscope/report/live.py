@@ -1,4 +1,4 @@
-"""What was found so far, as lines that fit a terminal while the run goes on."""
+"""The results so far, as lines that fit the terminal while a run goes on."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,11 @@ from linkscope.report.sofar import Limit, Row, SoFar
 from linkscope.runfile import Point, Round
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
-_HEADS = ("", "", "so far", "of limit", "at", "rounds", "done")
+_HEADS = ("", "", "so far", "% of peak", "at", "rounds", "done")
 _NAME, _PATHS, _VALUE, _SHARE, _AT, _ROUNDS, _DONE = range(len(_HEADS))
 _LEAST = (_NAME, _VALUE)
-# What a narrow terminal goes without, first to last; after all of them names are shortened, then cut, then the share
-# goes: 40 columns have a name, a value and its share.
+# Columns that a narrow terminal drops, in this order. After them, names are shortened, then cut, then the share is
+# dropped. 40 columns hold a name, a value and its share.
 _DROP = (_ROUNDS, _AT, _PATHS, _DONE)
 _GAP = 2
 _MOST_PATHS, _LEAST_NAME = 36, 12
@@ -21,20 +21,20 @@ _HEAD, _LATEST = "bold", "bold cyan"
 
 
 class LiveTable:
-    """Takes the records of a run, and tells what they come to."""
+    """Collects the records of a run and shows their best rates."""
 
     def __init__(self, ids: Iterable[str], limit: Limit, *, modelled: bool) -> None:
         self._found = SoFar(ids, limit)
         self._modelled = modelled
 
     def add(self, record: Round | Point) -> None:
-        """Takes up a record; costs nothing."""
+        """Adds a record. The work is left to `table`."""
         self._found.add(record)
 
     def table(self, width: int, height: int) -> list[tuple[str, str]]:
         """At most `height` lines of at most `width` columns, with their styles: a head, then the rows.
 
-        Nothing where the terminal is too narrow for a name and a value.
+        Empty where the terminal is too narrow for a name and a value.
         """
         if height < 1 or width < _LEAST_WIDTH:
             return []
@@ -50,7 +50,7 @@ class LiveTable:
         return lines
 
     def best(self) -> str:
-        """The best of each benchmark in one line: 'so far: h2d 55.4 GB/s (95 % of its limit)'."""
+        """The best of each benchmark in one line: 'best so far: h2d 55.4 GB/s (95 % of peak)'."""
         best: dict[str, Row] = {}
         for row in self._found.rows(merged=True):
             name = row.group.family.benchmark
@@ -59,26 +59,26 @@ class LiveTable:
         if not best:
             return ""
         told = [
-            f"{name}{' both ways' if row.group.both_ways else ''} {_value(row)}"
-            + (f" ({format_fraction(row.share)} of its limit)" if row.share is not None else "")
+            f"{name}{' bidirectional' if row.group.both_ways else ''} {_value(row)}"
+            + (f" ({format_fraction(row.share)} of peak)" if row.share is not None else "")
             for name, row in best.items()
         ]
         return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(told)}"
 
 
 def _rank(row: Row) -> tuple[bool, bool, float]:
-    """One way before both ways: what a path can do; then the larger rate or the shorter time."""
+    """Unidirectional before bidirectional, then the higher rate or the shorter time."""
     return not row.group.both_ways, row.rate is not None, row.rate if row.rate is not None else -(row.seconds or 0.0)
 
 
 def _largest(rows: Sequence[Row], count: int) -> list[Row]:
-    """The rows with the highest rates, in the order that they had."""
+    """The rows with the highest rates, in their original order."""
     order = sorted(range(len(rows)), key=lambda at: rows[at].rate or 0.0, reverse=True)
     return [rows[at] for at in sorted(order[: max(count, 0)])]
 
 
 def _fitted(title: str, rows: Sequence[Row], width: int) -> list[tuple[str, str]]:
-    """The head and a line a row, in as many columns as fit."""
+    """The head and one line for each row, in as many columns as fit."""
     heads = [title, *_HEADS[1:]]
     for cells in ([_cells(row) for row in rows], [_cells(row, short=True) for row in rows]):
         shown = list(range(len(_HEADS)))
@@ -87,7 +87,7 @@ def _fitted(title: str, rows: Sequence[Row], width: int) -> list[tuple[str, str]
             widths = _widths([heads, *cells])
             if _width(widths, shown) <= width:
                 return _lines([heads, *cells], rows, widths, shown)
-    heads[_SHARE] = "limit"  # one way or another it has to fit now
+    heads[_SHARE] = "limit"  # the last layout must fit
     widths = _widths([heads, *cells])
     room = width - _width(widths, shown) + widths[_NAME]
     if room < _LEAST_NAME:
@@ -138,7 +138,7 @@ def _cells(row: Row, *, short: bool = False) -> list[str]:
 
 
 def _value(row: Row) -> str:
-    """Three digits: without an interval more would claim too much."""
+    """Three digits: without an interval, more would claim too much."""
     if row.rate is None:
         return format_seconds(float(f"{row.seconds or 0.0:.3g}"))
     decimals = 2 - math.floor(math.log10(row.rate)) if row.rate > 0 else 0
@@ -150,5 +150,5 @@ def _cut(text: str, width: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control characters: a name in a file must not steer the terminal."""
+    """The text without control characters: a name in a file must not steer the terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,4 +1,4 @@
-"""A run as Markdown, short enough for a pull request: best rates, what stands out, what to distrust."""
+"""A run as Markdown, short enough for a pull request: best rates, anomalies, points to check."""
 
 import re
 from collections.abc import Sequence
@@ -29,33 +29,33 @@ def to_markdown(run: Run) -> str:
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
     lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
     if run.modelled:
-        lines += ["**MODELLED**: these numbers come from a model in virtual time. No hardware was measured.", ""]
+        lines += ["**MODELLED**: a machine model gave these numbers. No hardware was measured.", ""]
     lines += [_safe(run_text(everything)), ""]
     for tile in tiles(everything):
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
-    lines += ["", "### What stands out", ""]
-    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # those are doubts
-    lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["Nothing, by the rules that were applied."]
+    lines += ["", "### Anomalies", ""]
+    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # the others are doubts
+    lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["No rule found one."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in worth_it(run.points)]
-    lines += ["", "### What to do otherwise, and what it gains", "", *advised] if advised else []
+    lines += ["", "### Recommendations", "", *advised] if advised else []
     told = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
-    lines += ["", "### What to distrust", "", *(told or ["Nothing: every point has its value."])]
+    lines += ["", "### Points to check", "", *(told or ["None: every point has its value."])]
     return "\n".join(lines) + "\n"
 
 
 def break_even_to_markdown(run: Run) -> str:
-    """What memory costs and when it has paid, as tables, and the points behind them; '' where a run does not tell."""
+    """Memory costs and break-even tables, and the points behind them; '' where the run has no such data."""
     told = break_evens(run.points)
     if told is None:
         return ""
     costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in told.costs]
     lines = ["**MODELLED**", ""] if run.modelled else []
-    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | all of it [interval]", 0, costs)]
+    lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | total [interval]", 0, costs)]
     for table in told.tables:
         than = " | ".join(f"cheaper than {name}" for name in table.than)
-        head = f"path | size | {table.end} | all of it [interval] | one transfer [interval] | {than}"
+        head = f"path | size | {table.end} | total [interval] | one transfer [interval] | {than}"
         rows = [(row.paths, format_bytes(row.bytes), row.kind, row.cost, row.transfer, *row.than) for row in table.rows]
         lines += ["", *_table(head, 0, rows)]
     ids = dict.fromkeys(id for table in told.tables for row in table.rows for id in row.ids)
@@ -63,14 +63,14 @@ def break_even_to_markdown(run: Run) -> str:
 
 
 def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
-    """How long the transfers of a trace take, by kind of transfer."""
+    """The time of the transfers of a trace, by kind of transfer."""
     lines = ["**MODELLED**", ""] if modelled else []
     rows = _table("part | transfers | count | bytes | time [interval] | share", 0, cells(bars))
     return "\n".join([*lines, *rows]) + "\n"
 
 
 def _break_even(run: Run) -> list[str]:
-    """When memory has paid, in a few lines; nothing where a run does not tell."""
+    """The break-even of memory kinds in a few lines; empty without such data."""
     told = break_evens(run.points)
     lines = [f"- {_safe(line)}" for line in told.lines] if told else []
     return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
@@ -87,11 +87,11 @@ def _rates(run: Run) -> list[str]:
                 row.single_text,
             )  # fmt: skip
             rows.append(cells)
-    head = "method | path | how | best rate [interval] | of limit | at | half from | smallest | in a batch | alone"
+    head = "method | path | how | best rate [interval] | % of peak | at | half from | smallest | batched | single"
     notes = [
         f"{family.family}: {told}"
         for family in overview(run.points)
-        for told in (family.folded_text, f"limits: {family.limits}" if family.limits else "")
+        for told in (family.folded_text, f"peak: {family.limits}" if family.limits else "")
         if told
     ]
     notes += signs_mean(" ".join(cell for row in rows for cell in row))
@@ -100,7 +100,7 @@ def _rates(run: Run) -> list[str]:
 
 
 def _sweeps(run: Run) -> list[str]:
-    """How few blocks are enough; nothing where a run does not tell."""
+    """The number of blocks that is enough; empty without such data."""
     head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
     rows = [
         (
@@ -110,11 +110,11 @@ def _sweeps(run: Run) -> list[str]:
         for row in sweep_rows(run)
     ]  # fmt: skip
     table = _table(head, 0, rows)
-    return ["", "### Blocks that are enough", "", *table] if table else []
+    return ["", "### Number of blocks", "", *table] if table else []
 
 
 def _joint(run: Run) -> list[str]:
-    """Copies between one place and all GPUs; nothing where a run has none."""
+    """Copies between one place and all GPUs; empty without such data."""
     head = "pattern | path | at | total [interval] | each flow's rate and share"
     rows = [
         (line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in joint_lines(run.points)
@@ -124,7 +124,7 @@ def _joint(run: Run) -> list[str]:
 
 
 def _shared(run: Run) -> list[str]:
-    """What paths share; nothing where none were measured at once."""
+    """The shared links; empty where no concurrent flows were measured."""
     found = shares(run.points)
     if found is None:
         return []
@@ -132,7 +132,7 @@ def _shared(run: Run) -> list[str]:
 
 
 def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table, its last `right` columns aligned at the right; nothing without rows."""
+    """A table with its last `right` columns right-aligned; empty without rows."""
     if not rows:
         return []
     rule = "|" + "---|" * (head.count("|") + 1 - right) + "--:|" * right
@@ -140,7 +140,7 @@ def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """On one line, and nothing in it that Markdown or HTML would take for its own."""
+    """The text on one line, with all Markdown and HTML signs escaped."""
     flat = re.sub(r"\s+", " ", text).replace("\\", "\\\\")
     flat = flat.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([|*_`\[\]#~@])", r"\\\1", flat)

@@ -1,9 +1,9 @@
-"""The tables that nvbandwidth 0.8 prints, from a run of suite `nvbandwidth`: one below the other they can be compared.
+"""The tables of nvbandwidth 0.8 from a run of suite `nvbandwidth`, in its layout, so that both outputs can be compared.
 
-Its "read" and "write" tables name the GPU whose stream or threads copy in the row; a read brings data from the column's
-GPU, a write takes data there. Where it names a copy differently from what it does, the cell holds what it does:
-`all_to_one_read` moves from the one to all others, `one_to_all_read` from all others to the one, and the SM forms of
-these two are pushed by the source as their write forms are (its testcases_sm.cpp).
+In tables named "read" and "write" the row is the GPU whose stream or threads copy: a read brings data from the GPU of
+the column, a write sends data there. Some names contradict the copy that nvbandwidth makes; a cell then holds that
+copy. `all_to_one_read` copies from one GPU to all others and `one_to_all_read` from all others to one. The SM forms of
+these two are pushed by the source, as their write forms are (testcases_sm.cpp of nvbandwidth).
 """
 
 from collections.abc import Callable
@@ -45,12 +45,12 @@ class Table:
 
 
 def tables(run: Run) -> list[Table]:
-    """Every table of which the run has at least one cell, in nvbandwidth's order. Rates in GB/s, latencies in ns."""
+    """Each table that has at least one value, in the order of nvbandwidth. Rates in GB/s, latencies in ns."""
     return [table for table in _Tables(run).all() if any(value is not None for row in table.cells for value in row)]
 
 
 def text(run: Run) -> str:
-    """The tables as nvbandwidth lays them out. Empty where the run has none."""
+    """The tables in the layout of nvbandwidth. Empty where the run has none."""
     return "\n".join(_text(table) for table in tables(run))
 
 
@@ -74,7 +74,7 @@ class _Tables:
         self._points = _of_one_size([point for point in run.points if point.median_s])
         places = {place for point in run.points for flow in point.flows for place in (flow.src, flow.dst)}
         self._gpus = sorted((place for place in places if place.startswith("gpu:")), key=lambda place: int(place[4:]))
-        # Its chain is short enough to stay in the L2 of the GPU that holds it; by linkscope's own rule lines are fresh.
+        # nvbandwidth's pointer chase stays in the L2 of the GPU that holds it; by linkscope's rule the lines are cold.
         self._peer_cache = "hot" if run.header.plan.get("rule") == "nvbandwidth" else "cold"
 
     def all(self) -> list[Table]:
@@ -99,7 +99,7 @@ class _Tables:
 
     def _with_host(self, engine: str) -> list[Table]:
         gpus = self._gpus
-        both = "exchange" if engine == "sm" else "h2d"  # by threads it copies both ways in one kernel
+        both = "exchange" if engine == "sm" else "h2d"  # threads copy in both directions within one kernel
         there = self._row(lambda _, c: self._rate("h2d", engine, "numa:", gpus[c]))
         back = self._row(lambda _, c: self._rate("d2h", engine, gpus[c], "numa:"))
         there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], both_ways=True))
@@ -202,12 +202,12 @@ class _Tables:
         of: str = "",
         initiator: str = "",
     ) -> float | None:
-        """Of the flow from src to dst, or with `back` of the one against it; `of`: of that GPU among all."""
+        """The rate of the flow from src to dst; with `back`, of the opposite one; with `of`, of that GPU."""
         params = {"initiator": initiator} if initiator else {}
         if both_ways and not benchmark.startswith("exchange"):
             params["bidirectional"] = "true"
         point = self._find(benchmark, engine, src, dst, **params)
-        if point is None and both_ways:  # a pair of GPUs is measured once
+        if point is None and both_ways:  # each pair of GPUs is measured once
             point, back = self._find(benchmark, engine, dst, src, **params), not back
         if point is None:
             return None
@@ -219,7 +219,7 @@ class _Tables:
         return _value(flows[0].gbps, point) if flows else None
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
-        """The point, or of several that differ in the node of the host's memory the fastest."""
+        """The point that matches. Of points on several NUMA nodes, the fastest."""
         ways = params.setdefault("bidirectional", "false")
         params.setdefault("cache", "cold")
         found = [

@@ -1,4 +1,4 @@
-"""What went wrong in a run: points without a value, or with a wider interval than asked for, grouped by reason."""
+"""The status of points: those without a value or with a wider interval than the target, grouped by reason."""
 
 import re
 from collections import Counter
@@ -28,16 +28,16 @@ _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
 
 @dataclass(frozen=True)
 class Problem:
-    """Points that share a status and a reason; numbers in reasons may differ, `reason` is the first one's."""
+    """Points with one status and one reason. Numbers in the reasons may differ; `reason` is the first point's."""
 
     status: str
     reason: str
     ids: list[str]
-    fault: str = ""  # where the status says less
+    fault: str = ""  # replaces the words of the status
 
     @property
     def missed(self) -> bool:
-        """Whether all there is to say is how wide intervals are."""
+        """Whether the only problem is the width of intervals."""
         return self.status == "missed_precision" and not self.fault
 
     def text(self) -> str:
@@ -66,14 +66,13 @@ def counts_text(points: Iterable[Point]) -> str:
 
 
 def run_text(run: Run) -> str:
-    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; 3.2 s'; says so where the rule was another tool's, or the run
-    did not come to its end."""
+    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; took 3.2 s', with the rule of another tool and an early end."""
     plan = run.header.plan
     named = [suite_text(run)] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
     rounds = early + count_text(plan["rounds"], "round") if "rounds" in plan else ""
     if classes := plan.get("classes"):
-        rounds = f"{EARLY_ROUNDS} rounds and more, {count_text(len(classes), 'kind')} of paths"
+        rounds = f"at least {EARLY_ROUNDS} rounds, {len(classes)} path classes"
     named += [rounds] if rounds else []
     named += [f"seed {plan['seed']}"] if "seed" in plan else []
     named += [f"measured by the rule of {plan['rule']}"] if plan.get("rule", "linkscope") != "linkscope" else []
@@ -92,8 +91,8 @@ def suite_text(run: Run) -> str:
 
 
 def took_text(run: Run) -> str:
-    """'110.5 s'; of a modelled run also the modelled time, which its budget counts."""
-    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # an interrupted session tells no time
+    """'110.5 s'; of a modelled run also the modelled time, which the budget counts."""
+    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a session that was killed has no time
     took = f"{least}{format_seconds(run.wall_s)}"
     took += f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
     if not run.modelled:
@@ -103,7 +102,7 @@ def took_text(run: Run) -> str:
 
 
 def _only_text(only: Any) -> str:
-    """' (only d2d/*)' where a run was not of the whole suite; of long or many patterns their number."""
+    """' (only d2d/*)' for a part of a suite; the number of patterns where they are long."""
     patterns = [str(one) for one in only] if isinstance(only, list) else []
     told = " ".join(patterns)
     if len(told) > _LONGEST_ONLY:
@@ -112,7 +111,7 @@ def _only_text(only: Any) -> str:
 
 
 def _imprecise(points: Iterable[Point]) -> list[Problem]:
-    """Flows that did not run together, then missed precision, one entry a family: reasons differ in numbers alone."""
+    """Points whose flows did not run together, then those that missed precision, one entry for each family."""
     groups: dict[Family, list[Point]] = {}
     turns: dict[Family, list[Point]] = {}
     for point in points:
@@ -135,6 +134,6 @@ def _of_family(family: Family, group: list[Point]) -> Problem:
         return Problem("missed_precision", f"{family}: {reason}", [p.id for p in group])
     ratio, width, worst = max(wide, key=lambda one: one[0])
     ids = [worst.id] + [point.id for point in group if point is not worst]
-    if ratio <= 1 and worst.reason:  # narrow enough, but not all that was to be measured, or not the same all the time
+    if ratio <= 1 and worst.reason:  # the interval is narrow enough, but rounds are missing or disagree
         return Problem("missed_precision", f"{family}; {reason_text(worst.reason)}", ids)
     return Problem("missed_precision", f"{family}; widest {format_against(width, worst.precision_target)}", ids)

@@ -1,4 +1,4 @@
-"""The short view of a run: per family a few rows, each of paths and parameters that make no difference."""
+"""The best rates of a run: a few rows for each family, each with the paths and parameters that make no difference."""
 
 import itertools
 import re
@@ -33,29 +33,31 @@ from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
-ALIKE = 0.02  # rates that differ by less, or by less than their intervals, share a row
-HARDLY = 0.9  # a parameter is folded where so many of its comparisons are alike; findings.py names the others
+ALIKE = 0.02  # rates within this fraction, or within their intervals, share a row
+HARDLY = 0.9  # a parameter is folded if this fraction of its comparisons is alike; findings.py reports the others
 
 
 @dataclass(frozen=True)
 class Row:
-    """Paths that a method serves alike. Ranges are from the lowest to the highest of the row."""
+    """Paths with alike rates for one method. Ranges go from the lowest to the highest path of the row."""
 
     paths: str
     path_count: int
     params: str
-    rate: Estimate | None  # GB/s: the median of the paths, from the lowest to the highest end of their intervals
+    rate: Estimate | None  # GB/s: the median of the paths, and the lowest and highest end of their intervals
     time: Estimate | None  # the same in seconds, for operations without bytes
-    share: tuple[float, float] | None  # of the limit
+    share: tuple[float, float] | None  # fraction of the peak
     at_bytes: int
-    half_rate_bytes: int | None  # the largest of the row's paths
+    half_rate_bytes: int | None  # the largest of the paths
     smallest_bytes: int
     batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
-    single_s: tuple[float, float] | None  # at the same size, alone
-    halves: tuple[tuple[int, bool], ...] = ()  # of every path; true: at most that, the next smaller size has no total
-    note: str = ""  # why larger sizes are not in it, or how its parts ran
-    missed: int = 0  # of how many paths the best missed its precision
-    inherited: int = 0  # of how many the best was not measured, but taken over from another path
+    single_s: tuple[float, float] | None  # at the same size, single
+    halves: tuple[
+        tuple[int, bool], ...
+    ] = ()  # of each path; true: at most this size, since the next smaller one has no total
+    note: str = ""  # why larger sizes are left out, or how parts of a copy overlapped
+    missed: int = 0  # number of paths whose best point missed its precision
+    inherited: int = 0  # number of paths whose best point was inherited
     batched_sign: str = ""
     single_sign: str = ""
 
@@ -74,12 +76,12 @@ class Row:
 
     @property
     def smallest_text(self) -> str:
-        """The size that the times are of."""
+        """The size of the times in the columns for small operations."""
         return format_bytes(self.smallest_bytes) if self.batched_s or self.single_s else ""
 
     @property
     def half_text(self) -> str:
-        """From which size on a copy reaches half its best rate; '<= 4 KiB' where nothing smaller has a total.
+        """The size from which a copy reaches half of its best rate; '<= 4 KiB' where nothing smaller has a total.
 
         '64 KiB to 1 MiB' where paths differ.
         """
@@ -91,41 +93,41 @@ class Row:
 
     @property
     def missed_text(self) -> str:
-        """'3 ~, 2 ^': of how many paths the best missed its precision, or was taken over, where it is not all."""
+        """'3 ~, 2 ^': the number of paths that missed precision or were inherited, unless all did."""
         told = [(self.missed, SIGN), (self.inherited, INHERITED)]
         return ", ".join(f"{count} {sign}" for count, sign in told if 0 < count < self.path_count)
 
     @property
     def batched_text(self) -> str:
-        """The time of one of a batch at the smallest size."""
+        """The time of one operation of a batch at the smallest size."""
         return self.batched_sign + range_s(self.batched_s)
 
     @property
     def single_text(self) -> str:
-        """The time of one alone at the smallest size."""
+        """The time of a single operation at the smallest size."""
         return self.single_sign + range_s(self.single_s)
 
 
 @dataclass(frozen=True)
 class FamilyRows:
-    """One family: its rows, and the parameters whose values hardly change any best rate."""
+    """One family: its rows, and the parameters that hardly change the best rate."""
 
     family: Family
     rows: list[Row]
     folded: list[str]
-    usual: str = ""  # values that a row has where its `params` do not say otherwise
-    sweep: str = ""  # how few blocks are enough, where several numbers of them were measured
-    limits: str = ""  # which rows have another limit than the others
+    usual: str = ""  # values of a row unless its `params` say otherwise
+    sweep: str = ""  # the number of blocks that is enough, where several were measured
+    limits: str = ""  # peaks of rows, where they differ
 
     @property
     def folded_text(self) -> str:
-        """'hardly any difference in the best rate: after (alone at 8 B: kernel 7.4 us, wait 2.4 us)'."""
+        """'hardly any difference in the best rate: after (single at 8 B: kernel 7.4 us, wait 2.4 us)'."""
         return f"hardly any difference in the best rate: {', '.join(self.folded)}" if self.folded else ""
 
 
 @dataclass(frozen=True)
 class _Best:
-    """A path's best point by one method (of several that are alike, the fastest), and the curves behind it."""
+    """The best point of a path with one method (the fastest of alike ones), and the curves it was chosen from."""
 
     curve: Curve
     point: Point
@@ -134,7 +136,7 @@ class _Best:
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
-    """Every path that has a value, in as few rows as tell it; joint.py tells of copies to or from all GPUs at once."""
+    """Each path with a value, in few rows. joint.py has the copies to or from all GPUs at once."""
     listed = [point for point in points if not path_of(point).joint]
     swept = sweeps(listed)
     found = []
@@ -164,7 +166,7 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
-    """Per path and method the best of its batched curve, or of its single one where that is all there is."""
+    """For each path and method the best point of the batched curve, or of the single one where there is no other."""
     found = []
     for _, group in itertools.groupby(of_family, key=lambda curve: (curve.method, curve.path)):
         modes = sorted(group, key=lambda curve: not curve.batched)
@@ -178,12 +180,12 @@ def _bests(of_family: Sequence[Curve]) -> list[_Best]:
 
 def _estimate(point: Point) -> Estimate:
     value = total_of(point) or time_of(point)
-    assert value is not None  # _bests() took only points that have one
+    assert value is not None  # _bests() chose only points that have one
     return value
 
 
 def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
-    """Whether hardly any path's best rate depends on this parameter, all others being equal."""
+    """Whether the best rate of hardly any path depends on this parameter, all others being equal."""
     groups: dict[object, list[_Best]] = {}
     for best in bests:
         groups.setdefault((best.curve.path, best.curve.method.without([name])), []).append(best)
@@ -208,11 +210,11 @@ def _fastest(group: Sequence[_Best]) -> _Best:
 
 
 def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
-    """Fastest first; a cluster holds what is alike to its fastest."""
+    """Clusters of alike rates, the fastest first."""
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
         near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
-        if near and bool(best.curve.untold()) == bool(found[-1][0].curve.untold()):  # the best of like sizes
+        if near and bool(best.curve.untold()) == bool(found[-1][0].curve.untold()):  # best rates of similar sizes only
             found[-1].append(best)
         else:
             found.append([best])
@@ -220,7 +222,7 @@ def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
 
 
 def _rank(best: _Best) -> float:
-    """High rates and short times first."""
+    """Sorts high rates and short times first."""
     return -best.estimate.value if total_of(best.point) is not None else best.estimate.value
 
 
@@ -255,7 +257,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
 
 
 def _half(best: _Best) -> tuple[int, bool] | None:
-    """Of the fastest curve, or where that has one size alone of those that are alike to it; true: at most that."""
+    """The half-rate size of the fastest curve that has several sizes; true where it is an upper bound."""
     batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
     for curve in batched:
         half = curve.half_rate_bytes()

@@ -1,4 +1,4 @@
-"""What stands out of a machine as a whole: classes of GPU pairs, what peer access is worth, what takes turns."""
+"""Anomalies of the machine as a whole: classes of GPU pairs, the gain of peer access, directions that take turns."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,14 @@ from linkscope.report.finding import LARGE, Finding, with_best, worst
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 
-ALIKE = 0.02  # pairs of a class differ by no more than this, or than their intervals
-WORTH = 0.10  # peer access is told where copies without it are so much slower
-HOST_PATH = 0.8  # so much of the way between host and GPU is about all of it
-TURNS = 1.15  # both ways at once take turns where they get no more than so many times one way
+ALIKE = 0.02  # pairs of a class differ by at most this, or by at most their intervals
+WORTH = 0.10  # a lack of peer access is reported where it costs at least this much
+HOST_PATH = 0.8  # a rate above this fraction of the host path counts as all of it
+TURNS = 1.15  # bidirectional totals below this multiple of the unidirectional rate mean that the directions take turns
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
-_LINK = re.compile(r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \(")  # how the limit of a modelled path begins
+_LINK = re.compile(
+    r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \("
+)  # the start of the peak description of a modelled path
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class _Pair:
 
     @property
     def way(self) -> str:
-        """What its data take, as far as the run tells: 'over nvlink-1', 'through another GPU', or nothing."""
+        """The link of the pair as far as known: 'over nvlink-1', 'through another GPU', or ''."""
         if self.best.params.get("peer") == "off":
             return "through the host"
         link = _LINK.match(self.best.limit_source or "")
@@ -42,7 +44,7 @@ class _Pair:
 
 
 def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
-    """Pairs of GPUs by their best rate one way, whatever the method, and by their way; a pair alone is no class."""
+    """Classes of GPU pairs by their best unidirectional rate and by their link. One pair is no class."""
     by_family: dict[Family, dict[Path, _Pair]] = {}
     for family, pair in _pairs(batched):
         known = by_family.setdefault(family, {}).get(pair.path)
@@ -50,13 +52,13 @@ def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
             by_family[family][pair.path] = pair
     if not by_family:
         return []
-    # Of the method that the most pairs have, of several the fastest: classes are of links, and need be told once.
+    # Classes are a matter of links, so one method is enough: that with the most pairs, then the fastest.
     most = max(by_family, key=lambda family: (len(by_family[family]), max(p.gbps for p in by_family[family].values())))
     classes = [members for members in _classes(by_family[most].values()) if len(members) > 1]
     if len(classes) < 2:
         return []
     told = "; ".join(map(_class_text, classes))
-    text = f"pairs of GPUs fall into {len(classes)} classes ({most}): {told}"
+    text = f"GPU pairs form {len(classes)} classes ({most}): {told}"
     return [Finding("classes of pairs", text, tuple(members[0].best.id for members in classes))]
 
 
@@ -73,7 +75,7 @@ def _has_large(curve: Curve) -> bool:
 
 
 def _classes(pairs: Iterable[_Pair]) -> list[list[_Pair]]:
-    """The fastest class first; in one the pairs by their places."""
+    """The fastest class first; pairs in the order of their places."""
     classes: list[list[_Pair]] = []
     for pair in sorted(pairs, key=lambda pair: -pair.gbps):
         mine = next((some for some in classes if some[0].way == pair.way and _as_fast(some[0], pair)), None)
@@ -101,7 +103,7 @@ def _range(rates: Sequence[float]) -> str:
 
 
 def without_peer_access(batched: Sequence[Curve]) -> list[Finding]:
-    """What copies between GPUs get where peer access is off, or where a pair has none; told once a family."""
+    """Rates of copies between GPUs without peer access; one finding for each family."""
     found = []
     for family in dict.fromkeys(curve.method.family for curve in batched):
         of_family = [curve for curve in batched if curve.method.family == family]
@@ -113,8 +115,8 @@ def without_peer_access(batched: Sequence[Curve]) -> list[Finding]:
         if slower:
             rates, direct = ([pairs[path].gbps for path in slower] for pairs in (without, with_it))
             told.append(
-                f"without peer access copies between GPUs fall back to the way through the host: {_range(rates)} on "
-                f"{count_text(len(slower), 'path')}, which reach {_range(direct)} with it ({family})"
+                f"without peer access, copies between GPUs go through the host: {_range(rates)} on "
+                f"{count_text(len(slower), 'path')}, against {_range(direct)} with it ({family})"
                 f"{_as_host(batched, family, rates)}"
             )
         if refused:
@@ -134,13 +136,13 @@ def _by_peer(of_family: Sequence[Curve], value: str) -> dict[Path, _Pair]:
 
 
 def _refused(of_family: Sequence[Curve], path: Path) -> bool:
-    """Whether the platform said that there is no peer access, and not just nobody asked."""
+    """Whether the platform refused peer access, as opposed to nobody having asked for it."""
     points = (point for curve in of_family if curve.path == path for point in curve.points)
     return any(point.params.get("peer") == "on" and point.status == "unsupported" for point in points)
 
 
 def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -> str:
-    """'; the way between host and GPU gives 12.4 GB/s', where that is about what they get."""
+    """'; the path between host and GPU reaches 12.4 GB/s', where the rates are about as high."""
     host = [
         total(best)
         for curve, best in with_best(batched)
@@ -149,11 +151,13 @@ def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -
     ]
     if not host or not HOST_PATH * max(host) <= max(rates) <= max(host):
         return ""
-    return f"; the way between host and GPU gives {format_rate(max(host))}"
+    return f"; the path between host and GPU reaches {format_rate(max(host))}"
 
 
 def take_turns(batched: Sequence[Curve]) -> list[Finding]:
-    """Both ways at once hardly faster in all than one way, at the largest size of both; told once a family."""
+    """Bidirectional totals hardly above the unidirectional rate at the largest common size; one finding for each
+    family.
+    """
     one_way = {(curve.path, curve.method): curve for curve in batched}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in batched:
@@ -168,9 +172,9 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
                 continue
             hardly = "hardly" if both > one else "no"
             text = (
-                f"{method_text(curve.method)} is {hardly} faster than one way on {curve.path}: "
-                f"{format_rate(both)} in all at {format_bytes(point.bytes)}, one way {format_rate(one)}: as if the two "
-                "took turns"
+                f"{method_text(curve.method)} is {hardly} faster than unidirectional on {curve.path}: "
+                f"{format_rate(both)} in total at {format_bytes(point.bytes)}, unidirectional {format_rate(one)}: "
+                "the two directions take turns"
             )
             if both < TURNS * one:
                 groups.setdefault(curve.method.family, []).append((both / one, text, point.id))

@@ -1,4 +1,4 @@
-"""One panel a path: its charts, with methods overlaid, and its tables."""
+"""One panel for each path: charts with all methods, and tables."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -29,12 +29,12 @@ from linkscope.report.trust import between_medians, inherited, missed, reason_te
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
-DRAWN_AS_ONE = 0.05  # curves that differ at no size by more, or by more than their intervals, are one line
+DRAWN_AS_ONE = 0.05  # curves within this fraction, or within their intervals, at all sizes are drawn as one line
 
 
 @dataclass(frozen=True)
 class Cells:
-    """One line of a table."""
+    """One row of a table."""
 
     size: str
     mode: str
@@ -60,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Legend:
-    """A line of the charts."""
+    """The legend of one line."""
 
     swatch: str
     text: str
@@ -68,7 +68,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Panel:
-    """Everything about one path."""
+    """All about one path."""
 
     anchor: str
     path: str
@@ -78,12 +78,12 @@ class Panel:
     legend: list[Legend]
     limits: list[str]
     not_drawn: int
-    timed: str  # the ways of taking time, as the section on the method names them
+    timed: str  # the timing methods, with the names of the section on the method
     tables: list[Table]
 
 
 def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
-    """A panel for every path of a run, in the order of places."""
+    """A panel for each path of a run, in the order of places."""
     made = curves(points)
     by_path = sorted(made, key=lambda curve: (natural(curve.path.src), natural(curve.path.dst)))
     drawn = without_sweeps(made)
@@ -98,7 +98,7 @@ def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
 
 
 def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
-    """The parameters that tell methods of one family apart; the others need not be named in a legend."""
+    """The parameters that differ within a family; legends leave out the others."""
     families: dict[Family, set[Method]] = {}
     for method in methods:
         families.setdefault(method.family, set()).add(method)
@@ -141,7 +141,7 @@ def _by_method(of_path: Sequence[Curve]) -> dict[Method, list[Curve]]:
 
 
 def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list[Curve]]]]:
-    """Methods whose curves lie on each other, together: the one with most sizes first, which is drawn for all."""
+    """Groups of methods with coinciding curves. The method with the most sizes is first and drawn for the group."""
     found: list[list[tuple[Method, list[Curve]]]] = []
     for method, group in sorted(by_method.items(), key=lambda item: -sum(len(curve.measured) for curve in item[1])):
         for line in found:
@@ -154,12 +154,12 @@ def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list
 
 
 def _kin(one: Method, other: Method) -> bool:
-    """Whether two methods differ only in parameters and kinds of memory."""
+    """Whether two methods differ only in parameters and memory kinds."""
     return (one.family.benchmark, one.family.engine) == (other.family.benchmark, other.family.engine)
 
 
 def _coincide(some: Sequence[Curve], others: Sequence[Curve]) -> bool:
-    """Whether all that both measured in the same mode at the same size agrees; nothing in common is no agreement."""
+    """Whether the curves agree at all common sizes and modes. Without a common size they do not coincide."""
     known = {(curve.mode, point.bytes): time_of(point) for curve in some for point in curve.measured}
     pairs = [
         (time_of(point), known[curve.mode, point.bytes])
@@ -185,7 +185,7 @@ def _series(
 
 
 def _line_text(line: Sequence[tuple[Method, list[Curve]]], shown: set[tuple[Family, str]]) -> str:
-    """The families, and the parameters that all methods of the line share."""
+    """The families, and the parameters common to all methods of the line."""
     first = line[0][0].family
     apart = varying(method for method, _ in line)
     shared = [pair for pair in line[0][0].params if pair[0] not in apart and (first, pair[0]) in shown]
@@ -201,7 +201,7 @@ def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
 
 
 def _best_text(of_path: Sequence[Curve]) -> str:
-    """The best one-way rate of the path with its share, or what else tells of it; what to show beside its name."""
+    """The best unidirectional rate of the path and its % of peak, or another value where it has no rate."""
     if of_path[0].path.joint:
         bests = [(total, best) for curve in of_path if (best := curve.best()) and (total := total_of(best))]
         if not bests:
@@ -217,7 +217,7 @@ def _best_text(of_path: Sequence[Curve]) -> str:
     assert rate is not None
     share = share_of(best)
     return signed(format_rate_interval(rate.value, rate.low, rate.high), [best]) + (
-        f", {format_fraction(share)} of its limit" if share is not None else ""
+        f", {format_fraction(share)} of peak" if share is not None else ""
     )
 
 

@@ -1,6 +1,6 @@
-"""The machine drawn: NUMA nodes, GPUs, switches and the links between them, each with what was reached of its limit.
+"""A drawing of the machine: NUMA nodes, GPUs, switches and links, each link with the rate it reached and its peak.
 
-It reads the machine of a run file as plain values: what was probed, or the machine file of a model.
+The drawing reads the machine of the run file as plain values: the probe, or the machine file of a model.
 """
 
 import itertools
@@ -19,12 +19,12 @@ from linkscope.runfile import Point, Run
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
 _LEVEL = 46  # between the lines of two pairs
 _UP = 120  # from one row of boxes to the next
-_LEAST = 0.85  # of its size: a smaller drawing could not be read and is scrolled instead
+_LEAST = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A link between two places; `there` and `back` are the best GB/s that went over it in each direction."""
+    """A link between two places; `there` and `back` are the best GB/s in each direction."""
 
     one: str
     other: str
@@ -32,21 +32,21 @@ class Wire:
     limit: float | None
     there: float | None
     back: float | None
-    limit_back: float | None = None  # of the other direction, where that has another one
+    limit_back: float | None = None  # of the opposite direction, where it differs
     signs: tuple[str, str] = ("", "")  # of the best there and back (trust.py)
 
     def shares(self) -> list[float]:
-        """What each direction that was measured reached of its own limit."""
+        """The fraction of its own peak that each measured direction reached."""
         limits = (self.limit, self.limit_back or self.limit)
         return [best / limit for best, limit in zip((self.there, self.back), limits, strict=True) if best and limit]
 
     def share_text(self) -> str:
-        """'95 %', '95-96 %': of one direction, or of both; '' without a limit."""
+        """'95 %' of one direction, '95-96 %' of both; '' without a peak."""
         shares = self.shares()
         return range_share((min(shares), max(shares))) if shares else ""
 
     def limit_text(self) -> str:
-        """'58.45', '58.45 / 57.61' where the directions have different ones."""
+        """'58.45'; '58.45 / 57.61' where the directions have different peaks."""
         ends = (self.limit, self.limit_back) if self.limit_back not in (None, self.limit) else (self.limit,)
         return " / ".join(f"{one:.4g}" for one in ends if one)
 
@@ -58,23 +58,23 @@ class Wire:
         return f"{reached} of {self.limit_text()}" if self.limit else reached
 
     def reached(self) -> list[str]:
-        """The best there and back, each with its sign."""
+        """The best rate in each direction, with its sign."""
         ends = zip((self.there, self.back), self.signs, strict=True)
         return ["-" if one is None else sign + f"{one:.3g}" for one, sign in ends]
 
 
 def wires(run: Run) -> list[Wire]:
-    """Every link that is known of the machine; none where the run file tells of none."""
+    """All links that the run file describes."""
     machine = run.header.machine
     model = machine.get("model")
     try:
         return _of_model(model, run.points) if isinstance(model, dict) else _of_probed(machine, run.points)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return []  # a machine that is told in another way has no drawing; its facts are still in the table
+        return []  # a machine description of another form has no drawing; its facts are still in the table
 
 
 def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """The links of the machine file; what went over them is told by the routes of the points."""
+    """The links of the machine file. The routes of the points show the rates over them."""
     reached: dict[str, float] = {}
     for point in _one_way(points):
         for hop in str(point.guards.get("route a0", "")).split(", "):
@@ -91,7 +91,7 @@ def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
 
 
 def _of_probed(machine: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """Links to the host, to switches and to other GPUs, as far as they can be seen."""
+    """Links to the host, to switches and to other GPUs, as far as the probe sees them."""
     best = _best(points)
     nodes = [f"numa:{node['index']}" for node in machine.get("numa", [])]
     found: list[Wire] = []
@@ -118,7 +118,7 @@ def _host_link(gpu: dict[str, Any]) -> str:
 
 
 def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Point]) -> Wire:
-    """From a GPU into the switch and back: the best of what it sent to any GPU, and of what it got."""
+    """The link from a GPU to the switch: the best rate that the GPU sent to any GPU, and that it received."""
     limit = gpu.get("nvlink_gbps")
     count = sum(bool(link.get("active")) for link in gpu["nvlinks"])
     sent = [p for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
@@ -148,13 +148,13 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _one_way(points: Iterable[Point]) -> list[Point]:
-    """The headline rates of single flows: what else moves between two places does not show what the link can do."""
+    """Headline rates of single flows. Other traffic between two places does not show the rate of the link."""
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
     return headline_points(point for point in one_flow if point.gbps is not None)
 
 
 def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
-    """Hosts above, GPUs below, switches under them; empty where no link is known."""
+    """Hosts above, GPUs below, switches under them. '' where no link is known."""
     if not found:
         return ""
     x, row = _layout(found)
@@ -165,7 +165,7 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
     tops: dict[int, float] = {0: 12 + hosts_up, 1: 12 + hosts_up + _UP, 2: 12 + hosts_up + 2 * _UP + gpus_down}
     width = max(x.values()) + _STEP / 2 + _LEFT
     height = tops[max(row.values())] + _BOX_H + 12 + (gpus_down if max(row.values()) == 1 else 0)
-    name = ("MODELLED: " if modelled else "") + "the machine and what its links reached"
+    name = ("MODELLED: " if modelled else "") + "the machine and the rates of its links"
     parts = [
         f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
         f'style="min-width:{width * _LEAST:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
@@ -186,7 +186,7 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
 
 
 def _layout(found: Sequence[Wire]) -> tuple[dict[str, float], dict[str, int]]:
-    """GPUs side by side, those of one host together; hosts and switches over and under the middle of theirs."""
+    """GPUs side by side, grouped by host. Hosts and switches are centred over and under their GPUs."""
     places = sorted({place for wire in found for place in (wire.one, wire.other)}, key=natural)
     row = {place: {"gpu": 1, "numa": 0}.get(place.partition(":")[0], 2) for place in places}
     near = {gpu: _host_of(gpu, found, row) for gpu in places if row[gpu] == 1}
@@ -218,7 +218,7 @@ def _touch(found: Sequence[Wire], one: str, other: str) -> bool:
 
 
 def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) -> list[int]:
-    """Lines of a row share a level only where they do not lie over each other; short ones come first."""
+    """Lines of a row share a level only where they do not overlap. Short lines come first."""
     order = sorted(range(len(across)), key=lambda i: abs(x[across[i].one] - x[across[i].other]))
     used: dict[tuple[int, int], list[tuple[float, float]]] = {}
     found = [0] * len(across)
@@ -235,7 +235,7 @@ def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) ->
 
 
 def _down(wire: Wire, x: dict[str, float], tops: dict[int, float], row: dict[str, int]) -> str:
-    """From a box to one in another row; its text stands beside the GPU's end, where lines lie apart."""
+    """A line from a box to one in another row. The text stands at the end of the GPU, where lines are apart."""
     upper, lower = (wire.one, wire.other) if row[wire.one] < row[wire.other] else (wire.other, wire.one)
     start, stop = tops[row[upper]] + _BOX_H, tops[row[lower]]
     to_switch = row[lower] == 2
@@ -261,7 +261,7 @@ def _across(
 
 def _link(path: str, wire: Wire, x: float, y: float) -> str:
     kind = ", ".join(filter(None, (wire.kind, wire.share_text())))
-    wide = len(wire.text()) > 22  # letters that the narrower ground holds
+    wide = len(wire.text()) > 22  # letters that fit the narrower background
     half = 86 if wide else 74
     return (
         f'<path class="wire" d="{path}"/>'

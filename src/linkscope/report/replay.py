@@ -1,7 +1,6 @@
-"""How long the transfers of a trace take, by kind of transfer and part of the trace: Comm|Scope's figure 1 (CS-27).
+"""The time of the transfers of a trace, by kind and part of the trace: Comm|Scope's figure 1 (CS-27).
 
-Each takes what a run measured for it, and none waits for another: the time that a program would be communicating if
-nothing overlapped.
+The sum of single transfers as the run measured them: the communication time of a program without any overlap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ _LEFT, _ROW, _BAR, _PLOT, _TOP = 190, 34, 20, 520, 40
 
 @dataclass(frozen=True)
 class Sum:
-    """Transfers of one kind in one part."""
+    """The transfers of one kind in one part."""
 
     count: int
     bytes: int
@@ -29,7 +28,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Bar:
-    """A part of the trace: what each kind takes of it, and all of them."""
+    """A part of the trace: the time of each kind and of all kinds."""
 
     name: str
     kinds: Mapping[str, Sum]
@@ -40,7 +39,7 @@ class Bar:
 
 
 def replay(parts: Iterable[Part], points: Iterable[Point]) -> tuple[list[Bar], list[str]]:
-    """The bars, and the ids of transfers that the run has no value of: these are in no bar."""
+    """The bars, and the ids of transfers that the run has no value for. These are in no bar."""
     known = {point.id: point for point in points}
     bars: list[Bar] = []
     missing: dict[str, bool] = {}
@@ -61,10 +60,10 @@ def replay(parts: Iterable[Part], points: Iterable[Point]) -> tuple[list[Bar], l
 
 
 def cells(bars: Sequence[Bar]) -> list[tuple[str, ...]]:
-    """Rows of a table: part, kind, how many, bytes, time with its interval, share of the part's time."""
+    """Rows of a table: part, kind, number, bytes, time with its interval, share of the time of the part."""
     rows: list[tuple[str, ...]] = []
     for bar in bars:
-        for name, one in (*((KINDS[kind], one) for kind, one in bar.kinds.items()), ("in all", bar.total)):
+        for name, one in (*((KINDS[kind], one) for kind, one in bar.kinds.items()), ("total", bar.total)):
             time = signed(format_seconds_interval(one.time.value, one.time.low, one.time.high), one.points)
             share = format_fraction(one.time.value / bar.total.time.value) if bar.total.time.value else ""
             rows.append((bar.name, name, str(one.count), format_bytes(one.bytes), time, share))
@@ -72,7 +71,7 @@ def cells(bars: Sequence[Bar]) -> list[tuple[str, ...]]:
 
 
 def bars_svg(bars: Sequence[Bar], *, modelled: bool) -> str:
-    """A bar for each part, stacked by kind, as long as its time."""
+    """A bar for each part, stacked by kind; its length is the time."""
     longest = max((bar.total.time.value for bar in bars), default=0.0) or 1.0
     width, height = _LEFT + _PLOT + 110, _TOP + _ROW * len(bars) + 16
     title = escape(("MODELLED: " if modelled else "") + "time of all transfers by kind")

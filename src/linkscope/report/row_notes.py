@@ -1,4 +1,4 @@
-"""What has to be said beside the rows of Best rates, lest they be misread."""
+"""Notes on rows of best rates that would be misread without them."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -8,16 +8,16 @@ from linkscope.model.words import param_text, range_s, range_share
 from linkscope.runfile import Point, by_way
 from linkscope.units import format_bytes, format_rate
 
-DIFFERS_ALONE = 0.1  # times alone that differ by more are told where the parameter is folded
+DIFFERS_ALONE = 0.1  # single-copy times that differ by more are shown although the parameter is folded
 
 
 def alone_text(name: str, of_family: Sequence[Curve]) -> str:
-    """' (alone at 8 B: kernel 7.4 us, wait 2.4 us)' where copies alone differ by what their best rates do not."""
+    """' (single at 8 B: kernel 7.4 us, wait 2.4 us)' where a parameter changes single copies but not the best rate."""
     singles = [p for curve in of_family if not curve.batched for p in curve.measured if name in p.params and p.median_s]
     if not singles:
         return ""
     size = min(point.bytes for point in singles)
-    alike: dict[object, dict[str, float]] = {}  # by all else that they are
+    alike: dict[object, dict[str, float]] = {}  # by all other parameters
     for point in singles:
         if point.bytes == size:
             others = tuple(sorted((key, value) for key, value in point.params.items() if key != name))
@@ -30,11 +30,11 @@ def alone_text(name: str, of_family: Sequence[Curve]) -> str:
     if not middles or max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
         return ""
     told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but alone at {format_bytes(size)}: {told})"
+    return f" (but single at {format_bytes(size)}: {told})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
-    """'peer off 57.61 GB/s, peer on 478.1 GB/s' where one parameter decides which limit a share is of."""
+    """'peer off 57.61 GB/s, peer on 478.1 GB/s' where one parameter decides the peak."""
     limited = [point for point in points if point.limit_gbps]
     by_name: dict[str, dict[str, set[str]]] = {}
     for point in limited:
@@ -50,7 +50,7 @@ def limits_text(points: Iterable[Point]) -> str:
 
 
 def untold_text(points: Sequence[Point]) -> str:
-    """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where there is nothing to tell."""
+    """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where all sizes have a total."""
     sizes = ", ".join(format_bytes(count) for count in sorted({point.bytes for point in points}))
     overlaps = [point.guards["joint_overlap"] for point in points if "joint_overlap" in point.guards]
     why = f"for only {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else "not all the time"
@@ -58,10 +58,12 @@ def untold_text(points: Sequence[Point]) -> str:
 
 
 def parts_text(points: Iterable[Point]) -> str:
-    """'its parts ran at once for 25 % of the time' of what goes one way on several streams: 1 / streams is in turn."""
+    """'its parts overlapped for 25 % of the time', for a copy on several streams. 1 / streams means one after the
+    other.
+    """
     overlaps = [
         point.guards["joint_overlap"]
         for point in points
         if "joint_overlap" in point.guards and len(by_way(measured_flows(point))) == 1
     ]
-    return f"its parts ran at once for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""
+    return f"its parts overlapped for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""

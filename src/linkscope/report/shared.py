@@ -1,4 +1,4 @@
-"""What paths share: sentences, a drawing of every group, and what every pair got (docs/method/shared-links.md)."""
+"""Shared links: sentences, a drawing for each group, and the result of each pair (docs/method/shared-links.md)."""
 
 import dataclasses
 import math
@@ -15,18 +15,18 @@ from linkscope.runfile import Point, PointId, Run
 from linkscope.stats import Beside
 from linkscope.units import format_bytes, format_fraction, format_rate
 
-HEADING = "What paths share"
+HEADING = "Shared links"
 NOTE = (
-    "Paths run at once, in pairs and all together. A path is slowed where it is shown to get less than 90 % of its "
-    "rate alone. Paths that slow each other share something, seen or not: a switch, an uplink, a memory."
+    "Flows ran concurrently, in pairs and all together. A path counts as slowed if it certainly gets less than 90 % of "
+    "its rate alone. Paths that slow each other share a resource: a switch, an uplink, a memory."
 )
-_ALIKE = 1.02  # rates that are told as one
+_ALIKE = 1.02  # rates within this factor are shown as one
 _WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP = 620, 170, 20, 22, 10, 30
 
 
 @dataclass(frozen=True)
 class PairRow:
-    """A pair of paths: what the slower of both kept of its rate, with the interval, and both together."""
+    """A pair of paths: the fraction of its rate that the slower one kept, with its interval."""
 
     paths: str
     kept: str
@@ -36,7 +36,7 @@ class PairRow:
 
 @dataclass(frozen=True)
 class Shares:
-    """What the page shows: a sentence and a drawing for every group, then the pairs, those that are slowed first."""
+    """The content of the page: a sentence and a drawing for each group, then the pairs, slowed ones first."""
 
     groups: tuple[Group, ...]
     sentences: tuple[str, ...]
@@ -46,31 +46,32 @@ class Shares:
 
 
 def without_sets(run: Run) -> Run:
-    """The run without its points of several paths, which are told apart: their rates are no path's best."""
+    """The run without points of several paths, whose rates are no best rates of a single path."""
     return dataclasses.replace(run, points=[point for point in run.points if not is_set(point)])
 
 
 def is_set(point: Point) -> bool:
-    """Whether it is of several paths that it names."""
+    """Whether the point is of several named paths."""
     return len(PointId.parse(point.id).paths) > 1
 
 
 def by_themselves(points: Iterable[Point]) -> list[str]:
-    """What sets of paths got, where the run has not what their paths get alone: 'numa:0 -> gpu:0,1: 110.1 GB/s
-    [109.9, 110.3] in all at 16 MiB, 55.08 and 55.05 GB/s; what they get alone was not measured'."""
+    """Rates of sets of paths whose single rates the run lacks: 'numa:0 -> gpu:0,1: 110.1 GB/s [109.9, 110.3] in total
+    at 16 MiB, 55.08 and 55.05 GB/s; their single rates were not measured'.
+    """
     told = []
     for point in points:
         total = total_of(point) if is_set(point) else None
         if total is not None:
             who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
-            got = f"{rate_text(total)} in all at {format_bytes(point.bytes)}, {each}"
-            told.append(f"{who}: {got}; what they get alone was not measured")
+            got = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
+            told.append(f"{who}: {got}; their single rates were not measured")
     return told
 
 
 def shares(points: Iterable[Point]) -> Shares | None:
-    """None where no paths were measured at once."""
+    """None without concurrent flows."""
     found = interference(points)
     if not found.besides:
         return None
@@ -127,7 +128,7 @@ def to_json(points: Iterable[Point]) -> dict[str, Any]:
 
 
 def group_svg(group: Group, modelled: bool) -> str:
-    """What each flow gets alone as an outline, what it gets beside the others filled, and under them the sum."""
+    """The rate of each flow alone as an outline, its rate beside the others filled, and the sum below."""
     name = ("MODELLED: " if modelled else "") + group_text(group)
     height = _TOP + (_BAR + _GAP) * (len(group.parts) + 1) + 8
     most = max([group.capacity.value, *(part.alone_gbps for part in group.parts)])
@@ -135,7 +136,7 @@ def group_svg(group: Group, modelled: bool) -> str:
     parts = [
         f'<svg class="chart" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
-        f'<text x="{_LEFT}" y="18">outline: alone; filled: all at once, GB/s</text>',
+        f'<text x="{_LEFT}" y="18">outline: alone; filled: concurrent, GB/s</text>',
     ]
     start = float(_LEFT)
     bottom = _TOP + (_BAR + _GAP) * len(group.parts)
@@ -150,7 +151,7 @@ def group_svg(group: Group, modelled: bool) -> str:
         )
         parts.append(_bar(start, bottom, part.gbps * scale, index))
         start += part.gbps * scale
-    parts.append(f'<text class="num place" x="{_LEFT - 8}" y="{bottom + 16}">all at once</text>')
+    parts.append(f'<text class="num place" x="{_LEFT - 8}" y="{bottom + 16}">concurrent</text>')
     total = escape(format_rate(group.capacity.value))
     parts.append(f'<text class="place" x="{start + 8:.1f}" y="{bottom + 16}">{total}</text>')
     if modelled:
@@ -169,7 +170,7 @@ def _bar(x: float, y: float, width: float, colour: int) -> str:
 
 
 def _who(paths: Sequence[Path], verb: str, rate: str) -> str:
-    """'GPU 2 and 3 share 71 GB/s to numa:0'; of other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
+    """'GPU 2 and 3 share 71 GB/s to numa:0'; for other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
     hosts = {place for path in paths for place in (path.src, path.dst) if "gpu:" not in place}
     gpus = {place for path in paths for place in (path.src, path.dst) if "gpu:" in place}
     ways = {("to" if "gpu:" in path.src else "from") for path in paths}
@@ -181,7 +182,7 @@ def _who(paths: Sequence[Path], verb: str, rate: str) -> str:
 
 
 def _numbers(gpus: Iterable[str]) -> str:
-    """'2 and 3', '0 to 3', '0, 2 and 5'; of several hosts with their names."""
+    """'2 and 3', '0 to 3', '0, 2 and 5'; with host names where there are several hosts."""
     places = sorted(gpus, key=natural)
     heads = {place.rpartition(":")[0] for place in places}
     names = [place.rpartition(":")[2] for place in places] if len(heads) == 1 and heads == {"gpu"} else places
@@ -192,14 +193,14 @@ def _numbers(gpus: Iterable[str]) -> str:
 
 
 def _parts(group: Group) -> str:
-    """How the capacity divides."""
+    """The division of the capacity among the flows."""
     alone = [part.alone_gbps for part in group.parts]
     got = [part.gbps for part in group.parts]
     one_each = f"{len(got)} flows of {_span(alone)} alone get {_span(got)}"
     if group.fair:
         return f"{one_each} each"
     told = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
-    return f"{one_each}, not in equal parts: {told}"
+    return f"{one_each}, in unequal parts: {told}"
 
 
 def _span(rates: Sequence[float]) -> str:
@@ -210,7 +211,7 @@ def _span(rates: Sequence[float]) -> str:
 def _open_sentence(found: Open) -> str:
     told = _who(found.paths, "get", format_rate(found.gbps))
     alone = format_rate(found.alone_gbps)
-    return f"{told} all at once, of {alone} one by one: which of them share what was not measured"
+    return f"{told} concurrently and {alone} as the sum of single rates. The shared link was not identified"
 
 
 def _slowed(found: Interference) -> int:
@@ -223,10 +224,10 @@ def _summary(found: Interference) -> str:
     slowed = _slowed(found)
     wide = len(found.ids) - len(pairs)
     sets = f", and {count_text(wide, 'set')} of more" if wide else ""
-    size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # of all of them: flows.joints
+    size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # all points have one size (flows.joints)
     return (
-        f"{count_text(len(pairs), 'pair')} of paths and {size} a copy were measured at once{sets}; {slowed} of the "
-        "pairs slow each other. Rates have in them what setting up copies of that size costs"
+        f"{count_text(len(pairs), 'pair')} of paths and {size} per copy were measured concurrently{sets}; {slowed} "
+        "of the pairs slow each other. Rates include the set-up cost of copies of that size"
     )
 
 
@@ -236,7 +237,7 @@ def _rows(found: Interference) -> list[PairRow]:
         slower: Beside[Path] = max(of, key=lambda one: one.of.log_ratio)
         low, high = (1 / end for end in reversed(slower.of.ends(LEVEL)))
         kept = f"{format_fraction(math.exp(-slower.of.log_ratio))} [{100 * low:.1f}, {100 * high:.1f}]"
-        paths = " beside ".join(map(str, sorted(flows)))
+        paths = " with ".join(map(str, sorted(flows)))
         rows.append((slower.of.log_ratio, PairRow(paths, kept, any(one.slowed for one in of), found.ids[flows])))
     return [row for _, row in sorted(rows, key=lambda one: (not one[1].slowed, -one[0], one[1].paths))]
 

@@ -1,6 +1,6 @@
-"""What a run found so far, from its rounds: a row for every family and the paths that it serves alike.
+"""The results of a run so far, from its rounds: a row for each family and its paths with alike rates.
 
-The value of a point is the median of its round medians until its record is there. No interval is claimed.
+Until a point has its record, its value is the median of its round medians, without an interval.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +10,14 @@ from linkscope.model.curves import Family, Path, share_of, total_of
 from linkscope.runfile import Point, PointId, Round, by_way
 from linkscope.stats import median
 
-ALIKE_SO_FAR = 0.1  # rates of paths that differ by less share a row: before there are intervals, 2 % would be noise
+ALIKE_SO_FAR = 0.1  # rates within this fraction share a row: 2 % would be noise as long as there are no intervals
 
-Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
+Limit = Callable[[PointId], tuple[float, str] | None]  # peak in GB/s and its source; None: not known
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """What shares a row where the paths are alike; of all other parameters the best counts."""
+    """The key of a row. Of the other parameters the best value counts."""
 
     family: Family
     both_ways: bool
@@ -28,23 +28,23 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The best of some paths. Rates in GB/s, both ways the total of the two; `share` is of one way's limit."""
+    """The best of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the fraction of one direction."""
 
     group: Group
     paths: tuple[Path, ...]
     rate: float | None
-    seconds: float | None  # where there is no rate: the shortest
+    seconds: float | None  # of operations without a rate: the shortest
     share: float | None
     at_bytes: int
-    rounds: tuple[int, int]  # that the points have, the fewest and the most
-    done: int  # points that are finished
+    rounds: tuple[int, int]  # the least and the most of the points
+    done: int  # number of finished points
     points: int
-    latest: bool  # the last record is of one of them
+    latest: bool  # the last record belongs to this row
 
 
 @dataclass(slots=True)
 class _Value:
-    """What one point came to so far."""
+    """The value of one point so far."""
 
     rate: float | None
     seconds: float
@@ -59,7 +59,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Point:
-    """One point of the run. `medians` are those of each round and measured flow, `apart` of throttled rounds."""
+    """One point of the run. `medians` has one value for each round and measured flow; `apart` are throttled rounds."""
 
     what: PointId
     of_path: "_OfPath" = field(repr=False)
@@ -68,15 +68,15 @@ class _Point:
     medians: list[list[float]] = field(default_factory=list)
     apart: list[list[float]] = field(default_factory=list)
     flow_bytes: list[int] = field(default_factory=list)
-    one_way: bool = True  # whether all flows go from one place to one other
-    together_s: float | None = None  # where the total is taken over that (docs/reference/run-file.md)
+    one_way: bool = True  # whether all flows share one source and one destination
+    together_s: float | None = None  # the time of the total, where the run file has one (docs/reference/run-file.md)
     value: _Value | None = None
     done: bool = False
 
 
 @dataclass(slots=True)
 class _OfPath:
-    """The points of one path in one group, and what they come to."""
+    """The points of one path in one group, and their best value."""
 
     points: list[_Point] = field(default_factory=list)
     best: _Value | None = None
@@ -85,7 +85,7 @@ class _OfPath:
 
 
 class SoFar:
-    """Takes up records; looks at them only when somebody asks for the rows. `ids` are the points of the plan."""
+    """Collects records and evaluates them only when rows are asked for. `ids` are the points of the plan."""
 
     def __init__(self, ids: Iterable[str], limit: Limit) -> None:
         self._limit = limit
@@ -97,17 +97,17 @@ class SoFar:
             self._known(id)
 
     def add(self, record: Round | Point) -> None:
-        """Costs nothing. What paths get beside others of their own choice is no path's best."""
+        """Adds a record. Concurrent flows are left out: their rates are no best rates of a path."""
         if "with=" not in record.id:
             self._fresh.append(record)
 
     def rows(self, *, merged: bool = False) -> list[Row]:
-        """Of everything that has a value, sorted by family. `merged`: one for each family and direction."""
+        """Rows of all values, sorted by family. `merged`: one row for each family and direction."""
         self._take_up()
         found: list[Row] = []
         for group, of_group in sorted(self._groups.items()):
             known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
-            # Paths cannot be compared before each of their points was measured once.
+            # Paths are comparable once each of their points has a round.
             whole = not merged and all(of_path.rounds[0] or of_path.done for of_path in known.values())
             for cluster in _alike(known) if whole else [list(known)] if known else []:
                 found.append(self._row(group, cluster, known))
@@ -165,7 +165,7 @@ def _key(what: PointId) -> tuple[Group, Path]:
 
 
 def _add_round(point: _Point, record: Round) -> None:
-    """A round of a point that was finished opens it again: an earlier session of the run had stopped there."""
+    """A round of a finished point reopens it: a resumed session continues there."""
     flows = [flow for flow in record.flows if flow.role == "measured"]
     point.done = False
     point.rounds.add(record.round)
@@ -177,7 +177,7 @@ def _add_round(point: _Point, record: Round) -> None:
 
 
 def _interim(point: _Point) -> _Value | None:
-    """As the record will have it, if there are no more rounds."""
+    """The value that the record will have if no more rounds follow."""
     medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
     if not medians or min(medians) <= 0:
         return None
@@ -205,7 +205,7 @@ def _sum_up(of_path: _OfPath) -> None:
 
 
 def _alike(known: dict[Path, _OfPath]) -> list[list[Path]]:
-    """Best first; a cluster holds what is alike to its best."""
+    """Clusters of alike values, the best first."""
     clusters: list[list[Path]] = []
     best: _Value | None = None
     for path, of_path in sorted(known.items(), key=lambda item: _rank(item[1]), reverse=True):

@@ -1,7 +1,7 @@
-"""Small charts over size or blocks, as SVG text: one path element a series, however many points it has.
+"""Small charts over size or blocks as SVG text: one path element for each series, regardless of its number of points.
 
-Colours are the classes s0 to s7 of report.css (after Okabe and Ito, to be told apart by the colour-blind); every series
-also has a marker of its own shape, so that colour is never all there is.
+The colours are the classes s0 to s7 of report.css (after Okabe and Ito, distinguishable with colour blindness). Each
+series also has its own marker, so that colour is never the only difference.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from linkscope.units import format_rate
 SERIES_COLOURS = 8
 WIDTH, HEIGHT = 560, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 14, 40
-_SEEN = 2.5  # an interval shorter than this many pixels lies under its marker
+_SEEN = 2.5  # a shorter interval, in pixels, is hidden by its marker
 _MARKERS = (
     "M{x} {y}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0",
     "M{x} {y}m-3 -3h6v6h-6z",
@@ -31,18 +31,18 @@ _MARKERS = (
 
 @dataclass(frozen=True)
 class Series:
-    """Values over bytes, or over places on another axis. `colour` is 0 to 7; `alone`: one operation alone, dashed."""
+    """Values over bytes, or over positions on another axis. `colour` is 0 to 7; `alone`: single operations, dashed."""
 
     colour: int
     alone: bool
     points: Sequence[tuple[float, Estimate]]
-    missed: frozenset[float] = frozenset()  # the places of those that missed their precision: they are ringed
-    inherited: frozenset[float] = frozenset()  # of those that were not measured, but taken over from another path
-    breaks: frozenset[float] = frozenset()  # of those at which no line joins them to the one before
+    missed: frozenset[float] = frozenset()  # positions that missed precision; they get a ring
+    inherited: frozenset[float] = frozenset()  # positions of inherited values
+    breaks: frozenset[float] = frozenset()  # positions that no line connects to the one before
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
-    """GB/s over size, with what the hardware allows as lines."""
+    """GB/s over size, with the peaks as lines."""
     tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
     y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
     return _chart(title, "GB/s", series, _sizes(series), y, limits, modelled)
@@ -51,7 +51,7 @@ def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], mo
 def blocks_chart(
     title: str, series: Sequence[Series], names: Sequence[str], limits: Sequence[float], modelled: bool
 ) -> str:
-    """GB/s over the number of blocks: the x of a point is the index of its name."""
+    """GB/s over the number of blocks; the x of a point is the index of its name."""
     tops = [estimate.high or estimate.value for one in series for _, estimate in one.points]
     y = rate_axis(max([*tops, *limits]), HEIGHT - _BOTTOM, _TOP)
     ticks = tuple((float(index), name) for index, name in enumerate(names))
@@ -84,7 +84,7 @@ def ring() -> str:
 
 
 def box() -> str:
-    """The mark of what was taken over, for a legend."""
+    """The mark of inherited values, for a legend."""
     return (
         '<svg class="swatch" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
         '<path class="taken" d="M14 7m-5 -5h10v10h-10z"/></svg>'
@@ -140,9 +140,9 @@ def _limit_line(limit: float, y: Axis) -> str:
     height = y.at(limit)
     above, below = height - 5, height + 14
     grid = [y.at(value) for value, _ in y.ticks]
-    struck = any(above - 10 < line < above + 2 for line in grid)  # by a line of the grid: the text goes below
-    at = below if struck or above < 10 else above  # 10: what a line of text needs at the top
-    words = f"limit {escape(format_rate(limit))}"
+    struck = any(above - 10 < line < above + 2 for line in grid)  # next to a grid line, the text goes below
+    at = below if struck or above < 10 else above  # 10: the height of a line of text at the top
+    words = f"peak {escape(format_rate(limit))}"
     width = 6.4 * len(words)
     return (
         f'<path class="limit" d="M{_LEFT} {height:.4g}H{WIDTH - _RIGHT}"/>'
@@ -177,7 +177,7 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
 
 
 def _bar(px: float, estimate: Estimate, y: Axis) -> str:
-    """A vertical bar with caps, where it is long enough to be seen."""
+    """A vertical bar with caps, unless it is too short to be seen."""
     if estimate.low is None or estimate.high is None:
         return ""
     low, high = y.at(estimate.low), y.at(estimate.high)

@@ -1,4 +1,4 @@
-"""How many thread blocks a copy by a GPU's threads needs: the points that differ in `blocks` alone."""
+"""The number of thread blocks that a copy by GPU threads needs: points that differ only in `blocks`."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _ALIKE = 0.02
 
 @dataclass(frozen=True)
 class Sweep:
-    """Rates of one method on one path at one size, over the number of blocks; words ('sms') come after all numbers."""
+    """Rates of one method on one path at one size over the number of blocks. Words ('sms') come after all numbers."""
 
     path: Path
     method: Method  # without the number of blocks
@@ -37,7 +37,7 @@ class Sweep:
 
     @property
     def values(self) -> list[tuple[str, Estimate]]:
-        """Blocks and rate."""
+        """Blocks and rates."""
         return [(point.params[BLOCKS], rate) for point in self.points if (rate := total_of(point)) is not None]
 
     @property
@@ -47,7 +47,7 @@ class Sweep:
 
     @property
     def best_text(self) -> str:
-        """The highest rate, with the sign where it missed its precision."""
+        """The highest rate, with its sign where it missed precision."""
         point = max(self.points, key=lambda one: rate.value if (rate := total_of(one)) else 0.0)
         return signed(rate_text(self.best), [point])
 
@@ -63,7 +63,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """Paths that need as many blocks for about the same rate; the first one is drawn."""
+    """Paths that need the same number of blocks for about the same rate; the first one is drawn."""
 
     paths: str
     path_count: int
@@ -73,12 +73,12 @@ class SweepRow:
     best: Estimate
     needed: str
     sms: str
-    other: Estimate | None  # what an engine without blocks reaches on the first path at the same size
+    other: Estimate | None  # the rate of an engine without blocks on the first path at the same size
     drawn: Sweep
 
 
 def sweeps(points: Iterable[Point]) -> list[Sweep]:
-    """Every path and method of which several numbers of blocks have a rate at one size."""
+    """Each path and method with rates for several numbers of blocks at one size."""
     return _sweeps(curves(points))
 
 
@@ -93,7 +93,7 @@ def _sweeps(made: Sequence[Curve]) -> list[Sweep]:
 
 
 def _sweep(path: Path, method: Method, rated: Sequence[Point]) -> Sweep | None:
-    """At the size that most numbers of blocks were measured at, of several the largest."""
+    """The sweep at the size with the most numbers of blocks, and the largest of such sizes."""
     by_size: dict[int, list[Point]] = {}
     for point in rated:
         by_size.setdefault(point.bytes, []).append(point)
@@ -104,7 +104,7 @@ def _sweep(path: Path, method: Method, rated: Sequence[Point]) -> Sweep | None:
 
 
 def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
-    """Of curves that differ in the number of blocks alone the usual one: the others are told as a sweep."""
+    """Curves with the usual number of blocks only: the others are shown as a sweep."""
     swept = {(one.path, one.method) for one in _sweeps(made)}
     kept: list[Curve] = []
     for _, group in itertools.groupby(made, key=lambda curve: curve.method.family):
@@ -120,8 +120,10 @@ def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
 
 
 def needed_text(found: Iterable[Sweep]) -> str:
-    """'95 % of it from 4 blocks on', '... from 4 to 16 blocks on, by path'; '' without a sweep, and where a path has it
-    with a word ('pieces') alone: no number of blocks was enough there."""
+    """'95 % of it from 4 blocks on', '... from 4 to 16 blocks on, by path'.
+
+    '' without a sweep, and where a path needs a value that is no number ('pieces').
+    """
     needed = in_order({one.needed.partition("-")[0] for one in found})
     if not needed or not needed[-1].isdigit():
         return ""
@@ -130,7 +132,7 @@ def needed_text(found: Iterable[Sweep]) -> str:
 
 
 def sweep_rows(run: Run) -> list[SweepRow]:
-    """The sweeps of a run, paths that are alike in one row."""
+    """The sweeps of a run, with alike paths in one row."""
     made = curves(run.points)
     found = _sweeps(made)
     counts = sm_counts(run.header.machine)
@@ -152,7 +154,7 @@ def sweep_rows(run: Run) -> list[SweepRow]:
 
 
 def sm_counts(machine: Mapping[str, Any]) -> dict[str, int]:
-    """The SMs of every GPU that the header tells of, probed or modelled; a machine told in another way has none."""
+    """The number of SMs of each GPU, from a probe or a model; empty for a machine description of another form."""
     model = machine.get("model")
     try:
         if isinstance(model, dict):
@@ -175,13 +177,13 @@ def _clusters(found: Sequence[Sweep]) -> list[list[Sweep]]:
 
 
 def _gpu_of(one: Sweep) -> str:
-    """Whose threads copy."""
+    """The GPU whose threads copy."""
     ends = [place for place in (one.path.src, one.path.dst) if place.rpartition("/")[2].startswith("gpu:")]
     return ends[-1 if dict(one.method.params).get("initiator") == "dst" else 0] if ends else ""
 
 
 def _other(one: Sweep, made: Iterable[Curve]) -> Estimate | None:
-    """The best of the same operation by what has no blocks, one way or both as this one."""
+    """The best rate of the same operation and direction by an engine without blocks."""
     family, flows = one.method.family, len(measured_flows(one.points[0]))
     rates = [
         total_of(point)
@@ -196,7 +198,7 @@ def _other(one: Sweep, made: Iterable[Curve]) -> Estimate | None:
 
 
 def in_order(blocks: Iterable[str]) -> list[str]:
-    """By number; words, which stand for more than any number, at the end."""
+    """Sorted by number; words, which stand for more blocks than any number, come last."""
     return sorted(blocks, key=_order)
 
 

@@ -1,4 +1,4 @@
-"""Rates over the number of blocks drawn: a chart for every operation, a line for every row of its table."""
+"""Charts of rates over the number of blocks: one for each operation, with a line for each row of its table."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from linkscope.report.trust import missed
 
 @dataclass(frozen=True)
 class SweepChart:
-    """A picture and its lines in words; `not_drawn` are in the table alone."""
+    """A chart and its legend; `not_drawn` rows are only in the table."""
 
     operation: str
     svg: str
@@ -21,7 +21,7 @@ class SweepChart:
 
 
 def sweep_charts(rows: Sequence[SweepRow], *, modelled: bool) -> list[SweepChart]:
-    """One of each operation, in the order of the rows."""
+    """A chart for each operation, in the order of the rows."""
     groups = itertools.groupby(rows, key=lambda row: row.family.benchmark)
     return [_chart(operation, list(group), modelled) for operation, group in groups]
 

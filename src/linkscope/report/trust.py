@@ -1,4 +1,4 @@
-"""How far a value can be trusted: the sign that it carries where it cannot, and the words for why."""
+"""The trust in a value: its sign where it missed precision or was inherited, and the reasons as text."""
 
 import re
 from collections.abc import Iterable
@@ -7,33 +7,33 @@ from linkscope.model.curves import measured_flows
 from linkscope.runfile import Point, half_width
 from linkscope.stats import deviation
 
-SIGN = "~"  # stands before a number that missed its precision: can be read in print, and without colours
-SIGN_MEANS = f"{SIGN} before a number: it missed its precision (a wider interval than was asked for, or none)"
-INHERITED = "^"  # stands before a number that another path of its kind gave
+SIGN = "~"  # before a number that missed its precision; readable in print and without colours
+SIGN_MEANS = f"{SIGN} before a number: missed precision (the interval is wider than the target, or missing)"
+INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
-VOID = 0.5  # half an interval, of the value: such a value is nobody's best
+VOID = 0.5  # half the interval as a fraction of the value; such a value is not used as a best rate
 WARNINGS = frozenset({"above_limit", "nonlinear", "throttled", "throttled_rounds", "timings", "in_turn"})
-_STRAY = 2.0  # samples of so many times the value,
-_FEW = 0.25  # and no more of them than this, move a standard deviation but no median
+_STRAY = 2.0  # an outlier is a sample above this multiple of the value,
+_FEW = 0.25  # if no larger fraction of the samples is; it moves the standard deviation but not the median
 
 
 def missed(point: Point) -> bool:
-    """Whether a point has a value without the precision that was asked for."""
+    """Whether the point has a value and missed its target precision."""
     return point.status == "missed_precision" and point.median_s is not None
 
 
 def has_warning(point: Point) -> bool:
-    """Whether something was noticed that makes the value of a point doubtful."""
+    """Whether a guard makes the value of a point doubtful."""
     return not WARNINGS.isdisjoint(point.guards)
 
 
 def inherited(point: Point) -> bool:
-    """Whether its value is that of another point."""
+    """Whether the value was inherited from another point."""
     return point.status == "inherited" and point.median_s is not None
 
 
 def sign_of(points: Iterable[Point]) -> str:
-    """What stands before a number of these points: one that missed its precision, or none that was measured."""
+    """The sign before a number of these points: ~ if one missed precision, ^ if all were inherited."""
     listed = list(points)
     if any(map(missed, listed)):
         return SIGN
@@ -41,48 +41,52 @@ def sign_of(points: Iterable[Point]) -> str:
 
 
 def signs_mean(text: str) -> list[str]:
-    """What the signs in a text mean."""
+    """The meanings of the signs that a text has."""
     return [means for sign, means in ((SIGN, SIGN_MEANS), (INHERITED, INHERITED_MEANS)) if sign in text]
 
 
 def signed(text: str, points: Iterable[Point]) -> str:
-    """The text of a number with its sign before it."""
+    """The text of a number with its sign."""
     return sign_of(points) + text if text else text
 
 
 def apart(point: Point) -> bool:
-    """Whether several flows did not run together; their total is none, or that of flows that took turns."""
+    """Whether several flows did not run together. Their total is missing or a total of flows that took turns."""
     rated = [flow for flow in measured_flows(point) if flow.gbps is not None]
     return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
 
 
 def widest(point: Point) -> float | None:
-    """Half of the widest interval of its measured flows, which decides whether it is precise, as a fraction of the
-    value; None where one has none."""
+    """Half of the widest interval of the measured flows as a fraction of the value, which decides on precision.
+
+    None where a flow has no interval.
+    """
     widths = [half_width(flow) for flow in measured_flows(point)]
     known = [width for width in widths if width is not None]
     return max(known) if known and len(known) == len(widths) else None
 
 
 def void(point: Point) -> bool:
-    """Whether the interval is so wide that the value says hardly anything."""
+    """Whether the interval is too wide for the value to mean anything."""
     width = half_width(point)
     return width is not None and width >= VOID
 
 
 def reason_text(reason: str) -> str:
-    """A reason of a run file as people read it. Of files that say 'asked was 0.05' it is 'asked was 5 %'."""
+    """A reason of a run file in readable form. Files that say 'asked was 0.05' get 'asked was 5 %'."""
     match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)(?! %)", reason)
     if match is not None:
         width, asked = float(match[1]), 100 * float(match[3])
-        more = "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""  # than the digits of the reason show
+        more = (
+            "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
+        )  # the digits of the reason hide the difference
         told = f"the interval is {more}+-{match[1]} %{match[2]}; asked was {asked:.3g} %"
         reason = reason[: match.start()] + told + reason[match.end() :]
     return re.sub(r"(?<=\d)%", " %", reason)
 
 
 def between_medians(point: Point) -> float | None:
-    """The standard deviation of the medians of the rounds, which value and interval are made of, of their median."""
+    """The standard deviation of the round medians as a fraction of their median. Value and interval come from these."""
     medians = point.flows[0].round_medians_s if point.flows else []
     if len(medians) < 2 or not point.median_s:
         return None
@@ -90,10 +94,10 @@ def between_medians(point: Point) -> float | None:
 
 
 def strays_text(point: Point) -> str:
-    """'2 of 42 outlie' where a few samples are far longer than the value; '' where none is."""
+    """'2 of 42 outlie' where a few samples are far above the value; '' where none is."""
     if point.spread is None or not point.flows or not point.median_s:
         return ""
-    if point.spread.within_rounds < _STRAY / 8:  # no sample of many lies that far out
+    if point.spread.within_rounds < _STRAY / 8:  # too small for any outlier of this size
         return ""
     samples = [sample for samples in point.flows[0].samples_s for sample in samples]
     strays = sum(sample > _STRAY * point.median_s for sample in samples)

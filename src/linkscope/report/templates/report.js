@@ -1,12 +1,12 @@
-// All of the page works without this: it only filters the paths, opens several at once, opens what is to be printed,
-// leaves keys what does not scroll, and makes downloads.
+// The page works without this script. It filters and opens paths, opens tables for printing, keeps the Tab key off
+// regions that do not scroll, and makes downloads.
 "use strict";
 const panels = [...document.querySelectorAll("details.panel")];
 const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
 document.querySelector(".tools").hidden = false;
 document.getElementById("open").addEventListener("click", () => open(panels, true));
 document.getElementById("close").addEventListener("click", () => open(panels, false));
-// Words are looked for in the name of a path and in what its tables are called, in any order; read when first asked for.
+// The filter looks for words, in any order, in the names of paths and tables. These are read at the first use.
 const bare = (text) => text.toLowerCase().replace(/["'()]/g, " ").replace(/,\s/g, " ").replace(/\s*->\s*/g, "->");
 const known = new Map();
 const texts = (panel) => {
@@ -34,7 +34,7 @@ document.getElementById("filter").addEventListener("input", (event) => {
   document.getElementById("none").hidden = shown.length > 0 || panels.length === 0;
 });
 
-// Printed are all words and charts, and the tables that are open: all tables of a run can be a hundred pages.
+// A printed page has all text and charts but only the open tables: all tables of a run can be a hundred pages.
 let opened = [];
 addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("main details:not([open], .numbers, .table, .which)")];
@@ -42,7 +42,7 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => open(opened, false));
 
-// Only what scrolls is a stop of the Tab key. A closed part is looked at when it opens: it has no width before.
+// The Tab key stops only at regions that scroll. A closed part has no width, so it is checked when it opens.
 const closedIn = (one) => one.parentElement.closest("details:not([open])");
 const settle = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !closedIn(one)).forEach((one) => {
   const more = one.scrollWidth > one.clientWidth + 1;
@@ -53,7 +53,7 @@ settle(document);
 addEventListener("resize", () => settle(document));
 document.addEventListener("toggle", (event) => settle(event.target), true);
 
-// Downloads are made of the tables: the numbers are not in the page a second time.
+// Downloads come from the tables, so the page holds each number once.
 const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
   ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, "GB/s": 1, "%": 0.01 };
 const plain = (number) => Number(number.toPrecision(12));
@@ -62,10 +62,10 @@ const parts = (text) => { // '2.22 us [2.21, 2.25]' as [2.22e-6, 2.21e-6, 2.25e-
   return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : plain(found[at] * units[found[2]]))) : [null, null, null];
 };
 const names = { Size: "bytes", "Time [interval]": "time_s", "Rate [interval]": "gbps", "Total [interval]": "total_gbps",
-  "Of limit": "of_limit", "Within a round": "within_rounds", "Between rounds": "between_medians" };
-const whole = new Set(["bytes", "of_limit", "within_rounds", "between_medians"]);
+  "% of peak": "of_peak", "Within a round": "within_rounds", "Between rounds": "between_medians" };
+const whole = new Set(["bytes", "of_peak", "within_rounds", "between_medians"]);
 const columns = ["path", "method", "bytes", "mode", "time_s", "time_s_low", "time_s_high", "gbps", "gbps_low", "gbps_high",
-  "total_gbps", "total_gbps_low", "total_gbps_high", "of_limit", "within_rounds", "between_medians", "rounds", "status", "modelled"];
+  "total_gbps", "total_gbps_low", "total_gbps_high", "of_peak", "within_rounds", "between_medians", "rounds", "status", "modelled"];
 const numbers = () => panels.flatMap((panel) => [...panel.querySelectorAll(".numbers table")].flatMap((table) => {
   const heads = [...table.tHead.rows[0].cells].map((cell) => names[cell.textContent] || cell.textContent.toLowerCase());
   return [...table.tBodies[0].rows].map((row) => {
