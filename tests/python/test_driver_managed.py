@@ -273,7 +273,7 @@ def test_more_iterations_than_there_are_pages_for_are_refused(worker, family):
     pipe, _ = opened(worker)
     most = prepare(pipe, FAMILIES[family])["most_iterations"]
     error = failure(pipe.ask("run", samples=1, batches=[[most + 1]], verify=False))
-    assert error["kind"] == "usage" and f"at most {most} a sample" in error["message"]
+    assert error["kind"] == "usage" and f"at most {most} per sample" in error["message"]
 
 
 def test_managed_memory_stays_small(worker):
