@@ -113,7 +113,7 @@ def test_hardly_any_difference_is_said_of_the_best_rate_and_not_of_copies_alone(
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
     (family,) = overview(made)
-    told = "hardly any difference in the best rate: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
+    told = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
     assert family.folded_text == told
     assert told in details(run(made), width=140, colour=False) and told in page(run(made))
 

@@ -207,7 +207,9 @@ def _labels(memory: str, peer: str, firsts: Sequence[Point]) -> list[str]:
     """The memory kind of each row, or the link between GPUs; rows of one kind differ in their link or an example."""
     links = [_link(point) for point in firsts]
     between_gpus = firsts[0].benchmark == "d2d"
-    base = ["peer off" if peer == "off" else (memory or link or "peer on") if between_gpus else memory for link in links]
+    base = [
+        "peer off" if peer == "off" else (memory or link or "peer on") if between_gpus else memory for link in links
+    ]
     if len(firsts) < 2:
         return base
     details = links if len(set(links)) == len(links) else [f"{point.src}→{point.dst}" for point in firsts]

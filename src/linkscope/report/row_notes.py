@@ -29,8 +29,8 @@ def alone_text(name: str, of_family: Sequence[Curve]) -> str:
     middles = [statistics.median(found) for found in times.values()]
     if not middles or max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
         return ""
-    told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but single at {format_bytes(size)}: {told})"
+    parts = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
+    return f" (but single at {format_bytes(size)}: {parts})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
@@ -49,7 +49,7 @@ def limits_text(points: Iterable[Point]) -> str:
     return ""
 
 
-def untold_text(points: Sequence[Point]) -> str:
+def missing_total_text(points: Sequence[Point]) -> str:
     """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where all sizes have a total."""
     sizes = ", ".join(format_bytes(count) for count in sorted({point.bytes for point in points}))
     overlaps = [point.guards["joint_overlap"] for point in points if "joint_overlap" in point.guards]
