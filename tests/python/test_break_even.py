@@ -7,7 +7,7 @@ from linkscope.cli.main import main
 from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice, Kind, Uses, cheaper, choices, compared
 from linkscope.model.curves import Estimate
 from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
-from linkscope.report.break_even import break_even_text, break_evens, told_sizes
+from linkscope.report.break_even import break_even_text, break_evens, compared_sizes
 from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
@@ -224,9 +224,9 @@ def test_sizes_that_are_told_are_those_that_were_measured_with_most_kinds() -> N
         points += [copy("pageable", size, 100 * US), copy("pinned", size, 20 * US)]
     found = choices(points)
     assert {one.bytes for one in found if one.name == "registered"} == {MIB}
-    assert told_sizes(found) == [MIB]
+    assert compared_sizes(found) == [MIB]
     found = [one for one in found if one.name != "registered"]
-    assert told_sizes(found) == [4096, MIB]
+    assert compared_sizes(found) == [4096, MIB]
     bases = {one.bytes: one.cost.basis for one in found}
     assert bases == {8: "beyond", 4096: "measured", 64 * 1024: "between", MIB: "measured", 4 * MIB: "beyond"}
 

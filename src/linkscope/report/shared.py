@@ -199,8 +199,8 @@ def _parts(group: Group) -> str:
     one_each = f"{len(got)} flows of {_span(alone)} alone get {_span(got)}"
     if group.fair:
         return f"{one_each} each"
-    sentences = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
-    return f"{one_each}, in unequal parts: {sentences}"
+    shares_text = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
+    return f"{one_each}, in unequal parts: {shares_text}"
 
 
 def _span(rates: Sequence[float]) -> str:
@@ -209,9 +209,9 @@ def _span(rates: Sequence[float]) -> str:
 
 
 def _open_sentence(found: Open) -> str:
-    sentences = _who(found.paths, "get", format_rate(found.gbps))
+    rate = _who(found.paths, "get", format_rate(found.gbps))
     alone = format_rate(found.alone_gbps)
-    return f"{sentences} concurrently and {alone} as the sum of single rates. The shared link was not identified"
+    return f"{rate} concurrently and {alone} as the sum of single rates. The shared link was not identified"
 
 
 def _slowed(found: Interference) -> int:
