@@ -87,7 +87,7 @@ def test_the_half_rate_size_comes_from_an_alike_method_with_more_sizes() -> None
     points = [point(id.format(SIZE, 256), SIZE / 50.1e9)]
     points += [point(id.format(size, 512), 1e-6 + size / 50e9) for size in (4096, 1 << 20, SIZE)]
     (family,) = overview(points)
-    assert family.folded == ["threads"] and [row.half_text for row in family.rows] == ["1 MiB"]
+    assert family.minor_params == ["threads"] and [row.half_text for row in family.rows] == ["1 MiB"]
 
 
 def test_copy_engines_are_compared_only_at_equal_path_and_size() -> None:

@@ -114,7 +114,7 @@ def test_minor_parameters_concern_the_best_rate_only() -> None:
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
     (family,) = overview(made)
     told = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
-    assert family.folded_text == told
+    assert family.minor_params_text == told
     assert told in details(run(made), width=140, colour=False) and told in page(run(made))
 
 
@@ -126,7 +126,7 @@ def test_single_copies_are_compared_with_equal_parameters_only() -> None:
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", alone))
     (family,) = overview(made)
-    assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.folded_text
+    assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.minor_params_text
 
 
 def test_the_spread_between_rounds_is_that_of_the_medians() -> None:

@@ -27,7 +27,7 @@ from linkscope.model.words import (
     usual,
     varying,
 )
-from linkscope.report.row_notes import alone_text, limits_text, missing_total_text, parts_text
+from linkscope.report.row_notes import single_copy_text, limits_text, missing_total_text, parts_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point
@@ -161,7 +161,7 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    parts = [name + alone_text(name, of_family) for name in minor_params]
+    parts = [name + single_copy_text(name, of_family) for name in minor_params]
     return FamilyRows(family, rows, parts, params_text(common), sweep, limits_text(best.point for best in bests))
 
 
