@@ -1,4 +1,4 @@
-"""A headless Chromium that is spoken to over a pipe: keys, widths and paper, as a person has them."""
+"""A headless Chromium controlled over a pipe: keys, window widths and print output, as for a person."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ _KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Space": (32, " ")}
 
 
 class Browser:
-    """One page at a time. Raises RuntimeError with the browser's words where it refuses something."""
+    """One page at a time. Raises RuntimeError with the browser's message on an error."""
 
     def __init__(self, profile: Path) -> None:
         read, self._to = os.pipe()
@@ -42,7 +42,7 @@ class Browser:
         self._call("Page.enable")
 
     def open(self, file: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True) -> None:
-        """Loads a file in a window of this width and waits until it is there."""
+        """Loads a file in a window of this width and waits for it."""
         self._call("Emulation.setScriptExecutionDisabled", value=not scripts)
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self._call("Emulation.setDeviceMetricsOverride", **size)
@@ -52,30 +52,30 @@ class Browser:
             pass
 
     def media(self, name: str, *, dark: bool = False) -> None:
-        """Shows the page as `print` or `screen` has it; '' is what a window has."""
+        """Shows the page for `print` or `screen` media; '' is the default."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", media=name, features=[scheme])
 
     def ask(self, script: str) -> Any:
-        """The value of a JavaScript expression; promises are awaited."""
+        """The value of a JavaScript expression. Promises are awaited."""
         found = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key down and up."""
+        """Presses and releases a key."""
         code, text = _KEYS[key]
         known = {"key": text if key == "Space" else key, "code": key, "windowsVirtualKeyCode": code}
         self._call("Input.dispatchKeyEvent", type="keyDown", text=text, **known)
         self._call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def write(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Types into the focused element."""
         self._call("Input.insertText", text=text)
 
     def pdf(self) -> bytes:
-        """What a printer gets."""
+        """The page as printed."""
         return base64.b64decode(self._call("Page.printToPDF", preferCSSPageSize=True)["data"])
 
     def __enter__(self) -> "Browser":

@@ -1,4 +1,4 @@
-"""A terminal as far as linkscope uses one: what stands on it after some output, also when it was resized meanwhile."""
+"""The part of a terminal that linkscope uses: the content of the screen after some output and resizes."""
 
 import re
 
@@ -6,7 +6,7 @@ _ESCAPE = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])")
 
 
 class Screen:
-    """A row that was filled goes on in the next. Fails where it meets what it does not know."""
+    """Text that fills a row continues in the next one. An unknown escape sequence is an error."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.width, self.height = width, height
@@ -16,12 +16,12 @@ class Screen:
         self._x = self._y = 0
 
     def text(self) -> str:
-        """What stands there, without blank rows at the end; with what scrolled out at the top."""
+        """The content including scrolled lines, without blank rows at the end."""
         return "\n".join(row.rstrip() for row in self._rows).rstrip("\n")
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Column and row."""
+        """Column and row of the cursor."""
         return self._x, self._y
 
     def feed(self, text: str) -> None:
@@ -38,7 +38,7 @@ class Screen:
             at += 1
 
     def resize(self, width: int) -> None:
-        """As most terminals do: what was one line stays one, in as many rows as it takes now."""
+        """Rewraps lines to the new width, as most terminals do."""
         lines: list[str] = []
         for number, row in enumerate(self._rows):
             if number - 1 in self._goes_on:

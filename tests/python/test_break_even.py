@@ -1,4 +1,4 @@
-"""How often memory must be used until it has paid for itself: by hand, and by the constants of a model."""
+"""The number of uses after which memory pays off: computed by hand, and from the constants of a model."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from linkscope.cli.main import main
 from linkscope.model.break_even import AT_ONCE, NEVER, STAGED, BreakEven, Choice, Kind, Uses, cheaper, choices, compared
 from linkscope.model.curves import Estimate
 from linkscope.model.memory_costs import PHASES, MemoryCosts, over_size, together
-from linkscope.report.break_even import break_even_text, break_evens, told_sizes
+from linkscope.report.break_even import break_even_text, break_evens, compared_sizes
 from linkscope.report.details import details
 from linkscope.report.html import page
 from linkscope.report.markdown import break_even_to_markdown, to_markdown
@@ -19,7 +19,7 @@ US = 1e-6
 
 
 def cost(memory: str, phase: str, size: str, seconds: float, ends: float = 0.0, where: str = "") -> Point:
-    """`ends`: how far the interval reaches on either side, of the value."""
+    """`ends`: half the width of the interval as a fraction of the value."""
     at = where or ("numa:0.{0}->numa:0.{0}" if memory == "pageable" else "numa:0.{0}->gpu:0.device").format(memory)
     id = f"allocation/cpu/{at}/0?phase={phase}&size={size}"
     return point(id, seconds, ci95_s=(seconds * (1 - ends), seconds * (1 + ends)))
@@ -42,7 +42,7 @@ REGISTERED = {
 
 
 def at_1_mib(ends: float = 0.0) -> list[Point]:
-    """Pageable 110 us and 100 us a copy; pinned 360 us and 20 us; registered 90 us more than pageable, and 20 us."""
+    """Pageable 110 us and 100 us per copy; pinned 360 us and 20 us; registered 90 us more than pageable, and 20 us."""
     return [
         *life("pageable", "1MiB", PAGEABLE, ends), *life("pinned", "1MiB", PINNED, ends),
         *life("registered", "1MiB", REGISTERED, ends), copy("pageable", MIB, 100 * US, ends),
@@ -63,7 +63,7 @@ def against(one: Choice, name: str) -> BreakEven:
     ("extra", "gain", "uses"),
     [
         (250, 80, Uses(4)),  # three transfers gain 240
-        (240, 80, Uses(4)),  # as cheap after three, cheaper after four
+        (240, 80, Uses(4)),  # equal after three, cheaper after four
         (10, 80, AT_ONCE),
         (-10, 80, AT_ONCE),
         (0, 1, AT_ONCE),
@@ -71,7 +71,7 @@ def against(one: Choice, name: str) -> BreakEven:
         (10, -1, NEVER),
         (0, 0, NEVER),
         (-10, 0, AT_ONCE),
-        (-10, -3, Uses(1, 3)),  # after three 9 of the 10 are lost
+        (-10, -3, Uses(1, 3)),  # three transfers cost 9 of the 10
         (-9, -3, Uses(1, 2)),
         (-3, -3, NEVER),
     ],
@@ -83,20 +83,20 @@ def test_cheaper_from_to_and_never(extra: float, gain: float, uses: Uses) -> Non
         assert within == (extra < n * gain)
 
 
-def test_what_pinning_costs_over_what_a_copy_gains() -> None:
+def test_break_even_is_the_cost_of_pinning_over_the_gain_of_a_copy() -> None:
     found = by_name(at_1_mib())
     pinned, registered, pageable = found["pinned"], found["registered"], found["pageable"]
     assert pinned.cost.time.value == pytest.approx(360 * US) and pinned.transfer.time.value == 20 * US
     assert against(pinned, "pageable").uses == Uses(4)  # 250 us over 80 us
-    assert against(registered, "pageable").uses == Uses(2)  # 90 us: not the touch, which both do
+    assert against(registered, "pageable").uses == Uses(2)  # 90 us: the touch is common to both
     assert registered.cost.time.value == pytest.approx(241.5 * US)
-    assert against(registered, "pinned").uses == AT_ONCE  # 118.5 us less, as fast
+    assert against(registered, "pinned").uses == AT_ONCE  # 118.5 us less, and equally fast
     assert against(pageable, "pinned").uses == Uses(1, 3)
     assert set(pinned.ids) == {p.id for p in at_1_mib() if "pinned" in p.id}
     assert [str(one.than) for one in pageable.against] == ["pinned"]
 
 
-def test_its_interval_comes_from_the_ends_of_the_intervals_of_the_points() -> None:
+def test_the_interval_comes_from_the_interval_ends_of_the_points() -> None:
     """At 10 %: extra 360 -+ 36 less 110 +- 11, gain 100 -+ 10 less 20 +- 2: 203 / 92 at best, 297 / 68 at worst."""
     one = against(by_name(at_1_mib(0.1))["pinned"], "pageable")
     assert (one.at_best, one.uses, one.at_worst) == (Uses(3), Uses(4), Uses(5))
@@ -112,15 +112,15 @@ def test_intervals_may_reach_from_at_once_to_never() -> None:
 
     assert text(Estimate(10.0, 9.0, 11.0), Estimate(4.0, 3.5, 4.5)) == "alike"
     assert text(Estimate(20.0, 19.0, 21.0), Estimate(3.0, 2.5, 3.25)) == "from 11 [5, 49]"
-    assert text(Estimate(20.0, 19.0, 21.0), Estimate(3.0, 2.5, 4.0)) == "never [from 5, never]"  # no gain is shown
-    assert text(Estimate(2.0, 1.0, 3.0), Estimate(5.0, 4.4, 5.6)) == "at once [at once, up to 2]"  # and no loss
+    assert text(Estimate(20.0, 19.0, 21.0), Estimate(3.0, 2.5, 4.0)) == "never [from 5, never]"  # no certain gain
+    assert text(Estimate(2.0, 1.0, 3.0), Estimate(5.0, 4.4, 5.6)) == "at once [at once, up to 2]"  # and no certain loss
     assert text(Estimate(20.0, 19.0, 21.0), Estimate(5.0, 4.6, 5.5)) == "never"
     assert text(Estimate(2.0, 1.0, 3.0), Estimate(1.0, 0.5, 1.5)) == "at once"
     assert text(Estimate(2.0, 1.0, 3.0), Estimate(5.0, 4.9, 5.1)) == "up to 7 [3, 24]"
     assert text(Estimate(2.0, None, None), Estimate(1.0, 0.5, 1.5)) == "at once"
 
 
-def test_a_buffer_of_ones_own_is_a_copy_more_and_both_memories() -> None:
+def test_a_bounce_buffer_costs_another_copy_and_both_memories() -> None:
     within = "h2h/cpu/numa:0.pageable->numa:0.pinned/1048576?initiator=src&mode=batched"
     found = by_name([*at_1_mib(), point(within, 50 * US)])
     assert found[STAGED].cost.time.value == pytest.approx(470 * US)
@@ -129,12 +129,12 @@ def test_a_buffer_of_ones_own_is_a_copy_more_and_both_memories() -> None:
     assert against(found[STAGED], "pinned").uses == NEVER
     assert within in found[STAGED].ids
     back = within.replace("pageable", "x").replace("pinned", "pageable").replace("x", "pinned")
-    assert STAGED not in by_name([*at_1_mib(), point(back, 50 * US)])  # the other way is of copies from a GPU
+    assert STAGED not in by_name([*at_1_mib(), point(back, 50 * US)])  # the opposite direction needs copies from a GPU
     assert STAGED not in by_name([*at_1_mib(), point(within.replace("numa:0", "numa:1"), 50 * US)])
 
 
-def test_costs_between_and_beyond_the_sizes_that_were_measured() -> None:
-    """A call of 10 us and 5 us a MiB; intervals 1 us and 2 us to either side."""
+def test_costs_are_interpolated_and_extrapolated() -> None:
+    """A call of 10 us and 5 us per MiB; intervals of 1 us and 2 us to either side."""
     known = {
         MIB: point("allocation/cpu/numa:0.pageable->numa:0.pageable/0?phase=free&size=1MiB", 15 * US,
                    ci95_s=(14 * US, 16 * US)),
@@ -152,12 +152,12 @@ def test_costs_between_and_beyond_the_sizes_that_were_measured() -> None:
         ends = (found.time.low, found.time.value, found.time.high)
         assert [end / US for end in ends if end is not None] == pytest.approx([low, value, high])
     steep = known | {3 * MIB: point(known[3 * MIB].id, 75 * US)}
-    found = over_size(steep, 0)  # 15 us and 30 us a MiB: the line is at -15 us there
+    found = over_size(steep, 0)  # 15 us and 30 us per MiB: the line gives -15 us there
     assert found is not None and found.time.value == 0.0
     assert over_size({MIB: known[MIB]}, 2 * MIB) is None and over_size({}, MIB) is None
 
 
-def test_a_sum_rests_on_the_worst_of_its_parts_and_on_every_point_once() -> None:
+def test_a_sum_has_the_weakest_basis_of_its_parts_and_each_point_once() -> None:
     known = {size: cost("pageable", "free", f"{size}MiB", 1e-6 * size) for size in (1, 3)}
     parts = [over_size(known, size) for size in (1, 2, 5)]
     measured, between, beyond = (part for part in parts if part is not None)
@@ -167,9 +167,9 @@ def test_a_sum_rests_on_the_worst_of_its_parts_and_on_every_point_once() -> None
     assert together([measured, beyond]).time.value == pytest.approx(6e-6)
 
 
-def test_a_kind_of_which_a_phase_is_missing_has_no_cost() -> None:
+def test_a_memory_kind_without_all_phases_has_no_cost() -> None:
     whole = life("pinned", "1MiB", PINNED)
-    assert MemoryCosts(whole).at(choices(at_1_mib())[0].costs[0].where, Kind("pinned"), MIB) is None  # elsewhere
+    assert MemoryCosts(whole).at(choices(at_1_mib())[0].costs[0].where, Kind("pinned"), MIB) is None  # on another path
     assert "pinned" in by_name([*whole, copy("pinned", MIB, 20 * US)])
     assert by_name([*whole[1:], copy("pinned", MIB, 20 * US)]) == {}
     failed = point(whole[0].id, status="failed", reason="the test says so")
@@ -177,7 +177,7 @@ def test_a_kind_of_which_a_phase_is_missing_has_no_cost() -> None:
 
 
 def test_other_points_are_no_transfers_of_a_buffer() -> None:
-    """Both ways, alone, hot, behind a wait, or by threads: other quantities than the one that is meant."""
+    """Bidirectional, single and cached copies, copies after a wait and copies by SM are other quantities."""
     pinned = copy("pinned", MIB, 20 * US).id
     for old, new in (
         ("bidirectional=false", "bidirectional=true"),
@@ -190,7 +190,7 @@ def test_other_points_are_no_transfers_of_a_buffer() -> None:
         assert other != pinned and by_name([*life("pinned", "1MiB", PINNED), point(other, 20 * US)]) == {}
 
 
-def test_a_pool_is_compared_as_one_that_keeps_and_as_one_that_grows() -> None:
+def test_a_pool_is_compared_warm_and_growing() -> None:
     where = "gpu:0.{0}->gpu:0.{0}"
     seconds = {"device": (30, 10, 20), "pool": (8, 10, 8)}
     points = [
@@ -218,20 +218,20 @@ def test_the_phases_are_those_of_the_worker() -> None:
     assert listed == PHASES
 
 
-def test_sizes_that_are_told_are_those_that_were_measured_with_most_kinds() -> None:
+def test_the_table_has_the_sizes_with_most_memory_kinds() -> None:
     points = at_1_mib() + life("pageable", "4KiB", PAGEABLE) + life("pinned", "4KiB", PINNED)
     for size in (8, 4096, 64 * 1024, MIB, 4 * MIB):
         points += [copy("pageable", size, 100 * US), copy("pinned", size, 20 * US)]
     found = choices(points)
     assert {one.bytes for one in found if one.name == "registered"} == {MIB}
-    assert told_sizes(found) == [MIB]
+    assert compared_sizes(found) == [MIB]
     found = [one for one in found if one.name != "registered"]
-    assert told_sizes(found) == [4096, MIB]
+    assert compared_sizes(found) == [4096, MIB]
     bases = {one.bytes: one.cost.basis for one in found}
     assert bases == {8: "beyond", 4096: "measured", 64 * 1024: "between", MIB: "measured", 4 * MIB: "beyond"}
 
 
-def test_every_form_of_the_report_tells_it_and_its_points() -> None:
+def test_all_outputs_have_the_break_even_and_its_points() -> None:
     made = run(at_1_mib(0.1))
     told = break_evens(made.points)
     line = "numa:0 -> gpu:0 at 1 MiB: pinned from 4 [3, 5]; registered from 2 [at once, 2]"
@@ -247,7 +247,7 @@ def test_every_form_of_the_report_tells_it_and_its_points() -> None:
     assert "#memory" not in page(nothing) and "cheaper than" not in details(nothing)
 
 
-def test_what_missed_its_precision_has_the_sign_and_what_is_alike_shares_a_row() -> None:
+def test_missed_precision_has_its_sign_and_alike_paths_share_a_row() -> None:
     points = at_1_mib()
     points[0] = cost("pageable", "allocate", "1MiB", 2 * US)
     points[0].status = "missed_precision"
@@ -262,7 +262,7 @@ def test_what_missed_its_precision_has_the_sign_and_what_is_alike_shares_a_row()
     assert pinned.paths == "numa:0 -> gpu:0,1" and pinned.path_count == 2
 
 
-def test_a_run_without_costs_says_what_is_needed(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+def test_a_run_without_costs_names_the_needed_points(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     target = tmp_path / "r.jsonl"
     where = ["--machine", "h200x1", "--rounds", "1", "--output", str(target)]
     assert main(["run", *where, "--suite", "quick", "--only", "h2d/*pinned*/4096?*"]) == 0
@@ -270,9 +270,11 @@ def test_a_run_without_costs_says_what_is_needed(capsys: pytest.CaptureFixture[s
     assert "points of `allocation` and of h2d or d2h by ce are needed" in capsys.readouterr().err
 
 
-def test_a_model_gives_back_what_its_constants_say(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
-    """h200x1: 1 MiB is 256 pages; pinning touched ones 60 us and 0.23 us a page, unpinning 60 and 0.062: 194.8 us, and
-    the address 0.2 us. Pageable copies from the GPU take 78 us, registered ones 21.6: cheaper from the fourth on."""
+def test_a_model_recovers_its_constants(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    """h200x1: 1 MiB is 256 pages. Pinning touched pages costs 60 us and 0.23 us per page, unpinning 60 and 0.062: in
+    total 194.8 us, and the address 0.2 us. Pageable copies from the GPU take 78 us, registered ones 21.6: registered
+    memory is cheaper from the fourth copy.
+    """
     target = tmp_path / "r.jsonl"
     only = ["allocation/*page*&size=1MiB", "allocation/*registered*&size=1MiB"]
     only += [f"d2h/ce/*{kind}/1048576?after=kernel&mode=batched" for kind in ("pageable", "registered")]

@@ -1,4 +1,4 @@
-"""tools/comm_scope_cost.py, agreement.py, needs.py: what runs cost, how far they agree; points with known answers."""
+"""tools/comm_scope_cost.py, agreement.py, needs.py: the cost and agreement of runs, on points with known answers."""
 
 from pathlib import Path
 
@@ -31,17 +31,17 @@ def measured(size: int, seconds: float, device_s: float = 0.1, status: str = "ok
 
 
 @pytest.mark.parametrize(("seconds", "cost"), [(1e-3, 5.0), (0.4, 6.0), (3.0, 15.0), (1.0, 5.0)])
-def test_the_rule_repeats_an_operation_until_a_second_is_full_five_times(seconds: float, cost: float) -> None:
+def test_the_rule_fills_five_repetitions_of_one_second(seconds: float, cost: float) -> None:
     assert comm_scope_cost.by_rule_s(seconds) == pytest.approx(cost)
 
 
-def test_what_is_compared_was_measured_and_has_bytes() -> None:
+def test_only_measured_points_with_bytes_are_compared() -> None:
     latency = point("latency/sm/gpu:0.device->gpu:1.device/0", median_s=1e-6, flows=[flow([1e-6])])
     points = [measured(8, 1e-6), measured(64, 1e-6, status="failed"), latency, measured(16, 1e-6, status="inherited")]
     assert [of.bytes for of in comm_scope_cost.compared(points)] == [8]
 
 
-def test_what_its_tool_took_is_told_by_cpu_time_where_that_is_more(tmp_path: Path) -> None:
+def test_the_cost_of_the_tool_is_its_cpu_time_where_that_is_longer(tmp_path: Path) -> None:
     printed = tmp_path / "printed.txt"
     printed.write_text(ROWS)
     assert comm_scope_cost.tool_factors(printed) == [2.0, 1.0]
@@ -50,7 +50,7 @@ def test_what_its_tool_took_is_told_by_cpu_time_where_that_is_more(tmp_path: Pat
         comm_scope_cost.tool_factors(printed)
 
 
-def test_the_committed_run_took_a_fiftieth_of_what_its_points_take_by_that_rule() -> None:
+def test_the_committed_run_took_a_fiftieth_of_the_time_of_that_rule() -> None:
     ours = comm_scope_cost.cost_of(RUN)
     samples = [read_run(ROOT / "results" / f"h200x{n}-comm-scope.jsonl.gz", rounds=False) for n in (1, 2)]
     factor = comm_scope_cost.total(map(comm_scope_cost.cost_of, samples)).factor
@@ -60,14 +60,14 @@ def test_the_committed_run_took_a_fiftieth_of_what_its_points_take_by_that_rule(
     assert "| linkscope | 74.42 | 1 | 8.2 |" in table and "82.4 s of wall time" in table
 
 
-def test_medians_agree_within_what_is_asked_of_them() -> None:
+def test_medians_agree_within_their_precision() -> None:
     assert agreement.agree(measured(1 << 20, 1.0), measured(1 << 20, 1.009))
     assert not agreement.agree(measured(1 << 20, 1.0), measured(1 << 20, 1.011))
     assert agreement.agree(measured(8, 1.0), measured(8, 1.049))
     assert not agreement.agree(measured(8, 1.0), measured(8, 0.94))
 
 
-def test_the_table_has_the_share_that_agrees_of_all_and_of_the_precise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_the_agreeing_share_of_all_and_of_precise_points(capsys: pytest.CaptureFixture[str]) -> None:
     pairs = [
         (measured(8, 1.0), measured(8, 1.02)),
         (measured(1 << 20, 1.0), measured(1 << 20, 1.2, status="missed_precision")),
@@ -88,7 +88,7 @@ def test_the_table_has_the_share_that_agrees_of_all_and_of_the_precise(capsys: p
     assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told and "measured in both | 4 |" in told
 
 
-def test_how_many_points_are_within_precision_is_told_by_what_they_are_of() -> None:
+def test_points_within_precision_are_counted_by_operation() -> None:
     def of(id: str, status: str) -> Point:
         return point(id, status=status, flows=[flow([1e-3])], median_s=1e-3, device_s=0.5)
 

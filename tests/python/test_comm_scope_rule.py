@@ -1,4 +1,4 @@
-"""Comm|Scope's rule: which samples it asks for, what it makes of the stamps, what points, reports and exports say."""
+"""Comm|Scope's rule: the samples it requests, its use of the stamps, and its points, reports and exports."""
 
 import json
 import statistics
@@ -25,7 +25,7 @@ BOTH = H2D.format(SIZE, "true", "single")
 
 
 class Paced:
-    """A worker whose operations start and end as `stamps` says of the number of the operation."""
+    """A worker whose operations start and end as `stamps` gives them for the number of the operation."""
 
     def __init__(self, stamps: Any, actors: int = 1) -> None:
         ends = [("numa:0", "gpu:0"), ("gpu:0", "numa:0")]
@@ -57,8 +57,8 @@ def point_of(made: Round, rule: Any = "comm-scope") -> Point:
     return Assembler(plan(made.id, rounds=1, rule=rule), facts(), lambda _: None).point(made.id, [made])
 
 
-def test_a_repetition_has_as_many_operations_as_the_first_needed_for_a_second() -> None:
-    """0.3 s each: four, which is found after one; five times, and only the last request is verified."""
+def test_each_repetition_has_the_operations_of_the_first_second() -> None:
+    """0.3 s each: four operations, found after the first; five repetitions, and only the last request is verified."""
     worker = Paced(lambda _: (7.0, 7.3))
     made = ruled(worker)
     assert worker.asked == [(1, False), (3, False), *[(4, False)] * 3, (4, True)]
@@ -67,14 +67,14 @@ def test_a_repetition_has_as_many_operations_as_the_first_needed_for_a_second() 
     assert "together_s" not in made.guards and "joint_overlap" not in made.guards
 
 
-def test_an_operation_of_more_than_a_second_is_done_once_a_repetition() -> None:
+def test_long_operations_run_once_per_repetition() -> None:
     worker = Paced(lambda number: (0.0, 2.0 + number))
     made = ruled(worker)
     assert [samples for samples, _ in worker.asked] == [1] * 5
     assert made.flows[0].samples_s == [2.0, 3.0, 4.0, 5.0, 6.0]
 
 
-def test_many_operations_come_in_parts_and_the_second_is_filled() -> None:
+def test_many_operations_are_requested_in_parts() -> None:
     each = 2e-5
     worker = Paced(lambda _: (1.0, 1.0 + each))
     made = ruled(worker)
@@ -85,8 +85,8 @@ def test_many_operations_come_in_parts_and_the_second_is_filled() -> None:
     assert [verify for _, verify in worker.asked].index(True) == len(worker.asked) - 1
 
 
-def test_the_mean_of_a_repetition_is_of_all_its_operations() -> None:
-    """1 s, then 0.1 s each: the first repetition has one, and so have the others. A median would show 0.1 s."""
+def test_a_repetition_is_the_mean_of_its_operations() -> None:
+    """1 s, then 0.1 s each: every repetition has one operation, like the first. A median would show 0.1 s."""
     worker = Paced(lambda number: (0.0, 0.4 if number % 3 == 0 else 0.35))
     made = ruled(worker)
     assert made.batch == [3] and made.flows[0].samples_s == pytest.approx([1.1 / 3] * 5)
@@ -99,12 +99,12 @@ def test_the_point_has_mean_and_standard_deviation_of_the_five() -> None:
     (flow,) = found.flows
     assert (flow.mean_s, flow.stddev_s) == (pytest.approx(8.0), pytest.approx(statistics.stdev(values)))
     assert found.median_s == 6.0 and found.gbps == pytest.approx(SIZE / 6.0 / 1e9)
-    assert found.status == "missed_precision" and found.ci95_s is None  # one process gives no interval
+    assert found.status == "missed_precision" and found.ci95_s is None  # a single process has no interval
     other = point_of(made, rule="linkscope").flows[0]
     assert other.mean_s is None and other.stddev_s is None
 
 
-def test_both_ways_is_from_the_first_start_to_the_last_end_and_each_has_its_own_time() -> None:
+def test_bidirectional_time_is_from_first_start_to_last_end() -> None:
     """From 0 to 0.3 s and from 0.1 to 0.5 s."""
     made = ruled(Paced(lambda _: (0.0, 0.3, 0.1, 0.5), actors=2), BOTH)
     assert made.batch == [2, 2]
@@ -115,13 +115,13 @@ def test_both_ways_is_from_the_first_start_to_the_last_end_and_each_has_its_own_
     assert "in_turn" not in found.guards
 
 
-def test_one_after_the_other_counts_twice_and_is_no_complaint() -> None:
-    """A small copy is over before the host has queued the other: their tool counts that, too."""
+def test_sequential_copies_count_both_times() -> None:
+    """A small copy ends before the host has queued the other. Comm|Scope's time includes this."""
     found = point_of(ruled(Paced(lambda _: (0.0, 0.2, 0.2, 0.4), actors=2), BOTH))
     assert found.total_gbps == pytest.approx(2 * SIZE / 0.4 / 1e9) and "in_turn" not in found.guards
 
 
-def test_nothing_holds_the_streams_but_of_a_latency() -> None:
+def test_only_latencies_use_a_gate() -> None:
     worker = Paced(lambda _: (0.0, 2.0))
     ruled(worker)
     assert worker.cases[0]["held"] is False
@@ -176,14 +176,14 @@ def test_small_copies_carry_the_cost_of_queueing_and_large_ones_do_not(run_path:
     assert theirs[LARGE] == pytest.approx(ours[LARGE], rel=0.02)
 
 
-def test_the_papers_numbers_come_out_by_its_rule_cs_28_cs_31(run_path: Path) -> None:
+def test_its_rule_gives_the_paper_s_numbers_cs_28_cs_31(run_path: Path) -> None:
     found = {point.id: point for point in read_run(run_path).points}
     assert found[LARGE].gbps == pytest.approx(72, rel=0.05)
     assert found[PINNED.format(64 << 20, "true")].total_gbps == pytest.approx(2 * 72, rel=0.05)
     assert found[LARGE.replace("registered", "pageable")].gbps < 0.5 * 72
 
 
-def test_one_seed_is_one_result(run_path: Path, tmp_path: Path) -> None:
+def test_one_seed_gives_one_result(run_path: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.jsonl"
     words = ["run", "--machine", "ac922", "--rule", "comm-scope", "--only", LARGE, "-o", str(again), "--json"]
     assert main(words) == 0
@@ -191,7 +191,7 @@ def test_one_seed_is_one_result(run_path: Path, tmp_path: Path) -> None:
     assert point.flows[0].samples_s == next(p for p in read_run(run_path).points if p.id == LARGE).flows[0].samples_s
 
 
-def test_summary_page_and_markdown_say_by_whose_rule(run_path: Path, tmp_path: Path, capsys) -> None:
+def test_all_outputs_name_the_rule(run_path: Path, tmp_path: Path, capsys) -> None:
     page, text = tmp_path / "page.html", tmp_path / "text.md"
     assert main(["report", str(run_path), "-o", str(page)]) == 0
     assert main(["report", str(run_path), "--markdown", str(text)]) == 0
@@ -200,7 +200,7 @@ def test_summary_page_and_markdown_say_by_whose_rule(run_path: Path, tmp_path: P
         assert "measured by the rule of comm-scope" in said
 
 
-def test_the_table_has_mean_and_deviation_of_each_way_and_the_total(run_path: Path, capsys) -> None:
+def test_the_table_has_mean_and_deviation_of_each_direction_and_the_total(run_path: Path, capsys) -> None:
     assert main(["report", str(run_path), "--comm-scope"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("MODELLED")
@@ -229,7 +229,7 @@ def test_repetitions_are_those_of_google_benchmark(run_path: Path) -> None:
     assert aggregates["stddev"] == pytest.approx(1e9 * point.flows[0].stddev_s)
 
 
-def test_the_plan_counts_five_seconds_a_point(capsys) -> None:
+def test_the_plan_counts_five_seconds_per_point(capsys) -> None:
     words = ["run", "--machine", "h200x1", "--rule", "comm-scope", "--only", SMALL, "--only", LARGE]
     assert main([*words, "--plan-only", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -250,7 +250,7 @@ def test_contexts_that_cost_more_stand_out(tmp_path) -> None:
         )
     )  # fmt: skip
     (found,) = [finding.text for finding in findings(run) if finding.kind == "contexts"]
-    assert "of 30 of gpu:1 13: 130 ns more than 1.7 us" in found and "gpu:0" not in found
+    assert "gpu:1: 13 of 30, 130 ns more than 1.7 us" in found and "gpu:0" not in found
     assert "had to be measured" not in found
     run.end.contexts["gpu:1"].dear_kept = 2
     (found,) = [finding.text for finding in findings(run) if finding.kind == "contexts"]

@@ -75,7 +75,7 @@ def test_curves_without_values_or_bytes() -> None:
 def test_overview_folds_what_makes_no_difference_and_keeps_the_slow_pair() -> None:
     families = {str(found.family): found for found in overview(small_run().points)}
     peers = families["d2d by ce, device -> device"]
-    assert peers.folded == ["initiator"]
+    assert peers.minor_params == ["initiator"]
     assert [row.path_count for row in peers.rows] == [11, 1] and peers.rows[1].paths == "gpu:2 -> gpu:3"
     pinned = families["h2d by ce, pinned -> device"]
     assert [row.params for row in pinned.rows] == ["one way", "both ways"]

@@ -1,4 +1,4 @@
-"""CSV: one row a flow of a point, every column documented and filled."""
+"""CSV: one row for each flow of a point, with all columns documented and filled."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_one_row_a_flow() -> None:
+def test_one_row_for_each_flow() -> None:
     made = small_run()
     expected = sum(max(1, len(one.flows)) for one in made.points)
     assert len(rows(to_csv(made))) == expected > len(made.points)
@@ -44,25 +44,25 @@ def test_values_of_one_point() -> None:
     assert (first["batch"], first["longer"]) == ("16", "4")
 
 
-def test_each_flow_has_the_limit_of_its_own_way() -> None:
-    """Of the way back, and of flows between other places, points of the run know it that go there by themselves."""
+def test_each_flow_has_the_peak_of_its_direction() -> None:
+    """The peak of the opposite direction and of flows between other places comes from points of these paths."""
     both = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
     back = "d2h/ce/gpu:0.device->numa:0.pinned/8?bidirectional=false&mode=batched"
     peers = [f"d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&peer={peer}" for peer in ("on", "off")]
     all_of_them = "d2d/ce/gpu:1.device->gpu:0.device/8?bidirectional=true"
     points = [point(both, 1e-6, limit_gbps=63.0, limit_source="to"), point(all_of_them, 1e-6, limit_gbps=470.0)]
     alone = [row["limit_gbps"] for row in rows(to_csv(run(points)))]
-    assert alone == ["63.0", "", "470.0", ""]  # nobody knows the others
+    assert alone == ["63.0", "", "470.0", ""]  # the other peaks are unknown
     points += [point(back, limit_gbps=57.0, limit_source="from")]
     points += [point(id, limit_gbps=limit) for id, limit in zip(peers, (478.0, 57.0), strict=True)]
     found = rows(to_csv(run(points)))
     assert [row["limit_gbps"] for row in found[:4]] == ["63.0", "57.0", "470.0", "478.0"]
     assert [row["limit_source"] for row in found[:2]] == ["to", "from"]
     points += [point(back.replace("/8?", "/64?"), limit_gbps=58.0, limit_source="another word")]
-    assert rows(to_csv(run(points)))[1]["limit_gbps"] == ""  # which of the two nobody knows
+    assert rows(to_csv(run(points)))[1]["limit_gbps"] == ""  # ambiguous, so unknown
 
 
-def test_points_without_a_value_and_odd_names() -> None:
+def test_points_without_a_value_and_unusual_names() -> None:
     id = "h2d/ce/numa:0.pinned->disk:/a,%22b.device/8?mode=batched"
     (row,) = rows(to_csv(run([point(id, status="failed", reason='it said "no",\nloudly')])))
     assert row["dst"] == 'disk:/a,"b' and row["reason"] == 'it said "no",\nloudly'

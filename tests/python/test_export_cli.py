@@ -1,4 +1,4 @@
-"""`linkscope export`: which format is written, and what goes wrong before the run is read."""
+"""`linkscope export`: the format it writes, and errors before the run is read."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_text_goes_to_standard_output(modelled, words, kind, capsys) -> None:
     assert kind_of(capsys.readouterr().out.encode()) == kind
 
 
-def test_a_modelled_run_says_so_in_every_format(modelled) -> None:
+def test_all_formats_mark_modelled_runs(modelled) -> None:
     points = read_run(modelled).points
     for name in ("a.csv", "a.parquet", "a.json"):
         assert main(["export", str(modelled), "-o", name]) == 0
@@ -85,14 +85,14 @@ def test_a_modelled_run_says_so_in_every_format(modelled) -> None:
         (["-o", "none.jsonl"], "is a run file"),
     ],
 )
-def test_what_cannot_be_written_is_found_before_the_run_is_read(words, names, capsys) -> None:
+def test_an_unwritable_output_is_found_before_the_run_is_read(words, names, capsys) -> None:
     assert main(["export", "none.jsonl", *words]) == 2
     message = capsys.readouterr().err
     assert names in message and message.count("\n") == 1 and "there is no file" not in message
     assert not list(Path().iterdir())
 
 
-def test_a_run_that_cannot_be_read_leaves_no_output_and_harms_none(capsys) -> None:
+def test_an_unreadable_run_leaves_existing_outputs_unchanged(capsys) -> None:
     Path("old.json").write_text("old")
     for name in ("a.json", "old.json"):
         assert main(["export", "none.jsonl", "-o", name]) == 2

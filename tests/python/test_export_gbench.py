@@ -1,4 +1,4 @@
-"""Google Benchmark's JSON: the fields that its tools/gbench use, and the run file's numbers in them."""
+"""JSON of Google Benchmark: the fields that tools/gbench uses, with the numbers of the run file."""
 
 import json
 import statistics
@@ -23,16 +23,16 @@ def benchmarks(made, name: str | None = None) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("made", [small_run(), *MEASURED], ids=["invented", "measured", "planned"])
-def test_every_row_has_what_the_tools_read(made) -> None:
-    """Theirs: a row is compared by name and time_unit; without both times reading it fails."""
+def test_each_row_has_the_fields_of_the_tools(made) -> None:
+    """Google Benchmark compares rows by name and time_unit, and fails on a row without both times."""
     for row in benchmarks(made):
         assert row["time_unit"] == "ns" and row["real_time"] == row["cpu_time"] >= 0
         assert row["run_type"] in ("iteration", "aggregate") and row["threads"] == 1 and row["repetitions"] >= 1
         assert ("repetition_index" in row) == (row["run_type"] == "iteration") != ("aggregate_name" in row)
 
 
-def test_the_order_in_which_the_tools_sort_is_that_of_the_file() -> None:
-    """Theirs: by family, instance, aggregates last, repetition. Rows of one name must be rounds only."""
+def test_sorting_by_the_tools_keeps_the_order_of_the_file() -> None:
+    """Google Benchmark sorts by family, instance, aggregates last, repetition. Rows of one name must be rounds only."""
     found = benchmarks(small_run())
     for key in (
         lambda row: row.get("repetition_index", -1),
@@ -58,7 +58,7 @@ def test_rounds_are_repetitions() -> None:
     assert [row["bytes_per_second"] for row in rounds] == pytest.approx([1e9 / factor for factor in ROUNDS])
 
 
-def test_what_was_taken_over_has_one_row_with_its_value() -> None:
+def test_an_inherited_point_has_one_row() -> None:
     taken = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
     taken.flows[0].round_medians_s, taken.flows[0].samples_s = [], []
     (row,) = benchmarks(run([taken], modelled=False))
@@ -101,9 +101,7 @@ def test_each_flow_is_a_benchmark() -> None:
 def test_points_without_a_value_are_errors(status: str) -> None:
     with_samples = point(LOCAL.format(16), 1e-6, status=status, median_s=None)
     with_samples.flows[0].median_s = with_samples.flows[0].gbps = None
-    with_value = point(
-        LOCAL.format(32), 1e-6, status=status
-    )  # a run file should not have it; it is no value all the same
+    with_value = point(LOCAL.format(32), 1e-6, status=status)  # invalid in a run file, and in any case no value
     for one in (point(LOCAL.format(8), status=status), with_samples, with_value):
         one.reason = "because"
         (row,) = benchmarks(run([one]))
@@ -118,8 +116,8 @@ def test_every_point_is_there() -> None:
     assert {row["label"] for row in benchmarks(made, missed.id)} == {"missed_precision, modelled"}
 
 
-def test_one_round_nothing_moved_and_a_round_too_short() -> None:
-    """No spread of one, no rate of nothing, and no division by a time of nought."""
+def test_one_round_no_bytes_and_a_zero_time() -> None:
+    """One repetition has no spread, no bytes have no rate, and a time of zero is no divisor."""
     alone, empty, short = (point(LOCAL.format(size), 1e-6) for size in (8, 0, 16))
     alone.flows[0].round_medians_s, alone.flows[0].samples_s = [1e-6], [[1e-6]]
     short.flows[0].round_medians_s[0] = 0.0
@@ -137,7 +135,7 @@ def test_the_context() -> None:
             "host_name": "invented",
             "executable": "linkscope",
             "num_cpus": 16,
-            "json_schema_version": 1,  # theirs: anything else is refused
+            "json_schema_version": 1,  # Google Benchmark refuses anything else
             "linkscope_version": "0.1.0",
             "modelled": modelled,
         }

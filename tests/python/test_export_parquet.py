@@ -1,4 +1,4 @@
-"""Parquet holds what the CSV holds, with types; pyarrow is needed for it and for nothing else."""
+"""Parquet holds the content of the CSV with types. Only this format needs pyarrow."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ def test_every_value_is_that_of_the_csv(made) -> None:
     for name in found.column_names:
         parse = PARSE[found.schema.field(name).type]
         wanted = [parse(line[name]) if line[name] else None for line in lines]
-        # An empty text and no text are one in a CSV.
+        # A CSV does not distinguish an empty text from a missing one.
         assert [None if value == "" else value for value in found[name].to_pylist()] == wanted, name
 
 
@@ -57,7 +57,7 @@ def test_values_of_one_point() -> None:
     assert first["verified"] is True and first["modelled"] is True and first["reason"] is None
 
 
-def test_a_run_without_a_worked_point() -> None:
+def test_a_run_without_a_value() -> None:
     id = "local/ce/gpu:0.device->gpu:0.device/{}?mode=batched"
     made = run([point(id.format(8), status="failed", reason="bad"), point(id.format(16), status="unsupported")])
     found = table(made).to_pylist()
@@ -65,7 +65,7 @@ def test_a_run_without_a_worked_point() -> None:
     assert all(row["median_s"] is None and row["verified"] is None and row["rounds"] == 0 for row in found)
 
 
-def test_the_file_says_what_it_is() -> None:
+def test_the_file_describes_itself() -> None:
     for modelled in (True, False):
         found = table(run([], modelled=modelled))
         assert found.num_rows == 0 and found.schema.metadata == {
@@ -85,11 +85,11 @@ def test_the_types_of_the_columns_are_those_of_their_values() -> None:
 
 
 @pytest.mark.parametrize("words", [["-o", "a.parquet"], ["-o", "a.x", "--format", "parquet"]])
-def test_without_pyarrow_it_says_so(words, monkeypatch, tmp_path, capsys) -> None:
+def test_a_missing_pyarrow_is_reported(words, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "linkscope.report.export_parquet")
-    assert main(["export", "none.jsonl", *words]) == 3  # found before the run is looked for
+    assert main(["export", "none.jsonl", *words]) == 3  # found before the run is read
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "pip install pyarrow" in message and "--format csv" in message
     assert not list(tmp_path.iterdir())

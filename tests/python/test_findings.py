@@ -1,4 +1,4 @@
-"""tools/findings.py: a finding holds, does not, or is undecided, as the rates that it compares say."""
+"""tools/findings.py: a finding holds, fails or stays undecided, depending on the rates it compares."""
 
 import importlib.util
 from collections.abc import Callable
@@ -19,13 +19,13 @@ def tool() -> ModuleType:
     made = importlib.util.module_from_spec(spec)
     import sys
 
-    sys.modules["findings"] = made  # its dataclasses look themselves up
+    sys.modules["findings"] = made  # its dataclasses look up their module
     spec.loader.exec_module(made)
     return made
 
 
 def asked(tool: ModuleType, item: str, rate_of: Callable[[str, int], float], spread: float = 0.001):
-    """The verdict on a machine whose rates are those of a function of an id and a size."""
+    """The verdict on a machine whose rates are a function of id and size."""
 
     class Planted(tool.Rates):
         def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
@@ -43,7 +43,7 @@ def both_ways(pinned: float, pageable: float) -> Callable[[str, int], float]:
     return rate
 
 
-def test_both_ways(tool: ModuleType) -> None:
+def test_bidirectional_copies(tool: ModuleType) -> None:
     assert asked(tool, "CS-31", both_ways(1.95, 1.2)) is True
     assert asked(tool, "CS-31", both_ways(1.3, 1.2)) is False
     assert asked(tool, "CS-31", both_ways(1.95, 2.5)) is False
@@ -67,7 +67,7 @@ def test_pageable_copies_are_no_faster_than_memcpy(tool: ModuleType) -> None:
     assert asked(tool, "CS-30", rates(10.0), spread=0.2) is None
 
 
-def test_zero_copy_is_as_fast_and_drops(tool: ModuleType) -> None:
+def test_zero_copy_reaches_the_rate_and_drops(tool: ModuleType) -> None:
     def rates(share: float, last: float) -> Callable[[str, int], float]:
         return lambda id, size: 50.0 * (share * (last if size == 256 << 20 else 1) if "/sm/" in id else 1)
 
@@ -89,7 +89,7 @@ def test_demand_needs_threads(tool: ModuleType) -> None:
     assert asked(tool, "CS-36", rates(0.0)) is not True
 
 
-def test_prefetch_is_slow_in_the_middle_alone(tool: ModuleType) -> None:
+def test_prefetch_is_slow_only_at_middle_sizes(tool: ModuleType) -> None:
     def rates(middle: float, large: float) -> Callable[[str, int], float]:
         return lambda id, size: 50.0 * ((large if size == 256 << 20 else middle) if "prefetch" in id else 1)
 
@@ -106,7 +106,7 @@ def test_caches_make_the_peak(tool: ModuleType) -> None:
     assert asked(tool, "CS-38", rates(9.0)) is not True
 
 
-def test_what_a_run_lacks_is_said_and_what_is_needed_can_be_asked_for(tool: ModuleType) -> None:
+def test_missing_points_are_named_and_can_be_listed(tool: ModuleType) -> None:
     lines = list(tool.told([]))
     assert sum("cannot be told" in line for line in lines) == len(tool.FINDINGS)
     needed = tool.needed()

@@ -1,4 +1,4 @@
-"""The whole command on a terminal: a table while it runs, the summary and nothing else when it ended."""
+"""The whole command on a terminal: a table during the run, the summary and nothing else at the end."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 
 class OnTerminal:
-    """`linkscope` with these words on a terminal of its own, and what stands on that."""
+    """`linkscope` with some arguments on its own terminal, and the content of its screen."""
 
     def __init__(self, *words: str, width: int = 100, height: int = 30, **environment: str) -> None:
         self.screen = Screen(width, height)
@@ -32,19 +32,19 @@ class OnTerminal:
         if pid == 0:
             kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            # The size is set before anything asks for it.
+            # The size is set before the command asks for it.
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
             command = [sys.executable, "-m", "linkscope", *words]
             os.execve(sys.executable, command, {**kept, "TERM": "xterm-256color", **environment})
         self._pid = pid
 
     def read(self, until: Callable[[str], object] = lambda text: False) -> None:
-        """Until what stands there is as wanted, or the command ended."""
+        """Reads until the screen satisfies `until`, or the command ended."""
         rest = b""
         while not until(self.screen.text()):
             try:
                 chunk = os.read(self._terminal, 65536)
-            except OSError:  # EIO: nobody has the other end open any more
+            except OSError:  # EIO: the other end was closed
                 return
             if not chunk:
                 return
@@ -63,7 +63,7 @@ class OnTerminal:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def end(self) -> int:
-        """Reads on to the end. The exit code."""
+        """Reads the rest and returns the exit code."""
         self.read()
         _, status = os.waitpid(self._pid, 0)
         os.close(self._terminal)
@@ -71,7 +71,7 @@ class OnTerminal:
 
 
 def _whole(data: bytes) -> int:
-    """How much of it does not end within a letter or an escape sequence."""
+    """The length of the part that does not end within a character or an escape sequence."""
     end = len(data)
     if (escape := data.rfind(b"\x1b")) >= 0 and not re.match(rb"\x1b\[\??[\d;]*[A-Za-z]", data[escape:]):
         end = escape
@@ -92,7 +92,7 @@ def is_live(text: str) -> bool:
     return bool(re.search(r"^MODELLED, best.*\n(.*GB/s.*\n)+.*[━─]{8} .*\d+%", text, re.MULTILINE))
 
 
-def test_a_table_while_it_runs_and_then_the_summary_alone(tmp_path: Path) -> None:
+def test_a_run_shows_a_table_and_ends_with_the_summary_only(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     terminal = OnTerminal(*words(path))
     terminal.read(until=is_live)
@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_the_summary_and_a_sane_terminal(tmp_path: Path) -> None:
     assert run.warnings == [] and run.end is not None and not run.end.complete
 
 
-def test_going_on_shows_what_was_found_before(tmp_path: Path) -> None:
+def test_a_resumed_run_shows_its_earlier_results(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     terminal = OnTerminal(*words(path, suite="standard"))
     terminal.read(until=is_live)
@@ -137,7 +137,7 @@ def test_going_on_shows_what_was_found_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width, height", [(40, 24), (40, 5), (20, 24), (200, 60)])
 def test_small_and_large_terminals(tmp_path: Path, width: int, height: int) -> None:
-    wrong = {"COLUMNS": "90", "LINES": "20"}  # from a shell that was started when the terminal was that large
+    wrong = {"COLUMNS": "90", "LINES": "20"}  # as inherited from a shell of an earlier, larger terminal
     terminal = OnTerminal(*words(tmp_path / "a.jsonl", "--json"), width=width, height=height, **wrong)
     terminal.read(until=lambda text: "%" in text)
     live = terminal.screen.text().splitlines()
@@ -146,7 +146,7 @@ def test_small_and_large_terminals(tmp_path: Path, width: int, height: int) -> N
     assert terminal.screen.text().replace("\n", "").startswith('{"run": ')
 
 
-def test_a_terminal_that_is_resized_meanwhile_ends_clean(tmp_path: Path) -> None:
+def test_a_resized_terminal_ends_clean(tmp_path: Path) -> None:
     terminal = OnTerminal(*words(tmp_path / "a.jsonl", "--json", suite="standard"), width=100, height=30)
     terminal.read(until=is_live)
     for width in (60, 40, 120):
@@ -158,7 +158,7 @@ def test_a_terminal_that_is_resized_meanwhile_ends_clean(tmp_path: Path) -> None
     assert terminal.screen.cursor_visible
 
 
-def test_a_run_that_cannot_begin_leaves_the_terminal_alone(tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_leaves_the_terminal_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.touch()
     terminal = OnTerminal(*words(path), width=300)

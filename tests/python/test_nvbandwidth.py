@@ -1,4 +1,4 @@
-"""Suite `nvbandwidth`, its tables and its rule, by whole commands on a modelled machine without noise."""
+"""Suite `nvbandwidth`, its tables and its rule, in whole commands on a modelled machine without noise."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
 
-# The keys of nvbandwidth 0.8's SUM lines, in the order of its tests.
+# The keys of the SUM lines of nvbandwidth 0.8, in the order of its tests.
 BOTH = [f"device_to_device_bidirectional_memcpy_{word}" for word in ("read", "write")]
 KEYS = [
     key
@@ -32,7 +32,7 @@ KEYS = [
     )
 ] + ["host_device_latency_sm", "device_to_device_latency_sm", "device_local_copy"]  # fmt: skip
 
-# What the model's links, uplinks and memories come to, in GB/s and ns: written here, not read from its file.
+# Expected values from the model's links, uplinks and memories in GB/s and ns, written here by hand.
 EXPECTED = {
     "host_to_device_memcpy_ce": 55.5, "device_to_host_memcpy_ce": 55.5,
     "host_to_device_bidirectional_memcpy_ce": 51.1, "device_to_host_bidirectional_memcpy_ce": 51.1,
@@ -95,7 +95,7 @@ def test_the_text_is_laid_out_as_nvbandwidth_does(measured: Path, capsys: pytest
     assert lines[at + 6] == "" and lines[at + 7].startswith("SUM device_to_device_memcpy_read_ce 46")
 
 
-def test_three_rounds_that_agree_are_enough_and_six_are_taken_of_the_others(tmp_path: Path) -> None:
+def test_three_agreeing_rounds_are_enough_and_other_points_have_six(tmp_path: Path) -> None:
     path = tmp_path / "noisy.jsonl"
     assert main(["run", "--machine", "h200x4", "--suite", "nvbandwidth", "-o", str(path)]) == 0
     points = read_run(path).points
@@ -127,7 +127,7 @@ def test_its_rule_is_one_round_of_three_samples_of_sixteen_copies(ruled: Run) ->
             assert point.status == "missed_precision" and point.ci95_s is None and point.verified
 
 
-def test_its_rule_finds_the_same_where_flows_share_nothing(ruled: Run) -> None:
+def test_its_rule_agrees_where_flows_share_nothing(ruled: Run) -> None:
     made = {table.key: table for table in tables(ruled)}
     for key in ("host_to_device_memcpy_ce", "device_to_host_memcpy_sm", "device_to_device_memcpy_read_ce"):
         filled = [value for row in made[key].cells for value in row if value is not None]
@@ -135,7 +135,7 @@ def test_its_rule_finds_the_same_where_flows_share_nothing(ruled: Run) -> None:
 
 
 def test_its_rule_counts_the_other_flows_warm_ups_where_one_engine_serves_all(ruled: Run) -> None:
-    """One flow after the other: from the end of the first flow's fourth copy on 56 of 60 are timed, and 48 counted."""
+    """One flow after the other: after the fourth copy of the first flow, 56 of 60 copies are timed and 48 counted."""
     totals = [
         point.total_gbps for point in ruled.points
         if (point.benchmark, point.engine, point.params.get("initiator")) == ("one_to_all", "ce", "src")
@@ -163,7 +163,7 @@ ODD = [
 
 
 @pytest.mark.parametrize(("id", "code", "told"), ODD)
-def test_an_odd_id_is_refused_with_its_reason(id: str, code: int, told: str, capsys, tmp_path: Path) -> None:
+def test_an_invalid_id_is_refused_with_its_reason(id: str, code: int, told: str, capsys, tmp_path: Path) -> None:
     machine = "h200x1" if code == 3 else "h200x4"
     assert main(["run", "--machine", machine, "--only", id, "-o", str(tmp_path / "run.jsonl")]) == code
     said = capsys.readouterr().err
@@ -178,7 +178,7 @@ def test_a_whole_id_of_all_gpus_is_measured(capsys, tmp_path: Path) -> None:
     assert [(flow.src, flow.dst) for flow in point.flows] == [("gpu:2", f"gpu:{other}") for other in (0, 1, 3)]
 
 
-def test_a_stopped_run_goes_on_by_its_rule(machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_keeps_its_rule(machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.jsonl"
     words = ["run", "--machine", str(machine), "--suite", "nvbandwidth", "--rule", "nvbandwidth", "--only", "d2h/*"]
     assert main([*words, "-o", str(path), "--json"]) == 0

@@ -1,4 +1,4 @@
-"""nvbandwidth's rule: which batches it asks for, what it makes of the stamps, and what a point makes of that."""
+"""nvbandwidth's rule: the batches it requests, its use of the stamps, and the resulting points."""
 
 from typing import Any
 
@@ -21,8 +21,9 @@ ID = H2D.format(SIZE, "true", "batched")
 
 
 class Scripted:
-    """`flows` as (src, dst), each of an actor of its own or of `actors`; `ends` has seconds of each actor, a request a
-    list of two: those of the first batch and of the second."""
+    """`flows` as (src, dst), each with its own actor or that of `actors`. `ends` has the seconds of each actor, a list
+    for each request: those of the first batch and of the second.
+    """
 
     def __init__(self, flows: list[tuple[str, str]], ends: list[list[list[float]]], actors: list[int] | None = None):
         actors = actors or list(range(len(flows)))
@@ -56,7 +57,7 @@ def point_of(made: Round) -> Point:
 
 
 def alike(worker_flows: list[tuple[str, str]], requests: int, actors: list[int] | None = None) -> Scripted:
-    """A worker of which every copy takes 1 s, whatever it was asked for: where only what it was asked for matters."""
+    """A worker whose copies all take 1 s, for tests of the requests only."""
     count = len(set(actors)) if actors else len(worker_flows)
     return Scripted(worker_flows, [[[4.0] * count, [20.0] * count]] * requests, actors)
 
@@ -65,8 +66,8 @@ def seconds(made: Round) -> list[list[float]]:
     return [flow.samples_s for flow in made.flows]
 
 
-def test_one_flow_is_three_times_a_batch_of_four_and_one_of_twenty() -> None:
-    """Each sample is a sixteenth of what the twenty take longer; the last one is verified."""
+def test_one_flow_has_three_samples_of_a_batch_of_four_and_one_of_twenty() -> None:
+    """Each sample is a sixteenth of the additional time of the batch of twenty. The last sample is verified."""
     worker = Scripted([("numa:0", "gpu:0")], [[[4.5], [20.5]], [[5.0], [53.0]], [[4.0], [36.0]]])
     made = ruled(worker)
     assert worker.asked == [(1, [[4], [20]], False), (1, [[4], [20]], False), (1, [[4], [20]], True)]
@@ -76,10 +77,14 @@ def test_one_flow_is_three_times_a_batch_of_four_and_one_of_twenty() -> None:
     assert "together_s" not in made.guards and "joint_overlap" not in made.guards
 
 
-def test_of_host_copies_both_ways_who_is_not_timed_has_twice_as_much_to_do() -> None:
-    """And what is told of a flow is from the batches in which it was timed, alone."""
+def test_the_untimed_direction_of_host_copies_copies_twice_the_amount() -> None:
+    """The value of a flow comes from the batches in which that flow was timed."""
     ends = []
-    for sample in (0.0, 1.0, 2.0):  # the first flow takes 1, 2, 3 s a copy where it is timed, the second 5, 6, 7 s
+    for sample in (
+        0.0,
+        1.0,
+        2.0,
+    ):  # where the first flow is timed it takes 1, 2, 3 s per copy; the second takes 5, 6, 7 s
         ends.append([[4 * (1 + sample), 200.0], [20 * (1 + sample), 900.0]])
         ends.append([[300.0, 4 * (5 + sample)], [800.0, 20 * (5 + sample)]])
     worker = Scripted([("numa:0", "gpu:0"), ("gpu:0", "numa:0")], ends)
@@ -96,7 +101,7 @@ def test_of_host_copies_both_ways_who_is_not_timed_has_twice_as_much_to_do() -> 
     ("flows", "timed"),
     [
         (TO_ALL + TO_HOST, [[0, 1, 2], [3, 4, 5]]),
-        (TO_HOST + TO_ALL, [[3, 4, 5], [0, 1, 2]]),  # those to the GPUs come first, in whichever order they stand
+        (TO_HOST + TO_ALL, [[3, 4, 5], [0, 1, 2]]),  # flows to the GPUs come first, in any order
         ([("host:1/numa:0", "host:1/gpu:0"), ("host:1/gpu:0", "host:1/numa:0")], [[0], [1]]),
     ],
 )
@@ -116,7 +121,7 @@ def test_all_flows_of_one_direction_are_timed_at_once(flows: list[tuple[str, str
         (TO_HOST, None),
         ([("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")], None),
         ([("gpu:0", "gpu:1"), ("gpu:0", "gpu:2")], None),
-        ([("numa:0", "gpu:0"), ("gpu:0", "numa:0")], [0, 0]),  # one kernel copies both ways
+        ([("numa:0", "gpu:0"), ("gpu:0", "numa:0")], [0, 0]),  # one kernel copies in both directions
     ],
 )
 def test_all_other_flows_are_timed_together(flows: list[tuple[str, str]], actors: list[int] | None) -> None:
@@ -127,8 +132,8 @@ def test_all_other_flows_are_timed_together(flows: list[tuple[str, str]], actors
     assert made.batch == [16] * count and ("together_s" in made.guards) == (count > 1)
 
 
-# Three flows; the warm-up of the first, and when the last had ended: 16 s, 24 s and 48 s apart. No other difference
-# of two stamps gives these, and the last to end is another flow each time.
+# Three flows: the end of the warm-up of the first and the end of the last are 16 s, 24 s and 48 s apart. No other two
+# stamps have these differences, and another flow ends last each time.
 TOGETHER = [
     [[4.0, 8.0, 5.0], [18.0, 20.0, 19.0]],
     [[6.0, 11.0, 3.0], [21.0, 22.0, 30.0]],
@@ -139,12 +144,12 @@ TOGETHER = [
 def test_together_is_a_sixteenth_from_the_first_flow_s_warm_up_to_the_last_flow_s_end() -> None:
     made = ruled(Scripted(TO_ALL, TOGETHER))
     assert made.guards["together_s"] == 1.5  # the median of 1, 1.5 and 3 s
-    assert seconds(made)[1] == [12 / 16, 11 / 16, 41 / 16]  # each flow still has its own
+    assert seconds(made)[1] == [12 / 16, 11 / 16, 41 / 16]  # each flow keeps its own time
     assert made.guards["joint_overlap"] == 0.7  # 21 / 30, the worst of the three
 
 
 def test_the_total_counts_one_copy_of_each_measured_flow_and_no_other() -> None:
-    """1, 2 and 3 times 512 MiB in 1.5 s, and a flow behind them that does not count."""
+    """1, 2 and 3 times 512 MiB in 1.5 s, beside a background flow that does not count."""
     worker = Scripted(
         [*TO_ALL, ("gpu:0", "gpu:1")], [[[*warm, 1.0], [*all_of_it, 9.0]] for warm, all_of_it in TOGETHER]
     )
@@ -154,7 +159,7 @@ def test_the_total_counts_one_copy_of_each_measured_flow_and_no_other() -> None:
     made = ruled(worker)
     found = point_of(made)
     assert found.total_gbps == pytest.approx(6 * SIZE / 1.5 / 1e9)
-    assert found.gbps == pytest.approx(SIZE / (15 / 16) / 1e9)  # the first flow's own, over its own time
+    assert found.gbps == pytest.approx(SIZE / (15 / 16) / 1e9)  # the rate of the first flow over its own time
     assert "in_turn" not in found.guards
     so_far = SoFar([ID], lambda _: None)
     so_far.add(made)
@@ -162,8 +167,8 @@ def test_the_total_counts_one_copy_of_each_measured_flow_and_no_other() -> None:
     assert row.rate == pytest.approx(found.total_gbps)
 
 
-def test_the_overlap_both_ways_is_of_whoever_ends_first_over_the_longest_that_is_timed() -> None:
-    """That the other direction goes on longer is as it should be; that it ends before is not."""
+def test_the_overlap_is_the_first_end_over_the_longest_timed_flow() -> None:
+    """The opposite flow may run longer, but must not end before."""
     good = [[[4.0, 8.0], [20.0, 40.0]], [[8.0, 4.0], [40.0, 20.0]]]
     flows = [("numa:0", "gpu:0"), ("gpu:0", "numa:0")]
     assert ruled(Scripted(flows, good * 3)).guards["joint_overlap"] == 1.0
@@ -171,7 +176,7 @@ def test_the_overlap_both_ways_is_of_whoever_ends_first_over_the_longest_that_is
     assert ruled(Scripted(flows, [*good, *early, *good])).guards["joint_overlap"] == 0.75
 
 
-def test_a_latency_is_measured_by_linkscope_s_rule() -> None:
+def test_latencies_use_linkscope_s_rule() -> None:
     class Chase(Scripted):
         def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
             self.asked.append((samples, batches, verify))
@@ -183,7 +188,7 @@ def test_a_latency_is_measured_by_linkscope_s_rule() -> None:
     assert seconds(made)[0] == pytest.approx([1e-6] * len(seconds(made)[0])) and made.batch == [1000]
 
 
-def test_the_machine_s_caches_give_the_footprint_as_by_linkscope_s_rule() -> None:
+def test_caches_determine_the_footprint_as_in_linkscope_s_rule() -> None:
     cases: list[dict[str, Any]] = []
 
     class Seen(Scripted):

@@ -1,7 +1,7 @@
-"""nvbandwidth's tables of a run in which every flow has a number of its own: each cell tells whose it is.
+"""nvbandwidth's tables of a run in which each flow has a unique number, so that a cell identifies its source.
 
-The digits of a rate in GB/s: engine (1 ce, 2 sm), two for what was measured (`KINDS`), from which GPU, to which GPU;
-9 is the host and 8 all other GPUs. A latency of 5012 ns is GPU 2 following a chain in GPU 1's memory.
+The digits of a rate in GB/s: engine (1 ce, 2 sm), two for the operation (`KINDS`), source GPU, destination GPU; 9 is
+the host and 8 all other GPUs. A latency of 5012 ns is a pointer chase by GPU 2 in the memory of GPU 1.
 """
 
 import fnmatch
@@ -31,9 +31,8 @@ KINDS = {
 }  # fmt: skip
 NA = None
 
-# Written by what each test of nvbandwidth 0.8 does, in the order of its output; `matrix` and `row` only add the digits
-# of the GPUs to the number of the point that it should be from. `of` is "from-to", with r for the row's GPU and c for
-# the column's.
+# Written from the tests of nvbandwidth 0.8, in the order of its output. `matrix` and `row` add the digits of the GPUs
+# to the number of the point. `of` is "from-to", with r for the GPU of the row and c for the GPU of the column.
 Cells = list[list[float | None]]
 
 
@@ -57,15 +56,15 @@ EXPECTED: dict[str, Cells] = {
     "device_to_host_memcpy_ce": [[10209, 10219, 10229, 10239]],
     "host_to_device_bidirectional_memcpy_ce": [[10390, 10391, 10392, 10393]],
     "device_to_host_bidirectional_memcpy_ce": [[10309, 10319, 10329, 10339]],
-    # A read is queued by the GPU in the row, which is the destination: by dst, and from the column to the row.
+    # The GPU in the row queues a read; it is the destination: initiator dst, from the column to the row.
     "device_to_device_memcpy_read_ce": [
         [NA, 10610, 10620, 10630], [10601, NA, 10621, 10631], [10602, 10612, NA, 10632], [10603, 10613, 10623, NA],
     ],
-    # A write is queued by the GPU in the row, which is the source: by src, and from the row to the column.
+    # The GPU in the row queues a write; it is the source: initiator src, from the row to the column.
     "device_to_device_memcpy_write_ce": [
         [NA, 10501, 10502, 10503], [10510, NA, 10512, 10513], [10520, 10521, NA, 10523], [10530, 10531, 10532, NA],
     ],
-    # Both ways the first copy is from the column to the row in reads and in writes; only who queues it differs.
+    # Bidirectional: the first copy goes from the column to the row in reads and in writes; only the initiator differs.
     "device_to_device_bidirectional_memcpy_read_ce_read1": matrix(10800, "c-r"),
     "device_to_device_bidirectional_memcpy_read_ce_read2": matrix(10800, "r-c"),
     "device_to_device_bidirectional_memcpy_read_ce_total": [
@@ -76,19 +75,19 @@ EXPECTED: dict[str, Cells] = {
     "device_to_device_bidirectional_memcpy_write_ce_total": [
         [NA, 21411, 21422, 21433], [21411, NA, 21433, 21444], [21422, 21433, NA, 21455], [21433, 21444, 21455, NA],
     ],
-    # Between the host and all GPUs a cell has the rate of its own GPU's flow.
+    # Between the host and all GPUs, a cell has the rate of the flow of its own GPU.
     "all_to_host_memcpy_ce": [[11009, 11019, 11029, 11039]],
     "all_to_host_bidirectional_memcpy_ce": [[11109, 11119, 11129, 11139]],
     "host_to_all_memcpy_ce": [[10990, 10991, 10992, 10993]],
     "host_to_all_bidirectional_memcpy_ce": [[11190, 11191, 11192, 11193]],
-    # Between one GPU and all others it has the total. Its names swap the ends of reads: report/nvbandwidth.py.
+    # Between one GPU and all others, a cell has the total. The names of reads swap the ends: report/nvbandwidth.py.
     "all_to_one_write_ce": [[11580, 11581, 11582, 11583]],
     "all_to_one_read_ce": [[11408, 11418, 11428, 11438]],
     "one_to_all_write_ce": [[11308, 11318, 11328, 11338]],
     "one_to_all_read_ce": [[11680, 11681, 11682, 11683]],
     "host_to_device_memcpy_sm": [[20190, 20191, 20192, 20193]],
     "device_to_host_memcpy_sm": [[20209, 20219, 20229, 20239]],
-    # By threads one kernel copies both ways.
+    # By SM, one kernel copies in both directions.
     "host_to_device_bidirectional_memcpy_sm": [[20490, 20491, 20492, 20493]],
     "device_to_host_bidirectional_memcpy_sm": [[20409, 20419, 20429, 20439]],
     "device_to_device_memcpy_read_sm": matrix(20600, "c-r"),
@@ -107,13 +106,13 @@ EXPECTED: dict[str, Cells] = {
     "all_to_host_bidirectional_memcpy_sm": row(21200, "c-host"),
     "host_to_all_memcpy_sm": row(20900, "host-c"),
     "host_to_all_bidirectional_memcpy_sm": row(21200, "host-c"),
-    # By threads the source pushes in reads, too: these have the numbers of the writes.
+    # By SM, the source also pushes in reads, which therefore have the numbers of the writes.
     "all_to_one_write_sm": row(21500, "all-c"),
     "all_to_one_read_sm": row(21300, "c-all"),
     "one_to_all_write_sm": row(21300, "c-all"),
     "one_to_all_read_sm": row(21500, "all-c"),
     "host_device_latency_sm": [[5090, 5091, 5092, 5093]],
-    # The GPU in the row follows the chain, the GPU in the column holds it.
+    # The GPU in the row chases pointers in the memory of the GPU in the column.
     "device_to_device_latency_sm": [
         [NA, 5010, 5020, 5030], [5001, NA, 5021, 5031], [5002, 5012, NA, 5032], [5003, 5013, 5023, NA],
     ],
@@ -163,7 +162,7 @@ def latency(src: int, dst: int) -> list[Point]:
 
 
 def points() -> list[Point]:
-    """All that suite `nvbandwidth` measures on four GPUs, and copies within a GPU by threads, which no table has."""
+    """All that suite `nvbandwidth` measures on four GPUs, and local copies by SM, which no table has."""
     found: list[Point] = []
     there, back = [(HOST, gpu) for gpu in GPUS], [(gpu, HOST) for gpu in GPUS]
     for engine in ENGINES:
@@ -184,7 +183,7 @@ def points() -> list[Point]:
                     way, against = (gpu, other), (other, gpu)
                     one_way, both = (f"bidirectional={which}&{by}&mode=batched" for which in ("false", "true"))
                     found += made("d2d", engine, way, one_way, f"d2d by {who}", [way])
-                    if gpu < other:  # a pair is measured once
+                    if gpu < other:  # each pair is measured once
                         found += made("d2d", engine, way, both, f"d2d both by {who}", [way, against])
         found += made("host_to_all", engine, (HOST, ALL), "bidirectional=false", "host_to_all", there)
         found += made("all_to_host", engine, (ALL, HOST), "", "all_to_host", back)
@@ -224,13 +223,13 @@ def whole(everything: list[Point]) -> dict[str, Table]:
 
 
 @pytest.mark.parametrize("key", EXPECTED)
-def test_every_cell_is_the_flow_that_its_test_of_nvbandwidth_measures(key: str, whole: dict[str, Table]) -> None:
+def test_each_cell_is_the_flow_of_its_nvbandwidth_test(key: str, whole: dict[str, Table]) -> None:
     assert rounded(whole[key].cells) == EXPECTED[key]
     assert whole[key].sum == pytest.approx(sum(cell for row in EXPECTED[key] for cell in row if cell is not None))
 
 
-def test_no_number_stands_in_two_tables_but_where_nvbandwidth_measures_the_same_twice() -> None:
-    """So that a cell from another table, row or column is another number: what the test above rests on."""
+def test_numbers_repeat_only_where_nvbandwidth_measures_twice() -> None:
+    """A cell from another table, row or column is another number; the test above relies on this."""
     twice = {
         f"device_to_device_bidirectional_memcpy_{word}_{engine}_{which}"
         for word in ("read", "write")
@@ -245,8 +244,8 @@ def test_no_number_stands_in_two_tables_but_where_nvbandwidth_measures_the_same_
             assert len(set(filled)) == len(filled)
 
 
-def test_keys_titles_and_shapes_are_those_that_nvbandwidth_printed(everything: list[Point]) -> None:
-    """Its own output, of four H200s, with the numbers of each line but not their values."""
+def test_keys_titles_and_shapes_match_the_output_of_nvbandwidth(everything: list[Point]) -> None:
+    """The output of nvbandwidth for four H200s, with the count of numbers in each line but not their values."""
     printed = Path(__file__).parents[2] / "results" / "h200x4-nvbandwidth-a.txt.gz"
     theirs = gzip.decompress(printed.read_bytes()).decode()
     theirs = "".join(line for line in theirs[theirs.index("memcpy CE CPU") :].splitlines(True) if line[:7] != "Running")
@@ -259,7 +258,7 @@ def _without_values(printed: str) -> list[str]:
     return kept[: max(number for number, line in enumerate(kept) if line.startswith("SUM")) + 1]
 
 
-def test_the_text_has_the_cells_where_the_tables_have_them(everything: list[Point]) -> None:
+def test_the_text_has_the_cells_of_the_tables(everything: list[Point]) -> None:
     lines = text(made_run(everything)).splitlines()
     at = lines.index("SUM device_to_device_memcpy_read_ce 127398.00")
     assert lines[at - 7 : at] == [
@@ -275,7 +274,7 @@ def test_the_text_has_the_cells_where_the_tables_have_them(everything: list[Poin
     assert "SUM device_local_copy 46866.00" in lines
 
 
-def test_by_nvbandwidth_s_rule_chains_between_gpus_stay_in_a_cache_and_others_do_not(everything: list[Point]) -> None:
+def test_only_peer_pointer_chases_of_nvbandwidth_s_rule_stay_in_cache(everything: list[Point]) -> None:
     ruled = shown(everything, rule="nvbandwidth")
     hot: Cells = [[NA if value is None else value + 1000 for value in row] for row in EXPECTED[LATENCY]]
     assert rounded(ruled[LATENCY].cells) == hot
@@ -286,7 +285,7 @@ def test_by_nvbandwidth_s_rule_chains_between_gpus_stay_in_a_cache_and_others_do
 LATENCY = "device_to_device_latency_sm"
 
 
-def test_a_chain_that_was_followed_on_one_sm_is_in_no_table(everything: list[Point]) -> None:
+def test_pointer_chases_of_a_chosen_sm_are_in_no_table(everything: list[Point]) -> None:
     ids = [one.id for one in everything if one.benchmark == "latency"]
     on_one = [point(f"{id}&sm=0", 1e-9) for id in ids]
     assert len(on_one) > 8 and shown([*everything, *on_one])[LATENCY].cells == shown(everything)[LATENCY].cells
@@ -294,14 +293,14 @@ def test_a_chain_that_was_followed_on_one_sm_is_in_no_table(everything: list[Poi
     assert shown([*everything, *on_one])[host].cells == shown(everything)[host].cells
 
 
-def test_ten_gpus_and_more_stand_in_the_order_of_their_numbers() -> None:
+def test_ten_gpus_are_sorted_by_number() -> None:
     id = "d2h/ce/gpu:{}.device->numa:0.pinned/8?mode=batched"
     made = [point(id.format(gpu), 8 / (100 + gpu) / 1e9) for gpu in (10, 2, 0, 11, 1, 9)]
     (table,) = tables(run(made))
     assert rounded(table.cells) == [[100, 101, 102, 109, 110, 111]]
 
 
-# What is missing, and the cells that are empty without it.
+# The missing points, and the cells that are empty without them.
 READ, WRITE = (f"device_to_device_bidirectional_memcpy_{word}_ce" for word in ("read", "write"))
 MISSING = {
     "d2d/ce/gpu:1.device->gpu:2.device/*bidirectional=false&initiator=dst*": {
@@ -329,13 +328,13 @@ MISSING = {
     "latency/*gpu:3.device->gpu:0*cold*": {LATENCY: [(0, 3)]},
     "latency/*hot*": {},
     "local/sm/*": {},
-    "h2d/sm/*bidirectional=true*": {},  # by threads both ways is one kernel: `exchange`
+    "h2d/sm/*bidirectional=true*": {},  # bidirectional by SM is one kernel: `exchange`
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["not in the run", "failed"])
 @pytest.mark.parametrize("pattern", MISSING)
-def test_what_was_not_measured_is_not_available_and_is_not_added_up(pattern: str, how: str) -> None:
+def test_missing_cells_are_not_available_and_have_no_sum(pattern: str, how: str) -> None:
     left: list[Point] = []
     gone = 0
     for one in points():
@@ -357,8 +356,8 @@ def test_what_was_not_measured_is_not_available_and_is_not_added_up(pattern: str
         assert (found[key].sum is None) == bool(empty)
 
 
-def test_of_two_flows_without_the_second_there_is_no_total() -> None:
-    """As of a run in which the rate of one direction is not known: the other one stands."""
+def test_a_missing_flow_leaves_no_total() -> None:
+    """As in a run where the rate of one direction is unknown: the other one stays."""
     left = points()
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{SIZE}?bidirectional=true&initiator=dst&mode=batched"
     (both,) = [one for one in left if one.id == id]
@@ -369,13 +368,13 @@ def test_of_two_flows_without_the_second_there_is_no_total() -> None:
     assert pair == {"read1": (None, 10801), "read2": (10801, None), "total": (None, None)}
 
 
-def test_a_table_of_which_nothing_was_measured_is_left_out() -> None:
+def test_a_table_without_values_is_left_out() -> None:
     found = [one for one in points() if not one.benchmark.startswith(("latency", "exchange")) and one.engine == "ce"]
     assert list(shown(found)) == [key for key in EXPECTED if key.endswith("ce") or "_ce_" in key or "local" in key]
 
 
-def test_of_several_nodes_of_the_host_the_faster_one_stands() -> None:
-    """nvbandwidth takes the node that the GPU is at."""
+def test_the_fastest_numa_node_is_shown() -> None:
+    """nvbandwidth uses the node of the GPU."""
     made = []
     for node, gpu, there, back in ((0, 0, 50, 33), (1, 0, 40, 44), (0, 1, 20, 22), (1, 1, 30, 11)):
         id = f"h2d/ce/numa:{node}.pinned->gpu:{gpu}.device/8?bidirectional=true&mode=batched"
@@ -394,8 +393,8 @@ def test_of_several_nodes_of_the_host_the_faster_one_stands() -> None:
 @pytest.mark.parametrize(
     ("longer", "each_s", "batches"), [(8, 1e-3, 9), (2, 9e-3, 3), (1, 1e-3, 1), (None, 1e-3, 3), (None, 9e-3, 1)]
 )
-def test_what_was_timed_is_both_batches_of_every_sample(longer: int | None, each_s: float, batches: int) -> None:
-    """Of two flows the slower one's. Rounds of versions before do not say how long the other batch was."""
+def test_timed_seconds_include_both_batches(longer: int | None, each_s: float, batches: int) -> None:
+    """Of two flows, the slower one counts. Rounds of older versions lack the length of the other batch."""
     flows = [RoundFlow("gpu:0", "gpu:1", "device", "device", 8, "measured", [each_s * part] * 3) for part in (1, 1.5)]
     record = round_record("two flows", 0)
     record.flows, record.batch, record.longer = flows, [4, 2], longer
@@ -404,7 +403,7 @@ def test_what_was_timed_is_both_batches_of_every_sample(longer: int | None, each
 
 
 def standard_like(status: str) -> Run:
-    """Copies from the host to four GPUs: one path measured at every size, the others up to 256 MiB only."""
+    """Copies from the host to four GPUs: one path measured at all sizes, the others up to 256 MiB only."""
     made = [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{1 << 30}?mode=batched", (1 << 30) / 55e9)]
     for gpu in range(4):
         one = point(f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 28}?mode=batched", (1 << 28) / 50e9)

@@ -1,4 +1,4 @@
-"""The page in headless Chromium: nothing asked for elsewhere, no error, every chart drawn, with and without scripts."""
+"""The page in headless Chromium: no external request, no error, all charts drawn, with and without scripts."""
 
 import json
 from urllib.parse import unquote
@@ -80,7 +80,7 @@ def cases() -> dict[str, list]:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_nothing_from_elsewhere_no_error_every_chart_drawn(tmp_path, name) -> None:
+def test_no_external_request_no_error_and_all_charts_drawn(tmp_path, name) -> None:
     points = cases()[name]
     found = answer(tmp_path, watched(run(points, name=EVIL)))
     assert found["errors"] == [] and found["requests"] == [] and found["empty"] == found["unmarked"] == 0
@@ -105,17 +105,17 @@ def test_downloads_hold_the_numbers_of_the_tables(tmp_path) -> None:
     assert row["modelled"] is True and row["status"] == "ok"
 
 
-def test_without_scripts_the_answers_and_tables_are_there(tmp_path) -> None:
+def test_tiles_and_tables_work_without_scripts(tmp_path) -> None:
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()), scripts=False)
         text = browser.ask("document.documentElement.outerHTML")
     for told in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
         assert told in text
     assert text.count("<tr><td>") == len(small_run().points)
-    assert '<p class="tools" hidden' in text  # buttons that would do nothing are not shown
+    assert '<p class="tools" hidden' in text  # hidden: the buttons have no function without scripts
 
 
-def test_that_it_is_modelled_stays_in_view(tmp_path) -> None:
+def test_the_modelled_banner_stays_in_view(tmp_path) -> None:
     top = "(scrollTo(0, {}), document.querySelector('.banner').getBoundingClientRect().top)"
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()))

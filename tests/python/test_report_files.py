@@ -1,4 +1,4 @@
-"""What `report` writes besides the page: the drawing of the machine, Markdown, single pictures."""
+"""Other outputs of `report`: the drawing of the machine, Markdown, single figures."""
 
 import re
 import shutil
@@ -39,7 +39,7 @@ def written(tmp_path, made) -> str:
     return str(path)
 
 
-def test_links_of_a_probed_machine_have_what_they_reached() -> None:
+def test_links_of_a_probed_machine_show_their_best_rates() -> None:
     found = {(wire.one, wire.other): wire for wire in wires(run(small_run().points, **PROBED))}
     host, nvlink = found["numa:0", "gpu:0"], found["gpu:2", "NVSwitch"]
     assert len(found) == 8 and host.kind == "PCIe 5.0 x16" and host.limit == 63.0 and host.back is None
@@ -47,7 +47,7 @@ def test_links_of_a_probed_machine_have_what_they_reached() -> None:
     assert nvlink.kind == "NVLink x18" and nvlink.limit == 478.1 and 380 < nvlink.there < 390
 
 
-def test_links_of_a_model_count_every_way_over_them() -> None:
+def test_links_of_a_model_count_all_paths_over_them() -> None:
     id = "h2d/ce/numa:1.pinned->gpu:0.device/1048576?mode=batched"
     hops = "smp numa:1->numa:0, nvlink numa:0->gpu:0"
     found = wires(run([point(id, 1e6 / 40e9, guards={"route a0": hops})], model=MODEL))
@@ -57,12 +57,12 @@ def test_links_of_a_model_count_every_way_over_them() -> None:
 
 
 @pytest.mark.parametrize("facts", [{}, {"model": {}}, {"model": 3}, {"gpus": [7]}, {"gpus": None}, {"numa": [{}]}])
-def test_a_machine_told_in_another_way_is_not_drawn(facts) -> None:
+def test_an_unknown_machine_description_is_not_drawn(facts) -> None:
     made = run(small_run().points, **facts)
     assert wires(made) == [] and machine_svg([], False) == "" and "The machine and its links" not in page(made)
 
 
-def test_texts_of_the_drawing_do_not_lie_over_each_other() -> None:
+def test_texts_of_the_drawing_do_not_overlap() -> None:
     for facts in (PROBED, {"model": MODEL}):
         picture = machine_svg(wires(run(small_run().points, **facts)), True)
         boxes = [tuple(map(float, box)) for box in re.findall(r'class="under" x="([\d.]+)" y="([\d.]+)"', picture)]
@@ -71,7 +71,7 @@ def test_texts_of_the_drawing_do_not_lie_over_each_other() -> None:
         )
 
 
-def test_markdown_has_rates_findings_and_doubts_and_no_markup_of_others() -> None:
+def test_markdown_has_rates_anomalies_and_checks_and_escapes_markup() -> None:
     text = to_markdown(small_run())
     assert "## MODELLED: invented" in text and "**MODELLED**" in text
     assert "| d2d by ce, device -> device |" in text and "gpu:2 -> gpu:3" in text and "2 points failed" in text
@@ -84,7 +84,7 @@ def test_markdown_has_rates_findings_and_doubts_and_no_markup_of_others() -> Non
     )
 
 
-def test_every_figure_is_a_file_of_its_own() -> None:
+def test_each_figure_is_a_standalone_file() -> None:
     found = figures(run(small_run().points, **PROBED))
     assert "machine" in found and "rate-numa-0-to-gpu-0" in found and len(set(found)) == len(found)
     for draw in found.values():
@@ -93,7 +93,7 @@ def test_every_figure_is_a_file_of_its_own() -> None:
         assert "var(" not in text and "MODELLED" in text and 'width="' in text.partition(">")[0]
 
 
-def test_the_command_writes_them(tmp_path, capsys) -> None:
+def test_the_command_writes_figures(tmp_path, capsys) -> None:
     source = written(tmp_path, small_run())
     assert main(["report", source, "--list-figures"]) == 0
     name = capsys.readouterr().out.split()[0]
@@ -123,7 +123,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch, options, code,
     assert told in error and error.count("\n") == 1
 
 
-def test_two_runs_where_one_is_meant(capsys) -> None:
+def test_two_runs_are_refused(capsys) -> None:
     assert main(["report", "a.jsonl", "b.jsonl"]) == 2
     assert "one run, and 2 were given" in capsys.readouterr().err
 
@@ -135,7 +135,7 @@ def test_png_without_a_browser(tmp_path, capsys, monkeypatch) -> None:
     assert "Chromium" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
 
 
-def test_the_summary_of_a_run_file_is_what_run_printed(tmp_path, capsys) -> None:
+def test_the_command_prints_the_summary_or_all_tables(tmp_path, capsys) -> None:
     source = written(tmp_path, small_run())
     assert main(["report", source, "--summary"]) == 0
     assert capsys.readouterr().out == summary(read_run(source)) + "\n"
@@ -143,7 +143,7 @@ def test_the_summary_of_a_run_file_is_what_run_printed(tmp_path, capsys) -> None
     assert capsys.readouterr().out == details(read_run(source)) + "\n"
 
 
-def test_on_hardware_the_summary_names_the_doctor(tmp_path) -> None:
+def test_tables_of_measured_runs_mention_doctor(tmp_path) -> None:
     assert "linkscope doctor" not in details(run(small_run().points))
     assert "linkscope doctor" in details(run(small_run().points, modelled=False))
 

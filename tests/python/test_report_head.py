@@ -1,4 +1,4 @@
-"""The head of the page and the heat maps: the answers that people come for, held against an invented run."""
+"""The top of the page and the heat maps, for an invented run with known answers."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def by_label(made) -> dict:
     return {tile.label: tile for tile in tiles(made)}
 
 
-def test_tiles_answer_with_number_share_and_size() -> None:
+def test_tiles_have_rate_share_and_size() -> None:
     found = by_label(small_run())
     assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to check"] or len(found) <= 6
     host = found["Host to GPU"]
@@ -71,7 +71,7 @@ def test_bidirectional_rates_are_no_unidirectional_best() -> None:
 
 
 def test_a_copy_in_parts_has_the_rate_of_all_parts() -> None:
-    """Beside it pages on demand, which are one flow and slower: 28 and 27 GB/s are 55 GB/s."""
+    """Beside it are pages on demand, which are one flow and slower: 28 and 27 GB/s are 55 GB/s."""
     ends, memories = ("gpu:0", "numa:0"), ("device", "pinned")
     parts = point(f"split/ce/gpu:0.device->numa:0.pinned/{SIZES[-1]}?streams=2", SIZES[-1] / 28e9)
     parts.flows = [flow(*ends, memories, SIZES[-1], SIZES[-1] / rate) for rate in (28e9, 27e9)]
@@ -90,7 +90,7 @@ def test_cached_and_discarded_data_are_no_tiles_best() -> None:
     assert "Host to GPU" not in by_label(run([hot, thrown_away]))
 
 
-def test_what_to_distrust_is_counted_and_linked() -> None:
+def test_points_to_check_are_counted_and_linked() -> None:
     made = small_run()
     assert by_label(made)["Points to check"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
     text = " ".join(doubt.text for doubt in doubts(made))
@@ -125,21 +125,21 @@ def test_heat_maps_of_small_operations_compare_one_size() -> None:
     }
 
 
-def test_without_limits_the_best_path_is_the_measure_and_one_path_is_no_map() -> None:
+def test_maps_without_peaks_use_the_best_path_and_need_two_paths() -> None:
     ids = [f"d2d/ce/gpu:0.device->gpu:{gpu}.device/1048576?mode=batched" for gpu in (1, 2)]
     (heat,) = heats([point(ids[0], 1e-5), point(ids[1], 2e-5)])
     assert heat.cells["gpu:0", "gpu:1"].share == 1.0 and heat.colour == "100 % of the best path"
     assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
 
 
-def test_usual_values_are_told_once_a_family() -> None:
+def test_usual_values_appear_once_per_family() -> None:
     text = page(small_run())
     assert 'href="#problems"' in text and "Heat maps" in text and "As a table" in text
     assert step(0.0) == 0 and step(1.0) == step(1.4) == 6
 
 
-def test_what_some_points_leave_out_is_never_called_usual() -> None:
-    """Their default is not told in ids: one row, without a word, and each other value by name, however many have it."""
+def test_parameters_that_some_points_lack_have_no_usual_value() -> None:
+    """Ids leave out the default: one row has no value, and each other value is named, even if most points have it."""
     ends = "gpu:0.device->gpu:1.device"
     presets = [f"read/sm/{ends}/{size}?threads=256&width=4" for size in (4096, 65536, 1 << 20)]
     made = [point(id, 1e-6) for id in presets] + [point(f"read/sm/{ends}/1048576?threads=256", 2e-6)]

@@ -1,4 +1,4 @@
-"""The page: one file, nothing from elsewhere, valid, escaped, drawn without JavaScript."""
+"""The page: one file, no external resources, valid, escaped, drawn without JavaScript."""
 
 import re
 from html.parser import HTMLParser
@@ -19,7 +19,7 @@ VOID = {"meta", "input", "br", "link"}
 
 
 class Checker(HTMLParser):
-    """Every tag is closed in order; ids are unique; links to # have a target."""
+    """All tags are closed in order, ids are unique, and links to # have a target."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def test_valid_and_loads_nothing(name: str) -> None:
     assert "fetch(" not in text and "XMLHttpRequest" not in text
 
 
-def test_names_cannot_leave_their_place() -> None:
+def test_names_are_escaped() -> None:
     made = run([point(H2D.format(8), 1e-6, src=EVIL, limit_gbps=1.0, limit_source=EVIL),
                 point(H2D.format(16), status="failed", reason=EVIL, params={"mode": EVIL, EVIL: EVIL})],
                name=EVIL, title=EVIL, warnings=[EVIL, {"text": EVIL}], gpus=[{"name": EVIL}])  # fmt: skip
@@ -81,7 +81,7 @@ def test_names_cannot_leave_their_place() -> None:
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
 
 
-def test_modelled_runs_say_so_in_the_heading_and_across_every_picture() -> None:
+def test_modelled_runs_are_marked_in_heading_and_figures() -> None:
     text = page(small_run())
     pictures = re.findall(r'<svg class="chart".*?</svg>', text, flags=re.S)
     assert len(pictures) > 10 and all(">MODELLED</text>" in picture for picture in pictures)
@@ -90,7 +90,7 @@ def test_modelled_runs_say_so_in_the_heading_and_across_every_picture() -> None:
     assert "MODELLED" not in real
 
 
-def test_every_number_is_in_a_table_without_javascript() -> None:
+def test_all_numbers_are_in_tables_without_javascript() -> None:
     made = small_run()
     text = re.sub(r"<script>.*?</script>", "", page(made), flags=re.S)
     assert text.count("<tr><td>") == len(made.points)
@@ -114,7 +114,7 @@ def test_more_methods_than_colours_are_counted() -> None:
     assert len(panel.legend) == 8 and panel.not_drawn == 3 and len(panel.tables) == 11
 
 
-def test_methods_on_one_curve_are_one_line() -> None:
+def test_coinciding_methods_are_one_line() -> None:
     points = [point(f"h2d/ce/numa:0.{kind}->gpu:0.device/{size}?mode=batched", 2e-6 + size / 5e10)
               for kind in ("pinned", "registered") for size in SIZES]  # fmt: skip
     (panel,) = panels(points, modelled=False)
@@ -131,7 +131,7 @@ def test_size_of_the_page_grows_slowly() -> None:
         for gpus in (1, 8)
     )
     grown = len(page(run(many))) - len(page(run(few)))
-    assert grown / (len(many) - len(few)) < 300  # bytes a point: 20,000 points stay under 6 MB
+    assert grown / (len(many) - len(few)) < 300  # bytes per point: 20,000 points stay below 6 MB
 
 
 def test_render_reads_a_file(tmp_path) -> None:
@@ -155,7 +155,7 @@ def test_axes() -> None:
     assert [text for _, text in time_axis([2e-6, 3e-4], 0, 1).ticks] == ["1 us", "10 us", "100 us", "1 ms"]
 
 
-def test_charts_are_one_element_a_series() -> None:
+def test_charts_have_one_element_per_series() -> None:
     points = [(1 << n, Estimate(float(n), n * 0.5, n * 1.5)) for n in range(3, 31)]
     few, many = (rate_chart("t", [Series(0, False, points[:count])], [], False) for count in (2, 28))
     assert few.count("<path") == many.count("<path")

@@ -1,4 +1,4 @@
-"""Kernel copies over blocks, copies to all GPUs at once, and latencies: in the page, the summary and the Markdown."""
+"""Copies by SM over blocks, copies to all GPUs at once, and latencies, in the page, the tables and the Markdown."""
 
 import re
 
@@ -46,12 +46,12 @@ def test_how_few_blocks_reach_95_percent_beside_sms_and_copy_engine() -> None:
         ({"9": 10e9, "10": 100e9, "sms": 50e9}, "10"),
     ],
 )
-def test_a_range_where_more_blocks_are_slower_again(rates, needed) -> None:
+def test_a_range_ends_where_more_blocks_are_slower(rates, needed) -> None:
     (found,) = sweeps(swept(rates))
     assert found.needed == needed
 
 
-def test_a_sweep_is_of_one_size_and_of_several_numbers_of_blocks() -> None:
+def test_a_sweep_has_one_size_and_several_numbers_of_blocks() -> None:
     assert sweeps(swept({"1": 50e9})) == [] and sweeps(small_run().points) == []
     (found,) = sweeps([*swept({"1": 1e9, "2": 2e9, "4": 4e9}), *swept({"1": 1e9, "2": 2e9}, size=2 * SIZE)])
     assert found.bytes == SIZE and len(found.points) == 3
@@ -59,7 +59,7 @@ def test_a_sweep_is_of_one_size_and_of_several_numbers_of_blocks() -> None:
     assert found.bytes == 2 * SIZE
 
 
-def test_paths_that_need_other_numbers_of_blocks_are_other_rows_by_the_gpu_that_copies() -> None:
+def test_rows_differ_by_needed_blocks_and_copying_gpu() -> None:
     points = []
     for src, dst, few in ((0, 1, 50e9), (1, 0, 99e9)):
         for initiator in ("src", "dst"):
@@ -77,20 +77,20 @@ def test_paths_that_need_other_numbers_of_blocks_are_other_rows_by_the_gpu_that_
     assert family.sweep == "95 % of it from 1 to 2 blocks on, by path"
 
 
-def test_no_number_of_blocks_is_told_where_only_a_word_is_enough() -> None:
+def test_no_number_of_blocks_where_only_a_word_is_enough() -> None:
     (family,) = overview(swept({"1": 10e9, "32": 50e9, "pieces": 100e9}))
     assert family.sweep == ""
 
 
-def test_half_the_rate_is_told_where_the_fastest_of_methods_alike_has_one_size() -> None:
+def test_the_half_rate_size_comes_from_an_alike_method_with_more_sizes() -> None:
     id = "local/sm/gpu:0.device->gpu:0.device/{}?mode=batched&threads={}"
     points = [point(id.format(SIZE, 256), SIZE / 50.1e9)]
     points += [point(id.format(size, 512), 1e-6 + size / 50e9) for size in (4096, 1 << 20, SIZE)]
     (family,) = overview(points)
-    assert family.folded == ["threads"] and [row.half_text for row in family.rows] == ["1 MiB"]
+    assert family.minor_params == ["threads"] and [row.half_text for row in family.rows] == ["1 MiB"]
 
 
-def test_copy_engines_are_compared_on_the_same_path_at_the_same_size_only() -> None:
+def test_copy_engines_are_compared_only_at_equal_path_and_size() -> None:
     other_size = point("local/ce/gpu:0.device->gpu:0.device/4096?mode=batched", 1e-9)
     other_path = point(f"local/ce/gpu:1.device->gpu:1.device/{SIZE}?mode=batched", 1e-9)
     (row,) = sweep_rows(run([*swept({"1": 1e9, "2": 2e9}), other_size, other_path]))
@@ -111,7 +111,7 @@ def test_sms_of_probed_and_modelled_machines(machine, counts) -> None:
     assert sm_counts(machine) == counts
 
 
-def test_the_rates_of_few_blocks_are_told_once_and_not_as_slow_paths() -> None:
+def test_rates_of_few_blocks_are_no_slow_paths() -> None:
     points = kernel_points()
     families = {str(found.family): found for found in overview(points)}
     kernels = families["d2d by sm, device -> device"]
@@ -143,7 +143,7 @@ def test_page_summary_and_markdown_have_the_blocks() -> None:
     assert 'id="blocks"' not in page(small_run()) and "Blocks that" not in to_markdown(small_run())
 
 
-def test_joint_flows_have_their_rates_and_parts_of_the_total() -> None:
+def test_joint_flows_have_rates_and_shares() -> None:
     (joint,) = joints(joint_points())
     assert [str(row.path) for row in joint.rows] == [f"gpu:{n} -> gpu:all" for n in range(4)]
     first = joint.rows[0]
@@ -156,7 +156,7 @@ def test_joint_flows_have_their_rates_and_parts_of_the_total() -> None:
     assert line.each == "3 flows of 100 to 200 GB/s, 25 to 50 % each"
 
 
-def test_flows_of_both_ways_are_told_apart() -> None:
+def test_bidirectional_joint_flows_have_separate_columns() -> None:
     one = point("host_to_all/ce/numa:0.pinned->gpu:all.device/4096?bidirectional=true", 1e-6)
     one.flows = [flow("numa:0", f"gpu:{n}", ("pinned", "device"), 4096, 1e-6) for n in (0, 1)]
     one.flows += [flow(f"gpu:{n}", "numa:0", ("device", "pinned"), 4096, 1e-6) for n in (0, 1)]
@@ -176,7 +176,7 @@ def test_joint_flows_that_did_not_run_together_have_no_total() -> None:
     assert panel.best == "no rate" and panel.rate_svg == "" and "100 GB/s" in panel.tables[0].rows[0].rate
 
 
-def test_joint_flows_stay_out_of_what_is_about_single_paths() -> None:
+def test_joint_flows_are_not_in_tables_of_single_paths() -> None:
     points = joint_points()
     for one in points:
         one.limit_gbps, one.flows = 478.0, one.flows[:1]
@@ -212,12 +212,14 @@ def test_latencies_are_maps_and_rows_in_nanoseconds() -> None:
     assert (within.at_text, within.smallest_text, within.half_text, within.batched_s) == ("", "", "", None)
 
 
-def test_latencies_in_page_summary_and_markdown_break_nothing_about_size() -> None:
+def test_latencies_appear_in_all_outputs_without_a_size() -> None:
     made = run([*latency_points(), *kernel_points()], modelled=False, **MACHINE)
     by_path = {panel.path: panel for panel in panels(made.points, modelled=False)}
     assert by_path["numa:0 -> gpu:1"].best == "1210 ns [1186, 1234]" and by_path["numa:0 -> gpu:1"].time_svg == ""
     both = by_path["gpu:0 -> gpu:1"]
-    assert ">4 KiB</text>" in both.rate_svg and ">1 B</text>" not in both.time_svg  # no 0 B on a logarithmic axis
+    assert (
+        ">4 KiB</text>" in both.rate_svg and ">1 B</text>" not in both.time_svg
+    )  # 0 B has no place on a logarithmic axis
     assert not any("latency" in entry.text for entry in both.legend)
     assert any(row.time.startswith("812 ns") for table in both.tables for row in table.rows)
     assert "812 ns" in page(made) and "812 ns  796 to 828" in details(made, width=140, colour=False)
@@ -231,7 +233,7 @@ def test_long_operations_without_bytes_are_not_in_nanoseconds() -> None:
     assert family.rows[0].best_text.startswith("2.00 ms [")
 
 
-def test_both_ways_without_a_total_is_no_dip_and_no_best_rate() -> None:
+def test_bidirectional_points_without_a_total_are_no_dip_and_no_best_rate() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=true&mode=batched"
     points = [point(id.format(size), size / rate) for size, rate in ((1 << 20, 50e9), (1 << 26, 20e9))]
     assert [finding.kind for finding in point_findings(points)] == ["dip"]

@@ -1,4 +1,4 @@
-"""What the report says of a machine as a whole: classes of GPU pairs, peer access, ways that take turns."""
+"""Anomalies of the machine as a whole: classes of GPU pairs, peer access, directions that take turns."""
 
 import re
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ def test_missing_peer_access_is_an_anomaly_with_both_rates() -> None:
 
 
 @pytest.mark.parametrize(("both", "said"), [(9, "no faster"), (11, "hardly faster"), (12, ""), (20, "")])
-def test_ways_that_take_turns(both: float, said: str) -> None:
+def test_directions_that_take_turns(both: float, said: str) -> None:
     one = point(H2D.format("pageable", SIZE, "false"), SIZE / 10e9)
     found = told([one, point(H2D.format("pageable", SIZE, "true"), 2 * SIZE / both / 1e9)], "taking turns")
     assert bool(found) == bool(said)
@@ -76,7 +76,7 @@ def test_ways_that_take_turns(both: float, said: str) -> None:
         )
 
 
-def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_path: Path, capsys) -> None:
+def test_the_report_of_4029gp_has_its_classes_host_path_and_turns(tmp_path: Path, capsys) -> None:
     """CS-26, CS-34: four classes of pairs; CS-33: peer off has the rate of PCIe; CS-31: pageable copies take turns."""
     run = tmp_path / "run.jsonl"
     assert main(["run", "--machine", "4029gp", "--suite", "standard", "-o", str(run)]) == 0
@@ -97,4 +97,4 @@ def test_the_report_of_4029gp_tells_its_classes_its_host_path_and_its_turns(tmp_
         assert re.search(r"the path between host and GPU reaches 12[\d.]* GB/s", text)
         slow = r"h2d by ce, pageable -> device \([^)]*both ways\) is \w+ faster than unidirectional on"
         turns = slow + r" numa:[^;]*take turns"
-        assert re.search(turns + r" \(and 15 more curves like it\)", text)
+        assert re.search(turns + r" \(and 15 more curves\)", text)

@@ -1,4 +1,4 @@
-"""The page as people meet it: by keyboard, on a phone, on paper, in the dark, without scripts, and large."""
+"""The page for people: by keyboard, on a phone, on paper, in dark mode, without scripts, and with many points."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ PAPER = """(() => {
       || getComputedStyle(one.closest("figure")).breakInside !== "avoid").length,
     nav: document.querySelector("nav").checkVisibility()};
 })()"""
-PAPER_WIDTH = 718  # pixels between the margins of a letter page; A4 has 703
+PAPER_WIDTH = 718  # width in pixels between the margins of a letter page; A4 has 703
 
 
 def everything() -> str:
@@ -72,7 +72,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_every_control_is_reached_by_tab_in_order_with_a_visible_focus(browser, file, width) -> None:
+def test_tab_reaches_all_controls_in_order_with_visible_focus(browser, file, width) -> None:
     browser.open(file, width=width)
     stops = []
     while True:
@@ -84,11 +84,11 @@ def test_every_control_is_reached_by_tab_in_order_with_a_visible_focus(browser, 
     assert [stop["place"] for stop in stops] == sorted(stop["place"] for stop in stops)
     assert all(stop["seen"] and stop["inside"] for stop in stops)
     assert len([stop for stop in stops if not stop["scroll"]]) == browser.ask(CONTROLS)
-    assert all(stop["scrolls"] for stop in stops if stop["scroll"])  # nothing stops the key that does not scroll
+    assert all(stop["scrolls"] for stop in stops if stop["scroll"])  # the Tab key stops only at regions that scroll
 
 
 def focus(browser, text: str) -> None:
-    """Goes on with Tab to the control that begins with these words."""
+    """Presses Tab until a control that starts with these words has the focus."""
     for _ in range(200):
         browser.press("Tab")
         if browser.ask(STOP)["text"].startswith(text):
@@ -97,7 +97,7 @@ def focus(browser, text: str) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-def test_a_chart_s_numbers_are_opened_by_keyboard_also_without_scripts(browser, file, scripts) -> None:
+def test_the_keyboard_opens_the_numbers_of_a_chart_without_scripts(browser, file, scripts) -> None:
     browser.open(file, scripts=scripts)
     shown = "[...document.querySelectorAll('.numbers td')].filter((one) => one.checkVisibility()).length"
     assert browser.ask(shown) == 0
@@ -124,17 +124,17 @@ def test_buttons_and_filter_work_by_keyboard(browser, file) -> None:
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 @pytest.mark.parametrize("dark", [False, True])
-def test_no_width_scrolls_the_page_or_its_first_tables(browser, file, width, dark) -> None:
+def test_the_page_and_its_first_tables_fit_all_widths(browser, file, width, dark) -> None:
     browser.open(file, width=width, dark=dark)
     found = browser.ask(WIDE)
     assert found["page"] <= width and found["wide"] == []
     assert found["stacks"] == 0 and found["count"] == 3  # best rates, blocks, one place and all GPUs
-    assert found["heads"] == (3 if width > 1024 else 0)  # on a narrow page every number has its name beside it
+    assert found["heads"] == (3 if width > 1024 else 0)  # a narrow page names each number beside it
     assert width < 390 or found["small"] > 9  # pixels: letters in charts stay readable
 
 
 @pytest.mark.parametrize("real", [False, True])
-def test_on_paper_nothing_is_cut_or_dark_and_open_tables_are_whole(browser, file, real) -> None:
+def test_printed_pages_are_light_and_complete(browser, file, real) -> None:
     if real:
         file.write_text(render(REAL), encoding="utf-8")
     browser.open(file, width=PAPER_WIDTH, dark=True)
@@ -145,7 +145,7 @@ def test_on_paper_nothing_is_cut_or_dark_and_open_tables_are_whole(browser, file
     assert found["ink"] < 0.2 and found["ground"] > 0.95 and found["nav"] is False
 
 
-def test_printing_takes_the_tables_that_are_open_and_leaves_the_page_as_it_was(browser, file) -> None:
+def test_printing_has_the_open_tables_and_leaves_the_page_unchanged(browser, file) -> None:
     browser.open(file)
     opened = "document.querySelectorAll('details[open]').length"
     before = browser.ask(opened)
@@ -159,14 +159,14 @@ def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
-def test_a_page_of_twenty_thousand_points_is_no_larger_than_loads_within_two_seconds(browser, tmp_path) -> None:
+def test_a_page_of_twenty_thousand_points_stays_small_enough_for_two_seconds(browser, tmp_path) -> None:
     file = tmp_path / "large.html"
     file.write_text(page(run(many(20_000))), encoding="utf-8")
     browser.open(file)
     loaded = browser.ask("performance.getEntriesByType('navigation')[0].loadEventEnd")
     elements = browser.ask("document.querySelectorAll('*').length")
     print(f"{elements} elements, {file.stat().st_size} bytes, loaded after {loaded / 1e3:.2f} s")
-    # What takes the time, whatever else runs on this machine; an idle one has it there in 1.1 s.
+    # An idle machine loads the page in 1.1 s.
     assert loaded > 0 and elements < 12 * 20_000 and file.stat().st_size < 240 * 20_000
 
 

@@ -1,4 +1,4 @@
-"""Values that are not to be trusted, and sizes that are not alike: what carries a sign, what is held against what."""
+"""Doubtful values and incomparable sizes: their signs, and the comparisons that leave them out."""
 
 import re
 from pathlib import Path
@@ -31,13 +31,13 @@ LATE = "the flows ran together for only 81% of the time that the longer one took
 
 
 def apart(id: str, seconds: float, **fields):
-    """Two flows that took turns: rates, and no total."""
+    """Two flows that took turns: they have rates but no total."""
     guards = {"joint_overlap": 0.81}
     return point(id, seconds, status="missed_precision", reason=LATE, total_gbps=None, guards=guards, **fields)
 
 
 def turned() -> list:
-    """Three GPUs; the last one has no total at the largest size, the first none at the size before."""
+    """Three GPUs: the last has no total at the largest size, the first none at the size below."""
     made = [point(BOTH.format(gpu, size), size / (10e9 if size > 4096 else 2e9)) for gpu in range(3) for size in SIZES]
     return [
         apart(one.id, one.median_s) if (one.dst, one.bytes) in (("gpu:2", SIZES[3]), ("gpu:0", SIZES[2])) else one
@@ -45,7 +45,7 @@ def turned() -> list:
     ]
 
 
-def test_the_best_of_small_sizes_is_not_held_against_that_of_large_ones() -> None:
+def test_best_rates_of_small_and_large_sizes_are_not_compared() -> None:
     made = turned()
     assert not [one for one in point_findings(turned()) if one.kind == "slow path"]
     (family,) = overview(made)
@@ -61,7 +61,7 @@ def test_the_best_of_small_sizes_is_not_held_against_that_of_large_ones() -> Non
     assert "larger sizes have no total" in heat_svg(heat, False) and 'class="bare"' in heat_svg(heat, False)
 
 
-def test_the_size_of_half_the_rate_is_of_every_path_of_its_row() -> None:
+def test_the_half_rate_size_covers_all_paths_of_its_row() -> None:
     (family,) = overview([one for one in turned() if one.dst != "gpu:2"])
     assert [row.half_text for row in family.rows] == ["1 MiB to <= 64 MiB"]  # gpu:0 has no total at 1 MiB
     (h2d, *_) = [curve for curve in curves(turned()) if curve.path.dst == "gpu:0"]
@@ -73,7 +73,7 @@ def wide(id: str, seconds: float, width: float, **fields):
     return point(id, seconds, status="missed_precision", ci95_s=ends, precision_target=0.05, **fields)
 
 
-def test_a_value_that_missed_its_precision_has_a_sign_wherever_it_stands() -> None:
+def test_missed_precision_has_its_sign_everywhere() -> None:
     id = "h2d/ce/numa:0.{}->gpu:{}.device/{}?mode=batched"
     made = [wide(id.format("pinned", gpu, 1 << 26), 1e-3, 0.06, limit_gbps=80.0) for gpu in (0, 1)]
     made += [point(id.format("pinned", 2, 1 << 26), 1e-3, limit_gbps=80.0)]
@@ -92,7 +92,7 @@ def test_a_value_that_missed_its_precision_has_a_sign_wherever_it_stands() -> No
     assert panel.legend[-1].text == "ringed: missed precision"
 
 
-def test_a_run_within_its_precision_has_no_sign_and_says_that_its_cards_are_safe() -> None:
+def test_a_precise_run_has_no_sign_and_precise_tiles() -> None:
     made = run([point("h2d/ce/numa:0.pinned->gpu:0.device/1048576?mode=batched", 1e-4)])
     assert "~" not in details(made, colour=False) and 'class="ring"' not in page(made)
     assert "every rate above is within its target precision" in tiles(made)[-1].lines
@@ -100,36 +100,36 @@ def test_a_run_within_its_precision_has_no_sign_and_says_that_its_cards_are_safe
     assert [tile.label for tile in tiles(made)] == ["Points to check"]
 
 
-def test_a_value_without_meaning_is_nobodys_best() -> None:
+def test_a_too_uncertain_value_is_no_best_rate() -> None:
     made = [wide(ALONE.format(0, 1, "wait"), 1e-6, 5.0), point(ALONE.format(1, 0, "wait"), 2e-6)]
     (heat,) = heats(made)
     assert heat.cells["gpu:0", "gpu:1"].share is None and heat.cells["gpu:1", "gpu:0"].share == 1.0
     assert any("wider than" in note for note in heat.notes)
 
 
-def test_hardly_any_difference_is_said_of_the_best_rate_and_not_of_copies_alone() -> None:
+def test_minor_parameters_concern_the_best_rate_only() -> None:
     made = []
     for after, alone in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
     (family,) = overview(made)
-    told = "hardly any difference in the best rate: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
-    assert family.folded_text == told
+    told = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
+    assert family.minor_params_text == told
     assert told in details(run(made), width=140, colour=False) and told in page(run(made))
 
 
-def test_copies_alone_are_compared_where_all_else_is_alike() -> None:
-    """Without peer access there is one initiator, and it is slow: that says nothing of initiators."""
+def test_single_copies_are_compared_with_equal_parameters_only() -> None:
+    """Without peer access there is one initiator, and it is slow. This says nothing about initiators."""
     made = []
     for initiator, alone, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
         params = f"initiator={initiator}&mode={{}}&peer={peer}"
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", alone))
     (family,) = overview(made)
-    assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.folded_text
+    assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.minor_params_text
 
 
-def test_shown_between_rounds_is_what_the_interval_is_made_of() -> None:
+def test_the_spread_between_rounds_is_that_of_the_medians() -> None:
     id = "d2d/ce/gpu:0.device->gpu:1.device/8?mode=single"
     one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))
     one.flows[0].samples_s = [[2e-6] * 7 for _ in range(5)] + [[2e-6] * 6 + [53e-6]]
@@ -137,11 +137,11 @@ def test_shown_between_rounds_is_what_the_interval_is_made_of() -> None:
     (cells,) = panels([one], modelled=False)[0].tables[0].rows
     assert cells.between == "1.4 %" and cells.within == "330 % (1 of 42 outlie)"
     moved = point(id, 2e-6, spread=Spread(within_rounds=0.1, between_rounds=6.0, modes_s=None))
-    moved.flows[0].round_medians_s = [2e-6] * 6  # means differ by a stray sample, medians do not
+    moved.flows[0].round_medians_s = [2e-6] * 6  # an outlier moves the means but not the medians
     assert not [found for found in point_findings([moved]) if found.kind == "spread between rounds"]
 
 
-def test_no_point_of_a_real_run_has_rounds_that_differ_by_nothing_though_their_medians_do() -> None:
+def test_differing_medians_have_a_spread_in_real_runs() -> None:
     rows = [
         (one, cells)
         for one in read_run(REAL).points
@@ -151,7 +151,7 @@ def test_no_point_of_a_real_run_has_rounds_that_differ_by_nothing_though_their_m
     assert len(rows) > 400 and all(cells.between != "0 %" for _, cells in rows)
 
 
-def test_each_direction_of_a_link_is_held_against_its_own_limit() -> None:
+def test_each_direction_of_a_link_has_its_own_peak() -> None:
     made = read_run(REAL)
     (host, *_) = wires(made)
     assert host.limit_text() == "58.45 / 57.61" and host.share_text() == "95-96 %"
@@ -161,7 +161,7 @@ def test_each_direction_of_a_link_is_held_against_its_own_limit() -> None:
     assert "96 % of peak, 57.61 GB/s" in cards["GPU to host"].lines
 
 
-def test_flows_that_did_not_run_together_are_a_fault_of_their_own() -> None:
+def test_flows_that_did_not_run_together_are_listed_separately() -> None:
     made = run([*turned(), point(BOTH.format(0, 16), status="failed", reason="no")])
     told = " / ".join(problem.text() for problem in problems(made.points))
     assert (
@@ -172,11 +172,11 @@ def test_flows_that_did_not_run_together_are_a_fault_of_their_own() -> None:
     assert not any("missed precision" in doubt.text for doubt in doubts(made))
     assert "2 missed precision, 2 of them flows that did not run together" in tiles(made)[-1].lines
     by_rule = apart(BOTH.format(0, 8), 1e-6)
-    by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total until the last flow had ended
+    by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total over the time until the last flow ended
     assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()
 
 
-def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
+def test_missed_precision_shows_enough_digits_in_per_cent() -> None:
     assert format_against(0.0504, 0.05) == "+-5.04 %, asked was 5 %" and format_against(5.25, 0.05).startswith(
         "+-525 %"
     )
@@ -195,13 +195,13 @@ def test_a_miss_never_looks_like_a_pass_and_precision_is_in_per_cent() -> None:
     assert asked == 1
 
 
-def test_another_limit_is_told_where_its_share_stands() -> None:
+def test_rows_with_another_peak_name_it() -> None:
     (d2d,) = [family for family in overview(read_run(REAL).points) if family.family.benchmark == "d2d"]
     assert d2d.limits == "peer off 57.61 GB/s, peer on 478.1 GB/s"
     assert f"peak: {d2d.limits}" in details(read_run(REAL), width=100, colour=False) and d2d.limits in render(REAL)
 
 
-def test_counters_are_told_once_and_modes_only_where_they_lie_apart() -> None:
+def test_counters_appear_once_and_close_modes_not_at_all() -> None:
     made = small_run()
     object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained={"gpu:0": {"pcie_replays": 7}}))
     assert "many cost rate" not in " ".join(finding.text for finding in findings(made))
@@ -213,7 +213,7 @@ def test_counters_are_told_once_and_modes_only_where_they_lie_apart() -> None:
     assert kinds == [[], ["two modes"]]
 
 
-def test_the_card_of_the_slowest_pair_says_how_and_where_no_pair_is() -> None:
+def test_the_tile_of_the_slowest_pair_names_method_and_count() -> None:
     (card,) = [tile for tile in tiles(read_run(REAL)) if tile.label == "Slowest GPU pair"]
     assert card.value == "GPU pairs are uniform"
     assert re.search(r"12 of 12 pairs were measured at \d+ [MG]iB \(d2d by ce, .*one way", "; ".join(card.lines))
@@ -221,7 +221,7 @@ def test_the_card_of_the_slowest_pair_says_how_and_where_no_pair_is() -> None:
     assert slow.value == "gpu:2 -> gpu:3"
 
 
-def test_the_name_of_a_limit_is_not_struck_through_by_the_grid() -> None:
+def test_grid_lines_do_not_cross_the_label_of_a_peak() -> None:
     from linkscope.model.curves import Estimate
 
     for limit in (2407.0, 2460.0, 478.1, 58.45, 63.0, 990.0):
@@ -238,7 +238,7 @@ def test_the_page_links_to_its_terms() -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-def test_the_filter_finds_words_in_any_order_and_says_where_nothing_has_them(tmp_path) -> None:
+def test_the_filter_matches_words_in_any_order_and_reports_no_match(tmp_path) -> None:
     file = tmp_path / "page.html"
     file.write_text(render(REAL), encoding="utf-8")
     panels_shown = "[...document.querySelectorAll('.panel')].filter((one) => !one.hidden).length"
@@ -265,8 +265,8 @@ def test_the_filter_finds_words_in_any_order_and_says_where_nothing_has_them(tmp
                 assert captions and all("peer off" in caption for caption in captions)
 
 
-def test_the_interval_that_decides_is_the_widest_of_the_flows() -> None:
-    """Both ways at once, the way back with the wider interval: that one missed, not the first one's."""
+def test_the_widest_flow_decides_on_precision() -> None:
+    """A bidirectional point with a wider interval in the opposite direction: that flow missed precision."""
     made = point(BOTH.format(0, 16), 1e-6, status="missed_precision")
     back = made.flows[1]
     back.ci95_s = (0.9 * back.median_s, 1.1 * back.median_s)
@@ -277,7 +277,7 @@ def test_the_interval_that_decides_is_the_widest_of_the_flows() -> None:
     assert problems([made])[0].text().endswith(": 5 of 6 rounds: too few for an interval, which six give")
 
 
-def test_a_narrow_interval_is_not_given_as_the_reason_of_a_miss() -> None:
+def test_a_narrow_interval_is_no_reason_for_missed_precision() -> None:
     stopped = point(BOTH.format(0, 16), 1e-6, status="missed_precision", precision_target=0.05)
     stopped.reason = "4 of 6 rounds; the budget of 20 s is spent"
     assert problems([stopped])[0].text().endswith("; 4 of 6 rounds; the budget of 20 s is spent")
@@ -285,8 +285,8 @@ def test_a_narrow_interval_is_not_given_as_the_reason_of_a_miss() -> None:
     assert "widest +-2 %, asked was 1 %" in problems([stopped, wide])[0].text()
 
 
-def test_a_card_takes_what_was_measured_and_says_what_was_not() -> None:
-    """Of a path that was measured and one that took its value over, with a little more of it, the former is named."""
+def test_tiles_prefer_measured_values_and_mark_inherited_ones() -> None:
+    """Of a measured path and a path with an inherited, slightly higher value, the measured one is named."""
     id = "h2d/ce/numa:0.pinned->gpu:{}.device/67108864?bidirectional=false&mode=batched"
     source = point(id.format(0), 1.2e-3, limit_gbps=80.0)
     other = point(id.format(1), 1.19e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)

@@ -192,8 +192,8 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
         print(json.dumps({"modelled": run.modelled, **to_json(run.points)}))
         return FINE
     lines = ["MODELLED", ""] if run.modelled else []
-    told = [f"- {text}" for text in found.sentences] or ["No shared link: no path slowed another."]
-    print("\n".join([*lines, f"{found.summary}.", *told]))
+    sentences = [f"- {text}" for text in found.sentences] or ["No shared link: no path slowed another."]
+    print("\n".join([*lines, f"{found.summary}.", *sentences]))
     return FINE
 
 

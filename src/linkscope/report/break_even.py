@@ -102,13 +102,13 @@ def break_evens(points: Iterable[Point]) -> BreakEvens | None:
     found = choices(points)
     if not found:
         return None
-    sizes = told_sizes(found)
-    told = [one for one in found if one.bytes in sizes]
-    tables = tuple(_table(side, [one for one in told if one.side == side]) for side in ENDS)
-    return BreakEvens(tuple(_cost_rows(told)), tuple(one for one in tables if one.rows), tuple(_lines(told)))
+    sizes = compared_sizes(found)
+    compared = [one for one in found if one.bytes in sizes]
+    tables = tuple(_table(side, [one for one in compared if one.side == side]) for side in ENDS)
+    return BreakEvens(tuple(_cost_rows(compared)), tuple(one for one in tables if one.rows), tuple(_lines(compared)))
 
 
-def told_sizes(found: Sequence[Choice]) -> list[int]:
+def compared_sizes(found: Sequence[Choice]) -> list[int]:
     """A few sizes: those with most memory kinds, and among these the sizes with measured costs."""
     kinds: dict[int, set[str]] = {}
     for one in found:
@@ -145,8 +145,8 @@ def break_even_text(one: BreakEven) -> str:
     return f"{text} [{', '.join(ends)}]"
 
 
-def _cost_rows(told: Iterable[Choice]) -> Iterable[CostRow]:
-    costs = {(cost.where, cost.kind, cost.bytes): cost for one in told for cost in one.costs}
+def _cost_rows(compared: Iterable[Choice]) -> Iterable[CostRow]:
+    costs = {(cost.where, cost.kind, cost.bytes): cost for one in compared for cost in one.costs}
     listed = sorted(costs.values(), key=lambda one: (one.bytes, not _from_host(one.where), one.kind))
     for group in _clusters(listed, lambda one: (one.kind, one.bytes), lambda one: (one.total,)):
         first = group[0]
@@ -160,10 +160,10 @@ def _phases_text(cost: MemoryCost, names: Sequence[str]) -> str:
     return ", ".join(signed(format_seconds(one.time.value), one.points) + _SHORT[one.basis] for one in found)
 
 
-def _table(side: Side, told: Sequence[Choice]) -> PayTable:
+def _table(side: Side, compared: Sequence[Choice]) -> PayTable:
     than = tuple(map(str, REFERENCES[side]))
     rows = []
-    listed = sorted(told, key=lambda one: (not _from_host(one.path), one.bytes))
+    listed = sorted(compared, key=lambda one: (not _from_host(one.path), one.bytes))
     for group in _clusters(
         listed, lambda one: (_from_host(one.path), one.name, one.bytes), lambda one: (one.cost, one.transfer)
     ):
@@ -179,17 +179,17 @@ def _table(side: Side, told: Sequence[Choice]) -> PayTable:
     return PayTable(ENDS[side], than, tuple(rows))
 
 
-def _lines(told: Sequence[Choice]) -> Iterable[str]:
+def _lines(compared: Sequence[Choice]) -> Iterable[str]:
     """'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at once, 3]', for the first path of each
     direction.
     """
-    paths = sorted({one.path for one in told if one.side == "host"})
+    paths = sorted({one.path for one in compared if one.side == "host"})
     for from_host in (True, False):
         path = next((path for path in paths if _from_host(path) == from_host), None)
-        for size in sorted({one.bytes for one in told}):
+        for size in sorted({one.bytes for one in compared}):
             pays = [
                 f"{one.name} {break_even_text(against)}"
-                for one in told
+                for one in compared
                 if (one.path, one.side, one.bytes) == (path, "host", size)
                 for against in one.against
                 if str(against.than) == str(PAGEABLE)

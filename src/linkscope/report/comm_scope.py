@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from linkscope.runfile import Flow, Point, Run
 from linkscope.units import format_seconds
 
-_BOTH_WAYS = " (both, from the first start to the last end)"
+_BIDIRECTIONAL = " (both, from the first start to the last end)"
 
 
 def text(run: Run) -> str:
@@ -26,7 +26,7 @@ def _lines(point: Point) -> Iterator[tuple[str, str, str, str]]:
             yield name, format_seconds(flow.mean_s), _deviation(flow), _rate(flow.bytes / flow.mean_s / 1e9)
             if number + 1 == len(point.flows) > 1 and "together_s" in point.guards and point.total_gbps:
                 together = format_seconds(point.guards["together_s"])
-                yield f"{point.id}{_BOTH_WAYS}", together, "", _rate(point.total_gbps)
+                yield f"{point.id}{_BIDIRECTIONAL}", together, "", _rate(point.total_gbps)
 
 
 def _deviation(flow: Flow) -> str:

@@ -14,7 +14,7 @@ from linkscope.report.headline import COPIES, ENGINES
 from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import problems, run_text
 from linkscope.report.overview import ALIKE, FamilyRows, Row, overview
-from linkscope.report.shared import HEADING, by_themselves, shares, without_sets
+from linkscope.report.shared import HEADING, shares, totals_without_single_rates, without_concurrent
 from linkscope.report.terminal import BAD, HEAD, NOTABLE, Line, heading, line_width, printable, render, wrap
 from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
@@ -37,17 +37,17 @@ def details(run: Run, *, width: int | None = None, colour: bool | None = None) -
 
 def _lines(run: Run, width: int) -> Iterable[Line]:
     if run.modelled:
-        told = "MODELLED: a machine model gave these numbers, no hardware was measured."
-        yield from wrap(told, width, NOTABLE)
+        parts = "MODELLED: a machine model gave these numbers, no hardware was measured."
+        yield from wrap(parts, width, NOTABLE)
     machine = run.header.machine
     name = ": ".join(str(machine[key]) for key in ("name", "title") if machine.get(key))
     yield from wrap(printable(name) or "a machine without a name", width, HEAD)
     yield from wrap(printable(run_text(run)), width)
     for warning in run.warnings:
         yield from wrap(f"warning: {printable(warning)}", width, NOTABLE)
-    single = without_sets(run)
+    single = without_concurrent(run)
     copies, latencies, others = _by_importance(overview(single.points))
-    if not (copies or latencies or others or by_themselves(run.points)):
+    if not (copies or latencies or others or totals_without_single_rates(run.points)):
         yield Line("")
         yield Line("No point has a value.", BAD)
     else:
@@ -106,10 +106,10 @@ def _rates(title: str, families: Sequence[FamilyRows], width: int) -> Iterable[L
     heads = [*_HEADS[:2], "time" if timed else _HEADS[2], *_HEADS[3:]]
     yield Line(_joined(heads, widths, shown), HEAD)
     for family, table in zip(families, tables, strict=True):
-        told = [family.folded_text] if family.folded else []
-        told += [f"unless given: {family.usual}"] if family.usual else []
-        folded = f" ({'; '.join(told)})" if told else ""
-        yield from heading(printable(f"{family.family}{folded}"), width)
+        parts = [family.minor_params_text] if family.minor_params else []
+        parts += [f"unless given: {family.usual}"] if family.usual else []
+        minor_params = f" ({'; '.join(parts)})" if parts else ""
+        yield from heading(printable(f"{family.family}{minor_params}"), width)
         if family.limits:
             yield from wrap(printable(f"    peak: {family.limits}"), width)
         for row, cells in zip(family.rows, table, strict=True):
@@ -159,7 +159,7 @@ def _joint(run: Run, width: int) -> Iterable[Line]:
 
 def _shared(run: Run, width: int) -> Iterable[Line]:
     found = shares(run.points)
-    sentences = found.sentences if found else by_themselves(run.points)
+    sentences = found.sentences if found else totals_without_single_rates(run.points)
     if not sentences and not found:
         return
     yield Line("")

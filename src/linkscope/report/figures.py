@@ -8,7 +8,7 @@ from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import template_text
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
-from linkscope.report.shared import group_svg, shares, without_sets
+from linkscope.report.shared import group_svg, shares, without_concurrent
 from linkscope.report.sweep import sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.runfile import Run
@@ -18,7 +18,7 @@ def figures(run: Run) -> dict[str, Callable[[], str]]:
     """The name of each figure, and the function that draws it."""
     found: dict[str, Callable[[], str]] = {}
     shared = shares(run.points)
-    run = without_sets(run)
+    run = without_concurrent(run)
     links = wires(run)
     if links:
         found["machine"] = lambda: machine_svg(links, run.modelled)

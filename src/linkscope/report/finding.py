@@ -18,11 +18,11 @@ class Finding:
     ids: tuple[str, ...]
 
 
-def worst(kind: str, told: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
+def worst(kind: str, entries: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
     """The entry with the lowest rank as text; the others are counted."""
-    ordered = sorted(told, key=lambda entry: entry[0])
+    ordered = sorted(entries, key=lambda entry: entry[0])
     more = len(ordered) - 1
-    text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''} like it)" if more else "")
+    text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''})" if more else "")
     return Finding(kind, text, tuple(id for _, _, id in ordered))
 
 

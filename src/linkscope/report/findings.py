@@ -27,7 +27,7 @@ SMALL = 64 << 10  # above this size the difference between single and batched co
 
 def findings(run: Run) -> list[Finding]:
     """All rules on the whole run, the most important first."""
-    return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_dear_contexts(run)]
+    return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_expensive_contexts(run)]
 
 
 def _slower_than_class(run: Run) -> list[Finding]:
@@ -82,7 +82,7 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
                 f"{count_text(len(members), 'path')} with the same peak ({format_rate(middle)})"
             )
             slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
-    return [worst("slow path", told) for told in slow.values()]
+    return [worst("slow path", entries) for entries in slow.values()]
 
 
 def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point, float]]:
@@ -107,7 +107,7 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
             f"{format_rate(rate.value)} of {format_rate(best.limit_gbps)} at {format_bytes(best.bytes)}"
         )
         groups.setdefault((curve.method.family, best.bidirectional), []).append((share, text, best.id))
-    return [worst("below half of peak", told) for told in groups.values()]
+    return [worst("below half of peak", entries) for entries in groups.values()]
 
 
 def _can_reach_its_limit(curve: Curve) -> bool:
@@ -121,7 +121,7 @@ def _dips(batched: Sequence[Curve]) -> list[Finding]:
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for dip in dips(batched):
         groups.setdefault(dip.curve.method.family, []).append((-dip.lost, dip_text(dip), dip.point.id))
-    return [worst("dip", told) for told in groups.values()]
+    return [worst("dip", entries) for entries in groups.values()]
 
 
 def _between_rounds(points: Sequence[Point]) -> list[Finding]:
@@ -138,7 +138,7 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
             f"{format_fraction(spread.within_rounds)} within a round: the value depends on the process"
         )
         groups.setdefault(_family_key(point), []).append((-spread.between_rounds, text, point.id))
-    return [worst("spread between rounds", told, "point") for told in groups.values()]
+    return [worst("spread between rounds", entries, "point") for entries in groups.values()]
 
 
 def _two_modes(points: Sequence[Point]) -> list[Finding]:
@@ -152,25 +152,25 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
             continue  # the difference is within the target precision
         text = f"{point_text(point)} has two modes, {format_seconds(low)} and {format_seconds(high)}"
         groups.setdefault(_family_key(point), []).append((-high / low if low > 0 else 0.0, text, point.id))
-    return [worst("two modes", told, "point") for told in groups.values()]
+    return [worst("two modes", entries, "point") for entries in groups.values()]
 
 
-def _dear_contexts(run: Run) -> list[Finding]:
+def _expensive_contexts(run: Run) -> list[Finding]:
     """GPU contexts in which every operation costs more, as long as the context exists."""
-    told = []
+    entries = []
     kept = 0
     for gpu, tallies in sorted(run.contexts().items(), key=lambda item: natural(item[0])):
         costs = [(tally.dear_s, tally.kept_s) for tally in tallies if tally.dear_s is not None]
         kept += sum(tally.dear_kept for tally in tallies)
         if costs:
-            more, usual = max((dear - kept, kept) for dear, kept in costs)
-            made, dear = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
-            told.append(f"{gpu}: {dear} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
-    if not told:
+            more, usual = max((expensive - kept, kept) for expensive, kept in costs)
+            made, expensive = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
+            entries.append(f"{gpu}: {expensive} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
+    if not entries:
         return []
     text = (
         f"operations cost more in some GPU contexts than in others, and a program gets either by chance "
-        f"({'; '.join(told)}). The cheaper contexts were measured: an operation may take that much longer"
+        f"({'; '.join(entries)}). The cheaper contexts were measured: an operation may take that much longer"
     )
     if kept:
         text += f". {count_text(kept, 'platform')} had to be measured in expensive ones"
@@ -199,7 +199,7 @@ def _alone(made: Sequence[Curve]) -> list[Finding]:
             )
             if extra > ALONE_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
-    return [worst("cost of a single copy", told, "point") for told in groups.values()]
+    return [worst("cost of a single copy", entries, "point") for entries in groups.values()]
 
 
 def _family_key(point: Point) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from linkscope.model.words import count_text, params_text, range_share
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, headline_points
 from linkscope.report.outcome import APART, STATUS_WORDS
-from linkscope.report.shared import without_sets
-from linkscope.report.trust import apart, inherited, signed
+from linkscope.report.shared import without_concurrent
+from linkscope.report.trust import flows_ran_apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
 from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run, by_way
@@ -46,7 +46,7 @@ class Doubt:
 
 def tiles(run: Run) -> list[Tile]:
     """Four to six tiles. A direction that was not measured has none."""
-    points = headline_points(without_sets(run).points)
+    points = headline_points(without_concurrent(run).points)
     made = [curve for curve in curves(points) if curve.batched]
     found = [
         _direction("Host to GPU", made, lambda path: (_kind(path.src), _kind(path.dst)) == ("numa", "gpu")),
@@ -82,13 +82,13 @@ def _direction(label: str, made: Sequence[Curve], wanted: Callable[[Path], bool]
     if not bests:
         return None
     curve, best = _fastest(bests)
-    lines = [_of_limit(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
+    lines = [_of_peak(best), f"{curve.path}, {curve.method.family}, at {format_bytes(best.bytes)}"]
     lines += _half_lines(curve)
     slow = _slowest_memory(bests, best)
-    told = {label: best} | ({f"{label} ({slow[0]})": slow[1]} if slow else {})
+    numbers = {label: best} | ({f"{label} ({slow[0]})": slow[1]} if slow else {})
     return Tile(
         label, _rate_text(best), (*filter(None, lines), *([_memory_text(*slow)] if slow else [])), "#best",
-        tuple((name, point.id) for name, point in told.items()),
+        tuple((name, point.id) for name, point in numbers.items()),
     )  # fmt: skip
 
 
@@ -100,8 +100,8 @@ def _half_lines(curve: Curve) -> list[str]:
     smaller, share = curve.below_half()
     if smaller is None:
         return [f"half of this rate from {format_bytes(half)} or less, batched: nothing smaller was measured"]
-    told = "no total" if share is None else f"{format_fraction(share)} of it"
-    return [f"half of this rate from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {told})"]
+    share_text = "no total" if share is None else f"{format_fraction(share)} of it"
+    return [f"half of this rate from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {share_text})"]
 
 
 def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
@@ -137,16 +137,16 @@ def _slowest_pair(run: Run) -> Tile | None:
         return None
     slowest, fastest = (f"{point.src} -> {point.dst}" for point in (found.slowest, found.fastest))
     size = format_bytes(found.bytes)
-    told = f"{_rate_text(found.slowest)} at {size}"
+    rate = f"{_rate_text(found.slowest)} at {size}"
     if found.differs and found.interval:
         ratio = f"{found.ratio:.2f} times the time of {fastest} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
-        value, lines = slowest, [ratio, told]
+        value, lines = slowest, [ratio, rate]
     else:
         value = "GPU pairs are uniform"
-        lines = [f"within {format_fraction(found.ratio - 1)} of each other", f"the lowest: {slowest}, {told}"]
+        lines = [f"within {format_fraction(found.ratio - 1)} of each other", f"the lowest: {slowest}, {rate}"]
     pairs = len({(p.src, p.dst) for p in run.points if p.benchmark == "d2d" and p.src != p.dst and p.median_s})
     lines += [
-        _of_limit(found.slowest),
+        _of_peak(found.slowest),
         f"{found.count} of {pairs} pairs were measured at {size} ({_method_text(found)})",
     ]
     return Tile(
@@ -186,7 +186,7 @@ def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
 
 
 def _took_turns(point: Point) -> bool:
-    return point.status == "missed_precision" and apart(point)
+    return point.status == "missed_precision" and flows_ran_apart(point)
 
 
 def _of_status(points: Sequence[Point], status: str) -> Doubt:
@@ -209,7 +209,7 @@ def _apart(points: Sequence[Point]) -> Doubt:
 
 def _missed(points: Sequence[Point]) -> Doubt:
     """The number of points that missed their precision, and how many of them by far."""
-    wanting = [point for point in points if point.status == "missed_precision" and not apart(point)]
+    wanting = [point for point in points if point.status == "missed_precision" and not flows_ran_apart(point)]
     wide = [(width, point) for point in wanting if (width := widest_of(point)) is not None]
     if not wanting:
         return Doubt("")
@@ -268,6 +268,6 @@ def _rate_text(point: Point) -> str:
     return signed(format_rate_interval(rate.value, rate.low, rate.high), [point])
 
 
-def _of_limit(point: Point) -> str:
+def _of_peak(point: Point) -> str:
     share = share_of(point)
     return f"{format_fraction(share)} of peak, {format_rate(point.limit_gbps)}" if share is not None else ""

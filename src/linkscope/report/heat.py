@@ -10,7 +10,7 @@ from markupsafe import escape
 from linkscope.model.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
 from linkscope.model.words import params_text, usual, varying
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import INHERITED, SIGN, VOID, sign_of, void
+from linkscope.report.trust import INHERITED, SIGN, TOO_UNCERTAIN, is_too_uncertain, sign_of
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
@@ -66,7 +66,7 @@ class Heat:
         if any(cell.below.startswith("at ") for cell in bare):
             found.append("no colour: larger sizes have no total, because their flows did not run together")
         if any(not cell.below.startswith("at ") for cell in bare):
-            found.append(f"no colour: the interval is wider than +-{VOID:.0%} of the value")
+            found.append(f"no colour: the interval is wider than +-{TOO_UNCERTAIN:.0%} of the value")
         return found
 
     @property
@@ -87,24 +87,26 @@ def heats(points: Iterable[Point]) -> list[Heat]:
         shown = varying(curve.method for curve in of_family)
         common = [pair for pair in usual(of_family) if pair[0] in shown]
         for method, of_method in itertools.groupby(of_family, key=lambda curve: curve.method):
-            told = _told(method, [name for name in shown if (name, dict(method.params).get(name)) not in common])
+            distinction = _distinction(
+                method, [name for name in shown if (name, dict(method.params).get(name)) not in common]
+            )
             listed = list(of_method)
             batched = [curve for curve in listed if curve.batched]
             for values in (_rates(batched), _latencies(batched), _times([c for c in listed if not c.batched])):
-                heat = _heat(len(found), family, method, params_text(common), told, values)
+                heat = _heat(len(found), family, method, params_text(common), distinction, values)
                 found += [heat] if heat else []
     return found
 
 
-def _told(method: Method, names: Sequence[str]) -> str:
+def _distinction(method: Method, names: Sequence[str]) -> str:
     """The parameters that tell a map from its neighbours, the direction first. Bidirectional maps show totals."""
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
-    ways = "bidirectional, total" if both else "one way" if "bidirectional" in names else ""
+    ways = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
     return ", ".join(filter(None, (ways, others)))
 
 
-def _heat(number: int, family: Family, method: Method, common: str, told: str, values: _Values) -> Heat | None:
+def _heat(number: int, family: Family, method: Method, common: str, distinction: str, values: _Values) -> Heat | None:
     what, colour, by_path = values
     if len(by_path) < 2:
         return None
@@ -113,7 +115,7 @@ def _heat(number: int, family: Family, method: Method, common: str, told: str, v
     cells = {(path.src, path.dst): cell for path, cell in by_path.items()}
     if all(path.src == path.dst for path in by_path):  # within each place: one row
         rows, cells = ("itself",), {("itself", path.dst): cell for path, cell in by_path.items()}
-    return Heat(f"heat-{number}", str(family), common, told, what, colour, rows, columns, cells)
+    return Heat(f"heat-{number}", str(family), common, distinction, what, colour, rows, columns, cells)
 
 
 def _rates(of_method: Sequence[Curve]) -> _Values:
@@ -124,7 +126,9 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
     shares = {path: share_of(best) for path, best in bests.items()}
     limited = all(share is not None for share in shares.values())
     untold = {curve.path for curve in of_method if curve.untold()}
-    highest = max((_total(best) for path, best in bests.items() if path not in untold and not void(best)), default=0.0)
+    highest = max(
+        (_total(best) for path, best in bests.items() if path not in untold and not is_too_uncertain(best)), default=0.0
+    )
     cells = {}
     for path, best in bests.items():
         share = shares[path] if limited else _total(best) / highest if highest else 0.0
@@ -133,7 +137,7 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
         if path in untold:
             cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, sign_of([best]))
         else:
-            cells[path] = Cell(number, below, None if void(best) else share or 0.0, sign_of([best]))
+            cells[path] = Cell(number, below, None if is_too_uncertain(best) else share or 0.0, sign_of([best]))
     return "best rate, GB/s", "100 % of peak" if limited else "100 % of the best path", cells
 
 
@@ -167,8 +171,10 @@ def _times(of_method: Sequence[Curve]) -> _Values:
 
 def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:
     """The shortest time over each time. None for times too uncertain to compare; these are not the shortest either."""
-    shortest = min((point.median_s or 0.0 for point in times.values() if not void(point)), default=0.0)
-    return {path: None if void(point) else shortest / (point.median_s or 1.0) for path, point in times.items()}
+    shortest = min((point.median_s or 0.0 for point in times.values() if not is_too_uncertain(point)), default=0.0)
+    return {
+        path: None if is_too_uncertain(point) else shortest / (point.median_s or 1.0) for path, point in times.items()
+    }
 
 
 def heat_svg(heat: Heat, modelled: bool) -> str:

@@ -25,7 +25,7 @@ from linkscope.report.panels import DRAWN_AS_ONE, panels
 from linkscope.report.picture import machine_svg, wires
 from linkscope.report.shared import HEADING as SHARED_HEADING
 from linkscope.report.shared import NOTE as SHARED_NOTE
-from linkscope.report.shared import group_svg, shares, without_sets
+from linkscope.report.shared import group_svg, shares, without_concurrent
 from linkscope.report.sweep import ENOUGH, sweep_rows
 from linkscope.report.sweep_charts import sweep_charts
 from linkscope.report.trust import INHERITED, INHERITED_MEANS, SIGN, SIGN_MEANS, inherited
@@ -42,7 +42,7 @@ def render(path: str | os.PathLike[str]) -> str:
 
 def page(run: Run) -> str:
     """The page of a run."""
-    everything, run = run, without_sets(run)
+    everything, run = run, without_concurrent(run)
     environment = Environment(
         loader=PackageLoader("linkscope.report", "templates"),
         autoescape=True,

@@ -84,9 +84,9 @@ def joints(points: Iterable[Point]) -> list[Joint]:
     found = []
     for method, rows in by_method.items():
         shown = varying(other for other in by_method if other.family == method.family)
-        told = params_text(pair for pair in method.params if pair[0] in shown)
+        parts = params_text(pair for pair in method.params if pair[0] in shown)
         names = sorted({part.name for row in rows for part in row.parts}, key=natural)
-        found.append(Joint(method.family, told, tuple(names), tuple(rows)))
+        found.append(Joint(method.family, parts, tuple(names), tuple(rows)))
     return found
 
 

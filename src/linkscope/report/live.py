@@ -58,17 +58,21 @@ class LiveTable:
                 best[name] = row
         if not best:
             return ""
-        told = [
-            f"{name}{' bidirectional' if row.group.both_ways else ''} {_value(row)}"
+        parts = [
+            f"{name}{' bidirectional' if row.group.bidirectional else ''} {_value(row)}"
             + (f" ({format_fraction(row.share)} of peak)" if row.share is not None else "")
             for name, row in best.items()
         ]
-        return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(told)}"
+        return f"{'MODELLED, ' if self._modelled else ''}best so far: {', '.join(parts)}"
 
 
 def _rank(row: Row) -> tuple[bool, bool, float]:
     """Unidirectional before bidirectional, then the higher rate or the shorter time."""
-    return not row.group.both_ways, row.rate is not None, row.rate if row.rate is not None else -(row.seconds or 0.0)
+    return (
+        not row.group.bidirectional,
+        row.rate is not None,
+        row.rate if row.rate is not None else -(row.seconds or 0.0),
+    )
 
 
 def _largest(rows: Sequence[Row], count: int) -> list[Row]:

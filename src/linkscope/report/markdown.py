@@ -13,7 +13,7 @@ from linkscope.report.joint import joint_lines
 from linkscope.report.outcome import run_text
 from linkscope.report.overview import overview
 from linkscope.report.replay import Bar, cells
-from linkscope.report.shared import HEADING, shares, without_sets
+from linkscope.report.shared import HEADING, shares, without_concurrent
 from linkscope.report.sweep import sweep_rows
 from linkscope.report.trust import signs_mean
 from linkscope.runfile import Run
@@ -24,7 +24,7 @@ _MOST_FINDINGS = 12
 
 def to_markdown(run: Run) -> str:
     """The whole text."""
-    shared, everything, run = _shared(run), run, without_sets(run)
+    shared, everything, run = _shared(run), run, without_concurrent(run)
     machine = run.header.machine
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
     lines = [f"## {'MODELLED: ' if run.modelled else ''}{_safe(name)}", ""]
@@ -40,25 +40,25 @@ def to_markdown(run: Run) -> str:
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in worth_it(run.points)]
     lines += ["", "### Recommendations", "", *advised] if advised else []
-    told = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
-    lines += ["", "### Points to check", "", *(told or ["None: every point has its value."])]
+    listed = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
+    lines += ["", "### Points to check", "", *(listed or ["None: every point has its value."])]
     return "\n".join(lines) + "\n"
 
 
 def break_even_to_markdown(run: Run) -> str:
     """Memory costs and break-even tables, and the points behind them; '' where the run has no such data."""
-    told = break_evens(run.points)
-    if told is None:
+    found = break_evens(run.points)
+    if found is None:
         return ""
-    costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in told.costs]
+    costs = [(row.where, row.kind, format_bytes(row.bytes), *row.phases, row.total) for row in found.costs]
     lines = ["**MODELLED**", ""] if run.modelled else []
     lines += [_safe(NOTE), "", *_table(f"memory | kind | size | {' | '.join(PHASES)} | total [interval]", 0, costs)]
-    for table in told.tables:
+    for table in found.tables:
         than = " | ".join(f"cheaper than {name}" for name in table.than)
         head = f"path | size | {table.end} | total [interval] | one transfer [interval] | {than}"
         rows = [(row.paths, format_bytes(row.bytes), row.kind, row.cost, row.transfer, *row.than) for row in table.rows]
         lines += ["", *_table(head, 0, rows)]
-    ids = dict.fromkeys(id for table in told.tables for row in table.rows for id in row.ids)
+    ids = dict.fromkeys(id for table in found.tables for row in table.rows for id in row.ids)
     return "\n".join([*lines, "", "Points:", "", *(f"- `{id}`" for id in ids)]) + "\n"
 
 
@@ -71,8 +71,8 @@ def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
 
 def _break_even(run: Run) -> list[str]:
     """The break-even of memory kinds in a few lines; empty without such data."""
-    told = break_evens(run.points)
-    lines = [f"- {_safe(line)}" for line in told.lines] if told else []
+    found = break_evens(run.points)
+    lines = [f"- {_safe(line)}" for line in found.lines] if found else []
     return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
 
 
@@ -89,10 +89,10 @@ def _rates(run: Run) -> list[str]:
             rows.append(cells)
     head = "method | path | how | best rate [interval] | % of peak | at | half from | smallest | batched | single"
     notes = [
-        f"{family.family}: {told}"
+        f"{family.family}: {text}"
         for family in overview(run.points)
-        for told in (family.folded_text, f"peak: {family.limits}" if family.limits else "")
-        if told
+        for text in (family.minor_params_text, f"peak: {family.limits}" if family.limits else "")
+        if text
     ]
     notes += signs_mean(" ".join(cell for row in rows for cell in row))
     listed = ["", *(f"- {_safe(note)}" for note in notes)] if notes else []

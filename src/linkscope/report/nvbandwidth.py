@@ -61,8 +61,8 @@ def _text(table: Table) -> str:
         lines.append(f"{number:>2}" + "".join(f"{value:>10}" for value in shown))
     count = sum(len(row) for row in table.cells) - (len(table.cells) if len(table.cells) > 1 else 0)
     total = f"N/A: {table.missing} of {count} cells have no value" if table.sum is None else f"{table.sum:.2f}"
-    told = [f"{table.inherited} of {count} values were inherited, not measured"] if table.inherited else []
-    return "\n".join([*lines, "", f"SUM {table.key} {total}", *told, ""])
+    parts = [f"{table.inherited} of {count} values were inherited, not measured"] if table.inherited else []
+    return "\n".join([*lines, "", f"SUM {table.key} {total}", *parts, ""])
 
 
 def _title(engine: str, row: str, arrow: str, which: str = "") -> str:
@@ -81,8 +81,8 @@ class _Tables:
         made: list[Table] = []
         for engine in ("ce", "sm"):
             made += self._with_host(engine)
-            made += [self._one_way(engine, "read", "dst"), self._one_way(engine, "write", "src")]
-            made += [*self._both_ways(engine, "read", "dst"), *self._both_ways(engine, "write", "src")]
+            made += [self._unidirectional(engine, "read", "dst"), self._unidirectional(engine, "write", "src")]
+            made += [*self._bidirectional(engine, "read", "dst"), *self._bidirectional(engine, "write", "src")]
             made += self._host_and_all(engine) + self._one_and_all(engine)
         return made + self._alone()
 
@@ -102,8 +102,8 @@ class _Tables:
         both = "exchange" if engine == "sm" else "h2d"  # threads copy in both directions within one kernel
         there = self._row(lambda _, c: self._rate("h2d", engine, "numa:", gpus[c]))
         back = self._row(lambda _, c: self._rate("d2h", engine, gpus[c], "numa:"))
-        there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], both_ways=True))
-        back_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], both_ways=True, back=True))
+        there_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], bidirectional=True))
+        back_of_both = self._row(lambda _, c: self._rate(both, engine, "numa:", gpus[c], bidirectional=True, back=True))
         return [
             Table(f"host_to_device_memcpy_{engine}", _title(engine, "CPU", "->"), there),
             Table(f"device_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), back),
@@ -111,7 +111,7 @@ class _Tables:
             Table(f"device_to_host_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), back_of_both),
         ]
 
-    def _one_way(self, engine: str, word: str, initiator: str) -> Table:
+    def _unidirectional(self, engine: str, word: str, initiator: str) -> Table:
         def cell(row: int, column: int) -> float | None:
             src, dst = (column, row) if word == "read" else (row, column)
             return self._rate("d2d", engine, self._gpus[src], self._gpus[dst], initiator=initiator)
@@ -119,10 +119,10 @@ class _Tables:
         arrow = "->" if word == "read" else "<-"
         return Table(f"device_to_device_memcpy_{word}_{engine}", _title(engine, "GPU", arrow), self._matrix(cell))
 
-    def _both_ways(self, engine: str, word: str, initiator: str) -> list[Table]:
+    def _bidirectional(self, engine: str, word: str, initiator: str) -> list[Table]:
         def there(row: int, column: int) -> float | None:
             src, dst = self._gpus[column], self._gpus[row]
-            return self._rate("d2d", engine, src, dst, both_ways=True, initiator=initiator)
+            return self._rate("d2d", engine, src, dst, bidirectional=True, initiator=initiator)
 
         def back(row: int, column: int) -> float | None:
             return there(column, row)
@@ -142,14 +142,14 @@ class _Tables:
     def _host_and_all(self, engine: str) -> list[Table]:
         both = "exchange_all" if engine == "sm" else "host_to_all"
 
-        def of(benchmark: str, *, both_ways: bool = False, back: bool = False) -> Cells:
+        def of(benchmark: str, *, bidirectional: bool = False, back: bool = False) -> Cells:
             ends = ("gpu:all", "numa:") if benchmark == "all_to_host" else ("numa:", "gpu:all")
             rate = self._rate
             return self._row(
-                lambda _, c: rate(benchmark, engine, *ends, both_ways=both_ways, back=back, of=self._gpus[c])
+                lambda _, c: rate(benchmark, engine, *ends, bidirectional=bidirectional, back=back, of=self._gpus[c])
             )
 
-        to_host, from_host = of(both, both_ways=True, back=True), of(both, both_ways=True)
+        to_host, from_host = of(both, bidirectional=True, back=True), of(both, bidirectional=True)
         return [
             Table(f"all_to_host_memcpy_{engine}", _title(engine, "CPU", "<-"), of("all_to_host")),
             Table(f"all_to_host_bidirectional_memcpy_{engine}", _title(engine, "CPU", "<->"), to_host),
@@ -197,17 +197,17 @@ class _Tables:
         src: str,
         dst: str,
         *,
-        both_ways: bool = False,
+        bidirectional: bool = False,
         back: bool = False,
         of: str = "",
         initiator: str = "",
     ) -> float | None:
         """The rate of the flow from src to dst; with `back`, of the opposite one; with `of`, of that GPU."""
         params = {"initiator": initiator} if initiator else {}
-        if both_ways and not benchmark.startswith("exchange"):
+        if bidirectional and not benchmark.startswith("exchange"):
             params["bidirectional"] = "true"
         point = self._find(benchmark, engine, src, dst, **params)
-        if point is None and both_ways:  # each pair of GPUs is measured once
+        if point is None and bidirectional:  # each pair of GPUs is measured once
             point, back = self._find(benchmark, engine, dst, src, **params), not back
         if point is None:
             return None

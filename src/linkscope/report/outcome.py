@@ -8,7 +8,7 @@ from typing import Any
 
 from linkscope.model.curves import Family, method_of
 from linkscope.model.words import count_text
-from linkscope.report.trust import apart, reason_text, widest
+from linkscope.report.trust import flows_ran_apart, reason_text, widest
 from linkscope.runfile import Point, Run
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_against, format_seconds
@@ -61,8 +61,8 @@ def problems(points: Iterable[Point]) -> list[Problem]:
 def counts_text(points: Iterable[Point]) -> str:
     """'12 points: 10 ok, 2 missed precision'."""
     counts = Counter[str](point.status for point in points)
-    told = ", ".join(f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status])
-    return count_text(counts.total(), "point") + (f": {told}" if told else "")
+    parts = ", ".join(f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status])
+    return count_text(counts.total(), "point") + (f": {parts}" if parts else "")
 
 
 def run_text(run: Run) -> str:
@@ -104,10 +104,10 @@ def took_text(run: Run) -> str:
 def _only_text(only: Any) -> str:
     """' (only d2d/*)' for a part of a suite; the number of patterns where they are long."""
     patterns = [str(one) for one in only] if isinstance(only, list) else []
-    told = " ".join(patterns)
-    if len(told) > _LONGEST_ONLY:
-        told = f"{count_text(len(patterns), 'pattern')} of ids"
-    return f" (only {told})" if told else ""
+    parts = " ".join(patterns)
+    if len(parts) > _LONGEST_ONLY:
+        parts = f"{count_text(len(patterns), 'pattern')} of ids"
+    return f" (only {parts})" if parts else ""
 
 
 def _imprecise(points: Iterable[Point]) -> list[Problem]:
@@ -116,7 +116,7 @@ def _imprecise(points: Iterable[Point]) -> list[Problem]:
     turns: dict[Family, list[Point]] = {}
     for point in points:
         if point.status == "missed_precision":
-            (turns if apart(point) else groups).setdefault(method_of(point).family, []).append(point)
+            (turns if flows_ran_apart(point) else groups).setdefault(method_of(point).family, []).append(point)
     found = [_in_turn(family, group) for family, group in sorted(turns.items())]
     return found + [_of_family(family, group) for family, group in sorted(groups.items())]
 

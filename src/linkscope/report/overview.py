@@ -27,7 +27,7 @@ from linkscope.model.words import (
     usual,
     varying,
 )
-from linkscope.report.row_notes import alone_text, limits_text, parts_text, untold_text
+from linkscope.report.row_notes import single_copy_text, limits_text, missing_total_text, parts_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point
@@ -88,14 +88,14 @@ class Row:
         if not self.halves:
             return ""
         ends = (min(self.halves), max(self.halves))
-        told = [("<= " if most or half <= self.smallest_bytes else "") + format_bytes(half) for half, most in ends]
-        return " to ".join(dict.fromkeys(told))
+        parts = [("<= " if most or half <= self.smallest_bytes else "") + format_bytes(half) for half, most in ends]
+        return " to ".join(dict.fromkeys(parts))
 
     @property
     def missed_text(self) -> str:
         """'3 ~, 2 ^': the number of paths that missed precision or were inherited, unless all did."""
-        told = [(self.missed, SIGN), (self.inherited, INHERITED)]
-        return ", ".join(f"{count} {sign}" for count, sign in told if 0 < count < self.path_count)
+        parts = [(self.missed, SIGN), (self.inherited, INHERITED)]
+        return ", ".join(f"{count} {sign}" for count, sign in parts if 0 < count < self.path_count)
 
     @property
     def batched_text(self) -> str:
@@ -114,15 +114,15 @@ class FamilyRows:
 
     family: Family
     rows: list[Row]
-    folded: list[str]
+    minor_params: list[str]
     usual: str = ""  # values of a row unless its `params` say otherwise
     sweep: str = ""  # the number of blocks that is enough, where several were measured
     limits: str = ""  # peaks of rows, where they differ
 
     @property
-    def folded_text(self) -> str:
-        """'hardly any difference in the best rate: after (single at 8 B: kernel 7.4 us, wait 2.4 us)'."""
-        return f"hardly any difference in the best rate: {', '.join(self.folded)}" if self.folded else ""
+    def minor_params_text(self) -> str:
+        """'best rate depends little on: after (single at 8 B: kernel 7.4 us, wait 2.4 us)'."""
+        return f"best rate depends little on: {', '.join(self.minor_params)}" if self.minor_params else ""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def overview(points: Iterable[Point]) -> list[FamilyRows]:
     swept = sweeps(listed)
     found = []
     for family, of_family in itertools.groupby(without_sweeps(curves(listed)), key=lambda curve: curve.method.family):
-        told = needed_text(one for one in swept if one.method.family == family)
-        rows = _family_rows(family, list(of_family), told)
+        parts = needed_text(one for one in swept if one.method.family == family)
+        rows = _family_rows(family, list(of_family), parts)
         if rows.rows:
             found.append(rows)
     return found
@@ -150,10 +150,10 @@ def overview(points: Iterable[Point]) -> list[FamilyRows]:
 
 def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> FamilyRows:
     bests = _bests(of_family)
-    folded = [name for name in varying(best.curve.method for best in bests) if _makes_no_difference(name, bests)]
+    minor_params = [name for name in varying(best.curve.method for best in bests) if _makes_no_difference(name, bests)]
     by_method: dict[Method, list[_Best]] = {}
-    for best in _fold(bests, folded):
-        by_method.setdefault(best.curve.method.without(folded), []).append(best)
+    for best in _fold(bests, minor_params):
+        by_method.setdefault(best.curve.method.without(minor_params), []).append(best)
     shown = varying(by_method)
     common = [pair for pair in usual(of_family) if pair[0] in shown]
     rows = [
@@ -161,8 +161,8 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
         for method, of_method in by_method.items()
         for cluster in _clusters(of_method)
     ]
-    told = [name + alone_text(name, of_family) for name in folded]
-    return FamilyRows(family, rows, told, params_text(common), sweep, limits_text(best.point for best in bests))
+    parts = [name + single_copy_text(name, of_family) for name in minor_params]
+    return FamilyRows(family, rows, parts, params_text(common), sweep, limits_text(best.point for best in bests))
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
@@ -194,10 +194,10 @@ def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
     return bool(pairs) and same >= HARDLY * len(pairs)
 
 
-def _fold(bests: Sequence[_Best], folded: Sequence[str]) -> list[_Best]:
+def _fold(bests: Sequence[_Best], minor_params: Sequence[str]) -> list[_Best]:
     groups: dict[object, list[_Best]] = {}
     for best in bests:
-        groups.setdefault((best.curve.method.without(folded), best.curve.path), []).append(best)
+        groups.setdefault((best.curve.method.without(minor_params), best.curve.path), []).append(best)
     return [_fastest(group) for group in groups.values()]
 
 
@@ -247,7 +247,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
         halves=tuple(halves),
-        note=untold_text([point for best in cluster for point in best.curve.untold()])
+        note=missing_total_text([point for best in cluster for point in best.curve.untold()])
         or parts_text(point for curve in behind if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
         inherited=sum(inherited(best.point) for best in cluster),

@@ -57,8 +57,8 @@ def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
     classes = [members for members in _classes(by_family[most].values()) if len(members) > 1]
     if len(classes) < 2:
         return []
-    told = "; ".join(map(_class_text, classes))
-    text = f"GPU pairs form {len(classes)} classes ({most}): {told}"
+    parts = "; ".join(map(_class_text, classes))
+    text = f"GPU pairs form {len(classes)} classes ({most}): {parts}"
     return [Finding("classes of pairs", text, tuple(members[0].best.id for members in classes))]
 
 
@@ -111,19 +111,21 @@ def without_peer_access(batched: Sequence[Curve]) -> list[Finding]:
         slower = [path for path in without if path in with_it and without[path].gbps < with_it[path].gbps * (1 - WORTH)]
         refused = [path for path in without if path not in with_it and _refused(of_family, path)]
         ids = tuple(without[path].best.id for path in (*slower, *refused))
-        told = []
+        parts = []
         if slower:
             rates, direct = ([pairs[path].gbps for path in slower] for pairs in (without, with_it))
-            told.append(
+            parts.append(
                 f"without peer access, copies between GPUs go through the host: {_range(rates)} on "
                 f"{count_text(len(slower), 'path')}, against {_range(direct)} with it ({family})"
                 f"{_as_host(batched, family, rates)}"
             )
         if refused:
             rates = [without[path].gbps for path in refused]
-            told.append(f"{paths_text(refused)} ({len(refused)}) have no peer access: {_range(rates)} through the host")
-        if told:
-            found.append(Finding("without peer access", "; ".join(told), ids))
+            parts.append(
+                f"{paths_text(refused)} ({len(refused)}) have no peer access: {_range(rates)} through the host"
+            )
+        if parts:
+            found.append(Finding("without peer access", "; ".join(parts), ids))
     return found
 
 
@@ -158,13 +160,13 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
     """Bidirectional totals hardly above the unidirectional rate at the largest common size; one finding for each
     family.
     """
-    one_way = {(curve.path, curve.method): curve for curve in batched}
+    unidirectional = {(curve.path, curve.method): curve for curve in batched}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in batched:
         if dict(curve.method.params).get("bidirectional") != "true":
             continue
         params = tuple((name, "false" if name == "bidirectional" else value) for name, value in curve.method.params)
-        other = one_way.get((curve.path, type(curve.method)(curve.method.family, params)))
+        other = unidirectional.get((curve.path, type(curve.method)(curve.method.family, params)))
         alone = {point.bytes: total(point) for point in other.measured} if other else {}
         for point in reversed(curve.measured):
             one, both = alone.get(point.bytes, 0.0), total(point)
@@ -179,4 +181,4 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
             if both < TURNS * one:
                 groups.setdefault(curve.method.family, []).append((both / one, text, point.id))
             break
-    return [worst("taking turns", told) for told in groups.values()]
+    return [worst("taking turns", parts) for parts in groups.values()]

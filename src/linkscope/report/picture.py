@@ -76,7 +76,7 @@ def wires(run: Run) -> list[Wire]:
 def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
     """The links of the machine file. The routes of the points show the rates over them."""
     reached: dict[str, float] = {}
-    for point in _one_way(points):
+    for point in _headlines(points):
         for hop in str(point.guards.get("route a0", "")).split(", "):
             ends = hop.partition(" ")[2]
             reached[ends] = max(reached.get(ends, 0.0), point.gbps or 0.0)
@@ -140,14 +140,14 @@ def _wire(one: str, other: str, kind: str, best: dict[tuple[str, str], Point]) -
 
 def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
     found: dict[tuple[str, str], Point] = {}
-    for point in _one_way(points):
+    for point in _headlines(points):
         key = (point.src, point.dst)
         if key not in found or (point.gbps or 0.0) > (found[key].gbps or 0.0):
             found[key] = point
     return found
 
 
-def _one_way(points: Iterable[Point]) -> list[Point]:
+def _headlines(points: Iterable[Point]) -> list[Point]:
     """Headline rates of single flows. Other traffic between two places does not show the rate of the link."""
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
     return headline_points(point for point in one_flow if point.gbps is not None)

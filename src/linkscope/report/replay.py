@@ -89,10 +89,10 @@ def bars_svg(bars: Sequence[Bar], *, modelled: bool) -> str:
             if one is None:
                 continue
             wide = _PLOT * one.time.value / longest
-            told = escape(f"{bar.name}, {KINDS[kind]}: {format_seconds(one.time.value)}")
+            label_text = escape(f"{bar.name}, {KINDS[kind]}: {format_seconds(one.time.value)}")
             svg.append(
                 f'<g class="s{colour}"><rect class="mark" x="{x_end:.1f}" y="{y}" width="{wide:.1f}" height="{_BAR}">'
-                f"<title>{told}</title></rect></g>"
+                f"<title>{label_text}</title></rect></g>"
             )
             x_end += wide
         svg.append(f'<text x="{x_end + 8:.1f}" y="{y + 14}">{format_seconds(bar.total.time.value)}</text>')

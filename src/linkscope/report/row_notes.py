@@ -8,10 +8,12 @@ from linkscope.model.words import param_text, range_s, range_share
 from linkscope.runfile import Point, by_way
 from linkscope.units import format_bytes, format_rate
 
-DIFFERS_ALONE = 0.1  # single-copy times that differ by more are shown although the parameter is folded
+SINGLE_DIFFERS = (
+    0.1  # single-copy times that differ by more are shown although the best rate depends little on the parameter
+)
 
 
-def alone_text(name: str, of_family: Sequence[Curve]) -> str:
+def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:
     """' (single at 8 B: kernel 7.4 us, wait 2.4 us)' where a parameter changes single copies but not the best rate."""
     singles = [p for curve in of_family if not curve.batched for p in curve.measured if name in p.params and p.median_s]
     if not singles:
@@ -26,11 +28,11 @@ def alone_text(name: str, of_family: Sequence[Curve]) -> str:
     for by_value in alike.values():
         for value, seconds in by_value.items() if len(by_value) > 1 else ():
             times.setdefault(value, []).append(seconds)
-    middles = [statistics.median(found) for found in times.values()]
-    if not middles or max(middles) <= min(middles) * (1 + DIFFERS_ALONE):
+    medians = [statistics.median(found) for found in times.values()]
+    if not medians or max(medians) <= min(medians) * (1 + SINGLE_DIFFERS):
         return ""
-    told = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but single at {format_bytes(size)}: {told})"
+    parts = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
+    return f" (but single at {format_bytes(size)}: {parts})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
@@ -49,7 +51,7 @@ def limits_text(points: Iterable[Point]) -> str:
     return ""
 
 
-def untold_text(points: Sequence[Point]) -> str:
+def missing_total_text(points: Sequence[Point]) -> str:
     """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where all sizes have a total."""
     sizes = ", ".join(format_bytes(count) for count in sorted({point.bytes for point in points}))
     overlaps = [point.guards["joint_overlap"] for point in points if "joint_overlap" in point.guards]

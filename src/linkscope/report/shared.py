@@ -45,29 +45,29 @@ class Shares:
     slowed_pairs: int = 0
 
 
-def without_sets(run: Run) -> Run:
+def without_concurrent(run: Run) -> Run:
     """The run without points of several paths, whose rates are no best rates of a single path."""
-    return dataclasses.replace(run, points=[point for point in run.points if not is_set(point)])
+    return dataclasses.replace(run, points=[point for point in run.points if not is_concurrent(point)])
 
 
-def is_set(point: Point) -> bool:
+def is_concurrent(point: Point) -> bool:
     """Whether the point is of several named paths."""
     return len(PointId.parse(point.id).paths) > 1
 
 
-def by_themselves(points: Iterable[Point]) -> list[str]:
+def totals_without_single_rates(points: Iterable[Point]) -> list[str]:
     """Rates of sets of paths whose single rates the run lacks: 'numa:0 -> gpu:0,1: 110.1 GB/s [109.9, 110.3] in total
     at 16 MiB, 55.08 and 55.05 GB/s; their single rates were not measured'.
     """
-    told = []
+    sentences = []
     for point in points:
-        total = total_of(point) if is_set(point) else None
+        total = total_of(point) if is_concurrent(point) else None
         if total is not None:
             who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
             got = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
-            told.append(f"{who}: {got}; their single rates were not measured")
-    return told
+            sentences.append(f"{who}: {got}; their single rates were not measured")
+    return sentences
 
 
 def shares(points: Iterable[Point]) -> Shares | None:
@@ -199,8 +199,8 @@ def _parts(group: Group) -> str:
     one_each = f"{len(got)} flows of {_span(alone)} alone get {_span(got)}"
     if group.fair:
         return f"{one_each} each"
-    told = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
-    return f"{one_each}, in unequal parts: {told}"
+    shares_text = ", ".join(f"{part.path} {format_fraction(part.share)}" for part in group.parts)
+    return f"{one_each}, in unequal parts: {shares_text}"
 
 
 def _span(rates: Sequence[float]) -> str:
@@ -209,9 +209,9 @@ def _span(rates: Sequence[float]) -> str:
 
 
 def _open_sentence(found: Open) -> str:
-    told = _who(found.paths, "get", format_rate(found.gbps))
+    rate = _who(found.paths, "get", format_rate(found.gbps))
     alone = format_rate(found.alone_gbps)
-    return f"{told} concurrently and {alone} as the sum of single rates. The shared link was not identified"
+    return f"{rate} concurrently and {alone} as the sum of single rates. The shared link was not identified"
 
 
 def _slowed(found: Interference) -> int:

@@ -20,10 +20,10 @@ class Group:
     """The key of a row. Of the other parameters the best value counts."""
 
     family: Family
-    both_ways: bool
+    bidirectional: bool
 
     def __str__(self) -> str:
-        return str(self.family).replace("->", "<->") if self.both_ways else str(self.family)
+        return str(self.family).replace("->", "<->") if self.bidirectional else str(self.family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Point:
     medians: list[list[float]] = field(default_factory=list)
     apart: list[list[float]] = field(default_factory=list)
     flow_bytes: list[int] = field(default_factory=list)
-    one_way: bool = True  # whether all flows share one source and one destination
+    single_direction: bool = True  # whether all flows share one source and one destination
     together_s: float | None = None  # the time of the total, where the run file has one (docs/reference/run-file.md)
     value: _Value | None = None
     done: bool = False
@@ -170,7 +170,7 @@ def _add_round(point: _Point, record: Round) -> None:
     point.done = False
     point.rounds.add(record.round)
     point.flow_bytes = [flow.bytes for flow in flows]
-    point.one_way = len(by_way(flows)) == 1
+    point.single_direction = len(by_way(flows)) == 1
     point.together_s = record.guards.get("together_s")
     kept = point.apart if "throttled" in record.guards else point.medians
     kept.append([median(flow.samples_s) for flow in flows])
@@ -185,7 +185,7 @@ def _interim(point: _Point) -> _Value | None:
         return _Value(None, medians[0], None, point.what.bytes)
     rates = [count / seconds / 1e9 for count, seconds in zip(point.flow_bytes, medians, strict=True)]
     total = sum(point.flow_bytes) / point.together_s / 1e9 if point.together_s else sum(rates)
-    there = total if point.one_way else rates[0]
+    there = total if point.single_direction else rates[0]
     return _Value(total, medians[0], there / point.limit_gbps if point.limit_gbps else None, point.what.bytes)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from linkscope.report.headline import RateRow, Rates, headline_rows
 from linkscope.report.overview import overview
-from linkscope.report.shared import without_sets
+from linkscope.report.shared import without_concurrent
 from linkscope.report.summary_lines import (
     half_peak_text,
     heading_lines,
@@ -177,7 +177,7 @@ def _exact(rate: float) -> str:
 
 def _other_rates(run: Run, width: int) -> Iterable[Line]:
     """The best rates of a run without plain copies."""
-    rows = [(family.family, row) for family in overview(without_sets(run).points) for row in family.rows]
+    rows = [(family.family, row) for family in overview(without_concurrent(run).points) for row in family.rows]
     if not rows:
         return
     yield Line("")

@@ -61,10 +61,10 @@ def machine_text(run: Run) -> str:
 
 def managed_text(run: Run) -> str:
     """'prefetch to GPU 47.9 GB/s, to host 19.4; on demand to GPU unstable, 6.9 to 21.4'."""
-    told: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
     for (how, direction), rates in managed_rates(run).items():
-        told.setdefault(how, []).append(f"{direction} {_rates_text(rates)}")
-    return "; ".join(f"{how} {', '.join(parts)}" for how, parts in told.items())
+        parts.setdefault(how, []).append(f"{direction} {_rates_text(rates)}")
+    return "; ".join(f"{how} {', '.join(parts)}" for how, parts in parts.items())
 
 
 def latency_text(run: Run) -> str:
@@ -74,13 +74,13 @@ def latency_text(run: Run) -> str:
         if point.benchmark == "latency" and point.median_s and point.params.get("cache", "cold") == "cold":
             times.setdefault(_latency_group(point), []).append(point.median_s)
     order = ("own memory", "peer GPU", "host", "CPU to host", "other")
-    told = [f"{group} {_ns(times[group])}" for group in order if group in times]
-    return ", ".join(told)
+    parts = [f"{group} {_ns(times[group])}" for group in order if group in times]
+    return ", ".join(parts)
 
 
 def joint_text(run: Run) -> str:
     """'host → all GPUs 179 GB/s (45 each), all GPUs → host 155 (39 each), both 195'."""
-    told = []
+    parts = []
     for label, benchmark, double in (
         ("host → all GPUs", "host_to_all", False),
         ("all GPUs → host", "all_to_host", False),
@@ -97,8 +97,8 @@ def joint_text(run: Run) -> str:
         if rates is not None:
             flows = len(rates.points[0].flows)
             each = "" if rates.unstable or double else f" ({rates.median / flows:.3g} each)"
-            told.append(f"{label} {_rates_text(rates)}{each}")
-    return ", ".join(told)
+            parts.append(f"{label} {_rates_text(rates)}{each}")
+    return ", ".join(parts)
 
 
 _JOINT_PARAMS = frozenset({"bidirectional", "initiator", "after", "call", MODE, "peer"})
@@ -111,9 +111,9 @@ def shared_text(run: Run) -> str:
         return ""
     if not found.groups:
         return "" if found.slowed_pairs or not found.pairs else "no pair of paths slows the other"
-    told = "; ".join(map(group_text, found.groups[:_MOST_GROUPS]))
+    parts = "; ".join(map(group_text, found.groups[:_MOST_GROUPS]))
     more = len(found.groups) - _MOST_GROUPS
-    return told + (f"; and {more} more" if more > 0 else "")
+    return parts + (f"; and {more} more" if more > 0 else "")
 
 
 def notes(run: Run, *, signed: bool) -> Iterable[str]:
@@ -143,8 +143,8 @@ def recommendations_text(run: Run) -> str:
     ranked = sorted(((gain, one) for one in advice(run.points) if (gain := _typical_gain(one))), key=lambda g: -g[0])
     if not ranked:
         return ""
-    told = "; ".join(f"{one.habit.title} ×{gain:.2g}" for gain, one in ranked[:_MOST_RECOMMENDATIONS])
-    return f"{told} (median, 1 to 64 MiB; how: `linkscope advise`)"
+    parts = "; ".join(f"{one.habit.title} ×{gain:.2g}" for gain, one in ranked[:_MOST_RECOMMENDATIONS])
+    return f"{parts} (median, 1 to 64 MiB; how: `linkscope advise`)"
 
 
 def pointers(run: Run) -> list[str]:
@@ -185,15 +185,15 @@ def _ns(seconds: Sequence[float]) -> str:
 
 def half_peak_text(run: Run) -> str:
     """'from 256 KiB (host), 1 MiB (peer)'."""
-    told = []
+    parts = []
     for benchmark, name in (("h2d", "host"), ("d2d", "peer")):
         row = next((row for row in headline_rows(run) if row.where == COPIES[benchmark]), None)
         if row is None or row.unidirectional is None:
             continue
         sizes = [size for point in row.unidirectional.points if (size := _half_peak_size(run, point)) is not None]
         if len(sizes) == len(row.unidirectional.points):
-            told.append(f"{format_bytes(max(sizes))} ({name})")
-    return f"from {', '.join(told)}" if told else ""
+            parts.append(f"{format_bytes(max(sizes))} ({name})")
+    return f"from {', '.join(parts)}" if parts else ""
 
 
 def _half_peak_size(run: Run, best: Point) -> int | None:

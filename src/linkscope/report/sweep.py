@@ -142,11 +142,11 @@ def sweep_rows(run: Run) -> list[SweepRow]:
     for (method, _), group in itertools.groupby(found, key=lambda one: (one.method, one.bytes)):
         for alike_ones in _clusters(list(group)):
             first = alike_ones[0]
-            told = [pair for pair in method.params if pair[0] in shown[method.family]]
+            parts = [pair for pair in method.params if pair[0] in shown[method.family]]
             sms = sorted({counts[gpu] for one in alike_ones if (gpu := _gpu_of(one)) in counts})
             rows.append(
                 SweepRow(
-                    paths_text([one.path for one in alike_ones]), len(alike_ones), method.family, params_text(told),
+                    paths_text([one.path for one in alike_ones]), len(alike_ones), method.family, params_text(parts),
                     first.bytes, first.best, first.needed, ", ".join(map(str, sms)), _other(first, made), first,
                 )
             )  # fmt: skip

@@ -11,7 +11,7 @@ SIGN = "~"  # before a number that missed its precision; readable in print and w
 SIGN_MEANS = f"{SIGN} before a number: missed precision (the interval is wider than the target, or missing)"
 INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
-VOID = 0.5  # half the interval as a fraction of the value; such a value is not used as a best rate
+TOO_UNCERTAIN = 0.5  # half the interval as a fraction of the value; such a value is not used as a best rate
 WARNINGS = frozenset({"above_limit", "nonlinear", "throttled", "throttled_rounds", "timings", "in_turn"})
 _STRAY = 2.0  # an outlier is a sample above this multiple of the value,
 _FEW = 0.25  # if no larger fraction of the samples is; it moves the standard deviation but not the median
@@ -50,7 +50,7 @@ def signed(text: str, points: Iterable[Point]) -> str:
     return sign_of(points) + text if text else text
 
 
-def apart(point: Point) -> bool:
+def flows_ran_apart(point: Point) -> bool:
     """Whether several flows did not run together. Their total is missing or a total of flows that took turns."""
     rated = [flow for flow in measured_flows(point) if flow.gbps is not None]
     return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
@@ -66,10 +66,10 @@ def widest(point: Point) -> float | None:
     return max(known) if known and len(known) == len(widths) else None
 
 
-def void(point: Point) -> bool:
+def is_too_uncertain(point: Point) -> bool:
     """Whether the interval is too wide for the value to mean anything."""
     width = half_width(point)
-    return width is not None and width >= VOID
+    return width is not None and width >= TOO_UNCERTAIN
 
 
 def reason_text(reason: str) -> str:
@@ -80,8 +80,8 @@ def reason_text(reason: str) -> str:
         more = (
             "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
         )  # the digits of the reason hide the difference
-        told = f"the interval is {more}+-{match[1]} %{match[2]}; asked was {asked:.3g} %"
-        reason = reason[: match.start()] + told + reason[match.end() :]
+        readable = f"the interval is {more}+-{match[1]} %{match[2]}; asked was {asked:.3g} %"
+        reason = reason[: match.start()] + readable + reason[match.end() :]
     return re.sub(r"(?<=\d)%", " %", reason)
 
 

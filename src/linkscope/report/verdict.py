@@ -82,9 +82,9 @@ def _path_text(point: Point) -> str:
 
 
 def _uniform_text(found: Sequence[Comparison]) -> str:
-    told = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.ratio - 1)}" for one in found)
+    parts = ", ".join(f"{one.count} {one.where} paths within {format_fraction(one.ratio - 1)}" for one in found)
     sizes = " and ".join(dict.fromkeys(format_bytes(one.bytes) for one in found))
-    return f"Links uniform: {told} at {sizes}."
+    return f"Links uniform: {parts} at {sizes}."
 
 
 def _measured_text(points: Iterable[Point]) -> str:
