@@ -247,10 +247,12 @@ def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() ->
 
 def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
     guards = {"joint_overlap": 0.5, "together_s": 50e-6}
-    point = assembler().point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
+    by_rule = assembler()
+    by_rule._plan = msgspec.structs.replace(by_rule._plan, rule="nvbandwidth")
+    point = by_rule.point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
     assert point.total_gbps == pytest.approx(2 * (1 << 20) / 50e-6 / 1e9) and "in_turn" not in point.guards
     one = round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards, roles=("measured", "background"))
-    assert assembler().point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
+    assert by_rule.point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
 
 
 def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> None:

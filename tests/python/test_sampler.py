@@ -424,13 +424,14 @@ def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> Non
 
 
 @pytest.mark.parametrize("size", [64 << 20, 512 << 20])
-def test_flows_that_take_turns_are_told_by_the_end_of_the_last(size: int) -> None:
-    """One engine does all of the first flow, then all of the second: neither has a time of its own."""
+def test_flows_in_turn_keep_their_own_times_and_record_the_end_of_the_last(size: int) -> None:
+    """One engine copies all of the first flow, then all of the second."""
     id = H2D.format(size, "true", "batched")
     worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([4e-3, 4e-3], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 4e-3], rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(0.5)
+    assert record.guards["together_s"] == pytest.approx(4e-3)
 
 
 def both_ways(first_s: float, second_s: float, alone_s: float):

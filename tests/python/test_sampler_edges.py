@@ -43,20 +43,21 @@ def takes_turns(first: int, second: int) -> tuple[float, float]:
     return 1e-3 + first * 2e-3, 5e-3 + first * 2e-3 + second * 3e-3
 
 
-# From a batch of 4 and 10 to its double the last ends 4 x 2 + 10 x 3 = 38 ms later: for 4 operations more, and for 10.
-# The rates of the two then add up to all their bytes over those 38 ms.
+# From a batch of 4 and 10 to its double the last flow ends 4 x 2 + 10 x 3 = 38 ms later: 14 operations in 38 ms. The
+# flow that is served first takes 2 ms an operation, the other 38 ms for its 10.
 TURNS = {
-    "the second ends last": ([4, 10], takes_turns),
-    "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1]),
+    "the second ends last": ([4, 10], takes_turns, [2e-3, 3.8e-3]),
+    "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1], [3.8e-3, 2e-3]),
 }
 
 
-@pytest.mark.parametrize(("batch", "ends"), TURNS.values(), ids=TURNS)
-def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_their_own_counts(batch, ends) -> None:
+@pytest.mark.parametrize(("batch", "ends", "own_s"), TURNS.values(), ids=TURNS)
+def test_flows_in_turn_keep_their_own_times_and_their_total_counts_until_the_last_ends(batch, ends, own_s) -> None:
     size = 64 << 20
     record = measured(Joint(ends), size, first=earlier(batch, 2e-3, 3e-3))
     assert record.batch == batch
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / count for count in batch], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx(own_s, rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(38e-3 * 2 / 14, rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(17 / 81, abs=1e-4)  # of the doubled batch
     assert record.overhead_s == pytest.approx(1e-3 if batch[0] == 4 else 5e-3, rel=1e-6)  # that of the first flow
     id = H2D.format(size, "true", "batched")
@@ -64,7 +65,7 @@ def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_t
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
 
 
-def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_change_the_clock() -> None:
+def test_flows_in_turn_fall_back_to_twice_the_batch_where_a_longer_one_would_change_the_clock() -> None:
     class Held(Joint):
         def run(self, samples, batches, *, verify, limit_s):
             trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
@@ -75,7 +76,8 @@ def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_c
     first.timing, first.longer = "gate+slope", 3
     record = measured(Held(takes_turns), 64 << 20, first=first)
     assert (record.longer, record.timing) == (2, "gate+slope")
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / 4, 38e-3 / 10], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 3.8e-3], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(38e-3 * 2 / 14, rel=1e-6)
 
 
 def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
@@ -92,14 +94,15 @@ def test_counts_far_apart_that_get_no_more_done_are_not_taken_for_flows_that_end
     assert unequal[1] == 10 * unequal[0]  # these do run at once: they get five times as much done
 
 
-def test_long_flows_that_take_turns_are_compared_with_none_and_lose_only_the_start() -> None:
-    """10 ms once, then 20 ms twice: 50 ms more than without any, behind starts of 1 and 5 ms."""
+def test_long_flows_in_turn_are_compared_with_an_empty_batch_which_removes_only_the_start() -> None:
+    """10 ms once, then 20 ms twice: the last flow ends 50 ms after its start, behind starts of 1 and 5 ms."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return 1e-3 + first * 10e-3, 5e-3 + first * 10e-3 + second * 20e-3
 
     record = measured(Joint(ends), 64 << 20, first=earlier([1, 2], 10e-3, 20e-3))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([50e-3, 25e-3], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([10e-3, 25e-3], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(50e-3 * 2 / 3, rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(0.2)
 
 
@@ -134,9 +137,9 @@ def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overla
     assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
     assert len(record.flows[0].samples_s) == MOST_SAMPLES
     own = [2 * of - 1 for of in overlaps]  # what the doubled batch adds to the second, as a part of 10 us
-    both = [max(2 * of, 2) - 1 for of in overlaps]  # and to whoever ends last
-    expected = [median([1.0] * 7), median(own)] if overlap >= 0.85 else [median(both)] * 2
-    assert [value(record, flow) / 1e-5 for flow in (0, 1)] == pytest.approx(expected, rel=1e-6)
+    both = [max(2 * of, 2) - 1 for of in overlaps]  # and to the flow that ends last
+    assert [value(record, flow) / 1e-5 for flow in (0, 1)] == pytest.approx([1.0, median(own)], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(median(both) * 1e-5, rel=1e-6)
 
 
 @pytest.mark.parametrize("start_s", [(1e-3, 0.0), (0.0, 1e-3)], ids=["the first later", "the second later"])

@@ -181,7 +181,7 @@ class PointRound:
         before = self._last or self._task.first
         gated = before is not None and before.timing in ("gate", "gate+slope")
         samples: list[list[float]] = [[] for _ in range(self._actors)]
-        last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
+        ends_s: list[float] = []  # seconds until the last measured flow ends, for one operation of each
         once: list[float] = []
         overlaps: list[float] = []
         self._wake()
@@ -198,21 +198,32 @@ class PointRound:
             durations = trace.durations()
             for at in range(settling * 2 * self._actors, len(durations), 2 * self._actors):
                 starts, ends = durations[at : at + self._actors], durations[at + self._actors : at + 2 * self._actors]
-                first, final = max(starts), max(ends)
-                overlaps.append(min(ends) / final if final > 0 else 1.0)
-                for actor, count in enumerate(counts):
+                overlaps.append(min(ends) / max(ends) if max(ends) > 0 else 1.0)
+                ends_s.append(self._until_the_last(starts, ends, counts))
+                for actor in range(self._actors):
                     line = slope(starts[actor], ends[actor], shorter[actor], longer[actor])
                     samples[actor].append(self.rounded(line.each_s))
-                    last[actor].append(self.rounded((final - first) / count))
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
             if more == 0 and self._told(samples, counts, takes_s):
-                # Flows that take turns have no time of their own; together they have that of the last.
-                overlap = median(overlaps)
-                record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
+                record = self._record(batch, samples, once, median(overlaps))
                 record.longer = self._longer
+                if self._actors > 1 and self._task.point.bytes:
+                    record.guards["together_s"] = self.rounded(median(ends_s))
                 return record
+
+    def _until_the_last(self, starts: list[float], ends: list[float], counts: list[int]) -> float:
+        """By how much later the last measured flow ends in the longer batch than in the shorter one, scaled.
+
+        The scale makes all bytes of one operation of each flow, divided by this time, the joint rate, also where the
+        flows do different numbers of operations (`counts`). Start-up costs are in both batches and cancel.
+        """
+        measured = [flow for flow in self._flows if flow.role == "measured"]
+        actors = sorted({flow.actor for flow in measured})
+        elapsed = max(ends[actor] for actor in actors) - max(starts[actor] for actor in actors)
+        moved = sum(counts[flow.actor] * flow.bytes for flow in measured)
+        return elapsed * sum(flow.bytes for flow in measured) / moved if moved else elapsed
 
     def _wake(self) -> None:
         if self._waking:
