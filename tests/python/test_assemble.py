@@ -77,7 +77,7 @@ def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_
     )
     found = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, -1e-6))])
     assert found.status == "missed_precision" and found.median_s == 2e-6 and found.ci95_s is None
-    assert "noise was as large" in (found.reason or "")
+    assert "noise is as large" in (found.reason or "")
     steady = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, 1e-6))])
     assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
 
@@ -87,7 +87,7 @@ def test_no_interval_reaches_below_no_time() -> None:
     seconds = [2.5e-6, 2.6e-6, 37.9e-6, 2.7e-6, -14.3e-6, 20e-6]
     found = assembler().point(ONE, [round_of(n, [of]) for n, of in enumerate(seconds)])
     assert found.status == "missed_precision" and found.ci95_s is None and found.median_s == 2.65e-6
-    assert "noise was as large" in (found.reason or "") and found.flows[0].ci95_s is None
+    assert "noise is as large" in (found.reason or "") and found.flows[0].ci95_s is None
 
 
 def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> None:
@@ -99,7 +99,7 @@ def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> Non
     assert found.gbps == pytest.approx(60.0, abs=0.1) and found.status != "failed"  # within the margin
     rounds = [round_of(n, [(16.4 + 0.2 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 60.2 GB/s
     found = assembler(limit).point(BOTH, rounds)
-    assert found.status == "missed_precision" and "within its spread faster than" in (found.reason or "")
+    assert found.status == "missed_precision" and "possibly faster than" in (found.reason or "")
     assert found.guards["above_limit"] == found.gbps
     rounds = [round_of(n, [(16.4 + 0.02 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 63.5 GB/s
     assert assembler(limit).point(BOTH, rounds).status == "failed"
@@ -262,9 +262,9 @@ def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> No
     for apart, wanted in ((0.008, 6), (0.5, 6)):
         point = made.point(ONE, [round_of(n, [2e-6 * (1 + apart * n)]) for n in range(3)])
         assert point.status == "missed_precision" and rounds_wanted(shared, point) == wanted
-        assert "more would not make it so" not in (point.reason or "")
+        assert "more rounds would exceed" not in (point.reason or "")
     point = made.point(ONE, [round_of(n, [2e-6 * (1 + 0.5 * n)]) for n in range(6)])
-    assert rounds_wanted(shared, point) == 6 and "more would not make it so within its share" in (point.reason or "")
+    assert rounds_wanted(shared, point) == 6 and "more rounds would exceed its share" in (point.reason or "")
 
 
 def test_few_rounds_that_agree_are_enough_unless_one_besides_was_set_apart_and_not_taken_again() -> None:

@@ -38,7 +38,7 @@ def settling(*samples: list[float], rounds: int = 6) -> Point:
 @pytest.mark.parametrize("how, samples", [("rise", [1.0, 1.02, 1.04, 1.06]), ("fall", [1.06, 1.04, 1.02, 1.0])])
 def test_what_goes_one_way_within_its_rounds_did_not_settle(how: str, samples: list[float]) -> None:
     found = settling(samples)
-    assert found.status == "missed_precision" and f"{how} by 6%: it did not settle" in (found.reason or "")
+    assert found.status == "missed_precision" and f"{how} by 6%: not converged" in (found.reason or "")
     assert found.guards["trend"] == pytest.approx(0.06 / 1.03 * (1 if how == "rise" else -1), rel=1e-3)
 
 
@@ -82,7 +82,7 @@ def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
 def test_what_was_throttled_in_every_round_is_not_ok() -> None:
     rounds = [round_of(n, [2e-6], guards={"throttled": ["hw_thermal"]}) for n in range(6) for _ in (0, 1)]
     found = assembler().point(ONE, rounds)
-    assert (found.status, found.reason) == ("missed_precision", "its GPU was throttled in every round")
+    assert (found.status, found.reason) == ("missed_precision", "the GPU was throttled in every round")
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
 
 

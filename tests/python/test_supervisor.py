@@ -93,7 +93,7 @@ def test_fewer_than_six_rounds_give_no_interval(tmp_path) -> None:
     assert (
         found.status == "missed_precision"
         and found.ci95_s is None
-        and found.reason == "3 of 3 rounds: too few for an interval, which six give"
+        and found.reason == "3 of 3 rounds: too few for an interval, six are enough"
     )
     assert found.median_s is not None
 

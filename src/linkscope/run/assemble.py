@@ -1,4 +1,4 @@
-"""From the rounds of one point to its record: medians, interval, rate, the checks that it passes or not."""
+"""Turns the rounds of one point into its record: medians, intervals, rates and status."""
 
 import dataclasses
 import math
@@ -27,15 +27,15 @@ from linkscope.stats import (
 )
 from linkscope.units import format_against, format_seconds
 
-Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and where it comes from; None: not known
+Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and its source; None: unknown
 LIMIT_MARGIN = 0.01
 
 
-CLEAR_TREND = 4.0  # standard deviations: by chance once in 16,000 points
+CLEAR_TREND = 4.0  # standard deviations: chance exceeds them once in 16,000 points
 
 
 class Assembler:
-    """Makes the points of one run."""
+    """Makes the point records of one run."""
 
     def __init__(self, plan: Plan, machine: MachineFacts, limit: Limit) -> None:
         self._plan = plan
@@ -43,12 +43,13 @@ class Assembler:
         self._limit = limit
 
     def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
-        """The point that the rounds give. `stopped`: why there are no more rounds although more were wanted."""
+        """The record of a point. `stopped`: why the point has no more rounds although it needs them."""
         point = self.empty(id)
         kept = [round for round in rounds if "throttled" not in round.guards]
         throttled = bool(rounds) and not kept
         if throttled:
-            kept = list({round.round: round for round in rounds}.values())  # each was taken again: the later one
+            # each round was repeated: the later one counts
+            kept = list({round.round: round for round in rounds}.values())
         if not kept:
             return point
         _fill(point, kept, rounds)
@@ -64,25 +65,25 @@ class Assembler:
         self._judge(point, len(kept), stopped, by_other_rule=by_other_rule)
         self._look_for_a_trend(point)
         if throttled and point.status == "ok":
-            point.status, point.reason = "missed_precision", "its GPU was throttled in every round"
+            point.status, point.reason = "missed_precision", "the GPU was throttled in every round"
         self._check_limit(point)
         return point
 
     def failed(self, id: str, rounds: Sequence[Round], reason: str, *, verified: bool | None = None) -> Point:
-        """A point that failed: its samples are kept, but it has no value."""
+        """The record of a failed point: samples but no value."""
         point = self.point(id, rounds)
         point.status, point.reason, point.verified = "failed", reason, verified
         _drop_values(point)
         return point
 
     def without_value(self, id: str, status: Any, reason: str) -> Point:
-        """A point that was not measured: `unsupported` or `skipped`."""
+        """The record of a point that was not measured: `unsupported` or `skipped`."""
         point = self.empty(id)
         point.status, point.reason = status, reason
         return point
 
     def inherited(self, takeover: Takeover, source: Point) -> Point:
-        """A point that was not measured, with the value of one that was, of a path of the same kind."""
+        """The record of a point that inherits the value of another path of its class."""
         point = self.empty(takeover.id)
         ours, theirs = PointId.parse(takeover.id), PointId.parse(source.id)
         places = {theirs.src: ours.src, theirs.dst: ours.dst}
@@ -102,11 +103,11 @@ class Assembler:
         return point
 
     def empty(self, id: str) -> Point:
-        """The record of an id before anything was measured."""
+        """The record of an id before its first round."""
         what = PointId.parse(id)
         limit = self._limit(what)
         return Point(
-            id=id, status="skipped", reason="it was not measured", benchmark=what.benchmark, engine=what.engine,
+            id=id, status="skipped", reason="not measured", benchmark=what.benchmark, engine=what.engine,
             src=what.src, dst=what.dst, src_memory=what.src_memory, dst_memory=what.dst_memory, bytes=what.bytes,
             bidirectional=what.bidirectional, params=dict(what.params),
             precision_target=precision_target(self._plan, what),
@@ -121,9 +122,9 @@ class Assembler:
         if in_turn and point.total_gbps:
             _drop_times_of_waiting_flows(point)
         elif not all(flow.median_s is not None and flow.median_s > 0 for flow in point.flows):
-            # A call may cost next to nothing; what moves bytes takes its time.
+            # A call may cost almost nothing, but moving bytes takes time.
             point.status = "failed" if point.bytes else "unsupported"
-            point.reason = "it is too short for the clock: no time was left over the empty batch"
+            point.reason = "too short for the clock: the batch took no longer than an empty one"
             if stopped:
                 point.guards["stopped"] = stopped
                 point.reason += f" in {rounds} of {self._plan.rounds} rounds; {stopped}"
@@ -133,12 +134,10 @@ class Assembler:
         known = [width for width in widths if width is not None]
         if len(known) < len(widths):
             point.status = "missed_precision"
-            point.reason = f"{rounds} of {self._plan.rounds} rounds: too few for an interval, which six give"
+            point.reason = f"{rounds} of {self._plan.rounds} rounds: too few for an interval, six are enough"
             point.reason += ", or three that agree" if self._plan.early else ""
             if any(seconds <= 0 for flow in point.flows for seconds in flow.round_medians_s):
-                point.reason = (
-                    "noise was as large as what is measured: in a round no time was left over the empty batch"
-                )
+                point.reason = "noise is as large as the value: in a round the batch took no longer than an empty one"
         elif max(known) > point.precision_target:
             point.status = "missed_precision"
             point.reason = (
@@ -153,23 +152,23 @@ class Assembler:
                 "took: the total holds for the whole time, not for flows that run at once"
             )
         few = rounds < self._plan.rounds
-        # Of what was interrupted more rounds are still to come, also where it is precise with those it has.
+        # An interrupted point still gets its other rounds after a resume, even if it is precise already.
         if stopped and (point.status == "missed_precision" or few or stopped == INTERRUPTED):
             point.guards["stopped"] = stopped
             if point.status == "ok" and (not few or (self._plan.early and rounds in (EARLY_ROUNDS, ODD_ROUNDS))):
-                return  # which it could have been with these alone
+                return  # these rounds are enough for status ok
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
 
     def _of_share(self, point: Point, rounds: int) -> str:
-        """Why it has no more rounds, where it has none: dear points that scatter would eat the others' time."""
+        """Why the point gets no more rounds: an expensive, scattered point would use up the time of others."""
         if not self._plan.classes or rounds_wanted(self._plan, point) > rounds:
             return ""
         share = format_seconds(share_s(self._plan))
-        return f"; more would not make it so within its share of the budget, {share}"
+        return f"; more rounds would exceed its share of the budget, {share}"
 
     def _look_for_a_trend(self, point: Point) -> None:
-        """Samples that rise or fall within their rounds are of what was not warm, or did not stay as it was."""
+        """Reports samples that rise or fall within their rounds: the operation was not warm, or its state changed."""
         for flow in point.flows:
             if point.status not in ("ok", "missed_precision") or not flow.median_s:
                 return
@@ -179,12 +178,14 @@ class Assembler:
                 point.status = "missed_precision"
                 how = "rise" if drift > 0 else "fall"
                 before = f"{point.reason}; " if point.reason else ""
-                point.reason = f"{before}the samples of a round {how} by {abs(drift):.0%}: it did not settle"
+                point.reason = f"{before}the samples of a round {how} by {abs(drift):.0%}: not converged"
                 return
 
     def _check_limit(self, point: Point) -> None:
-        """A rate that is above what the hardware allows, with all of its interval, is a wrong measurement. What flows
-        go one way together is one rate."""
+        """Fails a rate whose whole interval exceeds the hardware limit: the measurement is wrong.
+
+        Flows on one path have one joint rate.
+        """
         what = PointId.parse(point.id)
         for (src, dst), flows in by_way(point.flows).items():
             src_memory, dst_memory = flows[0].src_memory, flows[0].dst_memory
@@ -201,7 +202,7 @@ class Assembler:
             least = min(least, gbps)
             surely = least > limit[0] * (1 + LIMIT_MARGIN)
             point.status = "failed" if surely else "missed_precision"
-            how = "faster than" if surely else "within its spread faster than"
+            how = "faster than" if surely else "possibly faster than"
             point.reason = (
                 f"{how} the hardware allows: {gbps:.4g} GB/s from {src} to {dst}, where the "
                 f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
@@ -227,7 +228,7 @@ def _drop_times_of_waiting_flows(point: Point) -> None:
 
 
 def _slowest_s(flow: Flow) -> float:
-    """The end of its interval, or what its slowest sample took."""
+    """The upper end of the interval, or the slowest sample."""
     return flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
 
 
@@ -336,10 +337,10 @@ def _give_means(point: Point) -> None:
 
 
 def _spread(flow: Flow, precision: float) -> Spread | None:
-    """Spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
+    """The spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
 
-    Rounds that each lie wholly on one side differ from each other, which is no mode of one process. Modes nearer than
-    the precision that was asked for are one: two readings of a clock next to each other, for example.
+    Rounds that each lie wholly on one side differ between processes, so one process has no modes. Modes nearer than the
+    target count as one: they may be two neighbouring readings of a clock.
     """
     split = variance_split(flow.samples_s)
     if split is None or not flow.median_s or flow.median_s <= 0:
@@ -357,7 +358,7 @@ def _spread(flow: Flow, precision: float) -> Spread | None:
 
 
 def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
-    """What the rounds noted, the last word of each; throttled rounds with their samples, set apart."""
+    """The guards of all rounds, the latest value of each, and throttled rounds with their samples."""
     guards: dict[str, Any] = {}
     for round in kept:
         guards.update(round.guards)
@@ -370,7 +371,7 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     timings = sorted({round.timing for round in kept})
     if len(timings) > 1:
         guards["timings"] = timings
-    ours = {id(round) for round in kept}  # not by value: a model's round that is taken again is the same
+    ours = {id(round) for round in kept}  # by identity: a repeated round of a model has the same content
     apart = [round for round in rounds if id(round) not in ours]
     if apart:
         guards["throttled_rounds"] = [
@@ -385,7 +386,8 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def _taken_over(flow: Flow, places: dict[str, str], takeover: Takeover) -> Flow:
-    """The flow between our places; its interval is widened by what the paths may differ by."""
+    """The flow between the places of the inheriting path, with the interval widened by the difference between the
+    paths."""
     ends = flow.ci95_s
     return Flow(
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
@@ -396,12 +398,12 @@ def _taken_over(flow: Flow, places: dict[str, str], takeover: Takeover) -> Flow:
 
 
 def _why(takeover: Takeover, source: PointId) -> str:
-    told = "was found alike where it was checked" if takeover.shown else "did not differ where it was checked"
-    return f"not measured: this is the value of {source.src} -> {source.dst}, a path of its kind, to which it {told}"
+    checks = "spot checks show that both perform alike" if takeover.shown else "spot checks show no difference"
+    return f"not measured: value of {source.src} -> {source.dst}, a path of the same class; {checks}"
 
 
 def _resolution(round: Round, point: Point) -> float:
-    """One clock tick, spread over what the longer batch has more, as a fraction of the value."""
+    """One clock tick over the extra operations of the longer batch, as a fraction of the value."""
     tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
     more = min(round.batch) * max((round.longer or 2) - 1, 1)
     return tick / more / point.median_s if point.median_s and point.median_s > 0 else 0.0

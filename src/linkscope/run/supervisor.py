@@ -404,7 +404,7 @@ class Supervisor:
         if id in self._points:
             return
         if not state.rounds:
-            point = self._assembler.without_value(id, "skipped", state.stopped or "it was not measured")
+            point = self._assembler.without_value(id, "skipped", state.stopped or "not measured")
             if state.stopped == self._budget.reason():
                 self._points[id] = point  # in the end another path of its kind may tell its value
             else:
@@ -416,7 +416,7 @@ class Supervisor:
         if wanted <= kept:
             self._settle(point)
         elif all(state.has(number) for number in range(wanted)):
-            self._settle(self._assembler.point(id, state.rounds, "its GPU was throttled in the other rounds"))
+            self._settle(self._assembler.point(id, state.rounds, "the GPU was throttled in the other rounds"))
         else:
             self._points[id] = point
 
