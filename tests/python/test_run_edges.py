@@ -162,7 +162,7 @@ def test_an_answer_to_another_question_fails_the_point() -> None:
         def run(self, samples, batches, *, verify, limit_s):
             return super().run(samples + 1, batches, verify=verify, limit_s=limit_s)
 
-    with pytest.raises(RequestFailed, match="other samples than it was asked for"):
+    with pytest.raises(RequestFailed, match="other samples than requested"):
         of_timed(Deaf())
 
 

@@ -1,4 +1,4 @@
-"""The plan: which points, how precise, how many rounds, in which order; plain data that can be printed and saved."""
+"""The plan: points, precision, rounds and order, as plain data that can be printed and saved."""
 
 import dataclasses
 import fnmatch
@@ -18,21 +18,21 @@ from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
 
 LARGE = 1 << 20
-MOST_OF_MEMBERS = 256 << 20  # what is larger is measured on one member of a class
-LEAST_ROUNDS = 6  # for an interval whatever the rounds say; who asks for fewer wants none
+MOST_OF_MEMBERS = 256 << 20  # larger sizes are measured on one member of a class
+LEAST_ROUNDS = 6  # enough for an interval in any case; a request for fewer rounds gives up the interval
 _LARGEST = 1 << 60
-_SIZE = re.compile(r"[^/]+/[^/]+/.+->[^/]+/([^?/]*)(?:\?.*)?")  # of an id, or what stands there
+_SIZE = re.compile(r"[^/]+/[^/]+/.+->[^/]+/([^?/]*)(?:\?.*)?")  # the size in an id, or the text in its place
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`precision` is the half-width of the interval as a fraction of the value; None: by size.
+    """`precision`: half-width of the interval as a fraction of the value; None: it depends on the size.
 
-    `rule`: by whose rule a round is measured, linkscope's or that of another tool (rules.py). `early`: whether points
-    whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
-    `classes`: paths that should be alike, of which not all are measured at all sizes (stages.py); none: all are.
-    `together`: paths to run at once, besides `points` (interference.py). `alike_contexts`: whether contexts of GPUs are
-    made until they cost alike (docs/notes/context-effects.md).
+    `rule`: the measurement rule, linkscope's or that of another tool (rules.py). `early`: points whose first three
+    rounds agree get no others. `more_rounds`: points that miss their precision get more. `classes`: paths expected to
+    perform alike, so not all are measured at all sizes (stages.py); empty: all are measured. `together`: concurrent
+    paths besides `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
+    (docs/notes/context-effects.md).
     """
 
     suite: str
@@ -65,8 +65,8 @@ def make_plan(
     rule: RuleName = "linkscope",
     alike_contexts: bool | None = None,
 ) -> Plan:
-    """`alike_contexts`: None: as the suite has it. Raises UserError for a suite that does not exist and for an `only`
-    that matches nothing."""
+    """`alike_contexts` None: as the suite has it. Raises UserError for an unknown suite and for an `only` without a
+    match."""
     chosen = SUITES.get(suite)
     if chosen is None:
         raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
@@ -78,7 +78,7 @@ def make_plan(
     if chosen.together_at and not only and rule == "linkscope":
         asked = together(selected, machine, table, chosen.together_at, order_seed)
     classes: list[PathClass] = []
-    # Without a budget there is time for everything, and who names points wants these.
+    # Plans without a budget measure everything, and so do plans for named points.
     if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
         classes = classes_of(selected, machine, order_seed)
         selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
@@ -89,7 +89,7 @@ def make_plan(
             why = "it has no GPU, and all that this suite measures needs one"
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     if machine.modelled or rule != "linkscope":
-        alike_contexts = False  # a model has none, and other tools take them as they come
+        alike_contexts = False  # models have no contexts, and other tools use any
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
@@ -99,10 +99,10 @@ def make_plan(
 
 
 def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0) -> float:
-    """The half-width to reach: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
+    """The target half-width: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
 
-    3 % of paths at once, which are measured to tell whether they share something and to divide it. `resolution` is one
-    tick as a fraction of the value: a tick over L operations for a batch of L.
+    Concurrent paths have 3 %, since they only show whether paths share a link. `resolution` is one tick over the
+    operations of a batch, as a fraction of the value.
     """
     if plan.precision is not None:
         return plan.precision
@@ -112,14 +112,14 @@ def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0
 
 
 def usual_precision(size: int, resolution: float = 0.0) -> float:
-    """Of a copy where nobody asked for another."""
+    """The precision of a copy by default."""
     return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
 
 
 def _selected(
     points: list[PointId], only: Sequence[str], suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]
 ) -> Iterable[PointId]:
-    """The points that any of the globs matches; a whole id names its point, also one that the suite does not hold."""
+    """The points that any glob matches. A whole id names its point, even outside the suite."""
     if not only:
         return points
     found: dict[PointId, None] = {}
@@ -134,7 +134,7 @@ def _selected(
 
 
 def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> PointId | None:
-    """The point that a whole id names, after checking that this table and machine have it; None for a glob."""
+    """The point of a whole id, checked against table and machine; None for a glob."""
     if "*" in pattern or "[" in pattern:
         return None
     try:
@@ -200,7 +200,7 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
 
 
 def _not_paths(point: PointId) -> str | None:
-    """What is wrong with the paths of a point of several."""
+    """The problem with the paths of a point of several paths."""
     try:
         paths = point.paths
     except ValueError as problem:

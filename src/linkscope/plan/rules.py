@@ -1,4 +1,4 @@
-"""By whose rule points are measured (`run --rule`). How each does it is in linkscope/run, one file a rule."""
+"""The rules by which points are measured (`run --rule`). Each rule is implemented in one file of linkscope/run."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,9 +8,8 @@ RuleName = Literal["linkscope", "nvbandwidth", "comm-scope"]
 
 @dataclass(frozen=True)
 class MeasuringRule:
-    """`one_round`: it measures in one process, so that there is no interval between processes. `point_s`: seconds that
-    it takes for each point at least, however short an operation is. `mean`: its result is the mean of its samples, with
-    their standard deviation."""
+    """`one_round`: one process, so there is no interval between processes. `point_s`: minimum seconds of a point,
+    however short the operation. `mean`: the value is the mean of the samples, with their standard deviation."""
 
     name: RuleName
     summary: str

@@ -45,7 +45,7 @@ class Contexts:
         try:
             made = msgspec.convert(answer, list[_Made])
         except msgspec.ValidationError as problem:
-            raise RequestFailed("failed", f"what the worker tells of contexts is not readable: {problem}") from problem
+            raise RequestFailed("failed", f"the worker's list of contexts has another form: {problem}") from problem
         for of in made:
             self._of_model.setdefault(of.model, []).extend(of.operation_s)
             self._costs.setdefault(of.gpu, []).extend(of.operation_s)

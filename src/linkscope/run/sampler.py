@@ -553,7 +553,7 @@ class PointRound:
         limit = REQUEST_LIMIT_S + 20 * (samples * longest + min(checking, 2.0))
         trace = self._worker.run(samples, batches, verify=verify, limit_s=limit)
         if (trace.actors, trace.samples, trace.batches) != (self._actors, samples, len(batches)):
-            raise RequestFailed("failed", "the worker answered for other samples than it was asked for")
+            raise RequestFailed("failed", "the worker answered with other samples than requested")
         self._tick = HOST_TICK_S if trace.timing == "host" else EVENT_TICK_S
         self._busy_s += trace.span()
         self._last = trace

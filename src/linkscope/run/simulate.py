@@ -28,13 +28,13 @@ class Simulation:
         self._worker = worker
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[list[float] | str]:
-        """Seconds of one operation of every flow of each point, or why the machine cannot run it."""
+        """Seconds of one operation of every flow of each point, or a text why the machine cannot run it."""
         self._open(machine)
         facts = _facts(machine)
         return [self._one(point, facts) for point in points]
 
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
-        """Bytes on each directed link in one operation of every flow of each point; empty where the point cannot run."""
+        """Bytes on each directed link in one operation of every flow of each point; empty if the point cannot run."""
         self._open(machine)
         facts = _facts(machine)
         found: list[dict[str, int]] = []

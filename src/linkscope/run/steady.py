@@ -70,7 +70,7 @@ def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
     if not prepared.supported:
         raise UserError(f"{case['src']} -> {case['dst']}: {prepared.reason}", NOT_HERE)
     if prepared.most_iterations:
-        what = f"{case['benchmark']} has no steady state: pages that have moved are there; measure it with `run`"
+        what = f"{case['benchmark']} has no steady state, since pages migrate only once; measure it with `run`"
         raise UserError(what, NOT_HERE)
     counts = [[count] * prepared.actors for count in (_COUNT, 2 * _COUNT)]
     trace = worker.run(1, counts, verify=False)
