@@ -52,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
     add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
-    add("--contexts", metavar="alike|any", help="GPU contexts that cost alike (docs/notes/context-effects.md; not of quick), or any")
+    add(
+        "--contexts",
+        metavar="alike|any",
+        help="GPU contexts that cost alike (docs/notes/context-effects.md; not of quick), or any",
+    )
     add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
     add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
     add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")

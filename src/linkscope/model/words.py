@@ -19,7 +19,10 @@ from linkscope.units import (
 
 _MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
 _LONG_S = 10e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
-_BOTH_WAYS = {"true": "both ways", "false": "one way"}  # `bidirectional` is a field of every point (docs/reference/run-file.md)
+_BOTH_WAYS = {
+    "true": "both ways",
+    "false": "one way",
+}  # `bidirectional` is a field of every point (docs/reference/run-file.md)
 
 
 def param_text(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds the points of the table that correspond to a paper or tool (papers/), as patterns for people and `run --only`."""
+"""Finds the points of the table that correspond to a paper or tool (papers/), as patterns for `run --only`."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ def source_named(name: str) -> Source:
     """The source of that name. Raises UserError with the list of sources for an unknown name."""
     found = SOURCES.get(name)
     if found is None:
-        raise UserError(f"--source {name}: there is no such source; there are {', '.join(SOURCES)}")
+        raise UserError(f"--source {name}: unknown source; available: {', '.join(SOURCES)}")
     return found
 
 

@@ -40,11 +40,12 @@ def check_budget(plan: Plan, machine: MachineFacts) -> None:
     least = _LEAST if plan.rule == "linkscope" else 1.0  # another tool's rule measures a point completely or not at all
     if plan.budget_s >= least * needed:
         return
-    what = "measuring one path of each kind, and checking the others," if plan.classes else "the cheapest point"
-    part = f" (or {format_seconds(_rounded_up(least * needed))}, for a part of it)" if least < 1 else ""
+    what = "one path of each class, and checks of the others," if plan.classes else "the cheapest point"
+    part = f" (or {format_seconds(_rounded_up(least * needed))} for a part of it)" if least < 1 else ""
     raise UserError(
-        f"--budget {format_seconds(plan.budget_s)} is too small for anything useful: {what} takes about "
-        f"{format_seconds(_rounded_up(needed))} on {machine.name}: give it that{part}, or name fewer points with --only"
+        f"--budget {format_seconds(plan.budget_s)} is too small: {what} takes about "
+        f"{format_seconds(_rounded_up(needed))} on {machine.name}. Give that much time{part}, or select fewer points "
+        "with --only"
     )
 
 

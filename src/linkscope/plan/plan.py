@@ -69,7 +69,7 @@ def make_plan(
     match."""
     chosen = SUITES.get(suite)
     if chosen is None:
-        raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
+        raise UserError(f"--suite {suite}: unknown suite; available: {', '.join(SUITES)}")
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
@@ -84,9 +84,9 @@ def make_plan(
         selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
     points = [str(point) for point in selected]
     if not points:
-        why = "it has no place that a benchmark uses"
+        why = "no benchmark uses its places"
         if machine.places and not machine.of_kind("gpu"):
-            why = "it has no GPU, and all that this suite measures needs one"
+            why = "the suite needs a GPU"
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     if machine.modelled or rule != "linkscope":
         alike_contexts = False  # models have no contexts, and other tools use any
@@ -142,13 +142,15 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     except ValueError:
         size = _SIZE.fullmatch(pattern)
         if size and not size[1].isdecimal():
-            raise UserError(f"--only {pattern}: '{size[1]}' is not a size: an id has bytes, as in 1048576") from None
+            raise UserError(
+                f"--only {pattern}: '{size[1]}' is not a size. Write the number of bytes, as in 1048576"
+            ) from None
         return None
     _check_places(pattern, machine)
     named = [row for row in table if row.name == point.benchmark]
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
-        raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
+        raise UserError(f"--only {pattern}: unknown benchmark '{point.benchmark}'; available: {names}", NOT_HERE)
     kinds = kind_of(point.src), kind_of(point.dst)
     rows = sorted((row for row in named if row.engine == point.engine), key=lambda row: (row.src, row.dst) != kinds)
     if not rows:
@@ -156,27 +158,33 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
     problems = [_misfit(point, row) for row in rows]
     if all(problems):
-        raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows what there is")
+        raise UserError(
+            f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows the possible values"
+        )
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):
-            raise UserError(f"--only {pattern}: {machine.name} has no GPU that {place} would stand for", NOT_HERE)
+            raise UserError(f"--only {pattern}: {machine.name} has no GPU for {place}", NOT_HERE)
     return point
 
 
 def _misfit(point: PointId, row: Benchmark) -> str | None:
     if (kind_of(point.src), kind_of(point.dst)) != (row.src, row.dst):
-        return f"{row.name} goes from {row.src}:N to {row.dst}:N"
+        return f"{row.name} copies from {row.src}:N to {row.dst}:N"
     for place, other, joint in ((point.src, point.dst, "from_all"), (point.dst, point.src, "to_all")):
         if (place == all_gpus(other)) != (row.relation == joint):
-            return f"{row.name} {'goes' if row.joint else 'does not go'} between one place and gpu:all"
+            return f"{row.name} {'needs' if row.joint else 'does not accept'} gpu:all as one end"
     if not row.joint and row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
-        return f"{row.name} is between two places" if point.src == point.dst else f"{row.name} is within one place"
+        return (
+            f"{row.name} needs two places"
+            if point.src == point.dst
+            else f"{row.name} needs one place as source and destination"
+        )
     if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
-        return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
+        return f"{row.name} does not copy from {point.src_memory} to {point.dst_memory} memory"
     if not row.sized and point.bytes:
-        return f"{row.name} has no bytes: write 0"
+        return f"{row.name} moves no bytes; write 0"
     if row.sized and (not 0 < point.bytes <= _LARGEST or point.bytes % 8):
-        return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
+        return f"{point.bytes} B is not a possible size. Sizes are multiples of 8 B, up to 1 EiB"
     given = dict(point.params)
     always = [param.name for param in row.params if param.default_in_id]
     if unknown := [name for name in given if name not in {param.name for param in row.params}]:
@@ -191,11 +199,11 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         elif value not in param.values:
             return f"{param.name} is {' or '.join(param.told or param.values)}, not '{value}'"
         if param.name in given and not param.in_id(value):
-            return f"ids do not say {param.name}={value}, which is the default: leave it out"
+            return f"{param.name}={value} is the default. Leave it out, since ids omit it"
     if not set(always) <= given.keys():
         perhaps = [param.name for param in row.params if not param.default_in_id]
-        besides = f", and perhaps {', '.join(perhaps)}" if perhaps else ""
-        return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
+        besides = f"; {', '.join(perhaps)} may be added" if perhaps else ""
+        return f"{row.name} needs the parameters {', '.join(always)}{besides}"
     return None
 
 
@@ -208,16 +216,16 @@ def _not_paths(point: PointId) -> str | None:
     for src, dst in paths:
         kinds = {kind_of(src), kind_of(dst)}
         if src == dst or kinds not in ({"gpu"}, {"gpu", "numa"}) or ":all" in src + dst:
-            return f"{src}->{dst} is no path that it copies on: name a GPU and a NUMA node, or two GPUs"
+            return f"{src}->{dst} is not a possible path. Name a GPU and a NUMA node, or two GPUs"
     twice = next((f"{src}->{dst}" for src, dst in paths if paths.count((src, dst)) > 1), None)
-    return f"the path {twice} comes twice: name paths that differ" if twice else None
+    return f"the path {twice} is there twice. Name different paths" if twice else None
 
 
 def _check_places(pattern: str, machine: MachineFacts) -> None:
     for place in _PLACE.findall(pattern):
         if place not in machine.places and not any(whole.endswith("/" + place) for whole in machine.places):
-            have = ", ".join(machine.places) or "no place at all"
-            raise UserError(f"--only {pattern}: {place} is not here: {machine.name} has {have}", NOT_HERE)
+            have = ", ".join(machine.places) or "no places"
+            raise UserError(f"--only {pattern}: {place} is not on {machine.name}, which has {have}", NOT_HERE)
 
 
 def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
@@ -226,9 +234,9 @@ def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[
     elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)
     if elsewhere:
         return UserError(
-            f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full", NOT_HERE
+            f"--only {pattern} matches no point of suite {suite.name}, but {elsewhere} of --suite full", NOT_HERE
         )
     without = "" if machine.of_kind("gpu") else ", which has no GPU"
     example = next((str(point) for point in points_of(suite, machine, table)), None)
-    hint = f"; an id is like {example}: put * around a part of one" if example else ""
+    hint = f". Put * around a part of an id, for example of {example}" if example else ""
     return UserError(f"--only {pattern} matches no point on {machine.name}{without}{hint}", NOT_HERE)

@@ -21,11 +21,11 @@ class MeasuringRule:
 RULES: dict[RuleName, MeasuringRule] = {
     rule.name: rule
     for rule in (
-        MeasuringRule("linkscope", "rounds in fresh processes until the interval is narrow", one_round=False),
-        MeasuringRule("nvbandwidth", "three samples of 16 copies behind 4 to warm up, in one process"),
+        MeasuringRule("linkscope", "rounds in fresh processes until the interval is narrow enough", one_round=False),
+        MeasuringRule("nvbandwidth", "three samples of 16 copies after 4 warm-up copies, in one process"),
         MeasuringRule(
             "comm-scope",
-            "five repetitions of 1 s of single operations, their mean and standard deviation",
+            "five repetitions of 1 s of single operations; mean and standard deviation",
             point_s=5.0,
             mean=True,
         ),

@@ -274,22 +274,22 @@ SUITES: dict[str, Suite] = {
     for suite in (
         Suite(
             "quick",
-            "three sizes of every path, one way and both ways, peer access on: a first look in seconds",
+            "three sizes of every path, unidirectional and bidirectional, peer access on: a first map in seconds",
             (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
             budget_s=15.0,
             alike_contexts=False,
         ),
         Suite(
             "standard",
-            "curves of every path: copies, batched and single, accesses by threads, managed memory, latencies: a map "
-            "of a machine in two minutes",
+            "curves of every path: batched and single copies, SM accesses, managed memory and latencies: a map of a "
+            "machine in two minutes",
             _STANDARD,
             budget_s=112.0,
             together_at=_TOGETHER_AT,
         ),
         Suite(
             "sm",
-            "copies and accesses by a GPU's threads, bulk copies, copy engines beside them; how few blocks are enough",
+            "copies and accesses by SMs and TMA, with copy engines for comparison; the number of blocks needed",
             (
                 _rule(*_SM_CURVE, benchmarks=_ACCESS, memories=_PINNED),
                 _rule(_SM_CURVE[-1], benchmarks=_ACCESS, memories=_PINNED, blocks=_BLOCKS),
@@ -311,7 +311,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "nvbandwidth",
-            "what nvbandwidth 0.8 measures, at its 512 MiB: `--rule nvbandwidth` measures as it does",
+            "the tests of nvbandwidth 0.8, at its 512 MiB; `--rule nvbandwidth` uses its method",
             (
                 _rule(
                     _NVBANDWIDTH,
@@ -331,13 +331,13 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "comm-scope",
-            "what Comm|Scope measures, at its sizes up to 1 GiB: `--rule comm-scope` measures as it does",
+            "the tests of Comm|Scope, at its sizes up to 1 GiB; `--rule comm-scope` uses its method",
             tuple(of_preset(text, COMM_SCOPE.sizes) for entry in COMM_SCOPE.entries for text in entry.points),
         ),
         Suite(
             "full",
-            "every operation on every path; on one path of each kind by copy engine at all powers of two from 8 B to 1 "
-            "GiB, and with every value of its parameters",
+            "every operation on every path; on one path of each class also all powers of two from 8 B to 1 GiB by copy "
+            "engine, and every parameter value",
             (
                 Rule(_CURVE, benchmarks=_JOINT, engines=("ce",)),
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),
