@@ -18,8 +18,8 @@ This page lists every operation of the papers and tools that linkscope follows, 
 points are patterns of ids for `linkscope run --only`, with the parameters of the paper. "Not yet" marks an operation
 that linkscope lacks. `linkscope list --source NAME` prints the same. The suites `comm-scope` and `nvbandwidth` hold the
 points of these tools at their sizes, and `--rule comm-scope` and `--rule nvbandwidth` use their methods
-([comm-scope.md](../notes/comm-scope.md), [nvbandwidth.md](../notes/nvbandwidth.md)). [measured.md](../notes/measured.md)
-lists the operations measured on hardware.
+([comm-scope.md](../notes/comm-scope.md), [nvbandwidth.md](../notes/nvbandwidth.md)). The operations measured on
+hardware are in [measured.md](../notes/measured.md).
 """
 
 

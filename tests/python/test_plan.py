@@ -1,4 +1,4 @@
-"""Plans: which points a suite holds, in which order, and what comes next."""
+"""Plans: the points of a suite, their order, and the next work."""
 
 import re
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_every_ordered_pair_peer_and_initiator_once() -> None:
     one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
     both = [(p.src, p.dst, p.param("peer")) for p in points if p.bidirectional]
     assert {way[2:] for way in one_way} == {("on", "src"), ("on", "dst"), ("off", "src")}
-    assert len(one_way) == 12 * 3  # what differs from the defaults does so in one parameter
+    assert len(one_way) == 12 * 3  # only one parameter differs from its default
     assert {way[:2] for way in both} == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
     assert len(both) == 6 * 2 and len(points) == len(one_way) + len(both)
 
@@ -117,7 +117,7 @@ def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
 
 
 def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
-    """So that ids of runs made before the parameter was there still name the same points."""
+    """Ids of older runs, without the parameter, keep their meaning."""
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "", default_in_id=False)]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params, taken="unasked")
     made = make_plan(facts(1), [row], suite="full").points
@@ -152,7 +152,7 @@ def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str)
 
 
 def on_sms(machine: MachineFacts) -> dict[tuple[str, str], set[str]]:
-    """By source and destination, the SMs on which suite `full` follows a chain."""
+    """The SMs whose pointer chases are in suite `full`, by source and destination."""
     found: dict[tuple[str, str], set[str]] = {}
     for one in points_of(SUITES["full"], machine, benchmark_table()):
         if one.param("sm"):
@@ -166,7 +166,7 @@ def test_full_follows_a_chain_on_some_sms_of_every_gpu_and_from_one_of_each_else
     gpus = {(f"gpu:{n}", f"gpu:{n}"): few for n in range(4)}
     known = replace(facts(gpus=4), sms={f"gpu:{n}": 132 for n in range(4)})
     assert on_sms(known) == on_sms(facts(gpus=4)) == gpus | {("numa:0", "gpu:0"): few, ("gpu:0", "gpu:1"): few}
-    # Of a GPU that has fewer those that it has.
+    # A smaller GPU uses the SMs that it has.
     fewer = on_sms(replace(known, sms=known.sms | {"gpu:1": 66}))
     assert fewer[("gpu:1", "gpu:1")] == small and fewer[("gpu:2", "gpu:2")] == few
     for name in set(SUITES) - {"full"}:
@@ -180,7 +180,7 @@ def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
 
 
 def test_a_new_row_needs_no_code() -> None:
-    """Suite `full` has it at few sizes, with every value of its parameters; what others take, they take of old rows."""
+    """Suite `full` has it at a few sizes, with every parameter value; the other rules keep to their rows."""
     params = [Param("depth", ["1", "2", "3"], ""), Param("kind", ["a", "b"], "", default_in_id=False)]
     row = Benchmark("chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], params)
     made = make_plan(facts(), [*table(), row], suite="full", only=["chase/*"])
@@ -207,7 +207,7 @@ def test_a_row_says_what_a_rule_must_name(taken: str, unasked: bool, by_name: bo
 
 
 def test_a_plan_of_two_hosts_has_what_is_between_them_too() -> None:
-    """No platform can do it yet, and each says why; left out of the plan, nobody would learn that it is missing."""
+    """No platform supports these paths yet, and each gives a reason. Without the points, the gap would be invisible."""
     two = MachineFacts("two", True, ("host:0/numa:0", "host:0/gpu:0", "host:1/numa:0", "host:1/gpu:0"))
     points = [PointId.parse(id) for id in make_plan(two, table()).points]
     for benchmark, count in (("h2d", 4), ("d2h", 4), ("d2d", 2), ("local", 2)):
@@ -218,20 +218,20 @@ def test_without_gpus_the_host_is_measured() -> None:
     assert {p.benchmark for p in ids(gpus=0)} == {"h2h"}
 
 
-# A row that needs a GPU, and one of the host's memory, as those of suite `nvbandwidth` and the others.
+# A row that needs a GPU, and one within host memory, as in suite `nvbandwidth` and others.
 TO_GPU = Benchmark("h2d", "", "", "sm", "numa", "gpu", "any", [("pinned", "device")], [])
 IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [], taken="unasked")
 
 
 def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> None:
-    """As where CUDA_VISIBLE_DEVICES is empty or the driver is missing: the host's places are there all the same."""
+    """The host's places exist even if CUDA_VISIBLE_DEVICES is empty or the driver is missing."""
     host = MachineFacts("bare", False, ("numa:0", "numa:1"))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite="nvbandwidth")
     said = str(caught.value)
     assert "suite nvbandwidth has no point on bare: it has no GPU" in said and "no place" not in said
     assert caught.value.exit_code == 3
-    assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # what needs none is measured
+    assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # points without a GPU are measured
     with pytest.raises(UserError, match="it has no place that a benchmark uses"):
         make_plan(MachineFacts("bare", True, ()), [TO_GPU], suite="nvbandwidth")
     with pytest.raises(UserError, match="it has no place that a benchmark uses"):
@@ -331,7 +331,7 @@ def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None
 
 @pytest.mark.parametrize("inner, wanted", [(0.019, 9), (0.021, 6)])
 def test_more_rounds_are_for_what_its_outermost_alone_keep_from_the_precision(inner: float, wanted: int) -> None:
-    """Nine rounds drop one more value at each end than six; the outermost may lie anywhere."""
+    """Nine rounds drop one more value at each end than six, so the outermost values may lie anywhere."""
     made = plan("d2h/*", precision=0.01)
     medians = [0.5, 1.0 - inner / 2, 1.0, 1.0, 1.0 + inner / 2, 3.0]
     assert rounds_wanted(made, point(made.points[0], status="missed_precision", flows=[flow(medians)])) == wanted
@@ -351,7 +351,7 @@ def test_early_means_three_rounds_and_six_where_these_do_not_agree() -> None:
     points[missed] = point(missed, status="missed_precision", flows=three)
     assert [(work.id, work.rounds) for work in next_work(made, points)] == [(missed, 6)]
     points[missed] = point(missed, status="missed_precision", flows=six)
-    assert next_work(made, points) == []  # and then no more
+    assert next_work(made, points) == []  # and no more afterwards
     for status in ("failed", "unsupported", "skipped"):
         points[missed] = point(missed, status=status, flows=[])
         assert next_work(made, points) == []
@@ -439,7 +439,7 @@ def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
     assert case_of(back[0], machine)["others"] == ["host:0/gpu:0", "host:0/gpu:1", "host:0/gpu:2"]
 
 
-# Two hosts of which the second has more of everything, so that no place of one stands for one of the other.
+# Two hosts; the second has more of everything, so that places of both cannot be confused.
 UNLIKE = MachineFacts(
     "two", True,
     ("host:0/numa:0", "host:0/gpu:0", "host:0/gpu:1", "host:1/numa:0", "host:1/numa:1",
@@ -460,7 +460,7 @@ def test_pairs_are_of_all_hosts_and_joint_copies_of_one() -> None:
     assert ends(joint_row("any", src="numa")) == [f"{node} > {gpu}" for node in nodes for gpu in gpus]
     assert ends(joint_row("different")) == [f"{src} > {dst}" for src in gpus for dst in gpus if src != dst]
     assert ends(joint_row("same")) == [f"{gpu} > {gpu}" for gpu in gpus]
-    # Of host 0 a GPU has one other, which is not all; its nodes have two GPUs.
+    # On host 0, a GPU has only one other GPU, which is not `all`; its nodes have two.
     assert ends(joint_row("to_all")) == [f"1/gpu:{gpu} > 1/gpu:all" for gpu in (0, 1, 2)]
     assert ends(joint_row("from_all")) == [f"1/gpu:all > 1/gpu:{gpu}" for gpu in (0, 1, 2)]
     assert ends(joint_row("to_all", src="numa")) == [
@@ -499,7 +499,7 @@ def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
     what = PointId("all_to_one", "ce", "gpu:all", "device", "gpu:0", "device", 1 << 20)
     assert footprint(what, machine) == 150 << 20
     to_host = PointId("all_to_host", "ce", "gpu:all", "device", "numa:0", "pinned", 1 << 20)
-    assert footprint(to_host, machine) == 64 << 20  # caches on the way are flushed
+    assert footprint(to_host, machine) == 64 << 20  # caches on the path are flushed
 
 
 def test_what_kernels_touch_in_host_memory_is_more_than_their_l2_holds() -> None:

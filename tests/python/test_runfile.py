@@ -1,4 +1,4 @@
-"""Run files: round trips, torn and damaged files, one sentence for each that cannot be read."""
+"""Run files: round trips, torn and damaged files, and one sentence for each unreadable file."""
 
 import gzip
 import os
@@ -75,7 +75,7 @@ def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
     for cut in random.Random(2).sample(range(first, len(whole)), 60):
         torn.write_bytes(whole[:cut])
         run = read_run(torn)
-        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after a line's end
+        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after the end of a line
         lines = whole[:cut].splitlines() if complete else whole[:cut].splitlines()[:-1]
         assert len(run.warnings) == (0 if complete else 1)
         assert len(run.points) == sum(b'"record":"point"' in line for line in lines)

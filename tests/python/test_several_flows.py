@@ -1,4 +1,4 @@
-"""What a point with several flows says: limits are of one flow, totals of all of them, overlaps of all rounds."""
+"""Points of several flows: limits of one flow, totals of all flows, overlaps of all rounds."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ THERE, BACK = ("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "devi
 
 
 def rounds(*rates: float, overlaps: tuple[float, ...] = (1.0,) * 6, ends: Any = (THERE, BACK)) -> list[Round]:
-    """Six rounds in which each flow reaches its rate in GB/s, with the overlap of each round."""
+    """Six rounds with these rates of the flows in GB/s, and these overlaps."""
     made = []
     for number, overlap in enumerate(overlaps):
         flows = [
@@ -42,7 +42,7 @@ def rounds(*rates: float, overlaps: tuple[float, ...] = (1.0,) * 6, ends: Any = 
 
 
 def both_ways(there: float, back: float, limit: float | None = 60.0, **fields: Any) -> Point:
-    """The point that two flows of these rates make where the hardware allows each of them `limit`."""
+    """The point of two flows with these rates, with a hardware limit of `limit` for each."""
     found = (limit, "the test says so") if limit else None
     return Assembler(plan(BOTH), facts(), lambda _: found).point(BOTH, rounds(there, back, **fields))
 
@@ -51,7 +51,7 @@ def test_a_bidirectional_point_has_the_limit_of_one_flow_and_its_total_may_excee
     point = both_ways(54.0, 48.0)
     assert point.status == "ok" and "above_limit" not in point.guards
     assert point.limit_gbps == 60.0 and point.total_gbps == pytest.approx(96.0)
-    assert share_of(point) == pytest.approx(0.9)  # of the first flow, neither of both nor of their mean
+    assert share_of(point) == pytest.approx(0.9)  # of the first flow, not of both or their mean
 
 
 @pytest.mark.parametrize(("there", "back", "wrong"), [(61.0, 20.0, "numa:0 to gpu:0"), (20.0, 61.0, "gpu:0 to numa:0")])
@@ -61,7 +61,7 @@ def test_one_flow_above_the_limit_is_wrong_although_both_together_are_below_twic
     point = both_ways(there, back)
     assert point.status == "failed" and f"from {wrong}" in (point.reason or "") and "60 GB/s" in (point.reason or "")
     assert point.guards["above_limit"] == pytest.approx(61.0)
-    assert both_ways(60.5, 60.5).status == "ok"  # a limit is known to a per cent
+    assert both_ways(60.5, 60.5).status == "ok"  # limits have a margin of 1 %
 
 
 SPLIT = f"split/ce/numa:0.pinned->gpu:0.device/{2 * SIZE}?streams=2"
@@ -90,7 +90,7 @@ def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran(
 
 
 def test_threads_whose_calls_ran_in_turn_have_no_time_of_their_own() -> None:
-    """They bring no bytes that had a rate together."""
+    """They move no bytes, so they have no joint rate."""
     id, ends = "launch/cpu/numa:0.pageable->gpu:0.device/0?threads=2", [("numa:0", "gpu:0", "pageable", "device")] * 2
     made = [structs.replace(one, id=id) for one in rounds(54.0, 54.0, overlaps=(0.5,) * 6, ends=ends)]
     for one in made:
@@ -148,13 +148,13 @@ def test_between_one_place_and_all_gpus_each_flow_has_a_limit_and_the_total_none
     assert point.status == "ok" and point.limit_gbps is None and share_of(point) is None
     assert point.total_gbps == pytest.approx(160.0) and total_of(point).value == pytest.approx(160.0)  # type: ignore[union-attr]
     point.limit_gbps = 58.45
-    assert share_of(point) is None  # a flow shares what is there with the others
+    assert share_of(point) is None  # all flows share the link
     point = made.point(id, rounds(50.0, 40.0, 45.0, 60.0, ends=ends))
     assert point.status == "failed" and "from numa:0 to gpu:3" in (point.reason or "")
 
 
-# Of an H200 of the model: 4800 GB/s of memory, 478 GB/s of NVLink, 58.45 GB/s of PCIe. A copy within a GPU's memory
-# reads and writes there; a read or write alone has all of its rate. Nothing between two places is halved or doubled.
+# Of a modelled H200: 4800 GB/s of memory, 478 GB/s of NVLink, 58.45 GB/s of PCIe. A copy within a GPU's memory reads
+# and writes there; a read or write alone has the whole rate. Between two places, nothing is halved or doubled.
 LIMITS = {
     "local/ce/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
     "local/sm/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
@@ -180,7 +180,7 @@ def test_the_limit_of_a_model_is_that_of_one_flow(id: str, gbps: float) -> None:
 
 @pytest.mark.parametrize(("id", "gbps"), LIMITS.items(), ids=LIMITS)
 def test_the_limit_of_this_machine_is_that_of_one_flow(id: str, gbps: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `limit` says is handed on as it is, but that of reads and writes within one memory."""
+    """The limit stays unchanged, except for reads and writes within one memory."""
     monkeypatch.setattr("linkscope.machine.limits.limit", lambda *_, **__: Limit(100.0, "the test says so"))
     found = this_machine().limit(PointId.parse(id))
     assert found is not None and found[0] == (200.0 if gbps == 4800.0 else 100.0)
@@ -189,9 +189,9 @@ def test_the_limit_of_this_machine_is_that_of_one_flow(id: str, gbps: float, mon
 @pytest.mark.parametrize(
     ("overlaps", "overlap", "status"),
     [
-        ((0.5, 0.9, 0.88, 0.92, 0.95, 1.0), 0.91, "ok"),  # one round that ran apart is one of six
+        ((0.5, 0.9, 0.88, 0.92, 0.95, 1.0), 0.91, "ok"),  # one of six rounds ran in turn
         ((0.5, 0.8, 0.8, 0.88, 1.0, 1.0), 0.84, "missed_precision"),
-        ((0.5, 0.5, 0.5, 0.5, 0.9, 1.0), 0.5, "missed_precision"),  # the last round says nothing of the others
+        ((0.5, 0.5, 0.5, 0.5, 0.9, 1.0), 0.5, "missed_precision"),  # the last round does not represent the others
     ],
 )
 def test_the_overlap_of_a_point_is_the_median_of_its_rounds(
@@ -274,7 +274,7 @@ def test_a_flow_behind_the_measured_ones_is_in_no_total() -> None:
 
 
 def test_the_ends_of_a_total_s_interval_are_the_sums_of_those_of_its_flows() -> None:
-    """As invented: each flow from 98 to 102 % of its median time."""
+    """Each flow from 98 to 102 % of its median time."""
     point = invented_point(BOTH, SIZE / 50e9)
     point.flows[1] = invented_flow("gpu:0", "numa:0", ("device", "pinned"), SIZE, SIZE / 25e9)
     point.total_gbps = 75.0
