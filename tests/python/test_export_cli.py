@@ -88,7 +88,7 @@ def test_a_modelled_run_says_so_in_every_format(modelled) -> None:
 def test_what_cannot_be_written_is_found_before_the_run_is_read(words, names, capsys) -> None:
     assert main(["export", "none.jsonl", *words]) == 2
     message = capsys.readouterr().err
-    assert names in message and message.count("\n") == 1 and "there is no file" not in message
+    assert names in message and message.count("\n") == 1 and "does not exist" not in message
     assert not list(Path().iterdir())
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_cannot_be_read_leaves_no_output_and_harms_none(capsys) -> No
     Path("old.json").write_text("old")
     for name in ("a.json", "old.json"):
         assert main(["export", "none.jsonl", "-o", name]) == 2
-        assert "there is no file none.jsonl" in capsys.readouterr().err
+        assert "none.jsonl does not exist" in capsys.readouterr().err
     assert [path.read_text() for path in Path().iterdir()] == ["old"]
 
 

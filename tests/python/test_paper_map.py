@@ -258,8 +258,8 @@ def test_the_sizes_and_parameters_of_the_paper_are_told(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--source", "comscope"], "--source comscope: there is no such source; there are comm-scope, nvbandwidth"),
-        (["--source", ""], "there is no such source; there are comm-scope"),
+        (["--source", "comscope"], "--source comscope: unknown source; available: comm-scope, nvbandwidth"),
+        (["--source", ""], "unknown source; available: comm-scope"),
         (["suites", "--source", "klenk"], "leave out suites"),
     ],
 )
@@ -271,7 +271,7 @@ def test_bad_input_gets_a_sentence(words: list[str], told: str, capsys: pytest.C
 def test_a_pattern_of_the_list_selects_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", "comm-scope", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    row = next(row for row in rows if row["name"] == "CS-10" and "both" in row["summary"])
+    row = next(row for row in rows if row["name"] == "CS-10" and "bidirectional" in row["summary"])
     path = tmp_path / "run.jsonl"
     only = list(itertools.chain(*(("--only", glob) for glob in row["points"])))
     assert main(["run", "--machine", "h200x1", "--suite", "comm-scope", *only, "-o", str(path), "--json"]) == 0

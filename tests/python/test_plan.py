@@ -127,23 +127,23 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
     for id in (cold, cold.replace("?mode=batched", hot)):
         assert make_plan(facts(1), [row], suite="quick", only=[id]).points == [id]
     for wrong, said in (
-        ("?cache=cold&mode=batched", "cache=cold, which is the default: leave it out"),
+        ("?cache=cold&mode=batched", "cache=cold is the default. Leave it out"),
         ("?cache=warm&mode=batched", "cache is cold or hot, not 'warm'"),
-        ("?cache=hot", "it takes the parameters mode, each of them, and perhaps cache"),
+        ("?cache=hot", "it needs the parameters mode; cache may be added"),
         ("?colour=red&mode=batched", "x has no parameter 'colour'; it has mode, cache"),
     ):
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
-        assert said.replace("it takes", "x takes") in str(refused.value)
+        assert said.replace("it needs", "x takes") in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("id", "said"),
     [
-        ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not here"),
+        ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not on"),
         ("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=foo", "mode is batched or single, not 'foo'"),
         ("h2d/ce/numa:0.pinned->gpu:0.device/-5", "'-5' is not a size"),
-        ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size: an id has bytes"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size. Write the number of bytes"),
     ],
 )
 def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str) -> None:
@@ -229,23 +229,23 @@ def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> N
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite="nvbandwidth")
     said = str(caught.value)
-    assert "suite nvbandwidth has no point on bare: it has no GPU" in said and "no place" not in said
+    assert "suite nvbandwidth has no point on bare: the suite needs a GPU" in said and "no place" not in said
     assert caught.value.exit_code == 3
     assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # points without a GPU are measured
-    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+    with pytest.raises(UserError, match="no benchmark uses its places"):
         make_plan(MachineFacts("bare", True, ()), [TO_GPU], suite="nvbandwidth")
-    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+    with pytest.raises(UserError, match="no benchmark uses its places"):
         make_plan(MachineFacts("odd", True, ("gpu:0",)), [TO_GPU], suite="nvbandwidth")
 
 
-@pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "an id is like h2h/cpu/numa:0.pinned")])
+@pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "for example of h2h/cpu/numa:0.pinned")])
 def test_a_glob_of_copies_to_gpus_on_a_machine_without_one_says_that_there_is_none(suite: str, example: str) -> None:
     host = MachineFacts("bare", False, ("numa:0",))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite=suite, only=["h2d/*"])
     said = str(caught.value)
     assert "--only h2d/* matches no point on bare, which has no GPU" in said and caught.value.exit_code == 3
-    assert example in said and "like h2d" not in said and ("an id is like" in said) == bool(example)
+    assert example in said and "like h2d" not in said and ("for example" in said) == bool(example)
     with pytest.raises(UserError) as caught:
         plan("nonsense*")
     assert "no GPU" not in str(caught.value)
@@ -261,19 +261,19 @@ def test_only_selects_and_names_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     "pattern, words, code",
     [
-        ("*gpu:7*", "gpu:7 is not here", 3),
+        ("*gpu:7*", "gpu:7 is not on", 3),
         ("nonsense*", "matches no point", 3),
         ("*/536870912*", "of --suite full", 3),
-        ("x2y/ce/numa:0.pinned->gpu:0.device/8?mode=batched", "no benchmark 'x2y'", 3),
-        ("d2h/ce/gpu:0.device->numa:0.pinned/7?mode=batched", "7 B is not a size", 2),
+        ("x2y/ce/numa:0.pinned->gpu:0.device/8?mode=batched", "unknown benchmark 'x2y'", 3),
+        ("d2h/ce/gpu:0.device->numa:0.pinned/7?mode=batched", "7 B is not a possible size", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/1180591620717411303424?mode=batched", "up to 1 EiB", 2),
-        ("d2h/ce/numa:0.device->gpu:0.pinned/8?mode=batched", "d2h goes from gpu:N to numa:N", 2),
-        ("local/ce/gpu:0.device->gpu:1.device/8?mode=batched", "local is within one place", 2),
+        ("d2h/ce/numa:0.device->gpu:0.pinned/8?mode=batched", "d2h copies from gpu:N to numa:N", 2),
+        ("local/ce/gpu:0.device->gpu:1.device/8?mode=batched", "local needs one place as source and destination", 2),
         ("d2h/ce/gpu:0.device->numa:0.managed/8?mode=batched", "managed", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8?mode=often", "not 'often'", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8", "parameters mode", 2),
         ("d2h/sm/gpu:0.device->numa:0.pinned/8?mode=batched", "no engine sm; it has ce", 3),
-        ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not here", 3),
+        ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not on", 3),
     ],
 )
 def test_only_that_fits_nothing(pattern: str, words: str, code: int) -> None:

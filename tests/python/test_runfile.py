@@ -53,7 +53,7 @@ def test_gzip_reads_the_same(run_path, tmp_path) -> None:
     assert read_run(packed).points == read_run(run_path).points
     half = tmp_path / "half.jsonl.gz"
     half.write_bytes(packed.read_bytes()[: packed.stat().st_size * 3 // 4])
-    assert any("cut off" in warning for warning in read_run(half).warnings)
+    assert any("incomplete" in warning for warning in read_run(half).warnings)
     damaged = bytearray(packed.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
     half.write_bytes(bytes(damaged))
@@ -102,7 +102,7 @@ def test_torn_in_the_middle_is_refused(run_path, kind: bytes, rounds: bool) -> N
         (b'{"record":"point"}\n', "not a run record"),
         (b"[1, 2]\n", "not a run record"),
         (b'{"record":"run","schema":2,"modelled":true}\n', "schema 2"),
-        (b'{"record":"run","schema":1,"modelled":tr', "torn in its first line"),
+        (b'{"record":"run","schema":1,"modelled":tr', "incomplete first line"),
         (b'{"record":"run","schema":1,"modelled":"perhaps"}\n{"record":"end"}\n', "line 1"),
     ],
 )
@@ -113,7 +113,7 @@ def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, content: bytes, wor
 
 
 def test_missing_and_directory(tmp_path) -> None:
-    assert "there is no file" in refused(tmp_path / "none.jsonl")
+    assert "does not exist" in refused(tmp_path / "none.jsonl")
     assert "is a directory" in refused(tmp_path)
 
 
