@@ -1,4 +1,4 @@
-"""Writes docs/reference/papers.md: what papers and tools measure, and with which points linkscope does.
+"""Writes docs/reference/papers.md: the operations of papers and tools, and the corresponding points.
 
 Usage: .venv/bin/python tools/papers_page.py     (from linkscope/plan/papers and the worker's table of benchmarks)
 """
@@ -10,15 +10,16 @@ from linkscope.plan import SOURCES, Benchmark, Entry, Source, patterns, sizes_te
 from linkscope.run import benchmark_table
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reference" / "papers.md"
-HEAD = """# What the papers measure, and where it is here
+HEAD = """# Operations of the papers and tools
 
 <!-- Made by tools/papers_page.py from src/linkscope/plan/papers: change those. -->
 
-Every operation of the papers and tools that linkscope follows, with the points that answer it: patterns of ids, as
-`linkscope run --only` takes them, with the parameters of the paper. "Not yet" is an operation that is not there. The
-same by `linkscope list --source NAME`. `linkscope run --suite comm-scope` and `--suite nvbandwidth` have their points
-at their sizes; `--rule comm-scope` and `--rule nvbandwidth` measure as they do ([comm-scope.md](comm-scope.md),
-[nvbandwidth.md](nvbandwidth.md)). What of it was measured on hardware: [measured.md](measured.md).
+This page lists every operation of the papers and tools that linkscope follows, with the points that measure it. The
+points are patterns of ids for `linkscope run --only`, with the parameters of the paper. "Not yet" marks an operation
+that linkscope lacks. `linkscope list --source NAME` prints the same. The suites `comm-scope` and `nvbandwidth` hold the
+points of these tools at their sizes, and `--rule comm-scope` and `--rule nvbandwidth` use their methods
+([comm-scope.md](../notes/comm-scope.md), [nvbandwidth.md](../notes/nvbandwidth.md)). The operations measured on
+hardware are in [measured.md](../notes/measured.md).
 """
 
 
@@ -30,7 +31,7 @@ def page(table: Sequence[Benchmark]) -> str:
 def _source(source: Source, table: Sequence[Benchmark]) -> Iterator[str]:
     yield f"## {source.name}: {source.title}\n"
     yield f"Sizes: {'; '.join(filter(None, (sizes_text(source.sizes), source.about_sizes)))}.\n"
-    yield "| item | what it is | linkscope |"
+    yield "| item | operation | linkscope |"
     yield "|---|---|---|"
     for entry in source.rows:
         cells = (" ".join(entry.items), entry.theirs, _answer(patterns(source, entry, table), entry))

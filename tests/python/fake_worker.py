@@ -1,11 +1,11 @@
-"""A worker in Python with costs that are known exactly, and faults on demand. Speaks docs/reference/worker.md.
+"""A worker in Python with exactly known costs, and faults on demand. It speaks docs/reference/worker.md.
 
-`fake` in the `machine` of the open request says how it behaves (all keys optional):
-  start_s, alone_s, each_s, rate       cost of the stamps, of being alone, of an operation, bytes a second
-  rates                                {"src->dst": bytes a second}, over `rate`
+`fake` in the `machine` of the open request sets its behaviour (all keys are optional):
+  start_s, alone_s, each_s, rate       cost of the stamps, of a single operation, of an operation; bytes a second
+  rates                                {"src->dst": bytes a second}, instead of `rate`
   noise                                relative spread of a round, drawn from the key
   flawed                               {"hang|die|garbage|wrong|fail|lost|unsupported|memory|slow": glob of keys}
-  once                                 a file: a flaw happens only while it does not exist, and makes it
+  once                                 a file: the fault happens only without it, and creates it
 """
 
 import fnmatch

@@ -1,4 +1,4 @@
-"""What the tests of the spine share: a machine, a target on the fake worker, and a run from end to end."""
+"""Shared parts of the tests of plan and run: a machine, a target on the fake worker, and a run from end to end."""
 
 import sys
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _TABLE: list[Benchmark] = []
 
 
 def table() -> list[Benchmark]:
-    """The fake worker's table; asked for once."""
+    """The fake worker's table, read once."""
     if not _TABLE:
         _TABLE.extend(benchmark_table(FAKE_WORKER))
     return _TABLE
@@ -49,7 +49,7 @@ def measured(where: Target, what: Plan, path: Path) -> Outcome:
 
 
 def no_worker_opens_after(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many workers open; then the machine has no GPU any more."""
+    """Lets this many workers open; afterwards the machine has no GPU."""
     opened, left = Worker.opened, [times]
 
     def at_first(worker: Worker) -> dict[str, Any]:
@@ -94,5 +94,5 @@ def header() -> Header:
 
 
 def late_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """What is asked for with the time that is left in the end."""
+    """The work that is planned with the last of the time."""
     return that_fit(plan, points, late_rounds(plan, points), left_s)

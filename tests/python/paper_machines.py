@@ -1,6 +1,6 @@
-"""What the tests of the papers' machines share: rates of the steady state, as `linkscope predict` gives them.
+"""Shared parts of the tests of the papers' machines: steady-state rates as in `linkscope predict`.
 
-Numbers and shapes are written in the tests and not read from the machine files.
+The tests contain numbers and shapes of the papers; they do not read them from the machine files.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ IBM = ("ac922", "s822lc", "minsky", "newell")
 def rates(
     machine: str, *ends: str, size: int = 64 * MIB, memory: str = "pinned", peer: str = "on", engine: str = "ce"
 ) -> list[float]:
-    """GB/s of each transfer ("numa:0 > gpu:1") while all run."""
+    """GB/s of each transfer ("numa:0 > gpu:1") while all of them run."""
     points = [_point(*end.split(" > "), size, memory, peer, engine) for end in ends]
     return [flow.gbps for flow in steady_rates(models.load(machine), points)]
 
@@ -47,12 +47,12 @@ def _point(src: str, dst: str, size: int, memory: str, peer: str, engine: str) -
 
 
 def raw(machine: str, name: str) -> float:
-    """GB/s of a directed link in one direction, before any protocol's cost."""
+    """GB/s of a directed link in one direction, without protocol overhead."""
     return next(link.raw.v for link in directed_links(models.load(machine)) if link.name == name)
 
 
 def penalty(near: float, far: float) -> float:
-    """Percent that is lost: (near - far) / near."""
+    """The loss in percent: (near - far) / near."""
     return 100 * (near - far) / near
 
 
@@ -62,7 +62,7 @@ def hops(machine: str, src: str, dst: str) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Number:
-    """A number that a paper states: `expected` within 5 %, a penalty within a tenth or 2 points."""
+    """A number from a paper: `expected` within 5 %, a penalty within a tenth or 2 points."""
 
     item: str
     found: Any  # a function of no arguments

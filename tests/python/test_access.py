@@ -1,4 +1,4 @@
-"""Accesses by a GPU's threads, states of caches and bound host threads, from the table to the run file, on models."""
+"""SM accesses, cache states and bound host threads, from the table to the run file, on models."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_a_host_thread_is_bound_to_every_other_node_and_to_none_that_is_not_ther
         if point.benchmark in ("h2d", "d2h", "host_to_all", "all_to_host") and point.param("cpu"):
             host = point.src if point.src.startswith("numa") else point.dst
             of.setdefault(point.benchmark, set()).add((host, point.param("cpu")))
-    # On one path of each kind, near and far: those to a GPU both begin at the first node.
+    # One path of each class, near and far; both paths to a GPU begin at the first node.
     near = {("numa:0", "numa:1")}
     assert of == {"h2d": near, "d2h": near | {("numa:1", "numa:0")}, "host_to_all": near, "all_to_host": near}
     assert not [point for point in full("h200x1") if point.param("cpu")]
@@ -80,7 +80,7 @@ def test_a_run_tells_what_was_asked_for_and_it_stays_below_the_limit(tmp_path):
         for stride in (128, 1024):
             (thin,) = [p for p in points if p.benchmark == name and p.params.get("stride") == str(stride)]
             assert thin.verified and thin.flows[0].bytes == 16 * 64 * MIB // stride
-            assert 0 < thin.gbps < plain.gbps * 16 / 32  # half of each sector is not asked for
+            assert 0 < thin.gbps < plain.gbps * 16 / 32  # half of each sector is not requested
         (narrow,) = [p for p in points if p.benchmark == name and p.params.get("width") == "4"]
         assert narrow.flows[0].bytes == 64 * MIB
         (both,) = [p for p in points if p.benchmark == name and p.bidirectional]
@@ -100,7 +100,7 @@ def test_what_the_l2_holds_is_faster(tmp_path):
     points = [p for p in points if set(p.params) <= {"blocks", "cache", "threads"}]
     rates = {p.params.get("cache", "cold"): p.gbps for p in points}
     assert set(rates) == {"cold", "hot"} and rates["hot"] > rates["cold"]
-    limit = modelled(models.load("h200x1"), 1).limit  # known of the memory, and not of its cache
+    limit = modelled(models.load("h200x1"), 1).limit  # the limit of the memory, not of its cache
     assert [limit(PointId.parse(str(p.id))) is None for p in points] == [p.params.get("cache") == "hot" for p in points]
 
 
@@ -111,7 +111,7 @@ def test_what_is_discarded_has_no_rate_to_be_limited(tmp_path):
 
 
 def test_a_pageable_copy_from_another_node_is_slower_for_a_far_thread(tmp_path):
-    """The driver's thread copies; on a model its rate is lower where the memory is on another node."""
+    """The driver's thread copies. On a model, its rate is lower for memory of another node."""
     path = f"h2d/ce/numa:0.pageable->gpu:0.device/{16 * MIB}"
     points = measured("ac922", tmp_path, f"{path}[?]*mode=batched*")
     usual = [p for p in points if not p.bidirectional and p.params["after"] == "kernel" and "cache" not in p.params]

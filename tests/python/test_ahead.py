@@ -1,4 +1,4 @@
-"""Several processes measure a model at once: the run file is the same, whatever goes wrong."""
+"""Several processes measure a model concurrently: the run file is the same, even after failures."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from processes import children, runs
 
 
 def written(path, monkeypatch, least: int, **behaviour):
-    """The lines of a run but its first and last, where several processes measure from `least` points on."""
+    """The lines of a run without the first and the last, where several processes measure from `least` points on."""
     monkeypatch.setattr(supervisor, "WORTH_IT", least)
     measured(target(**behaviour), plan(suite="quick", rounds=6), path)
     return path.read_text().splitlines()[1:-1]
@@ -47,7 +47,7 @@ def test_a_point_whose_worker_fails_once_is_tried_again(tmp_path, monkeypatch, f
 
 def test_with_a_budget_one_process_measures_for_what_comes_next_depends_on_what_was_spent(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "WORTH_IT", 1)
-    monkeypatch.setattr(supervisor, "Ahead", None)  # would not work
+    monkeypatch.setattr(supervisor, "Ahead", None)  # using it would fail
     measured(target(), plan(suite="quick", budget_s=1e3), tmp_path / "a.jsonl")
     assert read_run(tmp_path / "a.jsonl").points
 
@@ -66,9 +66,9 @@ def family_of(pid: int) -> set[int]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nobody_is_left_when_the_command_ends(tmp_path, how):
-    """A suite large enough for several processes; Ctrl-C saves what was measured."""
+    """A suite large enough for several processes. Ctrl-C saves the measured points."""
     path = tmp_path / "a.jsonl"
-    # By a script without a guard, as an installed command is.
+    # A script without a main guard, like an installed command.
     start = "import sys; from linkscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", start, "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -76,7 +76,7 @@ def test_nobody_is_left_when_the_command_ends(tmp_path, how):
     while not (path.exists() and path.stat().st_size > 1 << 20) and time.monotonic() < deadline:
         time.sleep(0.05)
     family = family_of(process.pid)
-    assert len(family) >= 4  # two processes or more, each with a worker
+    assert len(family) >= 4  # at least two processes, each with a worker
     process.send_signal(how)
     process.wait(30)
     while (alive := [one for one in family if runs(one)]) and time.monotonic() < deadline + 30:

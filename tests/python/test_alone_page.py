@@ -1,4 +1,4 @@
-"""tools/alone.py: which points and samples its tables are of."""
+"""tools/alone.py selects the right points and samples for its tables."""
 
 import alone
 import pytest
@@ -19,7 +19,7 @@ def sampled(id: str, *samples_us: float) -> Point:
 
 
 def test_modes_are_shares_of_all_samples_of_one_copy_alone() -> None:
-    """90 of 9 us and 9 of 17 us on two pairs; one of 60 us is too rare. What is no such copy is not among them."""
+    """90 samples of 9 us, 9 of 17 us on two pairs; one sample of 60 us is too rare. Other operations do not count."""
     id = COPY.format("kernel", "dst", "on")
     others = [
         id.replace("single", "batched"), id.replace("/4096", "/8"), id.replace("false", "true"),

@@ -1,4 +1,4 @@
-"""What a point says of its rounds: no flow's width, limit, check or clock is lost on the way to the record."""
+"""The assembler keeps every flow's width, limit, check and clock in the point's record."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ONE = H2D.format(8, "false", "batched")
 
 
 def round_of(number: int, *samples: list[float], roles: tuple[str, ...] = ("measured",) * 2, **fields: Any) -> Round:
-    """One round of as many flows as there are lists of samples; the second goes back."""
+    """One round with a flow for each list of samples; the second flow goes back."""
     ends = [("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "device", "pinned")]
     size = 1 << 20 if len(samples) > 1 else 8
     flows = [RoundFlow(*ends[at], size, roles[at], list(of)) for at, of in enumerate(samples)]  # type: ignore[arg-type]
@@ -64,12 +64,12 @@ def test_a_flow_without_time_when_the_run_was_stopped_is_measured_on_when_it_goe
     rounds = [round_of(n, [seconds]) for n, seconds in enumerate((3e-6, -6e-6))]
     found = assembler().point(ONE, rounds, INTERRUPTED)
     assert found.status == "failed" and "in 2 of 6 rounds; the run was stopped" in (found.reason or "")
-    assert finished([found, assembler().point(ONE, rounds)]).keys() == {ONE}  # the one that nobody stopped
+    assert finished([found, assembler().point(ONE, rounds)]).keys() == {ONE}  # the point that nobody stopped
     assert finished([found]) == {}
 
 
 def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_the_run_goes_on() -> None:
-    """A slope may come out below zero on a busy machine: `quick` of three rounds, one of them so."""
+    """A slope may be negative on a busy machine: three rounds of `quick`, one of them negative."""
     shared = Assembler(
         msgspec.structs.replace(plan(ONE), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True),
         facts(),
@@ -77,17 +77,17 @@ def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_
     )
     found = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, -1e-6))])
     assert found.status == "missed_precision" and found.median_s == 2e-6 and found.ci95_s is None
-    assert "noise was as large" in (found.reason or "")
+    assert "noise is as large" in (found.reason or "")
     steady = shared.point(ONE, [round_of(n, [seconds]) for n, seconds in enumerate((2e-6, 3e-6, 1e-6))])
     assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
 
 
 def test_no_interval_reaches_below_no_time() -> None:
-    """Order statistics of six rounds, one of which noise turned round."""
+    """Order statistics of six rounds, one of which is negative because of noise."""
     seconds = [2.5e-6, 2.6e-6, 37.9e-6, 2.7e-6, -14.3e-6, 20e-6]
     found = assembler().point(ONE, [round_of(n, [of]) for n, of in enumerate(seconds)])
     assert found.status == "missed_precision" and found.ci95_s is None and found.median_s == 2.65e-6
-    assert "noise was as large" in (found.reason or "") and found.flows[0].ci95_s is None
+    assert "noise is as large" in (found.reason or "") and found.flows[0].ci95_s is None
 
 
 def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> None:
@@ -99,7 +99,7 @@ def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> Non
     assert found.gbps == pytest.approx(60.0, abs=0.1) and found.status != "failed"  # within the margin
     rounds = [round_of(n, [(16.4 + 0.2 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 60.2 GB/s
     found = assembler(limit).point(BOTH, rounds)
-    assert found.status == "missed_precision" and "within its spread faster than" in (found.reason or "")
+    assert found.status == "missed_precision" and "possibly faster than" in (found.reason or "")
     assert found.guards["above_limit"] == found.gbps
     rounds = [round_of(n, [(16.4 + 0.02 * n) * 1e-6], [20e-6]) for n in range(6)]  # 63.9 to 63.5 GB/s
     assert assembler(limit).point(BOTH, rounds).status == "failed"
@@ -238,7 +238,7 @@ def test_a_point_that_failed_keeps_its_samples_and_no_value() -> None:
 
 
 def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() -> None:
-    """Two ticks of a clock are as much here for the one as for the other."""
+    """Two clock ticks matter equally for both points."""
     source = assembler().point(ONE, [round_of(n, [0.4e-6], batch=[2]) for n in range(6)])
     assert source.precision_target > assembler().empty(ONE).precision_target
     found = assembler().inherited(Takeover(ONE.replace("gpu:0", "gpu:1"), ONE, 1.0, 1.0, shown=True), source)
@@ -247,10 +247,12 @@ def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() ->
 
 def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
     guards = {"joint_overlap": 0.5, "together_s": 50e-6}
-    point = assembler().point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
+    by_rule = assembler()
+    by_rule._plan = msgspec.structs.replace(by_rule._plan, rule="nvbandwidth")
+    point = by_rule.point(BOTH, [round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards)])
     assert point.total_gbps == pytest.approx(2 * (1 << 20) / 50e-6 / 1e9) and "in_turn" not in point.guards
     one = round_of(0, [40e-6] * 3, [20e-6] * 3, guards=guards, roles=("measured", "background"))
-    assert assembler().point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
+    assert by_rule.point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
 
 
 def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> None:
@@ -260,13 +262,14 @@ def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> No
     for apart, wanted in ((0.008, 6), (0.5, 6)):
         point = made.point(ONE, [round_of(n, [2e-6 * (1 + apart * n)]) for n in range(3)])
         assert point.status == "missed_precision" and rounds_wanted(shared, point) == wanted
-        assert "more would not make it so" not in (point.reason or "")
+        assert "more rounds would exceed" not in (point.reason or "")
     point = made.point(ONE, [round_of(n, [2e-6 * (1 + 0.5 * n)]) for n in range(6)])
-    assert rounds_wanted(shared, point) == 6 and "more would not make it so within its share" in (point.reason or "")
+    assert rounds_wanted(shared, point) == 6 and "more rounds would exceed its share" in (point.reason or "")
 
 
 def test_few_rounds_that_agree_are_enough_unless_one_besides_was_set_apart_and_not_taken_again() -> None:
-    """Those are few by chance: nobody asked what points like it do. One that was taken again is one of them."""
+    """A throttled round makes them few by chance, so they do not show what similar points show. A repeated round
+    counts."""
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     shared = Assembler(
         msgspec.structs.replace(plan(ONE, precision=0.05), classes=classes, early=True), facts(), lambda point: None

@@ -1,4 +1,4 @@
-"""tools/batch_ends.py: what the time of a batch was planted to be uncertain by comes back, whatever `longer` is."""
+"""tools/batch_ends.py recovers a planted uncertainty of batch times, for every `longer`."""
 
 import random
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ ID = H2D.format(4096, "false", "batched")
 
 
 def noisy(chance: random.Random, longer: int | None, samples: int = 15) -> Round:
-    """Batches of 100 copies of 2 us and `longer` times as many, each of which ends at 3 us more or less."""
+    """Batches of 100 copies of 2 us and `longer` times as many; the end of each is uncertain by 3 us."""
     made = round_record(ID, 0)
     span = 100 * max((longer or 2) - 1, 1)
     each = [2e-6 + (chance.gauss(0, 3e-6) - chance.gauss(0, 3e-6)) / span for _ in range(samples)]
@@ -31,5 +31,5 @@ def test_what_was_planted_comes_back(longer: int | None) -> None:
     rounds = [*(noisy(chance, longer) for _ in range(99)), noisy(chance, longer, samples=2), noisy(chance, 1)]
     ((_, found),) = batch_ends.uncertain_us(SimpleNamespace(points=[measured], rounds={ID: rounds})).items()
     ((edge, values),) = found.items()
-    assert edge == 0.25 and len(values) == 99  # not the steady round, nor one that was compared with no operation
+    assert edge == 0.25 and len(values) == 99  # neither the steady round nor the one without a shorter batch
     assert sorted(values)[49] == pytest.approx(3.0, rel=0.15)

@@ -1,4 +1,4 @@
-"""Calls, words and atomic operations from the machine file to the run file, on models."""
+"""Calls, words and atomics, from the machine file to the run file, on models."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_only_the_full_suite_takes_them_and_not_too_many(machine):
 
 @pytest.fixture(scope="module")
 def points(tmp_path_factory):
-    """On h200x2, those of one pair of places each."""
+    """The points of one pair of places each, on h200x2."""
     file = tmp_path_factory.mktemp("calls") / "run.jsonl"
     target = modelled(models.load("h200x2"), 1)
     only = [f"{name}/*0?*->*" for name in OPERATIONS]
@@ -49,7 +49,7 @@ def us(points, id):
 
 
 CALL = "{}/cpu/numa:0.pageable->gpu:0.device/0{}"
-KNOWN = {  # by results/h200x2-full-a, or by the arithmetic of the machine file; rounds differ by 3 %
+KNOWN = {  # from results/h200x2-full-a, or computed from the machine file; rounds differ by 3 %
     CALL.format("launch", "?arguments=0&threads=1"): 3.1,
     CALL.format("launch", "?arguments=4096&threads=1"): 3.1 + 4 * 0.13,
     CALL.format("launch", "?arguments=0&threads=8"): 8 * 1.1,
@@ -87,7 +87,7 @@ def test_additions_to_one_word_take_turns(points):
     assert each.verified and one.verified
     assert one.median_s == pytest.approx(1.8e-6 + (64 << 10) / 8 / 1.5e9, rel=0.05)  # after its launch
     assert each.gbps > 10 * one.gbps
-    assert each.limit_gbps is None  # of a path it counts bytes, not operations
+    assert each.limit_gbps is None  # a path's limit counts bytes, not operations
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_table_that_cannot_be_is_refused(old, new, words):
 
 
 class Partners:
-    """A worker of two actors that wait for each other, of which the clocks of one run fast."""
+    """A worker with two actors that wait for each other; the clock of one runs fast."""
 
     def __init__(self):
         self.batches = []
@@ -135,6 +135,6 @@ def test_all_actors_of_an_operation_without_bytes_do_as_many_iterations():
     any_plan = plan(H2D.format(8, "false", "batched"))
     id = "ping_pong/cpu/numa:0.pinned->gpu:0.pinned/0"
     made = Sampler(worker, any_plan, facts()).measure(Task(PointId.parse(id), 0))
-    assert made.batch in ([500, 500], [501, 501])  # 1 ms of the slower one
+    assert made.batch in ([500, 500], [501, 501])  # 1 ms of the slower actor
     assert all(one == other for one, other in worker.batches)
     assert [flow.role for flow in made.flows] == ["measured", "background"]

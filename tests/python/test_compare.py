@@ -264,7 +264,7 @@ def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:
     ("words", "told"),
     [
         (["{first}"], "needs two runs"),
-        (["{first}", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["{first}", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["{first}", "{first}", "--margin", "2"], "--margin 2"),
         (["{first}", "{first}", "--margin", "much"], "--margin much"),
         (["{first}", "{first}", "-o", "x.png"], ".svg"),

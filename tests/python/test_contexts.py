@@ -1,7 +1,7 @@
-"""Contexts of GPUs that cost alike: who asks for them, what is remembered of them, what is told
+"""GPU contexts of equal cost: which runs request them, which costs are remembered, and the tally
 (docs/notes/context-effects.md).
 
-Which of them are kept is core/platform/cuda/contexts.cpp's, and tests/core/test_contexts.cpp has it.
+core/platform/cuda/contexts.cpp selects the contexts; tests/core/test_contexts.cpp tests it.
 """
 
 import dataclasses
@@ -84,7 +84,7 @@ def test_dear_ones_that_were_kept_are_told() -> None:
 
 def test_a_tally_tells_kept_ones_from_those_of_another_kind() -> None:
     contexts = Contexts()
-    contexts.made(answer(gpu0=[1.71e-6, 1.85e-6, 1.84e-6, 1.72e-6]))  # the first, cheap as it is, was not kept
+    contexts.made(answer(gpu0=[1.71e-6, 1.85e-6, 1.84e-6, 1.72e-6]))  # the first context is cheap but was not kept
     contexts.made(answer(gpu0=[1.70e-6], gpu1=[1.73e-6]))
     first, other = contexts.tally()["gpu:0"], contexts.tally()["gpu:1"]
     assert (first.made, first.kept, first.dear) == (5, 2, 2)
@@ -100,13 +100,13 @@ def test_a_tally_tells_kept_ones_from_those_of_another_kind() -> None:
     [
         ({"suite": "standard"}, False, True),
         ({"suite": "full"}, False, True),
-        ({"suite": "quick"}, False, False),  # it has seconds
+        ({"suite": "quick"}, False, False),  # a run of seconds
         ({"suite": "quick", "alike_contexts": True}, False, True),
         ({"suite": "standard", "alike_contexts": False}, False, False),
         ({"suite": "standard"}, True, False),  # a model has no contexts
         ({"suite": "standard", "alike_contexts": True}, True, False),
         ({"suite": "nvbandwidth"}, False, True),
-        ({"suite": "nvbandwidth", "rule": "nvbandwidth", "rounds": 1}, False, False),  # as that tool does it
+        ({"suite": "nvbandwidth", "rule": "nvbandwidth", "rounds": 1}, False, False),  # like that tool
     ],
 )
 def test_which_plans_have_contexts_that_cost_alike(wishes: dict[str, Any], modelled: bool, alike: bool) -> None:
@@ -115,7 +115,7 @@ def test_which_plans_have_contexts_that_cost_alike(wishes: dict[str, Any], model
 
 @pytest.fixture
 def asked(monkeypatch) -> list[dict[str, Any]]:
-    """What workers are opened with; the GPU's second context is cheaper than its first, those after it not so cheap."""
+    """The requests that open workers; the GPU's second context is cheaper than the first, later ones are not."""
     requests: list[dict[str, Any]] = []
     costs = itertools.chain([[1.9e-6], [1.9e-6, 1.7e-6]], itertools.repeat([1.75e-6]))
     asks, opened = Worker.ask_to_open, Worker.opened
@@ -139,7 +139,7 @@ def test_each_process_is_told_what_those_before_it_found(tmp_path, asked) -> Non
     path = tmp_path / "a.jsonl"
     measured(target(modelled=False), structs.replace(plan(ONE, rounds=4), alike_contexts=True), path)
     wanted = [request["contexts"] for request in asked]
-    assert [of["gpus"] for of in wanted] == [[0]] * 4  # of the GPUs that points use, and no others
+    assert [of["gpus"] for of in wanted] == [[0]] * 4  # the GPUs of the points, and no others
     assert [of["floors_s"] for of in wanted] == [{}, {MODEL: 1.9e-6}, {MODEL: 1.7e-6}, {MODEL: 1.7e-6}]
     run = read_run(path)
     assert run.end is not None
@@ -167,7 +167,7 @@ def test_without_the_wish_nobody_is_asked(tmp_path, asked) -> None:
 
 
 def test_a_worker_that_makes_none_is_taken_as_it_is(tmp_path) -> None:
-    """Its answer says nothing of contexts."""
+    """Its answer has no contexts."""
     from msgspec import structs
 
     wanted = structs.replace(plan(ONE, rounds=2), alike_contexts=True)
@@ -196,10 +196,10 @@ def test_all_points_of_a_pass_have_contexts_on_their_gpus(tmp_path, asked) -> No
 @pytest.mark.parametrize(
     ("words", "alike"),
     [
-        ([], None),  # as the suite has it
+        ([], None),  # as in the suite
         (["--contexts", "alike", "--suite", "quick"], True),
         (["--contexts", "any"], False),
-        (["--contexts", "any", "--suite", "nvbandwidth", "--rule", "nvbandwidth"], False),  # as it does anyway
+        (["--contexts", "any", "--suite", "nvbandwidth", "--rule", "nvbandwidth"], False),  # this suite does so anyway
     ],
 )
 def test_a_wish_is_planned_for(monkeypatch, words: list[str], alike: bool | None) -> None:
@@ -297,7 +297,7 @@ def test_a_context_of_a_gpu_that_is_not_there_is_refused() -> None:
 @needs_worker
 @pytest.mark.parametrize("contexts", ["alike", "any"])
 def test_a_gpu_on_which_no_context_can_be_told_fails_by_itself(tmp_path: Path, contexts: str) -> None:
-    """Its memory has no room for what tells: its own points say so, those of others are measured."""
+    """The GPU's memory has no room for the probe. Its own points fail; the others are measured."""
     path = tmp_path / "a.jsonl"
     host = "h2h/cpu/numa:0.pinned->numa:0.pageable/65536?initiator=src&mode=batched"
     command = [sys.executable, "-m", "linkscope", "run", "--only", ONE.replace("?", "?after=kernel&"), "--only", host]
@@ -334,7 +334,7 @@ def test_a_run_says_how_many_contexts_cost_more(tmp_path: Path, contexts: str) -
         env=environment(CUDA_GPUS=1, CUDA_COPY_US=100, CUDA_DEAR_CONTEXTS="x.:60"),
         capture_output=True, text=True, timeout=240,
     )  # fmt: skip
-    # 1: on a busy machine its copies may seem to take no time at all; contexts are what is looked at.
+    # 1: on a busy machine, copies may seem to take no time; this test is about contexts.
     assert done.returncode in (0, 1) and json.loads(done.stdout)["complete"], done.stderr
     run = read_run(path)
     assert run.end is not None and run.header.plan["alike_contexts"] is (contexts == "alike")

@@ -88,7 +88,7 @@ def test_all_formats_mark_modelled_runs(modelled) -> None:
 def test_an_unwritable_output_is_found_before_the_run_is_read(words, names, capsys) -> None:
     assert main(["export", "none.jsonl", *words]) == 2
     message = capsys.readouterr().err
-    assert names in message and message.count("\n") == 1 and "there is no file" not in message
+    assert names in message and message.count("\n") == 1 and "does not exist" not in message
     assert not list(Path().iterdir())
 
 
@@ -96,7 +96,7 @@ def test_an_unreadable_run_leaves_existing_outputs_unchanged(capsys) -> None:
     Path("old.json").write_text("old")
     for name in ("a.json", "old.json"):
         assert main(["export", "none.jsonl", "-o", name]) == 2
-        assert "there is no file none.jsonl" in capsys.readouterr().err
+        assert "none.jsonl does not exist" in capsys.readouterr().err
     assert [path.read_text() for path in Path().iterdir()] == ["old"]
 
 

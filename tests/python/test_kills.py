@@ -1,7 +1,7 @@
-"""`kill -9` of the command or of its worker at 50 random moments of real runs on a model: nothing recorded is lost.
+"""`kill -9` of the command or its worker at 50 random moments of real runs on a model loses no record.
 
-The moments are counted in records, so that they cover the run on a computer of any speed; where between two records
-the signal comes is left to chance. A run is killed and resumed again and again until it ends.
+Moments are counted in records, so they cover the run on a computer of any speed. The exact time between two records is
+random. A killed run is resumed until it ends.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from linkscope.runfile import Point, Run, read_run
 from processes import children, runs
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
-KILLS = 25  # of the command, and as many of workers
-AT_ONCE = 5  # kills on the way through one run, about
+KILLS = 25  # of the command; workers get the same number
+AT_ONCE = 5  # approximate number of kills in one run
 PLAN = ["--machine", "ac922", "--suite", "standard", "--seed", "7", "--only", "d2h/*gpu:1*numa:0*"]
 PLAN += ["--only", "d2d/*gpu:0.device->gpu:2*peer=off"]
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 @dataclass(frozen=True)
 class Whole:
-    """The same run without any interruption."""
+    """The same run without an interruption."""
 
     run: Run
     records: int
@@ -64,7 +64,7 @@ def records(path: Path) -> int:
 
 
 def wait_for(process: subprocess.Popen, path: Path, wanted: int) -> None:
-    """Until the file has so many records, or the process ended."""
+    """Waits until the file has this many records, or the process ended."""
     while process.poll() is None and records(path) < wanted:
         time.sleep(0.001)
 
@@ -74,14 +74,14 @@ def measured(run: Run) -> list[tuple[str, int]]:
 
 
 def the_same(run: Run, whole: Whole) -> None:
-    """Every point, every value, no round twice."""
+    """Asserts that every point and value is there, and no round twice."""
     assert run.end is not None and run.end.complete and run.warnings == []
     assert {point.id: point for point in run.points} == whole.points
     assert sorted(measured(run)) == sorted(measured(whole.run))
 
 
 def moments(chance: random.Random, whole: Whole) -> Iterator[int]:
-    """How many records there are when the signal is sent: AT_ONCE of a run's, in order; 0 is while it starts."""
+    """The number of records at each kill: AT_ONCE in each run, in order; 0 is during the start."""
     yield from sorted(chance.sample(range(whole.records), AT_ONCE))
 
 
@@ -90,7 +90,7 @@ def test_the_command_killed_loses_at_most_the_point_under_way(tmp_path: Path, wh
     while killed < KILLS:
         run_number += 1
         path, log = tmp_path / f"{run_number}.jsonl", tmp_path / f"{run_number}.log"
-        worker = f"sh -c 'tee -a {log} | {WORKER}'"  # keeps what was asked of the workers of all sessions
+        worker = f"sh -c 'tee -a {log} | {WORKER}'"  # logs the requests to the workers of all sessions
         kills_of_run = 0
         for moment in moments(chance, whole):
             process = start_or_resume(path, worker)
@@ -110,7 +110,7 @@ def test_the_command_killed_loses_at_most_the_point_under_way(tmp_path: Path, wh
 
 
 def start_or_resume(path: Path, worker: str) -> subprocess.Popen:
-    """A run that was killed before its first record was whole starts again, as the message then says."""
+    """Starts again where the first record was incomplete, as the message advises; otherwise resumes."""
     try:
         read_run(path)
     except UserError:
@@ -119,7 +119,7 @@ def start_or_resume(path: Path, worker: str) -> subprocess.Popen:
 
 
 def readable(path: Path, least: int) -> None:
-    """What was written before the signal is there, and only a last line may be torn."""
+    """Asserts that the records before the signal are there; only the last line may be torn."""
     if least:
         run = read_run(path)
         assert len(run.warnings) <= 1
@@ -137,8 +137,8 @@ def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
             wait_for(process, path, max(moment, again))
             time.sleep(chance.uniform(0, 0.003))
             kills_of_run += sum(killed_now(child) for child in children(process.pid)) if records(path) else 0
-            # A point that loses two workers has failed. What was answered before the signal may still come: a round and
-            # the points that it concludes; then the round whose worker was lost.
+            # A point fails after two lost workers. Answers before the signal may still arrive: a round and the points
+            # that it concludes, then the round of the lost worker.
             again = records(path) + 6
         assert process.wait(60) == 0
         the_same(read_run(path), whole)
@@ -147,7 +147,7 @@ def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
 
 
 def test_a_killed_command_leaves_no_worker_not_even_one_that_hangs() -> None:
-    """Its standard input stays open in this process: that its parent is gone it learns from the kernel alone."""
+    """Standard input stays open in this process, so only the kernel reports that the parent is gone."""
     parent = subprocess.Popen(
         [sys.executable, "-c", f"import subprocess; subprocess.run([{str(WORKER)!r}])"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""tools/measured_page.py: what has a value in a run counts, what has none says why."""
+"""tools/measured_page.py counts points with a value, and lists the reasons of the others."""
 
 import measured_page as tool
 

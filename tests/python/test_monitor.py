@@ -1,4 +1,4 @@
-"""The monitor: what NVML says of the GPUs a point uses, by PCI bus id, and nothing where there is no NVML."""
+"""The monitor reports NVML's state of the GPUs of a point, found by PCI bus id, and nothing without NVML."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ GPUS = {"gpu:0": "0000:01:00.0", "gpu:1": "0000:02:00.0"}
 
 
 class FakeNvml(types.ModuleType):
-    """Two GPUs, found by their bus ids."""
+    """Two GPUs with known bus ids."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -84,7 +84,7 @@ def test_what_was_before_a_block_is_not_of_it(nvml) -> None:
     monitor._look()
     assert "throttled" not in monitor.guards(["gpu:0"], since)
     assert monitor.guards(["gpu:0"], 0.0)["throttled"] == ["hw_thermal"]
-    # A block shorter than the pause between looks: as it was at the last one.
+    # For a block shorter than the sampling period, the last observation counts.
     assert monitor.guards(["gpu:0"], time.monotonic())["gpu:0"]["temperature"] == 40
     monitor.stop()
 
@@ -128,5 +128,6 @@ def test_the_tally_tells_what_counters_gained(monkeypatch) -> None:
     now[:] = [state("0000:01:00.0", 5, 3), state("0000:02:00.0", 19, "hidden")]
     ticks[0] = {"total": 2000, "steal": 60}
     assert tally.gained() == {"cpu_steal": 0.05, "gpu:0": {"pcie_replays": 2}, "gpu:1": {"nvlink_crc_data": 12}}
-    now[:] = [state("0000:01:00.0", 0, 0), state("0000:02:00.0", 0, "hidden")]  # whoever reset them counted no errors
+    # a reset of the counters counts as no errors
+    now[:] = [state("0000:01:00.0", 0, 0), state("0000:02:00.0", 0, "hidden")]
     assert tally.gained() == {"cpu_steal": 0.05}

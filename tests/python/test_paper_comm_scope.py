@@ -1,6 +1,4 @@
-"""Comm|Scope's systems, as machine files, against what the paper says of them (items CS of
-docs/reference/papers.md).
-"""
+"""Machine files of Comm|Scope's systems against the paper's statements (items CS of docs/reference/papers.md)."""
 
 import html
 import itertools
@@ -21,7 +19,7 @@ __all__ = ["pytestmark"]
 
 
 def by_threads(machine: str, end: str) -> float:
-    """Of zero-copy to explicit copies."""
+    """Zero-copy over explicit copies."""
     return rate(machine, end, engine="sm") / rate(machine, end)
 
 
@@ -47,8 +45,8 @@ NUMBERS = [
         10,
     ),
     Number("CS-35: zero-copy write as fast as explicit on s822lc", lambda: by_threads("s822lc", "gpu:0 > numa:0"), 1),
-    # Measured by others with p2pBandwidthLatencyTest on another machine with the same GPUs and NVLinks, and fitted to
-    # by nobody: Dell, Deep Learning on V100 (2017).
+    # Measured by others with p2pBandwidthLatencyTest on another machine with the same GPUs and NVLinks, and not fitted:
+    # Dell, Deep Learning on V100 (2017).
     Number("Dell: V100-SXM2, two NVLink 2", lambda: rate("4029gp", "gpu:0 > gpu:3"), 47.9),
     Number("Dell: P100-SXM2, two NVLink 1", lambda: rate("s822lc", "gpu:0 > gpu:1"), 36.39),
 ]
@@ -70,7 +68,7 @@ def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
     one, two = ("nvlink", 1), ("nvlink", 2)
     ways = [hops("4029gp", "gpu:0", f"gpu:{n}") for n in range(1, 8)]
     assert ways == [[one], [one], [two], [two], *[[two, one]] * 3]
-    # GPU 2 has two hops of two, too, which copies do not take.
+    # GPU 2 also offers two hops of two links, which copies do not use.
     assert hops("4029gp", "gpu:0", "gpu:3") + hops("4029gp", "gpu:3", "gpu:2") == [two, two]
     for n in range(8):
         lanes = [
@@ -82,14 +80,14 @@ def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
 
 
 def test_4029gp_has_no_way_over_pcie_between_gpus() -> None:
-    """And those without an NVLink between them have two hops, one of one and one of two."""
+    """Pairs without an NVLink between them have two hops, one with one link and one with two."""
     for a, b in itertools.permutations(range(8), 2):
         way = hops("4029gp", f"gpu:{a}", f"gpu:{b}")
         assert len(way) == 1 or sorted(way) == [("nvlink", 1), ("nvlink", 2)], (a, b)
 
 
 def test_ac922_both_directions_reach_72_and_41_cs_28_cs_29() -> None:
-    """41 GB/s is more than half of 64: the X-bus has 64 GB/s a direction."""
+    """41 GB/s is more than half of 64, because the X-bus has 64 GB/s in each direction."""
     for near in ("numa:0 > gpu:1", "gpu:0 > numa:0", "numa:1 > gpu:3"):
         assert rate("ac922", near) == pytest.approx(72, rel=0.05)
     for far in ("numa:0 > gpu:2", "gpu:3 > numa:0", "numa:1 > gpu:1"):
@@ -152,7 +150,7 @@ def test_4029gp_without_peer_access_has_the_rate_of_pcie_for_all_pairs_cs_33() -
 
 
 def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
-    """By way: one NVLink, one (or two hops of two), two, two hops. By rate: two are twice the others."""
+    """By path: one NVLink (or two hops of two), two, two hops. By rate: two links reach twice the others."""
     ways = routes(models.load("4029gp"))
     classes: dict[tuple[str, ...], list[int]] = {}
     for n in range(1, 8):
@@ -167,7 +165,8 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
 
 
 def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
-    """By rate two NVLinks stand out, by time two hops. The second class, one NVLink or two hops, takes the one."""
+    """Two NVLinks stand out by rate, two hops by time. In the second class (one NVLink or two hops), copies use the one
+    link."""
 
     def predicted(gpu: int, size: str) -> float:
         words = ["predict", "--machine", "4029gp", "--src", "gpu:0", "--dst", f"gpu:{gpu}", "--bytes", size, "--json"]
@@ -186,7 +185,7 @@ def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("way", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
 def test_zero_copy_on_ac922_is_as_fast_as_explicit_cs_35(way: str) -> None:
-    """At intermediate sizes: below, launching a kernel shows."""
+    """At intermediate sizes; the kernel launch dominates below."""
     for size in (4 * MIB, 16 * MIB, 64 * MIB):
         by_threads = rate("ac922", way, size=size, engine="sm")
         assert by_threads == pytest.approx(rate("ac922", way, size=size), rel=0.05)
@@ -205,7 +204,7 @@ def test_zero_copy_on_s822lc_writes_as_fast_as_explicit_and_reads_10_slower_cs_3
 @pytest.mark.parametrize("machine", ("ac922", "s822lc", "4029gp"))
 @pytest.mark.parametrize("way", ("numa:0 > gpu:0", "gpu:1 > numa:0"))
 def test_zero_copy_drops_at_extremely_large_sizes_cs_35(machine: str, way: str) -> None:
-    """Of all three systems, and of zero-copy only: explicit copies translate no address in the GPU's threads."""
+    """Of all three systems, and for zero-copy only: explicit copies translate no addresses in GPU threads."""
     sizes = [64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB]
     medium, large, very, extremely = (rate(machine, way, size=size, engine="sm") for size in sizes)
     assert large == pytest.approx(medium, rel=0.02)
@@ -216,7 +215,7 @@ def test_zero_copy_drops_at_extremely_large_sizes_cs_35(machine: str, way: str) 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky", "4029gp"))
 def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) -> None:
-    """`read` and `write` without copying, beside h2d/sm and d2h/sm, get what these get of the narrow link."""
+    """`read` and `write` without copying reach the rate of h2d/sm and d2h/sm on the narrow link."""
     model = models.load(machine)
     gpu, host, kinds = "gpu:0", "numa:0", ("device", "pinned")
     read = PointId("read", "sm", host, kinds[1], gpu, kinds[0], 64 * MIB)
@@ -230,7 +229,7 @@ def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) ->
 def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_that_cs_38(
     machine: str, cache: float, tmp_path: Path
 ) -> None:
-    """Through a run, of `cache=hot` and of cold copies, which is what all ids say that do not name it."""
+    """Tested in a run with `cache=hot` and with cold copies, the default that ids leave out."""
     sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
     how = {"hot": "bidirectional=false&cache=hot&mode=batched", "cold": "bidirectional=false&mode=batched"}
     ids = {
@@ -243,7 +242,7 @@ def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_
     found = {point.id: point.gbps for point in read_run(tmp_path / "run.jsonl").points}
     hot, cold = ([found[ids[state, size]] for size in sizes] for state in how)
     peak = sizes[hot.index(max(hot))]
-    fitting = [size for size in sizes if size + 2 * MIB <= cache]  # the driver's ring is in the cache, too
+    fitting = [size for size in sizes if size + 2 * MIB <= cache]  # the driver's ring is in the cache as well
     assert peak in fitting and len(fitting) < len(sizes)
     for size, in_cache, flushed in zip(sizes, hot, cold, strict=True):
         if size in fitting:
@@ -254,7 +253,7 @@ def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_
 
 
 def test_a_run_of_4029gp_names_the_four_classes_of_pairs_cs_34(tmp_path: Path) -> None:
-    """Where the heat map says what limits a pair: its own links, or of two hops a link between others."""
+    """The heat map names the limit of a pair: its own links, or a link between others for two hops."""
     page = tmp_path / "map.html"
     words = ["run", "--machine", "4029gp", "--suite", "quick", "--only", "d2d/ce/gpu:0.*->*"]
     assert main([*words, "-o", str(tmp_path / "run.jsonl"), "--report", str(page)]) == 0

@@ -1,6 +1,4 @@
-"""Systems A, B and C of Jorda et al., as machine files, against what they say of them (items JO of
-docs/reference/papers.md).
-"""
+"""Machine files of systems A, B and C of Jorda et al. against their paper (items JO of docs/reference/papers.md)."""
 
 import pytest
 
@@ -13,7 +11,7 @@ from test_sim_machines import pytestmark
 __all__ = ["pytestmark"]
 
 
-# Stated as ranges, and tested as shapes below.
+# Statements with ranges; the tests below check them as shapes.
 RANGES = ("JO-9: remote one-way 70-80 % on A", "JO-9: remote one-way 70-80 % on B", "JO-10")
 
 

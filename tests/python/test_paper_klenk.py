@@ -1,6 +1,4 @@
-"""Klenk's two pairs of nodes, as machine files, against what the paper says of them (items KL of
-docs/reference/papers.md).
-"""
+"""Machine files of Klenk's two pairs of nodes against the paper's statements (items KL of docs/reference/papers.md)."""
 
 import itertools
 from pathlib import Path
@@ -28,7 +26,7 @@ def test_a_number_that_the_paper_states(number: Number) -> None:
 
 
 def test_the_links_between_klenks_hosts_kl_11() -> None:
-    """EXTOLL: 157 MHz x 64 bit; InfiniBand 4X FDR. What crosses hosts gets no more, whatever its ends are."""
+    """EXTOLL: 157 MHz x 64 bit; InfiniBand 4X FDR. Transfers between hosts reach no more, whatever their ends."""
     for machine, gbps in (("klenk-extoll", 157e6 * 64 / 8 / 1e9), ("klenk-ib", 4 * 14.0625 * 64 / 66 / 8)):
         model = models.load(machine)
         known, limits = models.places(model), models.limits(model)
@@ -45,7 +43,7 @@ def test_the_links_between_klenks_hosts_kl_11() -> None:
 
 
 def test_klenks_cards_reach_gpus_without_the_hosts_memory_kl_11() -> None:
-    """GPUDirect RDMA: the way from a GPU to the network does not pass a NUMA node."""
+    """GPUDirect RDMA: the path from a GPU to the network does not cross a NUMA node."""
     for machine in ("klenk-extoll", "klenk-ib"):
         way = routes(models.load(machine))["host:0/gpu:0", "host:1/gpu:0"]
         assert [hop.to for hop in way][1:3] == ["host:0/nic:0", "host:1/nic:0"]

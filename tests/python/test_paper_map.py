@@ -1,4 +1,4 @@
-"""The map from papers and tools to points: it names only what exists, and leaves out nothing that they number."""
+"""The map from papers and tools to points names only existing points, and covers every numbered item."""
 
 import dataclasses
 import fnmatch
@@ -28,9 +28,9 @@ ANSWERED = [(source, entry) for source, entry in ENTRIES if entry.points]
 NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
 
 
-# How many items each source has in the project's list of what the papers say, and how they begin.
+# Number of items of each source in the project's list of the papers' statements, and their prefix.
 def test_each_pattern_is_of_points_that_a_suite_has() -> None:
-    """`run --only PATTERN` takes them from there."""
+    """`run --only PATTERN` selects them in that suite."""
     suites = [suite for name, suite in SUITES.items() if name in ("full", "sm", *SOURCES)]
     ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), benchmark_table())}
     missing = {
@@ -59,7 +59,7 @@ def points(source: Source, entry: Entry, name: str) -> list[PointId]:
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
 @pytest.mark.parametrize("name", ["h200x4", "ac922"])
 def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) -> None:
-    """Each preset has points, at each size of its source, and each is one that a run takes by its id."""
+    """Each preset has points at each size of its source, and a run accepts each of them by id."""
     for rule in presets(source, entry):
         found = points_of(Suite("of one preset", "", (rule,)), machine(name), benchmark_table())
         assert found, rule
@@ -73,8 +73,8 @@ def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) ->
 
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
 def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entry) -> None:
-    """Besides GPUs with themselves, where the paper has pairs: a glob cannot say two places. And besides parameters
-    that ids tell only where they are not the default: what ends with `*` takes them in."""
+    """A glob cannot name two different places, so patterns for pairs also match a GPU with itself. A trailing `*` also
+    matches parameters that ids show only at other values."""
     ids = {str(point) for point in points(source, entry, "ac922")}
     globs = patterns(source, entry, benchmark_table())
     assert globs and all(any(fnmatch.fnmatchcase(id, glob) for id in ids) for glob in globs)
@@ -100,7 +100,7 @@ def test_each_row_has_one_answer() -> None:
 
 
 def test_what_answers_instead_is_there() -> None:
-    """Files that are named exist, and so do the commands."""
+    """Named files exist, and so do the commands."""
     named = " ".join(entry.instead for _, entry in ENTRIES)
     files = re.findall(r"(?:machines|docs|tests)/[\w./-]*\w", named)
     assert len(files) > 10 and not [file for file in files if not (ROOT / file).exists()]
@@ -112,7 +112,7 @@ def test_what_answers_instead_is_there() -> None:
 
 
 def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
-    """Ten items, of which each ticks so many directions."""
+    """Ten items, each with its number of ticked directions."""
     cells = SOURCES["comm-scope"].entries[:29]
     counts = (3, 3, 3, 3, 2, 2, 2, 2, 4, 5)
     ticked = {f"CS-{number}": count for number, count in enumerate(counts, 1)}
@@ -150,7 +150,7 @@ def test_nvbandwidths_tests_are_its_suite() -> None:
     suite = SUITES["nvbandwidth"]
     both = Suite("both", "", (*suite.rules, *suite.theirs))
     found = set(points_of(both, machine("h200x4"), benchmark_table()))
-    # Each operation of the suite in all its combinations, of which they have not every one.
+    # Each operation of the suite in all its combinations; the map does not have all of them.
     assert wanted <= found
     assert {(point.benchmark, point.engine) for point in found} == {(point.benchmark, point.engine) for point in wanted}
 
@@ -166,7 +166,7 @@ def test_nvbandwidths_tests_have_the_names_of_its_tables() -> None:
 
 
 def items_of(text: str) -> set[str]:
-    """'CS-1 to CS-4' and 'CS-7, CS-8'."""
+    """Parses 'CS-1 to CS-4' and 'CS-7, CS-8'."""
     found = set()
     for prefix, first, last in re.findall(r"\b(CS|SP|MB|JO|KL)-(\d+)(?: to \w\w-(\d+))?", text):
         found |= {f"{prefix}-{number}" for number in range(int(first), int(last or first) + 1)}
@@ -174,7 +174,7 @@ def items_of(text: str) -> set[str]:
 
 
 def test_items_that_a_row_of_the_table_names_are_answered_by_it() -> None:
-    """A new operation that says (CS-n) of itself needs its line in linkscope/plan/papers."""
+    """A new operation that names (CS-n) needs its row in linkscope/plan/papers."""
     answered: dict[str, set[str]] = {}
     for source, entry in ANSWERED:
         for rule in presets(source, entry):
@@ -204,7 +204,7 @@ def test_a_preset_is_read_as_it_is_written() -> None:
              "h2d/ce/numa.pinned->gpu.device?nosuch=1", "h2d/ce/numa.pinned->gpu.device?mode=nosuch"],
 )  # fmt: skip
 def test_what_is_not_there_has_no_points(gone: str) -> None:
-    """So that the test above can fail."""
+    """Shows that the test above can fail."""
     rule = of_preset(gone, (8,))
     assert points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table()) == []
     source = SOURCES["comm-scope"]
@@ -258,8 +258,8 @@ def test_the_sizes_and_parameters_of_the_paper_are_told(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--source", "comscope"], "--source comscope: there is no such source; there are comm-scope, nvbandwidth"),
-        (["--source", ""], "there is no such source; there are comm-scope"),
+        (["--source", "comscope"], "--source comscope: unknown source; available: comm-scope, nvbandwidth"),
+        (["--source", ""], "unknown source; available: comm-scope"),
         (["suites", "--source", "klenk"], "leave out suites"),
     ],
 )
@@ -271,7 +271,7 @@ def test_bad_input_gets_a_sentence(words: list[str], told: str, capsys: pytest.C
 def test_a_pattern_of_the_list_selects_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", "comm-scope", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    row = next(row for row in rows if row["name"] == "CS-10" and "both" in row["summary"])
+    row = next(row for row in rows if row["name"] == "CS-10" and "bidirectional" in row["summary"])
     path = tmp_path / "run.jsonl"
     only = list(itertools.chain(*(("--only", glob) for glob in row["points"])))
     assert main(["run", "--machine", "h200x1", "--suite", "comm-scope", *only, "-o", str(path), "--json"]) == 0

@@ -1,4 +1,4 @@
-"""Minsky and Newell, as machine files, against the microbench slides (items MB of docs/reference/papers.md)."""
+"""Machine files of Minsky and Newell against the microbench slides (items MB of docs/reference/papers.md)."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def test_a_number_that_the_paper_states(number: Number) -> None:
 
 @pytest.mark.parametrize("machine", ("minsky", "newell"))
 def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7(machine: str) -> None:
-    """Anisotropy, of every GPU: GPU to CPU is faster locally, CPU to GPU remotely."""
+    """Anisotropy of every GPU: GPU to CPU is faster locally, CPU to GPU remotely."""
     for gpu, near in (("gpu:0", 0), ("gpu:1", 0), ("gpu:2", 1), ("gpu:3", 1)):
         local, remote = f"numa:{near}", f"numa:{1 - near}"
         assert rate(machine, f"{gpu} > {local}") > 1.01 * rate(machine, f"{local} > {gpu}")

@@ -1,6 +1,4 @@
-"""Keeneland's nodes, as machine files, against what Spafford et al. say of them (items SP of
-docs/reference/papers.md).
-"""
+"""Machine files of Keeneland's nodes against the paper of Spafford et al. (items SP of docs/reference/papers.md)."""
 
 import pytest
 
@@ -17,7 +15,7 @@ def sl390_penalties() -> list[float]:
 
 
 def of_busiest_task(tasks: int) -> float:
-    """What the slowest task gets where each of sl390's GPUs has so many that copy to it, to one task a GPU."""
+    """The rate of the slowest task with this many tasks on each of sl390's GPUs, over that of one task a GPU."""
     once = ("numa:0 > gpu:0", "numa:1 > gpu:1", "numa:1 > gpu:2")
     return min(rates("sl390", *once * tasks)) / min(rates("sl390", *once))
 

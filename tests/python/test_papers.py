@@ -1,6 +1,6 @@
-"""The machines of all papers, as machine files: topology, where each constant comes from, and how they are drawn.
+"""Machine files of all papers: topology, sources of constants, drawings.
 
-Items (CS-28, SP-2, …) are those of docs/reference/papers.md. What one paper says of its machines: test_paper_*.py.
+docs/reference/papers.md lists the items (CS-28, SP-2, …). test_paper_*.py holds the tests of single papers.
 """
 
 import itertools
@@ -27,7 +27,7 @@ __all__ = ["pytestmark"]
 
 PAPERS = ("ac922", "s822lc", "4029gp", "minsky", "newell", "sl390", "dl160", "jorda-a", "jorda-b", "jorda-c",
           "klenk-extoll", "klenk-ib")  # fmt: skip
-# Each once: a number that two machines share is tested of both, and counted once.
+# Each number once, even if two machines share it; both are tested.
 NUMBERS = [
     *test_paper_comm_scope.NUMBERS,
     *test_paper_spafford.NUMBERS,
@@ -84,9 +84,9 @@ def test_who_shares_a_way_sp_14_jo_8() -> None:
     def first(machine: str, numa: str, gpu: str) -> str:
         return ways[machine][numa, gpu][0].name
 
-    assert len({first("dl160", "numa:0", f"gpu:{n}") for n in range(4)}) == 1  # one x16 to a switch
+    assert len({first("dl160", "numa:0", f"gpu:{n}") for n in range(4)}) == 1  # one x16 link to a switch
     assert first("sl390", "numa:1", "gpu:1") == first("sl390", "numa:1", "gpu:2") != first("sl390", "numa:0", "gpu:0")
-    assert first("jorda-a", "numa:0", "gpu:0") == first("jorda-a", "numa:0", "gpu:1")  # two below an IOH
+    assert first("jorda-a", "numa:0", "gpu:0") == first("jorda-a", "numa:0", "gpu:1")  # two GPUs below an IOH
     assert (
         first("jorda-c", "numa:0", "gpu:0")
         == first("jorda-c", "numa:0", "gpu:1")
@@ -135,7 +135,7 @@ PROVENANCE = {"published": "ref", "measured": "ref", "derived": "why", "assumed"
 
 @pytest.mark.parametrize("machine", sorted(models.bundled()))
 def test_every_constant_of_every_file_says_where_it_comes_from_in_one_of_the_words(machine: str) -> None:
-    """In the text of the file, so that no default of the reader can stand in for what it does not say."""
+    """In the text of the file, so that no default of the reader replaces a missing source."""
     content = tomllib.loads(models.bundled()[machine].read_text())
     found = list(constants({name: table for name, table in content.items() if name != "route"}))
     assert len(found) > 30
@@ -147,7 +147,7 @@ def test_every_constant_of_every_file_says_where_it_comes_from_in_one_of_the_wor
 
 
 def bare_numbers(content: Any, key: str = "") -> Iterator[tuple[str, float]]:
-    """Every number that stands in no constant."""
+    """Numbers outside of constants."""
     if isinstance(content, dict) and "v" not in content:
         for name, value in content.items():
             yield from bare_numbers(value, f"{key}.{name}")
@@ -176,7 +176,7 @@ def test_at_least_half_of_the_numbers_are_predictions() -> None:
     everything = [*(number.item for number in NUMBERS), *RANGES]
     assert {"CS-28", "CS-29", "SP-2: H2D", "JO-10"} <= set(fitted(everything))
     assert len(fitted(everything)) <= len(everything) / 2
-    # Without those that only repeat a datasheet, too.
+    # Without numbers that only repeat a datasheet.
     simulated = [number.item for number in NUMBERS if "raw" not in number.found.__code__.co_names] + [*RANGES]
     assert len(fitted(simulated)) <= len(simulated) / 2
 

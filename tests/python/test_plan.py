@@ -1,4 +1,4 @@
-"""Plans: which points a suite holds, in which order, and what comes next."""
+"""Plans: the points of a suite, their order, and the next work."""
 
 import re
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_every_ordered_pair_peer_and_initiator_once() -> None:
     one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
     both = [(p.src, p.dst, p.param("peer")) for p in points if p.bidirectional]
     assert {way[2:] for way in one_way} == {("on", "src"), ("on", "dst"), ("off", "src")}
-    assert len(one_way) == 12 * 3  # what differs from the defaults does so in one parameter
+    assert len(one_way) == 12 * 3  # only one parameter differs from its default
     assert {way[:2] for way in both} == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
     assert len(both) == 6 * 2 and len(points) == len(one_way) + len(both)
 
@@ -117,7 +117,7 @@ def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
 
 
 def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
-    """So that ids of runs made before the parameter was there still name the same points."""
+    """Ids of older runs, without the parameter, keep their meaning."""
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "", default_in_id=False)]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params, taken="unasked")
     made = make_plan(facts(1), [row], suite="full").points
@@ -127,23 +127,23 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
     for id in (cold, cold.replace("?mode=batched", hot)):
         assert make_plan(facts(1), [row], suite="quick", only=[id]).points == [id]
     for wrong, said in (
-        ("?cache=cold&mode=batched", "cache=cold, which is the default: leave it out"),
+        ("?cache=cold&mode=batched", "cache=cold is the default. Leave it out"),
         ("?cache=warm&mode=batched", "cache is cold or hot, not 'warm'"),
-        ("?cache=hot", "it takes the parameters mode, each of them, and perhaps cache"),
+        ("?cache=hot", "it needs the parameters mode; cache may be added"),
         ("?colour=red&mode=batched", "x has no parameter 'colour'; it has mode, cache"),
     ):
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
-        assert said.replace("it takes", "x takes") in str(refused.value)
+        assert said.replace("it needs", "x takes") in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("id", "said"),
     [
-        ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not here"),
+        ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not on"),
         ("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=foo", "mode is batched or single, not 'foo'"),
         ("h2d/ce/numa:0.pinned->gpu:0.device/-5", "'-5' is not a size"),
-        ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size: an id has bytes"),
+        ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size. Write the number of bytes"),
     ],
 )
 def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str) -> None:
@@ -152,7 +152,7 @@ def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str)
 
 
 def on_sms(machine: MachineFacts) -> dict[tuple[str, str], set[str]]:
-    """By source and destination, the SMs on which suite `full` follows a chain."""
+    """The SMs whose pointer chases are in suite `full`, by source and destination."""
     found: dict[tuple[str, str], set[str]] = {}
     for one in points_of(SUITES["full"], machine, benchmark_table()):
         if one.param("sm"):
@@ -166,7 +166,7 @@ def test_full_follows_a_chain_on_some_sms_of_every_gpu_and_from_one_of_each_else
     gpus = {(f"gpu:{n}", f"gpu:{n}"): few for n in range(4)}
     known = replace(facts(gpus=4), sms={f"gpu:{n}": 132 for n in range(4)})
     assert on_sms(known) == on_sms(facts(gpus=4)) == gpus | {("numa:0", "gpu:0"): few, ("gpu:0", "gpu:1"): few}
-    # Of a GPU that has fewer those that it has.
+    # A smaller GPU uses the SMs that it has.
     fewer = on_sms(replace(known, sms=known.sms | {"gpu:1": 66}))
     assert fewer[("gpu:1", "gpu:1")] == small and fewer[("gpu:2", "gpu:2")] == few
     for name in set(SUITES) - {"full"}:
@@ -180,7 +180,7 @@ def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
 
 
 def test_a_new_row_needs_no_code() -> None:
-    """Suite `full` has it at few sizes, with every value of its parameters; what others take, they take of old rows."""
+    """Suite `full` has it at a few sizes, with every parameter value; the other rules keep to their rows."""
     params = [Param("depth", ["1", "2", "3"], ""), Param("kind", ["a", "b"], "", default_in_id=False)]
     row = Benchmark("chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], params)
     made = make_plan(facts(), [*table(), row], suite="full", only=["chase/*"])
@@ -207,7 +207,7 @@ def test_a_row_says_what_a_rule_must_name(taken: str, unasked: bool, by_name: bo
 
 
 def test_a_plan_of_two_hosts_has_what_is_between_them_too() -> None:
-    """No platform can do it yet, and each says why; left out of the plan, nobody would learn that it is missing."""
+    """No platform supports these paths yet, and each gives a reason. Without the points, the gap would be invisible."""
     two = MachineFacts("two", True, ("host:0/numa:0", "host:0/gpu:0", "host:1/numa:0", "host:1/gpu:0"))
     points = [PointId.parse(id) for id in make_plan(two, table()).points]
     for benchmark, count in (("h2d", 4), ("d2h", 4), ("d2d", 2), ("local", 2)):
@@ -218,34 +218,34 @@ def test_without_gpus_the_host_is_measured() -> None:
     assert {p.benchmark for p in ids(gpus=0)} == {"h2h"}
 
 
-# A row that needs a GPU, and one of the host's memory, as those of suite `nvbandwidth` and the others.
+# A row that needs a GPU, and one within host memory, as in suite `nvbandwidth` and others.
 TO_GPU = Benchmark("h2d", "", "", "sm", "numa", "gpu", "any", [("pinned", "device")], [])
 IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [], taken="unasked")
 
 
 def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> None:
-    """As where CUDA_VISIBLE_DEVICES is empty or the driver is missing: the host's places are there all the same."""
+    """The host's places exist even if CUDA_VISIBLE_DEVICES is empty or the driver is missing."""
     host = MachineFacts("bare", False, ("numa:0", "numa:1"))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite="nvbandwidth")
     said = str(caught.value)
-    assert "suite nvbandwidth has no point on bare: it has no GPU" in said and "no place" not in said
+    assert "suite nvbandwidth has no point on bare: the suite needs a GPU" in said and "no place" not in said
     assert caught.value.exit_code == 3
-    assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # what needs none is measured
-    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+    assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # points without a GPU are measured
+    with pytest.raises(UserError, match="no benchmark uses its places"):
         make_plan(MachineFacts("bare", True, ()), [TO_GPU], suite="nvbandwidth")
-    with pytest.raises(UserError, match="it has no place that a benchmark uses"):
+    with pytest.raises(UserError, match="no benchmark uses its places"):
         make_plan(MachineFacts("odd", True, ("gpu:0",)), [TO_GPU], suite="nvbandwidth")
 
 
-@pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "an id is like h2h/cpu/numa:0.pinned")])
+@pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "for example of h2h/cpu/numa:0.pinned")])
 def test_a_glob_of_copies_to_gpus_on_a_machine_without_one_says_that_there_is_none(suite: str, example: str) -> None:
     host = MachineFacts("bare", False, ("numa:0",))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite=suite, only=["h2d/*"])
     said = str(caught.value)
     assert "--only h2d/* matches no point on bare, which has no GPU" in said and caught.value.exit_code == 3
-    assert example in said and "like h2d" not in said and ("an id is like" in said) == bool(example)
+    assert example in said and "like h2d" not in said and ("for example" in said) == bool(example)
     with pytest.raises(UserError) as caught:
         plan("nonsense*")
     assert "no GPU" not in str(caught.value)
@@ -261,19 +261,19 @@ def test_only_selects_and_names_what_is_not_there() -> None:
 @pytest.mark.parametrize(
     "pattern, words, code",
     [
-        ("*gpu:7*", "gpu:7 is not here", 3),
+        ("*gpu:7*", "gpu:7 is not on", 3),
         ("nonsense*", "matches no point", 3),
         ("*/536870912*", "of --suite full", 3),
-        ("x2y/ce/numa:0.pinned->gpu:0.device/8?mode=batched", "no benchmark 'x2y'", 3),
-        ("d2h/ce/gpu:0.device->numa:0.pinned/7?mode=batched", "7 B is not a size", 2),
+        ("x2y/ce/numa:0.pinned->gpu:0.device/8?mode=batched", "unknown benchmark 'x2y'", 3),
+        ("d2h/ce/gpu:0.device->numa:0.pinned/7?mode=batched", "7 B is not a possible size", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/1180591620717411303424?mode=batched", "up to 1 EiB", 2),
-        ("d2h/ce/numa:0.device->gpu:0.pinned/8?mode=batched", "d2h goes from gpu:N to numa:N", 2),
-        ("local/ce/gpu:0.device->gpu:1.device/8?mode=batched", "local is within one place", 2),
+        ("d2h/ce/numa:0.device->gpu:0.pinned/8?mode=batched", "d2h copies from gpu:N to numa:N", 2),
+        ("local/ce/gpu:0.device->gpu:1.device/8?mode=batched", "local needs one place as source and destination", 2),
         ("d2h/ce/gpu:0.device->numa:0.managed/8?mode=batched", "managed", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8?mode=often", "not 'often'", 2),
         ("d2h/ce/gpu:0.device->numa:0.pinned/8", "parameters mode", 2),
         ("d2h/sm/gpu:0.device->numa:0.pinned/8?mode=batched", "no engine sm; it has ce", 3),
-        ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not here", 3),
+        ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not on", 3),
     ],
 )
 def test_only_that_fits_nothing(pattern: str, words: str, code: int) -> None:
@@ -331,7 +331,7 @@ def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None
 
 @pytest.mark.parametrize("inner, wanted", [(0.019, 9), (0.021, 6)])
 def test_more_rounds_are_for_what_its_outermost_alone_keep_from_the_precision(inner: float, wanted: int) -> None:
-    """Nine rounds drop one more value at each end than six; the outermost may lie anywhere."""
+    """Nine rounds drop one more value at each end than six, so the outermost values may lie anywhere."""
     made = plan("d2h/*", precision=0.01)
     medians = [0.5, 1.0 - inner / 2, 1.0, 1.0, 1.0 + inner / 2, 3.0]
     assert rounds_wanted(made, point(made.points[0], status="missed_precision", flows=[flow(medians)])) == wanted
@@ -351,7 +351,7 @@ def test_early_means_three_rounds_and_six_where_these_do_not_agree() -> None:
     points[missed] = point(missed, status="missed_precision", flows=three)
     assert [(work.id, work.rounds) for work in next_work(made, points)] == [(missed, 6)]
     points[missed] = point(missed, status="missed_precision", flows=six)
-    assert next_work(made, points) == []  # and then no more
+    assert next_work(made, points) == []  # and no more afterwards
     for status in ("failed", "unsupported", "skipped"):
         points[missed] = point(missed, status=status, flows=[])
         assert next_work(made, points) == []
@@ -439,7 +439,7 @@ def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
     assert case_of(back[0], machine)["others"] == ["host:0/gpu:0", "host:0/gpu:1", "host:0/gpu:2"]
 
 
-# Two hosts of which the second has more of everything, so that no place of one stands for one of the other.
+# Two hosts; the second has more of everything, so that places of both cannot be confused.
 UNLIKE = MachineFacts(
     "two", True,
     ("host:0/numa:0", "host:0/gpu:0", "host:0/gpu:1", "host:1/numa:0", "host:1/numa:1",
@@ -460,7 +460,7 @@ def test_pairs_are_of_all_hosts_and_joint_copies_of_one() -> None:
     assert ends(joint_row("any", src="numa")) == [f"{node} > {gpu}" for node in nodes for gpu in gpus]
     assert ends(joint_row("different")) == [f"{src} > {dst}" for src in gpus for dst in gpus if src != dst]
     assert ends(joint_row("same")) == [f"{gpu} > {gpu}" for gpu in gpus]
-    # Of host 0 a GPU has one other, which is not all; its nodes have two GPUs.
+    # On host 0, a GPU has only one other GPU, which is not `all`; its nodes have two.
     assert ends(joint_row("to_all")) == [f"1/gpu:{gpu} > 1/gpu:all" for gpu in (0, 1, 2)]
     assert ends(joint_row("from_all")) == [f"1/gpu:all > 1/gpu:{gpu}" for gpu in (0, 1, 2)]
     assert ends(joint_row("to_all", src="numa")) == [
@@ -499,7 +499,7 @@ def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
     what = PointId("all_to_one", "ce", "gpu:all", "device", "gpu:0", "device", 1 << 20)
     assert footprint(what, machine) == 150 << 20
     to_host = PointId("all_to_host", "ce", "gpu:all", "device", "numa:0", "pinned", 1 << 20)
-    assert footprint(to_host, machine) == 64 << 20  # caches on the way are flushed
+    assert footprint(to_host, machine) == 64 << 20  # caches on the path are flushed
 
 
 def test_what_kernels_touch_in_host_memory_is_more_than_their_l2_holds() -> None:

@@ -1,4 +1,4 @@
-"""Which sizes a curve needs, and who is alike: known answers."""
+"""Known answers for the sizes of a curve and the classes of members."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ def timed(seconds: float, doubt: float = 0.002) -> Timed:
 
 
 def test_a_line_needs_no_more_sizes() -> None:
-    wanted = {size: timed(2e-6 + size / 50e9) for size in (*SIZES, 64, KIB)}  # no interval wider than eightfold
+    wanted = {size: timed(2e-6 + size / 50e9) for size in (*SIZES, 64, KIB)}  # no interval wider than a factor of eight
     assert finer_sizes(wanted) == []
 
 
@@ -33,7 +33,7 @@ def broken(measured: dict[int, Timed]) -> list[tuple[int, int]]:
 
 
 def test_a_cliff_is_bracketed() -> None:
-    """From 100 KiB on everything takes three times as long."""
+    """From 100 KiB on, everything takes three times as long."""
 
     def seconds(size: int) -> float:
         return (2e-6 + size / 50e9) * (3 if size > 100 * KIB else 1)
@@ -43,11 +43,11 @@ def test_a_cliff_is_bracketed() -> None:
         assert not set(wanted) & set(measured)
         measured |= {size: timed(seconds(size)) for size in wanted}
     assert broken(measured) == [(96 * KIB, 128 * KIB)]
-    assert len(measured) <= 20  # of 28 powers of two and as many halves between them
+    assert len(measured) <= 20  # out of 28 powers of two and as many sizes between them
 
 
 def test_a_cliff_before_the_largest_size_is_bracketed() -> None:
-    """Copies of more than 225 MiB are streamed, at 12.8 GB/s for 7.9: 4 times as much takes 2.5 times as long."""
+    """Copies above 225 MiB are streamed at 12.8 GB/s instead of 7.9, so 4 times the bytes take 2.5 times as long."""
 
     def seconds(size: int) -> float:
         return 1e-7 + size / (12.8e9 if size > 225 * MIB else 7.9e9)
@@ -67,11 +67,11 @@ def test_a_break_is_bracketed_and_a_bend_is_not() -> None:
     slower = {size: timed((2e-6 + size / 50e9) * (3 if size > 100 * KIB else 1)) for size in SIZES}
     assert bracketing_sizes(slower) == [128 * KIB] and len(finer_sizes(slower)) > 1
     few = {size: of for size, of in slower.items() if size >= 64 * KIB}
-    assert len(few) == 7 and broken(few) and bracketing_sizes(few) == []  # samples of a curve
+    assert len(few) == 7 and broken(few) and bracketing_sizes(few) == []  # a sample of a curve
 
 
 def test_a_bend_is_refined_until_lines_between_sizes_tell_the_curve() -> None:
-    """The larger of two lines: interpolated between the sizes chosen it is nowhere more than 3 % off."""
+    """The maximum of two lines; interpolation between the chosen sizes is off by at most 3 %."""
 
     def seconds(size: int) -> float:
         return max(2.5e-6 + size / 400e9, 1.5e-6 + size / 150e9)
@@ -95,7 +95,7 @@ def test_sizes_grow_while_the_rate_does() -> None:
 
 @pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.02, False)])
 def test_a_rate_goes_on_rising_where_doubt_does_not_explain_it(doubt: float, wanted: bool) -> None:
-    """It gains 3 % by each doubling, of which 2 % would be too little."""
+    """The rate gains 3 % by each doubling; 2 % would be too little."""
     measured = {1 << at: timed((1 << at) / (50e9 * 1.03**at), doubt) for at in range(20, 29)}
     assert (finer_sizes(measured)[-1:] == [512 * MIB]) is wanted
 
@@ -104,14 +104,14 @@ def test_a_rate_goes_on_rising_where_doubt_does_not_explain_it(doubt: float, wan
 def test_a_size_off_the_line_of_its_neighbours_is_a_bend_beyond_what_that_may_be_off(
     doubt: float, wanted: bool
 ) -> None:
-    """It takes 4.3 % more: 2 % are allowed, and 1.25 times what each may be off by: 0.75 of the line, and 1."""
+    """The size takes 4.3 % more. Allowed are 2 % plus 1.25 times the uncertainty of each: 0.75 from the line, and 1."""
     measured = {8 << at: timed(1e-6 * (1.043 if at == 5 else 1), doubt) for at in range(10)}
     assert ({192, 384} <= set(finer_sizes(measured))) is wanted
 
 
 @pytest.mark.parametrize("doubt, wanted", [(0.001, True), (0.03, False)])
 def test_a_bend_between_two_sizes_is_looked_for_where_there_is_no_doubt(doubt: float, wanted: bool) -> None:
-    """Two lines that meet in the middle of 64 and 128 B, 3.4 % below the chord between these."""
+    """Two lines that meet between 64 and 128 B, 3.4 % below the chord."""
     bend = 64 * math.sqrt(2)
     measured = {size: timed(1e-6 * (1 + 0.0023 * max(0.0, size - bend)), doubt) for size in (8, 16, 32, 64, 128, 256)}
     measured |= {size: timed(measured[256].seconds * size / 256, doubt) for size in (512, 1024)}
@@ -121,7 +121,7 @@ def test_a_bend_between_two_sizes_is_looked_for_where_there_is_no_doubt(doubt: f
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("doubt, wanted", [(0.002, True), (0.04, False)])
 def test_a_step_is_bracketed_though_time_grows_across_it(factor: float, doubt: float, wanted: bool) -> None:
-    """From 100 KiB on everything takes a tenth more or less: of two sizes alone a line could join the times."""
+    """From 100 KiB on, everything takes about a tenth longer; two sizes alone could be joined by a line."""
 
     def seconds(size: int) -> float:
         return (2e-6 + size / 50e9) * (factor if size > 100 * KIB else 1)
@@ -140,7 +140,7 @@ def test_where_a_step_may_hide_the_further_of_both_lines_says_so() -> None:
 
 @pytest.mark.parametrize("noise", [1e-9, 0.0, -1e-9])
 def test_a_straight_line_up_to_a_size_where_it_bends_leaves_no_room_before(noise: float) -> None:
-    """Slopes 1, 1.001 and, from 2 KiB on, 1.031; the sign of what is hardly anything does not matter."""
+    """Slopes 1, 1.001 and, from 2 KiB on, 1.031; the sign of a negligible bend does not matter."""
     sizes = [8 << 2 * at for at in range(8)]
     measured = {at: timed(at + 0.001 * max(0, at - 512) + 0.03 * max(0, at - 2048), 1e-6) for at in sizes}
     measured[512] = timed(measured[512].seconds * (1 + noise), 1e-6)
@@ -185,16 +185,16 @@ def test_a_size_without_a_time_is_none_of_a_curve() -> None:
 
 
 def test_a_break_is_halved_also_where_three_sizes_are_on_a_line() -> None:
-    """32 B take 2.09 times what 16 B take."""
+    """32 B take 2.09 times as long as 16 B."""
     assert 24 in finer_sizes({8 << at: timed(0.15 * (8 << at) - 0.2, 0.0) for at in range(10)})
 
 
 def test_what_is_checked_is_small_settled_and_between() -> None:
     assert checks(SIZES) == [8, 64 * KIB, 16 * MIB]
     assert checks([4 * KIB, MIB, 64 * MIB]) == [4 * KIB, MIB, 64 * MIB]
-    assert checks([MIB, 16 * MIB, 64 * MIB]) == [MIB, 16 * MIB]  # the largest costs most and tells no more
+    assert checks([MIB, 16 * MIB, 64 * MIB]) == [MIB, 16 * MIB]  # the largest costs most and adds nothing
     assert checks([0]) == [0]
-    assert checks([8, 64, 4 * KIB, 16 * MIB]) == [8, 4 * KIB, 16 * MIB]  # of two between the larger
+    assert checks([8, 64, 4 * KIB, 16 * MIB]) == [8, 4 * KIB, 16 * MIB]  # the larger one of the two between
 
 
 # --- who is alike ---
@@ -219,7 +219,7 @@ def drawn(chance: random.Random, slow: dict[int, float], noise: float, members: 
 
 
 def test_members_that_are_alike_stay_together() -> None:
-    """However strong the noise: told apart in no more runs than the level allows."""
+    """At any noise level, similar members are separated in no more runs than the level allows."""
     for noise in (0.001, 0.01, 0.05):
         chance = random.Random(f"alike {noise}")
         apart = 0
@@ -247,7 +247,7 @@ def test_where_it_is_the_first_that_differs_all_others_share_a_cluster() -> None
 
 
 def test_alike_is_who_is_alike_at_every_size() -> None:
-    """At 8 B nobody can tell, at 64 MiB it is the same: that is undecided."""
+    """At 8 B the noise hides a difference, at 64 MiB there is none: undecided."""
     wide, still = (0.5, 1.0, 2.0), (0.999, 1.0, 1.001)
     rounds = {name: {8: wide, 64 << 20: still} for name in ("a", "b")}
     assert clusters(["a", "b"], rounds, lambda size: 0.03, 0.01)["b"].verdict == "undecided"

@@ -1,4 +1,4 @@
-"""What comes next: stages, shares of a budget, how often what is measured; known answers."""
+"""Known answers for stages, shares of a budget, and the number of rounds."""
 
 import math
 import random
@@ -66,7 +66,7 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     assert second - set(plan.points) == {curve.id_of(curve.representative, size) for size in (64, KIB)}
     points |= all_done(plan, second)
     assert {work.id for work in next_work(plan, points, 10.0)} == set(plan.points) - points.keys()
-    assert next_work(plan, points, 0.0) == []  # no time is left: the others take over
+    assert next_work(plan, points, 0.0) == []  # no time is left: the others inherit
     assert {of.id for of in takeovers(plan, points)} == set(plan.points) - points.keys()
     assert {of.source for of in takeovers(plan, points)} <= set(curve.ids[curve.representative].values())
     everything = points | all_done(plan, set(plan.points))
@@ -74,7 +74,7 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
 
 
 def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
-    """So many times its seconds, by all of three rounds; they and their interval are off by no more than told."""
+    """Points whose three rounds take this many times their seconds, with intervals off by at most the given amount."""
     seconds = of.median_s * factor
     rounds = flow([seconds, seconds * (1 + half_width / 2), seconds * (1 - half_width / 2)])
     ends = (seconds * (1 - half_width), seconds * (1 + half_width))
@@ -88,7 +88,7 @@ def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
 def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
     precision: float | None, size: int, leads: bool
 ) -> None:
-    """4 % more at one check, where 3 % are always allowed: of small copies 5 % is asked, of large ones 1 %."""
+    """4 % more at one check, where the margin is 3 %; small copies have a target of 5 %, large ones of 1 %."""
     plan = structs.replace(pairs_plan(), precision=precision)
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
@@ -126,7 +126,7 @@ def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() ->
 
 
 def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> None:
-    """A member takes 2 % longer at 16 MiB, which is not another class yet, and as long as the others at 64 KiB."""
+    """A member takes 2 % longer at 16 MiB, too little for another class, and the same time at 64 KiB."""
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
@@ -140,7 +140,7 @@ def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> 
 
 
 def test_of_what_inherits_comes_first_what_gains_most_by_a_second() -> None:
-    """Twice the doubt costs ten times the time, and there is time for one of both."""
+    """Twice the uncertainty costs ten times the time, and the time suffices for one of both."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
@@ -172,15 +172,17 @@ def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_o
     assert rounds_wanted(plan, dear) == 3
     near = flow([1e-3, 1.008e-3, 0.996e-3])
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=0.01)) == 6
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=3.0)) == 3  # too dear
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3  # hopeless
+    # too expensive
+    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=3.0)) == 3
+    # out of reach
+    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
     assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6  # but cheap
 
 
 def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
-    """After six rounds one flow is looked at after 12 again, and the other after 22: not before all others are done."""
+    """After six rounds, one flow needs a look after 12 rounds and the other after 22, once all others are done."""
     plan = pairs_plan(budget_s=6.6)
     near = flow([1e-3 * (1 + at / 1000) for at in (-10, -6, -2, 2, 6, 10)])
     wide = flow([1e-3 * (1 + at / 500) for at in (-10, -6, -2, 2, 6, 10)])
@@ -209,10 +211,10 @@ def test_a_curve_has_what_was_measured_finer_sizes_too_with_what_it_may_be_off_b
 def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_take_cheap_ones_first() -> None:
     plan = pairs_plan(budget_s=1000.0)
     every = all_done(plan, set(plan.points))
-    every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})  # sizes where the curve bends
+    every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})  # sizes at a bend of the curve
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     last = [curve.ids[member][256 * MIB] for member in curve.members]
-    near = flow([1e-3, 1.008e-3, 0.996e-3])  # wants two more rounds
+    near = flow([1e-3, 1.008e-3, 0.996e-3])  # needs two more rounds
     for at, id in enumerate(last):
         every[id] = point(id, status="missed_precision", flows=[near], device_s=(len(last) - at) * 1.5)
     cheap = [*reversed(last)]  # 1, 2, 3 … s for two more rounds
@@ -224,7 +226,7 @@ def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_t
 
     assert opening == pytest.approx(2 * (0.2 + 3 * 0.15))
     assert given(opening + 3.01) == cheap[:2] and given(opening + 2.99) == cheap[:1]
-    # Beside points that are new, by costs that are not exactly known, a part of the time.
+    # Besides new points, only a part of the time is planned, since costs are estimates.
     new = curve.id_of(curve.representative, KIB)
     assert given(3.01 / CHUNK, new) == cheap[:2] and given(2.99 / CHUNK, new) == cheap[:1]  # in the passes of these
 
@@ -233,24 +235,24 @@ def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_a
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
     points |= all_done(plan, {work.id for work in next_work(plan, points, 0.0)}, 0.3)  # the audit, and finer sizes
-    wide = flow([1e-3, 1.008e-3, 0.996e-3])  # wants two more rounds
+    wide = flow([1e-3, 1.008e-3, 0.996e-3])  # needs two more rounds
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     first = curve.id_of(
         curve.representative, 4 * KIB
-    )  # what inherits it costs as much: not all fit into half of the time
+    )  # an inheriting point costs as much, so not all fit into half of the time
     points[first] = point(first, status="missed_precision", flows=[wide], median_s=1e-3, device_s=4.5)
 
     def given(left_s: float, at_once: bool) -> tuple[int, int]:
-        """How many points that inherit are measured now, and how many have more rounds."""
+        """The number of inheriting points measured now, and of points with more rounds."""
         monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: [WITH] if at_once else [])
         work = next_work(plan, points, left_s)
         assert at_once == (WITH in {of.id for of in work})
         return sum(of.rounds == 3 and of.id in plan.points for of in work), sum(of.rounds == 5 for of in work)
 
     inherit = math.ceil(MOST * len(plan.points)) - len(points.keys() & set(plan.points))
-    cost = inherit * 0.3  # three rounds of each, as many as their source had
+    cost = inherit * 0.3  # three rounds of each, as many as their source has
     assert given(1000.0, False) == given(1000.0, True) == (inherit, 1)
-    enough = (cost + 3.0) / CHUNK  # of which a part is given out at once; the passes are those of what inherits
+    enough = (cost + 3.0) / CHUNK  # a part is planned at once, within the passes of the inheriting points
     assert given(enough + 0.1, False) == (inherit, 1) and given(enough - 0.1, False) == (inherit, 0)
     few, more = given((cost + 3 * opening_s(plan)) / 0.3, True)
     assert few > 0.5 * inherit and more == 0
@@ -267,7 +269,7 @@ def test_when_most_is_measured_what_missed_its_precision_comes_before_what_inher
     every[dear] = point(dear, status="missed_precision", flows=[near], device_s=3.0)
     del every[inherits]
     assert [(work.id, work.rounds) for work in next_work(plan, every, 10.0)] == [(dear, 5)]
-    assert [work.id for work in next_work(plan, every, 2.5)] == [inherits]  # no time for two more rounds of that
+    assert [work.id for work in next_work(plan, every, 2.5)] == [inherits]  # no time for two more rounds of it
 
 
 def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
@@ -278,15 +280,15 @@ def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
     for cost_s, told in ((0.29, True), (0.31, False)):
         points |= all_done(plan, {largest}, cost_s)
         asked = {work.id for work in next_work(plan, points, 0.0)}
-        assert (audited in asked) is told and curve.ids[curve.audit][64 * MIB] in asked  # by its own cost
+        assert (audited in asked) is told and curve.ids[curve.audit][64 * MIB] in asked  # judged by its own cost
 
 
 @pytest.mark.parametrize(
     "rounds, cost_s, milliseconds, told",
     [
-        (3, 0.29, 2.3, True),  # 2.7 of a line: a bend
+        (3, 0.29, 2.3, True),  # 2.7 times a line: a bend
         (3, 0.31, 2.3, False),
-        (6, 0.58, 2.3, True),  # as dear as the first: that it had more rounds does not matter
+        (6, 0.58, 2.3, True),  # as expensive as the first; its additional rounds do not count
         (6, 0.62, 2.3, False),
         (3, 1.19, 1.7, True),  # a break
         (3, 1.21, 1.7, False),
@@ -307,7 +309,7 @@ def test_a_size_for_the_shape_of_a_curve_takes_half_of_a_share_and_two_where_it_
 
 
 def rising(points: Mapping[str, Point], cost_s: float = 1e-3) -> dict[str, Point]:
-    """The same with 20 ms before the first byte: half of the rate at 1 GB, so it rises by a third and more there."""
+    """The same with 20 ms before the first byte: half of the rate at 1 GB, so the rate still rises by a third there."""
     return {
         id: structs.replace(slower(of, (20e-3 + of.bytes / 50e9) / of.median_s), device_s=cost_s)
         for id, of in points.items()
@@ -315,7 +317,7 @@ def rising(points: Mapping[str, Point], cost_s: float = 1e-3) -> dict[str, Point
 
 
 def grown(plan: Plan, points: Mapping[str, Point]) -> set[str]:
-    """What is asked for that is larger than all that the plan has."""
+    """Planned sizes beyond the sizes of the plan."""
     return {work.id for work in next_work(plan, points, 0.0) if PointId.parse(work.id).bytes > 256 * MIB}
 
 
@@ -363,7 +365,7 @@ def test_a_source_with_more_rounds_makes_what_inherits_it_no_dearer() -> None:
     source = points[representatives(plan)[inherits]]
     del points[inherits]
     source.flows[0].round_medians_s *= 4
-    source.device_s = 4.0  # a second for three rounds
+    source.device_s = 4.0  # one second for three rounds
     enough = 3 * opening_s(plan) + 1.0 / CHUNK
     assert [work.id for work in next_work(plan, points, enough + 0.1)] == [inherits]
     assert next_work(plan, points, enough - 0.1) == []
@@ -378,12 +380,13 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
         id = PAIR.format(0, 1, size)
         points[id] = point(id, status="missed_precision", flows=[flow(loud)], device_s=cost)
     assert all(rounds_wanted(plan, of) == 12 for of in points.values())
-    # Of +-3 % after 12 rounds 1 % needs about 100: out of reach. Of +-1.5 % it is within.
+    # From ±3 % after 12 rounds, 1 % needs about 100 rounds: out of reach. From ±1.5 % it is within reach.
     assert late_work(plan, points, 1000.0) == []
     for of in points.values():
         of.flows[0].round_medians_s = [1e-3 + (value - 1e-3) / 3 for value in loud]
     told = [(int(work.id.split("/")[3].partition("?")[0]), work.rounds) for work in late_work(plan, points, 15.0)]
-    assert told == [(64 * MIB, 22), (16 * MIB, 22)]  # 0.1 s and 1 s, and ten rounds to open; 10 s more there is not
+    # 0.1 s and 1 s, plus ten rounds to open the machine; 10 s more are not there
+    assert told == [(64 * MIB, 22), (16 * MIB, 22)]
     assert late_work(plan, points, 3.0) == []
     for of in points.values():
         of.guards["trend"] = 0.1
@@ -392,9 +395,7 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
 def test_intervals_cover_however_often_they_were_looked_at(noise: float) -> None:
-    """As docs/method/planner.md says, of noise so many times the precision asked for; told in standard errors below
-    94 %.
-    """
+    """As in docs/method/planner.md, for noise of this many times the target; compared in standard errors below 94 %."""
     chance, plan = random.Random(f"covered {noise}"), pairs_plan(budget_s=1e6)
     id, covered, times = PAIR.format(0, 1, 8), 0, 600
     assembler = Assembler(plan, fakes.facts(3), lambda what: None)

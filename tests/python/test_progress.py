@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: the table of what was found, the bar, plain lines, and the time left."""
+"""The display during a run: table of results, bar, plain lines, and time left."""
 
 import gzip
 import io
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 def taken(id: str, number: int, *gbps: float, **guards: object) -> Round:
-    """A round in which the flows of a point had these rates."""
+    """A round with these rates of the flows of a point."""
     what = PointId.parse(id)
     ends = [(what.src, what.dst), (what.dst, what.src)]
     flows = [
@@ -80,7 +80,7 @@ def test_a_line_for_paths_that_are_alike() -> None:
 def test_paths_that_differ_have_their_own_lines_once_each_point_was_measured() -> None:
     ids = [h2d(gpu, size) for gpu in range(2) for size in (8, MIB)]
     records = [taken(h2d(0), 0, 50.0), taken(h2d(1, 8), 0, 0.01)]
-    assert [len(row.paths) for row in rows_of(records, ids)] == [2]  # which is slower is not known yet
+    assert [len(row.paths) for row in rows_of(records, ids)] == [2]  # the slower path is not known yet
     records += [taken(h2d(1), 0, 25.0), taken(h2d(0, 8), 0, 0.01)]
     assert [row.rate for row in rows_of(records, ids)] == pytest.approx([50.0, 25.0])
     assert [row.share for row in rows_of(records, ids)] == pytest.approx([5 / 6, 5 / 12])
@@ -108,7 +108,7 @@ def test_both_ways_is_the_total_and_the_share_one_ways() -> None:
     assert row.rate == pytest.approx(54.0) and row.share == pytest.approx(0.5)
     assert str(row.group) == "h2d by ce, pinned <-> device"
     [row] = rows_of([taken(id, 0, 30.0, 24.0, together_s=2 * MIB / 40e9)], [id])
-    assert row.rate == pytest.approx(40.0)  # where the rule takes the total over the time until the last flow ended
+    assert row.rate == pytest.approx(40.0)  # this rule takes the total over the time until the last flow ends
 
 
 def test_a_record_of_the_point_has_the_last_word() -> None:
@@ -185,7 +185,7 @@ def test_a_place_cannot_steer_the_terminal() -> None:
 
 
 class Clock:
-    """Stands in for the module `time`."""
+    """Replaces the module `time`."""
 
     def __init__(self, now: list[float]) -> None:
         self.monotonic = lambda: now[0]
@@ -227,7 +227,7 @@ def test_one_way_is_told_before_both_ways() -> None:
 
 
 class Tty(io.StringIO):
-    """A stream that is a terminal, and the screen that it writes to."""
+    """A terminal stream, and the screen it writes to."""
 
     encoding = "utf-8"
 
@@ -278,7 +278,7 @@ def test_on_a_terminal_a_table_stands_above_a_bar_and_nothing_is_left(screen) ->
 
 @pytest.mark.parametrize("widths", [(50, 40, 100), (40,), (99, 98), (24, 9, 60), (140, 40)])
 def test_a_resized_terminal_keeps_one_table_and_a_clean_end(screen, widths: tuple[int, ...]) -> None:
-    screen.height = 80  # what scrolled out cannot be cleared
+    screen.height = 80  # lines that scrolled away cannot be cleared
     shown = progress_for(table_of(many()), Tty(screen))
     drawn(shown, 0.1)
     for width in widths:
@@ -362,7 +362,7 @@ def test_it_draws_four_times_a_second_at_most_and_less_often_where_that_is_dear(
         now[0] = 1.0 + step / 100
         shown.tick(told)
     assert len(asked) == 8
-    clock.process_time = lambda: cost.append(0.1) or sum(cost)  # every look at the clock finds 0.1 s more
+    clock.process_time = lambda: cost.append(0.1) or sum(cost)  # every reading of the clock adds 0.1 s
     asked.clear()
     for step in range(1000):
         now[0] = 10.0 + step / 100
@@ -384,7 +384,7 @@ def test_a_narrow_bar_says_the_time_left_last_of_all(screen, width: int) -> None
 
 
 def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[float, float, WorkLeft]]:
-    """What was told during a run on hardware: seconds since its start, its seconds in all, and the words."""
+    """The forecasts of a run on hardware: seconds since its start, its total seconds, and the text."""
     now = [0.0]
     made = plan_of(run)
     states = {id: State(PointId.parse(id), estimated_seconds(PointId.parse(id), facts(8))) for id in made.points}
@@ -416,7 +416,7 @@ def test_on_hardware_the_share_never_fell_and_the_time_left_was_right(monkeypatc
     assert shares == sorted(shares) and shares[-1] > 0.98
     assert {work.stage for _, _, work in told} >= {"round 1 of 6", "round 6 of 6", "extra round 3"}
     for when, total, work in told:
-        if when > total / 3:  # the first round is also spent on calibrating
+        if when > total / 3:  # the first round also calibrates
             assert work.left_s == pytest.approx(total - when, rel=0.2, abs=0.05 * total), (when, work)
             assert work.share == pytest.approx(when / total, abs=0.05)
 
@@ -447,7 +447,7 @@ def test_the_share_never_falls_also_where_the_forecast_was_wrong() -> None:
         state.rounds.append(taken(id, 5, 70.0))
     after = looks.left({}, wanted, 5)
     assert before.share == pytest.approx(5 / 6) and after.share == before.share
-    assert after.points == 3  # three more rounds of each are to come
+    assert after.points == 3  # three more rounds of each
 
 
 def test_what_does_not_fit_into_the_budget_is_not_to_come() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of points is what would be made of them anew."""
+"""Cached results equal fresh results."""
 
 import random
 
@@ -21,7 +21,7 @@ def test_what_is_equal_is_made_once_and_what_is_not_anew() -> None:
     recall = Recall(most=2)
     assert [recall("a", (1, ["x"]), lambda: make("one")) for _ in range(2)] == ["ONE", "ONE"]
     assert recall("a", (1, ["y"]), lambda: make("two")) == "TWO"
-    assert recall("a", (1, ["x"]), lambda: make("three")) == "THREE"  # of each name the last answer alone
+    assert recall("a", (1, ["x"]), lambda: make("three")) == "THREE"  # only the last result under each name
     assert made == ["one", "two", "three"]
 
 
@@ -34,7 +34,7 @@ def test_the_names_longest_not_asked_for_are_forgotten() -> None:
 
 
 def test_a_plan_asked_again_says_what_it_would_say_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points change one by one, as in a run; also back to what they were."""
+    """Points change one by one, as in a run, and may return to their earlier state."""
     chance = random.Random(5)
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))

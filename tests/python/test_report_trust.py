@@ -273,8 +273,8 @@ def test_the_widest_flow_decides_on_precision() -> None:
     assert "; widest +-10 %, asked was 1 %" in problems([made])[0].text()
     assert any("the widest is +-10 % (" in doubt.text for doubt in doubts(run([made])))
     back.ci95_s = None
-    made.reason = "5 of 6 rounds: too few for an interval, which six give"
-    assert problems([made])[0].text().endswith(": 5 of 6 rounds: too few for an interval, which six give")
+    made.reason = "5 of 6 rounds: too few for an interval, six are enough"
+    assert problems([made])[0].text().endswith(": 5 of 6 rounds: too few for an interval, six are enough")
 
 
 def test_a_narrow_interval_is_no_reason_for_missed_precision() -> None:

@@ -1,4 +1,4 @@
-"""When rounds are enough, and what that costs: known answers, and tools/rounds.py's draws of a few cells."""
+"""Known answers for the number of rounds and its cost, and a few cells of tools/rounds.py."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from test_sampler_edges import earlier
 
 def test_three_rounds_agree_within_the_precision() -> None:
     assert agree([1.0, 1.01, 1.005], 0.01) and not agree([1.0, 1.011, 1.005], 0.01)
-    assert agree([1.0, 1.01, 1.005, 2.0], 0.01)  # the first three tell
+    assert agree([1.0, 1.01, 1.005, 2.0], 0.01)  # the first three count
     assert not agree([1.0, 1.0], 0.01) and not agree([-1.0, 0.0, -1.0], 0.01)
 
 
@@ -50,18 +50,18 @@ def test_from_six_rounds_on_order_statistics_tell_and_late_looks_are_stricter() 
 
 
 def test_the_width_to_come_is_told_by_the_order_statistics_that_will_be_its_ends() -> None:
-    """After 12 rounds the third and the tenth of them: of eleven values the 2.8th and the 9.2nd."""
+    """After 12 rounds, the third and the tenth value: the 2.8th and 9.2nd of eleven."""
     eleven = [1 + at / 1000 for at in range(-5, 6)]
     assert half_width_after(eleven, 12) == pytest.approx((9.2308 - 2.7692) / 2 / 1000, rel=1e-4)
     wild = [0.5, *eleven[1:-1], 9.0]
-    assert half_width_after(wild, 36) == half_width_after(eleven, 36)  # the outermost are left out
+    assert half_width_after(wild, 36) == half_width_after(eleven, 36)  # the outermost values are left out
     assert half_width_after([1.0, 1.01, 1.02], 36) == pytest.approx(2.456 * 0.01 / 6 / 1.01)
 
 
 def test_looks_that_come_too_early_are_left_out() -> None:
     six = [1 + at / 1000 for at in (-10, -6, -2, 2, 6, 10)]
     assert next_look(six, 0.0065) == 12 and next_look(six, 0.005) == 22 and next_look(six, 0.004) is None
-    assert next_look([1.0, 1.02, 1.03], 0.01) == 6  # three tell too little to leave a look out
+    assert next_look([1.0, 1.02, 1.03], 0.01) == 6  # three rounds are too few to skip a look
     assert next_look([1.0, 1.2, 1.3], 0.01) is None
     assert next_look([1.0] * LOOKS[-1], 0.01) is None
 
@@ -82,7 +82,8 @@ def test_intervals_cover_whatever_the_shape(shape: str, strength: float, within:
 
 
 def test_samples_that_differ_draw_the_median_of_rounds_between_two_modes() -> None:
-    """A mode of 60 % keeps it while each is told apart; samples that differ as much as rounds do blur them."""
+    """A mode with 60 % of the rounds keeps the median while modes are distinct; samples that differ as much as rounds
+    blur them."""
     noise = rounds.Noise("two modes, 40 to 60", 2.0)
     assert rounds.truth(noise) == 1.0
     assert 0.98 < rounds.truth(dataclasses.replace(noise, within=1.0)) < 0.995
@@ -90,7 +91,7 @@ def test_samples_that_differ_draw_the_median_of_rounds_between_two_modes() -> No
 
 
 def test_without_the_likes_chance_agreement_of_two_modes_would_not_cover(monkeypatch) -> None:
-    """Of two modes two precisions apart three rounds lie in the lesser one in 0.4^3 of all cases."""
+    """Of two modes two precisions apart, three rounds fall into the rarer one with probability 0.4^3."""
     noise = rounds.Noise("two modes, 40 to 60", 2.0)
     monkeypatch.setattr(rounds, "mostly", lambda agreed: True)
     found = [one for one in rounds.drawn(noise, 1200) if one.rounds == 3 and one.narrow]
@@ -98,11 +99,13 @@ def test_without_the_likes_chance_agreement_of_two_modes_would_not_cover(monkeyp
 
 
 def test_an_oracle_takes_what_a_closed_form_says() -> None:
-    """Normal noise of 1.5 times the precision: 95 % of medians are within after (1.96 * 1.2533 * 1.5)^2 = 13.6."""
+    """Normal noise of 1.5 times the precision: 95 % of the medians lie within it after (1.96 * 1.2533 * 1.5)^2 = 13.6
+    rounds."""
     known = rounds.oracle(rounds.Noise("normal", 1.5, sample_cost=0.1))
     assert known.blind / 1.1 == pytest.approx(13.6, abs=2.5)
     assert known.same >= known.blind
-    assert rounds.oracle(rounds.Noise("normal", 0.1, sample_cost=0.1)).same == pytest.approx(3.3)  # three is the least
+    # three is the minimum
+    assert rounds.oracle(rounds.Noise("normal", 0.1, sample_cost=0.1)).same == pytest.approx(3.3)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_nor_more_where_samples_are_dear_or_nearly(strength: float, within: floa
     noise = rounds.Noise("normal", strength, within, sample_cost)
     known, found = rounds.oracle(noise).same, rounds.drawn(noise, 600)
     assert known < float("inf") or within == 4.0
-    most = 1.5 if sample_cost <= 1.0 else 1.6  # the longest batches of host memory; once 1.55
+    most = 1.5 if sample_cost <= 1.0 else 1.6  # the longest batches of host memory; 1.55 in one case
     assert sum(one.cost for one in found) / len(found) <= most * known
 
 
@@ -134,7 +137,7 @@ def test_nor_more_where_samples_are_dear_or_nearly(strength: float, within: floa
 def test_the_sampler_takes_as_many_samples_as_the_model_of_it(
     monkeypatch, within: float, sample_cost: float, little_s: float
 ) -> None:
-    """Of the second round of a point, of 1 MiB: 1 % is asked. A sample is a batch of one and one of two operations."""
+    """The second round of a point of 1 MiB, target 1 %. A sample is a batch of one operation and one of two."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("rounds.LITTLE_S", little_s)

@@ -1,4 +1,4 @@
-"""A run where it would be easy to lie: what did not settle, what was throttled, what was lost."""
+"""Runs with misleading data: drift, throttling, lost GPUs."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ OTHER = H2D.format(4096, "false", "batched")
 
 
 def settling(*samples: list[float], rounds: int = 6) -> Point:
-    """A point of as many rounds, in turns of these samples, as parts of 2 us; 1 % is asked for."""
+    """A point whose rounds cycle through these samples, as fractions of 2 us, with a target of 1 %."""
     factors = itertools.cycle(samples)
     made = [round_of(n, [2e-6 * factor for factor in next(factors)]) for n in range(rounds)]
     return assembler(precision=0.01).point(ONE, made)
@@ -38,24 +38,24 @@ def settling(*samples: list[float], rounds: int = 6) -> Point:
 @pytest.mark.parametrize("how, samples", [("rise", [1.0, 1.02, 1.04, 1.06]), ("fall", [1.06, 1.04, 1.02, 1.0])])
 def test_what_goes_one_way_within_its_rounds_did_not_settle(how: str, samples: list[float]) -> None:
     found = settling(samples)
-    assert found.status == "missed_precision" and f"{how} by 6%: it did not settle" in (found.reason or "")
+    assert found.status == "missed_precision" and f"{how} by 6%: not converged" in (found.reason or "")
     assert found.guards["trend"] == pytest.approx(0.06 / 1.03 * (1 if how == "rise" else -1), rel=1e-3)
 
 
 def test_what_goes_one_way_by_less_than_the_precision_or_by_chance_settled() -> None:
-    assert settling([1.0, 1.002, 1.004, 1.006]).status == "ok"  # clearly, but by 0.6 %
-    assert settling([1.0, 1.02]).status == "ok"  # six rounds of two: one run in 32 has as much by chance
+    assert settling([1.0, 1.002, 1.004, 1.006]).status == "ok"  # a clear drift of 0.6 %
+    assert settling([1.0, 1.02]).status == "ok"  # six rounds of two samples: one run in 32 looks like this by chance
 
 
 def test_a_mode_of_one_round_is_that_rounds_own() -> None:
-    """Of six rounds three lie on one side, two on the other and one on both: processes differ, and have one mode."""
+    """Of six rounds, three lie on one side, two on the other and one on both: processes differ, each has one mode."""
     apart = [[1.0] * 4] * 3 + [[1.5] * 4] * 2 + [[1.0, 1.0, 1.5, 1.5]]
     found = settling(*apart)
     assert found.spread is not None and found.spread.modes_s is None
 
 
 def test_spread_is_a_standard_deviation_as_a_fraction() -> None:
-    """Two samples 1 % on either side: 1.414 % within rounds, whose means are the same."""
+    """Samples 1 % above and below: 1.414 % within rounds, and equal means of all rounds."""
     spread = settling([0.99, 1.01]).spread
     assert spread is not None and spread.between_rounds == 0.0
     assert spread.within_rounds == pytest.approx(0.01 * 2**0.5, rel=1e-3)
@@ -82,12 +82,12 @@ def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
 def test_what_was_throttled_in_every_round_is_not_ok() -> None:
     rounds = [round_of(n, [2e-6], guards={"throttled": ["hw_thermal"]}) for n in range(6) for _ in (0, 1)]
     found = assembler().point(ONE, rounds)
-    assert (found.status, found.reason) == ("missed_precision", "its GPU was throttled in every round")
+    assert (found.status, found.reason) == ("missed_precision", "the GPU was throttled in every round")
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
 
 
 def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> None:
-    """Its interval is wider by what the paths may differ by; nothing was measured, so there are no rounds."""
+    """Its interval is wider by the possible difference between the paths. Without measurement it has no rounds."""
     source = assembler().point(BOTH, [round_of(n, [20e-6 + n * 1e-8], [30e-6 + n * 1e-8]) for n in range(6)])
     id = BOTH.replace("gpu:0", "gpu:1")
     found = assembler().inherited(Takeover(id, BOTH, 0.9, 1.2, shown=True), source)
@@ -131,7 +131,7 @@ def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
         made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [factor * 1e-6] * 3)]
         state.rounds.append(made)
     assert state.spread == pytest.approx(0.1)
-    for made in state.rounds:  # noise turned them round
+    for made in state.rounds:  # noise makes them negative
         made.flows[0].samples_s = [-seconds for seconds in made.flows[0].samples_s]
     assert state.spread == 0.0
 
@@ -162,12 +162,13 @@ def test_an_answer_to_another_question_fails_the_point() -> None:
         def run(self, samples, batches, *, verify, limit_s):
             return super().run(samples + 1, batches, verify=verify, limit_s=limit_s)
 
-    with pytest.raises(RequestFailed, match="other samples than it was asked for"):
+    with pytest.raises(RequestFailed, match="other samples than requested"):
         of_timed(Deaf())
 
 
 class Ticking(Restless):
-    """10 us an operation, and up to 1 ns more from sample to sample: of 30 that is less than a tick of the host."""
+    """10 us an operation, plus up to 1 ns from sample to sample: over 30 operations less than a tick of the host's
+    clock."""
 
     def __init__(self, timing: str) -> None:
         super().__init__()
@@ -182,7 +183,7 @@ class Ticking(Restless):
 
 
 def test_a_host_clock_is_read_in_steps_of_100_ns(monkeypatch) -> None:
-    """Steadier than a quarter of a step nothing can be shown to be, so no more samples are taken for it."""
+    """Samples cannot be shown to be steadier than a quarter of a tick, so none are added for it."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     by_host, by_events = (of_timed(Ticking(timing), precision=1e-6) for timing in ("host", "gate"))
     assert len(by_host.flows[0].samples_s) == 4 < len(by_events.flows[0].samples_s)
@@ -191,7 +192,7 @@ def test_a_host_clock_is_read_in_steps_of_100_ns(monkeypatch) -> None:
 @pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
 def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread: float, samples: int) -> None:
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise that bends makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise that bends the curve makes the batch long
     worker = Restless(0.05)
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))
@@ -199,7 +200,7 @@ def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread
 
 
 def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
-    """Operations of 5 ms that differ by 2 %: they are sampled for some 80 ms, for which seven samples are too many."""
+    """Operations of 5 ms that differ by 2 %: about 80 ms of sampling, too little for seven samples."""
 
     class Slow(Restless):
         timing = "virtual"
@@ -261,7 +262,7 @@ def records(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("each_s, known", [(1e-5, True), (20e-3, False)])
 def test_whether_two_operations_fit_into_a_sample_is_known_when_it_is_prepared(each_s: float, known: bool) -> None:
-    """So a later round of what had one in a batch is not run before it is prepared."""
+    """A later round with one operation in a batch is therefore not sent before the preparation."""
     asked: list[Any] = []
 
     class Asked(Timed):
@@ -277,7 +278,7 @@ def test_whether_two_operations_fit_into_a_sample_is_known_when_it_is_prepared(e
 
 
 def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> None:
-    """What drifts during a round would else always be the same points'."""
+    """A drift during a round would otherwise always hit the same points."""
     orders = []
     for number, budget_s in enumerate((None, 1e6)):
         path = tmp_path / f"{number}.jsonl"
@@ -289,7 +290,7 @@ def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> No
 
 
 def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
-    """What a run that is killed then has is all points but one, and not none."""
+    """A run killed at that moment has all points but one, instead of none."""
     path = tmp_path / "a.jsonl"
     measured(target(), plan(ONE, OTHER, rounds=2), path)
     told = records(path)
@@ -328,7 +329,7 @@ def test_a_fresh_process_opens_while_the_one_before_ends_and_measures_when_that_
     for name in ("ask_to_open", "end", "kill", "prepare"):
         monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
     measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
-    first = told.index("ask_to_open")  # before: a worker that told its version
+    first = told.index("ask_to_open")  # before: a worker that reported its version
     assert told[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
 
 
@@ -421,7 +422,7 @@ def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_star
 
 
 def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
-    """They are not asked for one by one, and not told to have had no time."""
+    """They are not tried one by one, and their reason is not lack of time."""
     sizes = [H2D.format(8 << 2 * at, "false", "batched") for at in range(12)]
     ids = [id.replace("gpu:0", f"gpu:{gpu}") for id in sizes for gpu in range(4)]
     paths = [f"numa:0->gpu:{gpu}" for gpu in range(4)]
@@ -434,7 +435,7 @@ def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
 
 
 def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_path) -> None:
-    """Both ways of two GPUs, taken to be alike; but those of gpu:1 have rates of 9 and 18 GB/s."""
+    """Both directions of two GPUs taken as alike; those of gpu:1 have rates of 9 and 18 GB/s."""
     ids = [H2D.format(16 << 20, "true", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in (0, 1)]
     classes = [PathClass("host to GPU", ["numa:0->gpu:0", "numa:0->gpu:1"])]
     made = structs.replace(plan(*ids, rounds=3), classes=classes)
@@ -448,7 +449,7 @@ def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_pat
 
 
 def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
-    """Not where it hung: that costs the whole wait again; nor where it takes long to see it die once more."""
+    """No retry after a hang, which would cost the whole time-out again, nor after a late death."""
 
     def tries(problem: Exception) -> int:
         tried: list[int] = []
@@ -470,7 +471,7 @@ def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monke
 
 def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
     opens, failing = Worker.opened, [2]
-    left: list[int] = []  # processes that did not open: they hold what they have of the GPUs until they end
+    left: list[int] = []  # processes that did not open: they keep the GPUs' resources until they end
 
     def sometimes(worker: Worker) -> dict[str, Any]:
         if failing[0] > 0:

@@ -1,4 +1,4 @@
-"""Run files: round trips, torn and damaged files, one sentence for each that cannot be read."""
+"""Run files: round trips, torn and damaged files, and one sentence for each unreadable file."""
 
 import gzip
 import os
@@ -53,7 +53,7 @@ def test_gzip_reads_the_same(run_path, tmp_path) -> None:
     assert read_run(packed).points == read_run(run_path).points
     half = tmp_path / "half.jsonl.gz"
     half.write_bytes(packed.read_bytes()[: packed.stat().st_size * 3 // 4])
-    assert any("cut off" in warning for warning in read_run(half).warnings)
+    assert any("incomplete" in warning for warning in read_run(half).warnings)
     damaged = bytearray(packed.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
     half.write_bytes(bytes(damaged))
@@ -75,7 +75,7 @@ def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
     for cut in random.Random(2).sample(range(first, len(whole)), 60):
         torn.write_bytes(whole[:cut])
         run = read_run(torn)
-        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after a line's end
+        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after the end of a line
         lines = whole[:cut].splitlines() if complete else whole[:cut].splitlines()[:-1]
         assert len(run.warnings) == (0 if complete else 1)
         assert len(run.points) == sum(b'"record":"point"' in line for line in lines)
@@ -102,7 +102,7 @@ def test_torn_in_the_middle_is_refused(run_path, kind: bytes, rounds: bool) -> N
         (b'{"record":"point"}\n', "not a run record"),
         (b"[1, 2]\n", "not a run record"),
         (b'{"record":"run","schema":2,"modelled":true}\n', "schema 2"),
-        (b'{"record":"run","schema":1,"modelled":tr', "torn in its first line"),
+        (b'{"record":"run","schema":1,"modelled":tr', "incomplete first line"),
         (b'{"record":"run","schema":1,"modelled":"perhaps"}\n{"record":"end"}\n', "line 1"),
     ],
 )
@@ -113,7 +113,7 @@ def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, content: bytes, wor
 
 
 def test_missing_and_directory(tmp_path) -> None:
-    assert "there is no file" in refused(tmp_path / "none.jsonl")
+    assert "does not exist" in refused(tmp_path / "none.jsonl")
     assert "is a directory" in refused(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The sampler recovers planted costs, and leaves out what is not the operation's."""
+"""The sampler recovers planted costs, and leaves out costs outside the operation."""
 
 import math
 
@@ -84,16 +84,16 @@ def test_balance(each: list[float], least: float) -> None:
 
 
 def test_a_batch_is_no_longer_than_whole_operations_need_to_end_together() -> None:
-    """Of 7 and 5 ms: from 20 ms on, three and four end 1 ms apart, and five and seven at the same time."""
+    """Operations of 7 and 5 ms: from 20 ms on, three and four of them end 1 ms apart, five and seven together."""
     assert balanced([7e-3, 5e-3], 20e-3) == [5, 7]
     assert balanced([7e-3, 7e-3], 20e-3) == [3, 3]
-    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five of 70 ms would be too long
+    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five operations of 70 ms would be too long
 
 
 def test_long_operations_get_few_samples_and_short_ones_more() -> None:
     assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
-    assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 2  # that agree
-    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # as large as that, and by engines
+    assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 2  # two samples that agree
+    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # a copy of that size by an engine
     assert len(sampled(4096).flows[0].samples_s) == 4
 
 
@@ -103,7 +103,7 @@ class Restless:
     timing = "gate"
 
     def __init__(self, part: float = 0.5) -> None:
-        self.part = part  # by how much
+        self.part = part  # relative deviation
         self.calls, self.verified = 0, 0
 
     def run(self, samples, batches, *, verify, limit_s):
@@ -121,7 +121,7 @@ class Restless:
 
 
 class Wobbling(Restless):
-    """A worker whose samples lie around a time, as far from it as `part` says."""
+    """A worker whose samples deviate from a time by `part`."""
 
     def __init__(self, each_s: float, part: float) -> None:
         super().__init__(part)
@@ -140,8 +140,8 @@ class Wobbling(Restless):
     ("little_s", "part", "most"), [(0.0, 0.02, MOST_SAMPLES), (0.0, 0.5, 4), (math.inf, 0.5, MANY_SAMPLES)]
 )
 def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
-    """With all samples that may make it steady; where nothing can, with few; where they cost little, with many."""
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise that bends makes the batch long
+    """All samples that may make it steady, few if none can, many if they are cheap."""
+    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise that bends the curve makes the batch long
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)
@@ -153,7 +153,7 @@ def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float
 
 
 class Settling(Restless):
-    """One whose pages cost twice as much in the first four samples of each request."""
+    """A worker whose pages cost twice as much in the first four samples of each request."""
 
     def __init__(self, steady_s: float, once_s: float) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def plan_of(id: str) -> Plan:
 
 @pytest.mark.parametrize("bytes", [4096, 1 << 20])
 def test_samples_of_pages_that_have_not_settled_are_not_counted(bytes: int) -> None:
-    """Not in the first request, of which nothing is known but how long a first operation took, nor in the last."""
+    """The exceptions are the first request, when only the duration of a first operation is known, and the last one."""
     worker, id = Settling(50e-6, once_s=200e-6), PREFETCH.format(bytes)
     sampler = Sampler(worker, plan_of(id), facts())
     first = sampler.measure(Task(PointId.parse(id), 0))
@@ -200,9 +200,9 @@ LOCAL = "local/ce/gpu:0.device->gpu:0.device/4096?after=kernel&mode=single"
     ("id", "settles"),
     [
         (LOCAL, True),
-        (LOCAL + "&idle_gap_s=0.001", False),  # each sample comes after a pause, and that is what is asked
-        (LOCAL.replace("single", "batched"), False),  # the slope between batches has no beginning in it
-        (H2D.format(4096, "false", "single"), False),  # CPU caches are flushed before each
+        (LOCAL + "&idle_gap_s=0.001", False),  # each sample follows an idle gap on purpose
+        (LOCAL.replace("single", "batched"), False),  # the slope between batches removes the start-up cost
+        (H2D.format(4096, "false", "single"), False),  # CPU caches are flushed before each sample
     ],
 )
 def test_copies_alone_settle_where_no_pause_is_asked_and_no_cache_flushed(id: str, settles: bool) -> None:
@@ -212,20 +212,20 @@ def test_copies_alone_settle_where_no_pause_is_asked_and_no_cache_flushed(id: st
 
 
 class Asleep(Settling):
-    """One whose link sleeps until several copies come at once, and without that takes 20 times as long."""
+    """A worker whose link sleeps until several copies come at once; before that, copies take 20 times as long."""
 
     def run(self, samples, batches, *, verify, limit_s):
         self.steady_s = 5e-6 if self.asked or batches[-1][0] > 1 else 100e-6
         return super().run(samples, batches, verify=verify, limit_s=limit_s)
 
     def prepare(self, case, key, limit_s, then=None):
-        self.asked, self.opening = [], then  # every round finds the link asleep
+        self.asked, self.opening = [], then  # the link sleeps at the start of every round
         return super().prepare(case, key, limit_s, then)
 
 
 @pytest.mark.parametrize(("bytes", "woken"), [(8, 256), (64 << 10, 64), (1 << 20, 4), (16 << 20, 0)])
 def test_a_link_is_awake_when_copies_alone_are_timed(bytes: int, woken: int) -> None:
-    """By as many copies at once as do it; those of 16 MiB do it themselves while they settle."""
+    """One batch of copies wakes the link; copies of 16 MiB wake it by themselves before the timed ones."""
     id = D2D_ALONE.format(bytes)
     worker = Asleep(0.0, once_s=20e-6)
     sampler = Sampler(worker, plan_of(id), facts())
@@ -242,7 +242,7 @@ def test_a_link_is_awake_when_copies_alone_are_timed(bytes: int, woken: int) -> 
         ("peer=on", "peer=off"),
         ("single", "batched"),
         ("peer=on", "peer=on&idle_gap_s=0.01"),
-        ("peer=on", "peer=on&piece=64"),  # a sample may have so few of them that 256 are refused
+        ("peer=on", "peer=on&piece=64"),  # a sample of so few copies refuses 256
     ],
 )
 def test_no_link_is_woken_that_is_not_used_or_is_to_have_idled(was: str, instead: str) -> None:
@@ -262,7 +262,8 @@ def test_samples_that_are_dear_are_all_counted() -> None:
 
 @pytest.mark.parametrize(("little_s", "most"), [(0.3, MANY_SAMPLES), (1e-3, 4)])
 def test_of_a_model_samples_cost_the_time_that_the_model_says(monkeypatch, little_s: float, most: int) -> None:
-    """One of 64 copies and four times as many, 2 us to 4 us each: 127 are 120 ms, whatever the simulation took."""
+    """A sample of 64 copies and one of four times as many, 2 us to 4 us each: 127 samples take 120 ms of virtual time,
+    whatever the simulation took."""
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     first = sampled(8, each_s=2e-6)
@@ -280,15 +281,15 @@ def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)
     id = H2D.format(8, "false", "batched")
     record = Sampler(Restless(0.02), plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) == 4  # three, and the one that is verified
+    assert len(record.flows[0].samples_s) == 4  # three, and the verified one
     model = Restless(0.02)
     model.timing = "virtual"
     record = Sampler(model, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) > 4  # its result depends on no clock of this computer
+    assert len(record.flows[0].samples_s) > 4  # the result depends on no clock of this computer
 
 
 class HeldUp(Restless):
-    """A worker whose first batch is held up in the first two samples: these take less than no time."""
+    """A worker whose first batch is delayed in the first two samples, so that these are negative."""
 
     def run(self, samples, batches, *, verify, limit_s):
         stamps = []
@@ -305,7 +306,7 @@ class HeldUp(Restless):
 
 
 def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeypatch) -> None:
-    """Seen on H200, 256 B read from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
+    """Seen on H200 for reading 256 B from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     id = H2D.format(8, "false", "batched")
     first = sampled(8, each_s=2e-6)
@@ -316,7 +317,7 @@ def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeyp
 
 
 class Told(Restless):
-    """A worker whose operations take 10 ms, and that says of the first what the test says."""
+    """A worker with operations of 10 ms that reports a given duration of the first one."""
 
     def __init__(self, once_s: float) -> None:
         super().__init__(0.5)
@@ -337,9 +338,9 @@ class Told(Restless):
 @pytest.mark.parametrize(
     "size, once_s, calibrations",
     [
-        (512 << 20, 10e-3, []),  # as large as that, the first is like any other: two samples, and nothing before
-        (512 << 20, 0.0, [[[1]]]),  # one, where nothing is known
-        (1 << 20, 3.0, [[[1]]]),  # a small one's first may be anything: it is never taken at its word
+        (512 << 20, 10e-3, []),  # the first copy of this size is like any other: two samples, and nothing before
+        (512 << 20, 0.0, [[[1]]]),  # one operation first, since nothing is known
+        (1 << 20, 3.0, [[[1]]]),  # the first operation of a small copy may take any time, so it is always measured
     ],
 )
 def test_what_the_first_took_is_believed_of_large_copies_only(size: int, once_s: float, calibrations) -> None:
@@ -373,7 +374,7 @@ def test_a_curve_in_the_batch_is_noted() -> None:
 @pytest.mark.parametrize("cheap", [0, 60, 100])
 def test_copies_that_are_cheaper_at_first_are_left_out_of_the_cost_in_a_batch(cheap: int) -> None:
     class Kinked(Restless):
-        """As device to host on H200: the first copies of a batch cost 1.6 us, those that follow 2.0 us."""
+        """Device to host on H200: the first copies of a batch cost 1.6 us, the following ones 2.0 us."""
 
         def run(self, samples, batches, *, verify, limit_s):
             ends = [1e-6 * (1.6 * min(batch[0], cheap) + 2.0 * max(batch[0] - cheap, 0)) for batch in batches]
@@ -411,7 +412,7 @@ def test_flows_that_are_served_one_after_the_other_keep_equal_batches() -> None:
 
 
 def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> None:
-    """As staged copies on an H200, from two threads: with 4 and 13 in a batch both end together, for that reason."""
+    """Staged copies from two threads on an H200: with 4 and 13 in a batch, both end together because one waits."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         waits = first < second and first + second > 20
@@ -424,17 +425,18 @@ def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> Non
 
 
 @pytest.mark.parametrize("size", [64 << 20, 512 << 20])
-def test_flows_that_take_turns_are_told_by_the_end_of_the_last(size: int) -> None:
-    """One engine does all of the first flow, then all of the second: neither has a time of its own."""
+def test_flows_in_turn_keep_their_own_times_and_record_the_end_of_the_last(size: int) -> None:
+    """One engine copies all of the first flow, then all of the second."""
     id = H2D.format(size, "true", "batched")
     worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([4e-3, 4e-3], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 4e-3], rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(0.5)
+    assert record.guards["together_s"] == pytest.approx(4e-3)
 
 
 def both_ways(first_s: float, second_s: float, alone_s: float):
-    """Seconds of two flows, each copy at its own pace while both run, and whoever is left faster."""
+    """Seconds of two flows with their own pace while both run; the remaining flow is faster."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         one, other = first * first_s, second * second_s
@@ -446,7 +448,8 @@ def both_ways(first_s: float, second_s: float, alone_s: float):
 
 
 def test_flows_of_unlike_pace_are_seen_while_both_run() -> None:
-    """As 512 MiB both ways for four H200s at once: 28 ms to the GPUs, 18.5 ms to the host, 10 ms where left alone."""
+    """512 MiB in both directions for four H200s at once: 28 ms to the GPUs, 18.5 ms to the host, 10 ms for a flow
+    alone."""
     id = H2D.format(512 << 20, "true", "batched")
     record = Sampler(Joint(both_ways(28e-3, 18.5e-3, 10e-3)), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert value(record, 0) == pytest.approx(28e-3, rel=0.03) and value(record, 1) == pytest.approx(18.5e-3, rel=0.03)
@@ -467,7 +470,8 @@ def test_one_slow_sample_does_not_make_flows_take_turns() -> None:
 
 
 def test_a_later_round_measures_as_the_first_did() -> None:
-    """Flows of 10 and 5 ms, of which the first operation takes 1 ms longer: compared with two, not with none."""
+    """Flows of 10 and 5 ms whose first operation takes 1 ms longer: the longer batch has two, the shorter one is not
+    empty."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return first and first * 10e-3 + 1e-3, second and second * 5e-3 + 1e-3
@@ -480,7 +484,7 @@ def test_a_later_round_measures_as_the_first_did() -> None:
 
 
 class Timed(Restless):
-    """One flow whose times depend on the count alone; remembers the batches it was asked for."""
+    """A flow whose times depend on the count only, with a log of its batches."""
 
     def __init__(self, time_of, timing: str = "gate") -> None:
         super().__init__()
@@ -496,13 +500,13 @@ def test_an_operation_that_lasts_long_is_compared_with_none() -> None:
     worker = Timed(lambda count: 3e-6 + (count * 9.7e-3 + 12e-6 if count else 0.0))
     id = H2D.format(512 << 20, "false", "batched")
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert value(record) == pytest.approx(9.7e-3, rel=2e-3)  # with what the first costs more
+    assert value(record) == pytest.approx(9.7e-3, rel=2e-3)  # including the extra cost of the first operation
     assert worker.asked[-4:] == [0, 1, 0, 1] and record.batch == [1]
 
 
 @pytest.mark.parametrize("step_s, batch", [(1e-6, 1000), (0.1e-6, 4096), (20e-6, 256)])
 def test_a_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: int) -> None:
-    """The first launch of a sample takes 58 us more, now and then; a launch costs 5 us."""
+    """Sometimes the first launch of a sample takes 58 us more; a launch costs 5 us."""
     calls = iter(range(1_000_000))
     worker = Timed(lambda count: 5e-6 + count * step_s + (58e-6 if next(calls) % 7 == 3 else 0.0))
     id = "latency/sm/gpu:1.device->gpu:0.device/0?cache=cold&range=2MiB"
@@ -515,7 +519,7 @@ def test_a_later_round_takes_two_samples_where_the_first_was_steady_and_it_does_
     first = sampled(4096, each_s=2e-6)
     assert len(first.flows[0].samples_s) == 4
     assert len(sampled(4096, first=first, each_s=2e-6).flows[0].samples_s) == 2
-    other = sampled(4096, first=first, each_s=2.2e-6)  # by a tenth, where 5 % is asked for
+    other = sampled(4096, first=first, each_s=2.2e-6)  # by a tenth, with a target of 5 %
     assert len(other.flows[0].samples_s) > 2
     first.flows[0].samples_s = [2e-6, 2.4e-6, 2.0e-6, 2.4e-6]
     assert len(sampled(4096, first=first, each_s=2.2e-6).flows[0].samples_s) > 2

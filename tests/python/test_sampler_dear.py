@@ -1,4 +1,4 @@
-"""Samples that cost as much as a round does besides: how few of them are enough, and when they are not."""
+"""Expensive samples cost as much as a round: how few are enough, and when they are not."""
 
 import pytest
 
@@ -24,7 +24,7 @@ ONE, FEW = (1, True), (1, False)
 def test_of_dear_samples_two_that_agree_are_enough_later_one_but_for_those_that_the_host_times(
     timing, size, first, later
 ) -> None:
-    """Engines and links repeat them to a thousandth, whatever clock tells; what the host makes or times does not."""
+    """Engines and links repeat them within 0.1 % under any clock; work of the host does not."""
     one = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false")
     other = measured(Timed(lambda count: 1e-6 + count * 3e-3, timing), size, "false", one)
     assert [len(record.flows[0].samples_s) for record in (one, other)] == [first, later]
@@ -33,8 +33,7 @@ def test_of_dear_samples_two_that_agree_are_enough_later_one_but_for_those_that_
 
 
 class Played(Timed):
-    """Operations take what the test says, one sample after the other; remembers how many it was asked for, and whether
-    to verify."""
+    """Operations take the given times, sample by sample; the requests (sample count, verification) are logged."""
 
     def __init__(self, *each_s: float, timing: str = "gate") -> None:
         super().__init__(lambda count: 0.0, timing)
@@ -52,11 +51,11 @@ class Played(Timed):
 @pytest.mark.parametrize(
     ("each_s", "requests"),
     [
-        ([3e-3], [ONE]),  # as the first round was
+        ([3e-3], [ONE]),  # as in the first round
         ([3.014e-3], [ONE]),  # by less than half of 1 %
-        ([3.03e-3, 3.031e-3], [ONE, ONE]),  # another process: the second says so, too
-        ([3.4e-3, 3e-3, 3e-3], [ONE, ONE, ONE]),  # held up: the median is that of the others
-        ([3.04e-3, 3e-3, 3.1e-3, 3.07e-3, 3.02e-3, 3.06e-3, 3.05e-3], [ONE, ONE, *[FEW] * 4, ONE]),  # it scatters
+        ([3.03e-3, 3.031e-3], [ONE, ONE]),  # another process: the second sample confirms it
+        ([3.4e-3, 3e-3, 3e-3], [ONE, ONE, ONE]),  # delayed: the median is that of the others
+        ([3.04e-3, 3e-3, 3.1e-3, 3.07e-3, 3.02e-3, 3.06e-3, 3.05e-3], [ONE, ONE, *[FEW] * 4, ONE]),  # scattered samples
     ],
 )
 def test_of_dear_samples_the_first_may_be_the_last_and_is_verified(monkeypatch, each_s, requests) -> None:
@@ -82,10 +81,10 @@ def test_of_dear_samples_there_are_more_where_the_first_round_was_not_steady_or_
 @pytest.mark.parametrize(
     ("each_s", "requests"),
     [
-        ([3e-3, 3.014e-3], [FEW, ONE]),  # they agree to half of 1 %
-        ([3e-3, 3.016e-3, 3e-3], [FEW, ONE, ONE]),  # nearly
+        ([3e-3, 3.014e-3], [FEW, ONE]),  # both agree within half of 1 %
+        ([3e-3, 3.016e-3, 3e-3], [FEW, ONE, ONE]),  # almost
         ([3.04e-3, 3e-3, 3.1e-3, 3.07e-3, 3.02e-3, 3.06e-3, 3.05e-3], [FEW, ONE, *[FEW] * 4, ONE]),
-        ([0.0, 3e-3, 3e-3, 3e-3], [FEW, (2, False), ONE]),  # held up
+        ([0.0, 3e-3, 3e-3, 3e-3], [FEW, (2, False), ONE]),  # delayed
     ],
 )
 def test_of_dear_samples_of_which_nothing_is_known_two_that_agree_closely_are_all(
@@ -109,7 +108,7 @@ def test_a_dear_sample_that_differs_no_more_than_rounds_do_is_all(spread: float,
 
 
 def test_whether_one_sample_may_be_all_is_decided_before_it_is_taken() -> None:
-    """By the first round it is dear; itself it lasts half as long, and is to be checked all the more."""
+    """The first round makes it look expensive; it lasts half as long itself, so a check matters more."""
     first = earlier([1], 0.6e-3)
     first.flows[0].samples_s, first.timing = [0.6e-3] * 3, "gate+slope"
     worker = Played(0.3e-3, 0.3e-3)
@@ -118,7 +117,7 @@ def test_whether_one_sample_may_be_all_is_decided_before_it_is_taken() -> None:
 
 
 def test_whether_two_samples_have_to_agree_is_decided_before_the_second_is_taken(monkeypatch) -> None:
-    """By the first they are dear, by the median of both not: 18 % apart, they are no round."""
+    """The first sample looks expensive, the median of both does not; 18 % apart, they make no round."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     first = earlier([1], 0.36e-3)
     first.flows[0].samples_s, first.timing = [0.36e-3, 0.4e-3, 0.3e-3], "gate+slope"
@@ -146,7 +145,7 @@ def test_behind_a_pause_two_samples_say_nothing_of_how_steady_a_first_round_was(
 
 
 def test_of_dear_samples_two_that_were_held_up_are_not_the_last(monkeypatch) -> None:
-    """Nothing takes no time, though both say so."""
+    """Durations are positive, whatever both samples say."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     first = earlier([1], 3e-3)
     first.flows[0].samples_s, first.timing = [3e-3] * 3, "gate+slope"
@@ -174,7 +173,7 @@ def test_a_path_s_own_first_round_has_two_dear_samples_though_one_like_it_was_st
 @pytest.mark.parametrize(("other_s", "taken"), [(3.01e-3, 1), (3.3e-3, 2)])
 def test_all_flows_have_to_be_as_before_for_one_dear_sample_to_be_all(other_s: float, taken: int) -> None:
     class Behind(Joint):
-        """Behind the gate."""
+        """A worker behind the gate."""
 
         def run(self, samples, batches, *, verify, limit_s):
             trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
@@ -191,7 +190,7 @@ def test_all_flows_have_to_be_as_before_for_one_dear_sample_to_be_all(other_s: f
 
 @pytest.mark.parametrize(("size", "each_s", "taken"), [(4096, 2e-6, 4), (1 << 20, 20e-6, 2)])
 def test_the_first_round_of_a_path_shows_how_steady_it_is_though_one_like_it_was(size, each_s, taken) -> None:
-    """With two samples it would not, and all rounds after it took four."""
+    """With two samples it would not show this, and all later rounds would take four."""
     like = measured(Timed(lambda count: 1e-6 + count * each_s), size, "false")
     id = PointId.parse(H2D.format(size, "false", "batched"))
     sampler = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(str(id)), facts())
@@ -205,15 +204,15 @@ def test_one_copy_alone_is_dear_by_its_own_time_and_not_by_what_was_guessed(monk
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     id = H2D.format(64 << 20, "false", "single")
     record = Sampler(Timed(lambda count: 1e-6 + count * each_s), plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) == 7  # of which nothing is known before
+    assert len(record.flows[0].samples_s) == 7  # without earlier rounds
     other = Sampler(Timed(lambda count: 1e-6 + count * 1.1 * each_s), plan(id), facts())
     assert len(other.measure(Task(PointId.parse(id), 1, record)).flows[0].samples_s) == later
 
 
 @pytest.mark.parametrize(("each_s", "part", "taken"), [(20e-6, 0.0035, 6), (2e-3, 0.0035, 3), (2e-3, 0.02, 7)])
 def test_dear_samples_are_taken_one_by_one_until_half_as_steady(monkeypatch, each_s, part, taken) -> None:
-    """Of 1 MiB, of which 1 % is asked: 0.6 ms a sample is cheap, one copy of 2 ms and twice as many make it 6 ms."""
+    """1 MiB with a target of 1 %: a sample of 0.6 ms is cheap, a copy of 2 ms and twice as many take 6 ms."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    first = earlier([10 if each_s < 1e-3 else 1], each_s)  # which says nothing of how steady it was
+    first = earlier([10 if each_s < 1e-3 else 1], each_s)  # an earlier round without information on its scatter
     record = measured(Wobbling(each_s, part), 1 << 20, "false", first)
     assert len(record.flows[0].samples_s) == taken and value(record) == pytest.approx(each_s, rel=part)

@@ -1,4 +1,4 @@
-"""The sampler where flows differ, batches change the clock, and a short batch would leave a wrong cost."""
+"""The sampler with differing flows, batches that change the clock, and misleading short batches."""
 
 import math
 import random
@@ -31,7 +31,7 @@ def measured(worker: Any, size: int, both: str = "true", first: Round | None = N
 
 
 def earlier(batch: list[int], *each_s: float) -> Round:
-    """The first round of a point, which settled on this batch: later rounds measure with it, whatever they find."""
+    """The first round of a point, with a fixed batch that later rounds use in any case."""
     made = round_record("the sampler takes no more of it than this", 0)
     made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [each]) for each in each_s]
     made.batch = batch
@@ -39,24 +39,25 @@ def earlier(batch: list[int], *each_s: float) -> Round:
 
 
 def takes_turns(first: int, second: int) -> tuple[float, float]:
-    """Start costs of 1 and 5 ms; then all of the first flow, 2 ms each, then all of the second, 3 ms each."""
+    """Start-up costs of 1 and 5 ms; then all of the first flow, 2 ms each, then all of the second, 3 ms each."""
     return 1e-3 + first * 2e-3, 5e-3 + first * 2e-3 + second * 3e-3
 
 
-# From a batch of 4 and 10 to its double the last ends 4 x 2 + 10 x 3 = 38 ms later: for 4 operations more, and for 10.
-# The rates of the two then add up to all their bytes over those 38 ms.
+# From a batch of 4 and 10 to its double, the last flow ends 4 x 2 + 10 x 3 = 38 ms later: 14 operations in 38 ms. The
+# flow that runs first takes 2 ms an operation, the other flow 38 ms for its 10.
 TURNS = {
-    "the second ends last": ([4, 10], takes_turns),
-    "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1]),
+    "the second ends last": ([4, 10], takes_turns, [2e-3, 3.8e-3]),
+    "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1], [3.8e-3, 2e-3]),
 }
 
 
-@pytest.mark.parametrize(("batch", "ends"), TURNS.values(), ids=TURNS)
-def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_their_own_counts(batch, ends) -> None:
+@pytest.mark.parametrize(("batch", "ends", "own_s"), TURNS.values(), ids=TURNS)
+def test_flows_in_turn_keep_their_own_times_and_their_total_counts_until_the_last_ends(batch, ends, own_s) -> None:
     size = 64 << 20
     record = measured(Joint(ends), size, first=earlier(batch, 2e-3, 3e-3))
     assert record.batch == batch
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / count for count in batch], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx(own_s, rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(38e-3 * 2 / 14, rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(17 / 81, abs=1e-4)  # of the doubled batch
     assert record.overhead_s == pytest.approx(1e-3 if batch[0] == 4 else 5e-3, rel=1e-6)  # that of the first flow
     id = H2D.format(size, "true", "batched")
@@ -64,7 +65,7 @@ def test_flows_that_take_turns_have_the_time_of_the_last_without_its_start_for_t
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
 
 
-def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_change_the_clock() -> None:
+def test_flows_in_turn_fall_back_to_twice_the_batch_where_a_longer_one_would_change_the_clock() -> None:
     class Held(Joint):
         def run(self, samples, batches, *, verify, limit_s):
             trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
@@ -75,12 +76,13 @@ def test_flows_that_take_turns_count_what_the_double_has_more_where_more_would_c
     first.timing, first.longer = "gate+slope", 3
     record = measured(Held(takes_turns), 64 << 20, first=first)
     assert (record.longer, record.timing) == (2, "gate+slope")
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([38e-3 / 4, 38e-3 / 10], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 3.8e-3], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(38e-3 * 2 / 14, rel=1e-6)
 
 
 def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
-    """One engine, 0.2 ms a copy. The second flow looks fast while it has as many copies as the first; once it has many
-    more it is served first, and the first waits for it: both end together, and later the more copies there are."""
+    """One engine, 0.2 ms a copy. The second flow looks fast while it has as many copies as the first. With many more
+    copies it is served first, the first flow waits, and both end together, later with every copy."""
     everything = (first + second) * 2e-4
     return everything, second * 2e-4 if second > 8 * first else 1e-4 + second * 2e-6
 
@@ -89,22 +91,24 @@ def test_counts_far_apart_that_get_no_more_done_are_not_taken_for_flows_that_end
     size = 64 << 20
     assert len(set(measured(Joint(served_in_an_odd_order), size).batch)) == 1
     unequal = measured(Joint(lambda first, second: (first * 2e-3, second * 2e-4)), size).batch
-    assert unequal[1] == 10 * unequal[0]  # these do run at once: they get five times as much done
+    assert unequal[1] == 10 * unequal[0]  # these run concurrently and gain a factor of five
 
 
-def test_long_flows_that_take_turns_are_compared_with_none_and_lose_only_the_start() -> None:
-    """10 ms once, then 20 ms twice: 50 ms more than without any, behind starts of 1 and 5 ms."""
+def test_long_flows_in_turn_are_compared_with_an_empty_batch_which_removes_only_the_start() -> None:
+    """10 ms once, then 20 ms twice: the last flow ends 50 ms after its start, behind starts of 1 and 5 ms."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return 1e-3 + first * 10e-3, 5e-3 + first * 10e-3 + second * 20e-3
 
     record = measured(Joint(ends), 64 << 20, first=earlier([1, 2], 10e-3, 20e-3))
-    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([50e-3, 25e-3], rel=1e-6)
+    assert [value(record, flow) for flow in (0, 1)] == pytest.approx([10e-3, 25e-3], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(50e-3 * 2 / 3, rel=1e-6)
     assert record.guards["joint_overlap"] == pytest.approx(0.2)
 
 
 class Overlapping(Joint):
-    """10 us an operation; in the doubled batch of each sample the second flow needs this part of the first's time."""
+    """10 us an operation; in the doubled batch of each sample, the second flow takes this fraction of the first one's
+    time."""
 
     def __init__(self, overlaps: list[float]) -> None:
         super().__init__(None)
@@ -122,9 +126,9 @@ class Overlapping(Joint):
 @pytest.mark.parametrize(
     ("overlaps", "overlap"),
     [
-        ([0.95, 0.5, 0.9, 0.99, 0.6, 0.88, 1.0], 0.9),  # their mean is 0.83, the last 1
-        ([1.0, 0.84, 0.97, 0.83, 0.82, 0.99, 0.8], 0.84),  # their mean is 0.89
-        ([1.1, 1.3, 1.25, 1.6, 1.25, 1.2, 1.4], 0.8),  # the second takes longer
+        ([0.95, 0.5, 0.9, 0.99, 0.6, 0.88, 1.0], 0.9),  # the mean is 0.83, the last 1
+        ([1.0, 0.84, 0.97, 0.83, 0.82, 0.99, 0.8], 0.84),  # the mean is 0.89
+        ([1.1, 1.3, 1.25, 1.6, 1.25, 1.2, 1.4], 0.8),  # the second flow takes longer
     ],
 )
 def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overlaps, overlap: float) -> None:
@@ -133,15 +137,15 @@ def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overla
     record = measured(Overlapping(overlaps), 8, first=earlier([10, 10], 1e-5, 1e-5))
     assert record.guards["joint_overlap"] == pytest.approx(overlap, abs=1e-4)
     assert len(record.flows[0].samples_s) == MOST_SAMPLES
-    own = [2 * of - 1 for of in overlaps]  # what the doubled batch adds to the second, as a part of 10 us
-    both = [max(2 * of, 2) - 1 for of in overlaps]  # and to whoever ends last
-    expected = [median([1.0] * 7), median(own)] if overlap >= 0.85 else [median(both)] * 2
-    assert [value(record, flow) / 1e-5 for flow in (0, 1)] == pytest.approx(expected, rel=1e-6)
+    own = [2 * of - 1 for of in overlaps]  # extra time of the second flow in the doubled batch, in units of 10 us
+    both = [max(2 * of, 2) - 1 for of in overlaps]  # the same for the flow that ends last
+    assert [value(record, flow) / 1e-5 for flow in (0, 1)] == pytest.approx([1.0, median(own)], rel=1e-6)
+    assert record.guards["together_s"] == pytest.approx(median(both) * 1e-5, rel=1e-6)
 
 
 @pytest.mark.parametrize("start_s", [(1e-3, 0.0), (0.0, 1e-3)], ids=["the first later", "the second later"])
 def test_flows_of_one_pace_that_start_apart_are_balanced_by_their_ends(start_s: tuple[float, float]) -> None:
-    """2 ms an operation each: their slopes ask for equal batches, of which the doubled ones end 5.9 % apart."""
+    """2 ms an operation each: the slopes suggest equal batches, but the doubled ones end 5.9 % apart."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return start_s[0] + first * 2e-3, start_s[1] + second * 2e-3
@@ -153,7 +157,7 @@ def test_flows_of_one_pace_that_start_apart_are_balanced_by_their_ends(start_s: 
 
 
 def test_of_the_batches_tried_the_one_that_ended_most_together_is_kept() -> None:
-    """Equal ones end 30 % apart, those tried next 5 %, and all after that 13 %."""
+    """Equal batches end 30 % apart, the next trial 5 %, and all later ones 13 %."""
     seen: list[float] = []
 
     def ends(first: int, second: int) -> tuple[float, float]:
@@ -169,10 +173,8 @@ def test_of_the_batches_tried_the_one_that_ended_most_together_is_kept() -> None
 
 
 def test_a_batch_in_which_one_flow_only_waits_is_not_kept() -> None:
-    """With the second batch tried the doubled one ends together, but only since the first flow waits for the second.
-
-    Its slope there is no time of that flow's.
-    """
+    """The second trial ends together in its doubled batch, but only because the first flow waits for the second, so its
+    slope is no time of its own."""
     unequal: list[tuple[int, int]] = []
 
     def ends(first: int, second: int) -> tuple[float, float]:
@@ -193,7 +195,7 @@ def test_short_flows_together_do_not_overfill_the_queue() -> None:
 
 @pytest.mark.parametrize(("size", "batch"), [(128 << 20, [4, 4]), (256 << 20, [1, 1])])
 def test_large_copies_both_ways_are_several_in_a_batch_and_larger_ones_one(size: int, batch: list[int]) -> None:
-    """4 ms each: who gets how much evens out over four of them, or within one that is large."""
+    """4 ms each: the shares even out over four copies, or within one large copy."""
     assert measured(Joint(lambda first, second: (first * 4e-3, second * 4e-3)), size).batch == batch
 
 
@@ -204,7 +206,8 @@ def test_one_way_a_copy_of_256_mib_of_a_millisecond_is_a_batch() -> None:
 
 
 class Blurred(Restless):
-    """Where a batch ends is uncertain by 2.5 us, and if it is of more than `most` copies the host times it."""
+    """A worker whose batch ends are uncertain by 2.5 us, and that times batches of more than `most` copies by the
+    host's clock."""
 
     def __init__(self, each_s: float, most: int = 1 << 30) -> None:
         super().__init__()
@@ -227,14 +230,14 @@ class Blurred(Restless):
     ("size", "each_s", "error"), [(4096, 2e-6, 0.01), (1 << 20, 20e-6, 2e-3), (16 << 20, 0.3e-3, 1e-3)]
 )
 def test_one_batch_is_much_longer_than_the_other_for_ends_are_uncertain(size, each_s, error) -> None:
-    """A slope's error is that of two ends over what the one lasts more."""
+    """The slope's error is that of two ends over the difference in duration."""
     record = measured(Blurred(each_s), size, "false")
     assert 3 <= record.longer <= 8
     samples = record.flows[0].samples_s
     span_s = (record.longer - 1) * record.batch[0] * each_s
     assert max(abs(each / each_s - 1) for each in samples) < 3 * 2**0.5 * 2.5e-6 / span_s < 3 * error
     together_s = (record.longer + 1) * record.batch[0] * each_s
-    assert span_s > together_s / 2 and together_s < 5e-3  # of a batch and its double: a third
+    assert span_s > together_s / 2 and together_s < 5e-3  # a batch and its double: one third
 
 
 def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> None:
@@ -253,13 +256,13 @@ def test_the_largest_copies_have_the_double_where_more_would_change_the_clock_an
 
 
 def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
-    """Or that of another path of its kind. Its value is by the clock of the first, then."""
+    """Either its own first round, or that of another path of its class. The clock is that of the first round."""
     first = measured(Blurred(20e-6), 1 << 20, "false")
     assert first.longer > 2
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
     assert (later.batch, later.longer, later.timing) == (first.batch, 2, "gate+slope")
     assert value(later) == pytest.approx(20e-6, rel=0.03)
-    first.longer = 3  # the least from which there is a way back
+    first.longer = 3  # the least ratio that leaves an alternative
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
     assert (later.longer, later.timing) == (2, "gate+slope")
     never = measured(Blurred(20e-6, most=0), 1 << 20, "false", first)
@@ -279,7 +282,8 @@ def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer(
 def test_a_round_that_does_not_say_what_its_batch_was_compared_with_is_of_a_version_before(
     each_s: float, mode: str, said: int | None, asked: list[list[int]]
 ) -> None:
-    """It took the double, and for what is alone or lasts 8 ms no operation. Resumed runs go on as they began."""
+    """Older versions used the double, and an empty batch for single or long (8 ms) operations. Resumed runs continue
+    like that."""
     id = H2D.format(64 << 20, "false", mode)
     first = earlier([3 if mode == "batched" else 1], each_s)
     first.longer = said
@@ -301,7 +305,7 @@ def test_a_version_before_compared_with_none_where_all_flows_lasted_8_ms(
 
 def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
     first = measured(Blurred(20e-6), 1 << 20, "false")
-    again = measured(Blurred(10e-6), 1 << 20, "false", first)  # it would have chosen others
+    again = measured(Blurred(10e-6), 1 << 20, "false", first)  # the sampler would have chosen another batch
     assert (again.batch, again.longer) == (first.batch, first.longer)
 
 
@@ -315,7 +319,7 @@ def test_of_one_call_that_makes_all_copies_a_batch_grows_until_it_is_long_enough
 
 
 class Looping(Timed):
-    """A CPU thread, whose memory has so many slices: of those that a batch meets again, each takes a tenth."""
+    """A CPU thread whose memory has this many slices; a slice that the batch meets again takes a tenth of the time."""
 
     def __init__(self, each_s: float, slices: int) -> None:
         super().__init__(lambda count: 0.1e-6 + each_s * (min(count, slices) + max(count - slices, 0) / 10), "host")
@@ -355,7 +359,7 @@ def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again(each_s: float) -
 
 
 class Waking(Restless):
-    """A worker whose operations take 3 us; in its first requests the last batch takes more, while a link wakes up."""
+    """A worker with operations of 3 us; the last batch of its first requests takes longer while a link wakes up."""
 
     def __init__(self, asleep: int, late_s: float) -> None:
         super().__init__()
@@ -370,10 +374,10 @@ class Waking(Restless):
 
 @pytest.mark.parametrize(("asleep", "late_s"), [(0, 0.2e-3), (1, 0.2e-3), (2, 0.2e-3), (3, 0.4e-3), (2, 1e-3)])
 def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep: int, late_s: float) -> None:
-    """64 operations of 3 us are to last 0.2 ms; an operation that seems to take 53 us would make it six of them."""
+    """64 operations of 3 us are to last 0.2 ms; an apparent cost of 53 us would choose only six of them."""
     record = measured(Waking(asleep, late_s), 256, "false")
     assert record.batch[0] * 3e-6 >= 0.5 * 64 * 3e-6 and value(record) == pytest.approx(3e-6)
-    assert "nonlinear" not in record.guards  # what bent while the link woke up is straight since
+    assert "nonlinear" not in record.guards  # the bend at wake-up has disappeared
 
 
 @pytest.mark.parametrize("size, least_s", [(1 << 20, 0.3e-3), (16 << 20, 0.5e-3)])
@@ -405,13 +409,14 @@ def test_the_longer_joint_batch_lasts_long_where_flows_are_large_and_has_512_ope
 
 
 def test_a_batch_is_compared_with_one_of_eight_times_its_length_at_most() -> None:
-    """A seventh of its error is left of the shorter one then: more would only take longer."""
+    """A seventh of the shorter batch's error is left then; longer batches would only cost time."""
     assert measured(Wobbling(20e-6, 0.0), 1 << 20, "false").longer == 8
 
 
 def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:
     class Staged(Restless):
-        """Behind the gate up to 128 copies; more wait for staging memory and are timed by the host, each dearer."""
+        """Behind the gate up to 128 copies; more copies wait for staging memory, are timed by the host and cost more
+        each."""
 
         def run(self, samples, batches, *, verify, limit_s):
             by_host = max(batch[0] for batch in batches) > 128
@@ -424,7 +429,7 @@ def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:
 
 
 def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() -> None:
-    """1000 copies of 4 ms each by a busy host's clock: 256 and 512 at once of them took longer than anybody waits."""
+    """1000 copies of 4 ms on a busy host's clock: batches of 256 and 512 copies would take too long."""
 
     class Busy(Restless):
         longest, compared = 0, 0
@@ -432,7 +437,7 @@ def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() 
         def run(self, samples, batches, *, verify, limit_s):
             most = max(batch[0] for batch in batches)
             self.compared += len(batches) > 1
-            held_up = self.compared == 1  # the shorter batch for as long as the longer one takes
+            held_up = self.compared == 1  # delays the shorter batch by the duration of the longer one
             self.longest = max(self.longest, most)
             ends = [4e-3 * (most if held_up else batch[0]) for batch in batches]
             stamps = [t for _ in range(samples) for end in ends for t in (0.0, end)]
@@ -444,7 +449,7 @@ def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() 
 
 
 class Uneven(Joint):
-    """The first flow always takes the same; the second never does."""
+    """The first flow always takes the same time; the second never does."""
 
     def run(self, samples, batches, *, verify, limit_s):
         stamps = []
@@ -457,7 +462,7 @@ class Uneven(Joint):
 
 @pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
 def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
-    """Or for as long as they cost little; few where nothing makes it steady."""
+    """Or while they are cheap; few of them if nothing makes the flow steady."""
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
@@ -487,7 +492,7 @@ def test_the_footprint_is_that_of_the_larger_cache_at_either_end() -> None:
 
 
 def test_a_link_that_wakes_up_slowly_says_nothing_of_an_operation_that_a_first_round_knows() -> None:
-    """2 ms a copy while it does; the copies themselves take 7 us, and so the first ones still count for nothing."""
+    """Copies take 2 ms during the wake-up and 7 us afterwards, so the first ones still do not count."""
     id = PointId.parse("d2d/ce/gpu:0.device->gpu:1.device/4096?bidirectional=false&initiator=src&mode=single&peer=on")
     first = earlier([1], 7e-6)
     first.timing = "gate+slope"
@@ -505,7 +510,7 @@ def test_a_link_that_wakes_up_slowly_says_nothing_of_an_operation_that_a_first_r
 
 
 def test_cheap_samples_that_scatter_are_asked_for_twice_as_many_at_a_time(monkeypatch) -> None:
-    """127 of them in eight requests, each of which costs as much as many samples."""
+    """127 samples in eight requests, each of which costs as much as many samples."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     id, chance = PointId.parse(H2D.format(1 << 20, "false", "single")), random.Random(1)

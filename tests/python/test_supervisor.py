@@ -1,4 +1,4 @@
-"""The supervisor: whatever workers do, every point has its line, and a stopped run goes on to the same points."""
+"""The supervisor: every point has a line whatever the workers do, and a stopped run resumes to the same points."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def results(path: Path) -> dict:
 
 
 def content(path: Path) -> list[str]:
-    """The lines of a run file without what may differ between two runs of one seed, in any order."""
+    """The lines of a run file without fields that may differ between two runs of one seed, in any order."""
     lines = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
@@ -71,7 +71,8 @@ def test_one_seed_gives_one_file_in_any_order(tmp_path) -> None:
 
 
 def test_what_misses_what_it_could_reach_gets_more_rounds_and_says_so(tmp_path) -> None:
-    """The middle four rounds of one point lie within 24 %, those of the other do not: more of them would not help."""
+    """The middle four rounds of one point lie within 24 %; those of the other point do not, and more rounds would not
+    help."""
     path = tmp_path / "a.jsonl"
     outcome = measured(target(noise=0.2), plan(MIB, ONE, precision=0.12), path)
     assert outcome.exit_code == 0
@@ -93,7 +94,7 @@ def test_fewer_than_six_rounds_give_no_interval(tmp_path) -> None:
     assert (
         found.status == "missed_precision"
         and found.ci95_s is None
-        and found.reason == "3 of 3 rounds: too few for an interval, which six give"
+        and found.reason == "3 of 3 rounds: too few for an interval, six are enough"
     )
     assert found.median_s is not None
 
@@ -217,7 +218,7 @@ def start(path: Path, suite: str = "quick", **behaviour) -> subprocess.Popen:
 
 
 def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
-    """Until the file has so many lines, or the process ended."""
+    """Waits until the file has this many lines, or the process ended."""
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < records):
         time.sleep(0.005)
     assert path.exists()
@@ -228,7 +229,7 @@ def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
 def test_stopping_saves_and_resuming_ends_with_the_same_points(tmp_path, number, flawed) -> None:
     path, whole = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
     process = start(path, noise=0.02, flawed=flawed)
-    # Every first round is there: if second ones hang, one does now.
+    # Every first round is done; if second rounds hang, one hangs now.
     wait_for(process, path, 1 + len(plan(suite="quick").points))
     process.send_signal(number)
     assert process.wait(20) == 4
@@ -266,7 +267,7 @@ def test_killed_at_random_moments_loses_at_most_the_point_under_way(tmp_path) ->
 
 
 class Hot:
-    """A monitor that sees the GPU throttled while round 1 is measured for the first time."""
+    """A monitor that reports a throttled GPU while round 1 is measured for the first time."""
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -334,7 +335,7 @@ def test_a_worker_that_cannot_be_ended_between_rounds_takes_its_gpus_with_it(tmp
     kills = []
 
     def unkillable(worker: Worker) -> bool:
-        """The worker of the second round stays; the first kill is that of the question for the tool."""
+        """The worker of the second round stays alive; the first kill is that of the worker for the tool's question."""
         kills.append(worker.pid)
         return killed(worker) and len(kills) != 3
 

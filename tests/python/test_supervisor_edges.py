@@ -1,4 +1,4 @@
-"""The supervisor where it would be easy to lie: budgets over a resume, what a monitor is asked, who goes first."""
+"""The supervisor in difficult cases: budgets across a resume, monitoring, order of points."""
 
 import itertools
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_resumed_run_keeps_the_budget_of_the_whole(tmp_path) -> None:
     path.write_bytes(lines[0] + b"".join(rounds[: len(rounds) * 3 // 4]))
     assert spent(path) < 0.9 * at_once
     assert go_on(target(), read_run(path), command=FAKE_WORKER).complete
-    assert spent(path) == pytest.approx(at_once, rel=0.03)  # what a round costs is known better by then
+    assert spent(path) == pytest.approx(at_once, rel=0.03)  # the cost of a round is known better by then
 
 
 def records(path: Path) -> list[bytes]:
@@ -54,7 +54,7 @@ def records(path: Path) -> list[bytes]:
 @pytest.mark.parametrize("classes", [True, False], ids=["classes", "no classes"])
 @pytest.mark.parametrize("flawed", [{}, {"wrong": "*#4"}, {"unsupported": "*#4"}], ids=lambda flawed: "".join(flawed))
 def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, flawed: dict, classes: bool) -> None:
-    """None is lost, none is there twice, and no look at a point is added, which would be ok after 12 rounds already."""
+    """No record is lost or doubled, and no decision is added for a point, which would be ok after 12 rounds."""
     whole, part, id = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", H2D.format(4096, "false", "batched")
     made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02, flawed=flawed)
     if classes:
@@ -71,7 +71,7 @@ def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, fl
 
 
 class StopsAfter(Silent):
-    """Asks the run to stop when so many rounds were measured."""
+    """Requests a stop after this many rounds."""
 
     def __init__(self, rounds: int) -> None:
         self.left, self.flag = rounds, StopFlag()
@@ -88,7 +88,7 @@ def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome
 
 
 def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_were_decided_on(tmp_path) -> None:
-    """After 12 rounds and after 15 to 21 it is ok, and would end there; but from 6 on 22 were asked for."""
+    """After 12 rounds, and after 15 to 21, the point is ok and could end; but after 6 rounds, 22 were planned."""
     id = H2D.format(4096, "false", "batched")
     made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02)
     made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
@@ -133,7 +133,7 @@ def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_p
 
 
 def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path) -> None:
-    """And not one or two to each, which would give none an interval."""
+    """Instead of one or two rounds for each, which would give no point an interval."""
     ids = [H2D.format(8, "false", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in range(12)]
     measured(target(12), plan(*ids, gpus=12), tmp_path / "whole.jsonl")
     made = plan(*ids, gpus=12, budget_s=spent(tmp_path / "whole.jsonl") / 2)
@@ -222,7 +222,7 @@ def test_a_resumed_run_knows_what_a_round_cost(tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", ["together", "classes", "neither"])
 def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itself(tmp_path, kind: str) -> None:
-    """Sizes added where a curve bends, and paths at once; with neither there are none."""
+    """Sizes added at bends, and concurrent paths; there are none of either otherwise."""
     path, added = tmp_path / "a.jsonl", "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1"
     measured(target(), plan(ONE, rounds=1), path)
     earlier = read_run(path)
@@ -239,7 +239,7 @@ def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itsel
 
 
 def test_a_size_that_was_added_and_begun_is_finished_by_who_goes_on(tmp_path) -> None:
-    """Though what is known by now would give no reason for it."""
+    """Even though the present results no longer justify it."""
     path, added = tmp_path / "a.jsonl", H2D.format(24, "false", "batched")
     made = structs.replace(plan(ONE, budget_s=1e4), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
     measured(target(), made, path)
@@ -250,7 +250,7 @@ def test_a_size_that_was_added_and_begun_is_finished_by_who_goes_on(tmp_path) ->
 
 
 class OutOfBreath:
-    """A file that takes a few bytes at a time, as pipes and full disks do."""
+    """A file that accepts a few bytes at a time, like pipes and full disks."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""What is left: of a budget, and until the end of a run."""
+"""The time left of a budget, and until the end of a run."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +38,7 @@ def test_on_hardware_a_budget_is_wall_time_and_what_earlier_sessions_spent(monke
     monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
     budget = Budget(10.0, modelled=False, spent_s=4.0)
     now[0] = 103.0
-    budget.add(1.0)  # is in the wall time already
+    budget.add(1.0)  # already part of the wall time
     assert budget.spent() == 7.0 and budget.left() == 3.0
 
 
@@ -81,7 +81,7 @@ def test_where_no_round_fits_into_the_budget_any_more_the_machine_is_not_opened_
 
 
 def forecast_of(rates: list[float], hot: int = -1, **wishes: Any) -> tuple[Forecast, list[str]]:
-    """Of three points so many rounds with these rates, one of them throttled; 1 % is asked for."""
+    """Three points with this many rounds at these rates, one round throttled; the target is 1 %."""
     ids = [h2d(size=MIB << n) for n in range(3)]
     made = plan(*ids, precision=0.01, **wishes)
     states = {id: State(PointId.parse(id), 1e-3) for id in ids}
@@ -108,7 +108,7 @@ def test_a_throttled_round_does_not_foretell_that_a_point_will_miss() -> None:
 
 
 def test_of_nine_rounds_and_more_the_ends_are_dropped() -> None:
-    """Rounds 1.6 % apart are +-0.8 %; the interval of nine will be 1.65 times as wide, and that of six 2.2 times."""
+    """Rounds 1.6 % apart are ±0.8 %; the interval of nine rounds will be 1.65 times as wide, that of six 2.2 times."""
     assert share([50.0, 50.8], 1, rounds=9) < 2 / 9
     assert share([50.0, 50.5], 1, rounds=9) == pytest.approx(2 / 9)
     assert share([50.0, 50.5], 1) < 2 / 6
@@ -139,7 +139,7 @@ def test_of_a_point_that_missed_its_precision_more_rounds_are_to_come(last: floa
 
 
 def test_the_time_left_of_a_run_that_goes_on_is_told_by_its_own_rounds(monkeypatch) -> None:
-    """Three of six rounds were measured before, the fourth took 3 s a point: two more of three points take 18 s."""
+    """Three of six rounds were measured before, the fourth took 3 s a point: two more rounds take 18 s."""
     now = [0.0]
     monkeypatch.setattr("linkscope.run.forecast.time", SimpleNamespace(monotonic=lambda: now[0]))
     looks, ids = forecast_of([50.0] * 3)

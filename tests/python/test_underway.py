@@ -1,4 +1,4 @@
-"""What is asked for beside what is under way, and that it shares the passes of this."""
+"""New work besides unfinished points shares their passes."""
 
 import itertools
 from collections import defaultdict
@@ -38,7 +38,7 @@ def test_paths_in_no_class_are_asked_for_once_nothing_is_under_way() -> None:
 
 
 def test_what_missed_its_precision_shares_the_passes_of_what_is_under_way() -> None:
-    """With 0.5 s left two more rounds of 1 ms fit, but no two passes of their own."""
+    """With 0.5 s left, two more rounds of 1 ms fit, but not two passes of their own."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
@@ -48,16 +48,16 @@ def test_what_missed_its_precision_shares_the_passes_of_what_is_under_way() -> N
     left_s = 0.5
     assert left_s < 2 * opening_s(plan) and next_work(plan, points, left_s) == []
     with_passes = Underway({other: 2}, 0.0)
-    left_s += 2 * opening_s(plan)  # those of what is under way are counted
+    left_s += 2 * opening_s(plan)  # the passes of unfinished points are counted
     assert [(work.id, work.rounds) for work in next_work(plan, points, left_s, with_passes)] == [(odd, 5)]
     one_short = Underway({other: 1}, 0.0)
     assert next_work(plan, points, 0.5 + opening_s(plan), one_short) == []
-    assert next_work(plan, points, left_s, Underway({other: 2}, 0.5)) == []  # that time is given out already
+    assert next_work(plan, points, left_s, Underway({other: 2}, 0.5)) == []  # this time is already planned
 
 
 @pytest.mark.parametrize(("left_s", "rounds"), [(0.98 / CHUNK, []), (1.02 / CHUNK, [5])])
 def test_beside_what_is_under_way_a_part_of_the_time_that_is_left_is_given_out(left_s: float, rounds) -> None:
-    """Two more rounds of half a second each; costs of what is under way are not exactly known."""
+    """Two more rounds of half a second each; the costs of unfinished points are estimates."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
@@ -74,7 +74,7 @@ def test_beside_what_is_under_way_a_part_of_the_time_that_is_left_is_given_out(l
 def test_paths_at_once_leave_time_to_what_they_will_tell_until_they_are_done(
     monkeypatch, at_once: list[str], underway: str, least: int, most: int
 ) -> None:
-    """Of time for 27 points of 0.3 s each (14 would do) a part is given out, which is smaller until then."""
+    """Of the time for 27 points of 0.3 s each (14 suffice), only a part is planned, and a smaller one until then."""
     monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: at_once)
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
@@ -94,12 +94,12 @@ def test_what_takes_many_passes_of_its_own_comes_behind_what_takes_few_however_c
 
     assert given(opening + 0.11) == [few] and given(opening + 0.09) == []
     assert given(6 * opening + 0.11) == [few, many] and given(6 * opening + 0.09) == [few]
-    assert given(0.01, 6) == [many] and given(0.11, 6) == [many, few]  # in passes that there are in any case
+    assert given(0.01, 6) == [many] and given(0.11, 6) == [many, few]  # in passes that happen in any case
 
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], set[str]]]:
-    """Of every pass of the next run: the rounds that were due, and all points under way."""
+    """For every pass of the next run: the rounds due, and all unfinished points."""
     seen: list[tuple[dict[str, int], set[str]]] = []
     one_pass = Supervisor._one_pass
 
@@ -121,12 +121,12 @@ def test_every_pass_takes_all_that_is_under_way_one_round_further(tmp_path, pass
         for id, number in due.items():
             rounds[id].append(number)
     assert all(numbers == list(range(len(numbers))) for numbers in rounds.values())
-    # New points begin while others are on their way to twelve rounds: these wait for no batch to end.
+    # New points begin while others approach twelve rounds, and do not wait for a batch to end.
     assert any({0, 1} & {*due.values()} and max(due.values()) > 6 for due, _ in passes)
     assert max(len(numbers) for numbers in rounds.values()) >= 12
     run = read_run(path)
     assert {point.id for point in run.points} >= {*run.header.plan["points"]}
-    for found in run.points:  # a record of all its rounds, whatever else was asked for meanwhile
+    for found in run.points:  # a record of all its rounds, whatever else was planned meanwhile
         if found.status in ("ok", "missed_precision"):
             assert len(found.flows[0].round_medians_s) == len(run.rounds[found.id])
 
@@ -148,7 +148,7 @@ def test_what_is_known_stays_known_to_the_planner_while_more_rounds_of_it_are_un
 def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_beside_what_is_under_way(
     machine: str, budget_s: float, tmp_path, monkeypatch
 ) -> None:
-    """The cheapest of it if any; and nothing is kept waiting longer than others are in their first rounds."""
+    """The cheapest of them, if any; and no point waits longer than the first rounds of the others."""
     let_in, ended = Supervisor._let_in, Supervisor._ended
     asked: list[bool] = []
 
@@ -178,7 +178,7 @@ def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_besi
 
 
 def test_a_plan_that_asks_for_ever_for_what_is_not_measured_ends(tmp_path, monkeypatch) -> None:
-    """A mistake in our own code: an error rather than a run without an end."""
+    """A bug in the planner: an error instead of an endless run."""
 
     def all_but_the_first(self: Supervisor, id: str) -> int | None:
         state = self._states[id]

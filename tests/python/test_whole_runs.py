@@ -1,4 +1,4 @@
-"""Whole commands on modelled machines: one seed is one file, Ctrl-C, budgets, progress, resuming what cannot be."""
+"""Whole commands on modelled machines: reproducible files, Ctrl-C, budgets, progress, runs that cannot resume."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def run_command(path: Path, *words: str, only: list[str] = SOME, suite: str = "q
 
 
 def timeless(path: Path) -> list[dict]:
-    """The records without what may differ between two runs of one seed."""
+    """The records without fields that may differ between two runs of one seed."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
     del records[0]["started"], records[-1]["wall_s"]
     return records
@@ -48,7 +48,7 @@ def test_one_seed_is_one_file_and_another_seed_another(tmp_path: Path, capsys) -
     for path, seed in ((a, "5"), (b, "5"), (c, "6")):
         assert main(run_command(path, "--seed", seed)) == 0
     assert timeless(a) == timeless(b)
-    assert list(map(list, timeless(a))) == list(map(list, timeless(b)))  # the order of the fields too
+    assert list(map(list, timeless(a))) == list(map(list, timeless(b)))  # including the order of the fields
     other = {point.id: point.median_s for point in read_run(c).points}
     assert all(point.median_s != other[point.id] for point in read_run(a).points)
 
@@ -62,7 +62,7 @@ def test_another_order_of_the_points_changes_no_value(tmp_path: Path, capsys) ->
     one, other = timeless(a), timeless(b)
     assert [one[0]["plan"].pop("order_seed"), other[0]["plan"].pop("order_seed")] == [5, 99]
     assert one[0] == other[0] and one[-1] == other[-1]
-    assert one != other  # the order is another one
+    assert one != other  # the order differs
     assert sorted(map(json.dumps, one)) == sorted(map(json.dumps, other))
 
 
@@ -70,9 +70,9 @@ def test_another_order_of_the_points_changes_no_value(tmp_path: Path, capsys) ->
 
 
 def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProcess:
-    """A run that is stopped as from a terminal, in its whole process group, when it has 60 records.
+    """A run that is stopped like from a terminal, in its whole process group, once it has 60 records.
 
-    Twice at once; whatever more, when its last record is there and it only says so.
+    Two signals at once; further signals come when its last record is there and it is ending.
     """
     command = run_command(path, *words, only=["d2d/*gpu:0*"], suite="standard")
     command.remove("--json")
@@ -103,7 +103,7 @@ def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_ctrl_c_saves_what_was_measured_and_says_how_to_go_on(tmp_path: Path, times: int) -> None:
     path = tmp_path / "a.jsonl"
-    done = interrupted(path, times, "--rounds", "1000")  # so that it does not end before it is stopped
+    done = interrupted(path, times, "--rounds", "1000")  # so that the run cannot end before the stop
     assert done.returncode == 4
     assert re.search(rf"stopped early; go on with: .*linkscope run --resume {re.escape(str(path))}\n", done.stdout)
     assert "Traceback" not in done.stderr and "linkscope:" not in done.stderr
@@ -125,7 +125,7 @@ def test_a_process_that_was_asked_to_stop_and_ends_is_deaf_to_more() -> None:
             os.kill(os.getpid(), signal.SIGINT)
         assert last()
         for number in (signal.SIGINT, signal.SIGTERM):
-            os.kill(os.getpid(), number)  # neither raises nor ends
+            os.kill(os.getpid(), number)  # no exception, no exit
     finally:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
@@ -150,7 +150,7 @@ def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys)
     assert main(run_command(part, "--budget", f"{total / 3:.6f}s")) == 0
     run = read_run(part)
     spent = sum(one.device_s for rounds in run.rounds.values() for one in rounds)
-    # What first rounds left over is used; the last point may take a little more than it was seen to take.
+    # The first rounds left time for others; the last point may take slightly longer than before.
     assert 0.9 * total / 3 < spent <= 1.01 * total / 3 and run.end.complete
     assert [point.id for point in run.points if point.status == "ok"]
     assert {point.id for point in run.points} == {point.id for point in read_run(whole).points}
@@ -159,7 +159,7 @@ def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys)
 
 
 def test_on_hardware_a_budget_is_wall_time(tmp_path: Path, monkeypatch) -> None:
-    """Each record costs a second here; what one more would cost is known from its last time."""
+    """Each record costs a second here; the cost of another round is that of the last one."""
     path = tmp_path / "a.jsonl"
     monkeypatch.setattr("linkscope.run.budget.time", Clock(lambda: float(path.read_bytes().count(b"\n"))))
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: NoMonitor())
@@ -173,7 +173,7 @@ def test_on_hardware_a_budget_is_wall_time(tmp_path: Path, monkeypatch) -> None:
 
 
 class Clock:
-    """Stands in for the module `time`."""
+    """Replaces the module `time`."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
@@ -190,7 +190,7 @@ class NoMonitor:
 
 
 def told_by(path: Path, **wishes: object) -> list[WorkLeft]:
-    """What is left after every point-round of a small run."""
+    """The forecasts after every round of a point of a small run."""
     told: list[WorkLeft] = []
 
     class Told(Silent):

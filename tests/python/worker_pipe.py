@@ -1,4 +1,4 @@
-"""A plain client of the worker's pipe (docs/reference/worker.md) for tests: no policy, every answer as it came."""
+"""A plain client of the worker's pipe (docs/reference/worker.md) for tests: no policy, answers unchanged."""
 
 import json
 import select

@@ -223,7 +223,7 @@ def _times_the_first(way: "Way", first: "Way") -> str:
 
 
 def _way_values(way: "Way", size: int) -> tuple[str, str]:
-    from linkscope.report.trust import sign_of, taken
+    from linkscope.report.trust import inherited, sign_of
 
     sign = sign_of(way.points) or sign_of(filter(taken, way.points))
     return (

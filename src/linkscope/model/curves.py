@@ -163,25 +163,31 @@ def time_of(point: Point) -> Estimate | None:
 
 
 def rate_of(point: Point) -> Estimate | None:
-    """GB/s of the first flow, and of what goes its way beside it: what stands against the limit."""
+    """GB/s of the first flow plus all measured flows with the same source and destination; the peak refers to it."""
     if point.gbps is None:
         return None
     found = by_way(measured_flows(point))
     if len(found.get((point.src, point.dst), ())) < 2:
-        return Estimate(point.gbps, *_rate_ends(point.bytes, point.ci95_s))
+        return Estimate(point.gbps, *_rate_ends(point.flows[0].bytes if point.flows else point.bytes, point.ci95_s))
     return total_of(point) if len(found) == 1 else None
 
 
 def total_of(point: Point) -> Estimate | None:
-    """GB/s of all measured flows together; the ends of its interval are the sums of the ends of theirs.
+    """GB/s of all measured flows together: their bytes over the time from the common start to the last end.
 
-    None where several flows did not run together, and so have no total.
+    None where several flows did not run concurrently, and so have no total. Run files written before the joint time was
+    recorded hold sums of rates; the ends of their intervals are the sums of the ends of the flows.
     """
     measured = measured_flows(point)
     if len(measured) < 2:
         return rate_of(point)
     if point.total_gbps is None:
         return None
+    if "together_ci95_s" in point.guards:
+        moved, (fastest_s, slowest_s) = sum(flow.bytes for flow in measured), point.guards["together_ci95_s"]
+        return Estimate(point.total_gbps, moved / slowest_s / 1e9, moved / fastest_s / 1e9)
+    if "together_s" in point.guards:
+        return Estimate(point.total_gbps)
     ends = [_rate_ends(flow.bytes, flow.ci95_s) for flow in measured]
     lows, highs = [low for low, _ in ends if low is not None], [high for _, high in ends if high is not None]
     if len(lows) < len(ends) or len(highs) < len(ends):

@@ -1,4 +1,4 @@
-"""Machine, benchmark table, suite and wishes in; a plan as plain data out, and what to measure next."""
+"""Makes a plan (plain data) from machine, benchmark table, suite and options, and decides what to measure next."""
 
 from linkscope.plan.answers import patterns, presets, sizes_text, source_named
 from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, once_only, pages_move

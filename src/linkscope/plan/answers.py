@@ -1,4 +1,4 @@
-"""Which points of the table answer what a paper or tool measures (papers/): as patterns for people and `run --only`."""
+"""Finds the points of the table that correspond to a paper or tool (papers/), as patterns for `run --only`."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,25 +11,25 @@ from linkscope.units import format_bytes
 
 
 def source_named(name: str) -> Source:
-    """Raises UserError that lists the sources where there is none of that name."""
+    """The source of that name. Raises UserError with the list of sources for an unknown name."""
     found = SOURCES.get(name)
     if found is None:
-        raise UserError(f"--source {name}: there is no such source; there are {', '.join(SOURCES)}")
+        raise UserError(f"--source {name}: unknown source; available: {', '.join(SOURCES)}")
     return found
 
 
 def presets(source: Source, entry: Entry) -> list[Rule]:
-    """What to measure for the entry, at the sizes of its source."""
+    """The rules of the entry, at the sizes of its source."""
     return [of_preset(text, source.sizes) for text in entry.points]
 
 
 def patterns(source: Source, entry: Entry, table: Sequence[Benchmark]) -> list[str]:
-    """Globs of point ids: of every size and place, with the preset's parameters. Empty: not yet."""
+    """Globs of point ids for all sizes and places, with the preset's parameters. Empty: not available yet."""
     return [pattern for rule in presets(source, entry) for pattern in _patterns(rule, table)]
 
 
 def sizes_text(sizes: Sequence[int]) -> str:
-    """'256 B to 1 GiB by powers of two'; a single size as it is."""
+    """'256 B to 1 GiB by powers of two'; a single size unchanged."""
     if len(sizes) < 2:
         return " ".join(map(format_bytes, sizes))
     return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])} by powers of two"
@@ -49,7 +49,7 @@ def _patterns(rule: Rule, table: Sequence[Benchmark]) -> Iterator[str]:
 
 
 def _told(param: Param, values: list[str]) -> Iterable[str]:
-    """What ids tell of the parameter: `*` for every value, nothing where a default goes without saying."""
+    """The parameter as ids show it: `*` for all values, an empty text for a default that ids leave out."""
     if len(values) > 1 and values == param.values and param.default_in_id:
         return [f"{param.name}=*"]
     return [f"{param.name}={value}" if param.in_id(value) else "" for value in values]

@@ -1,4 +1,4 @@
-"""From a point to what the worker is asked, and what that may cost."""
+"""Turns a point into a request to the worker, and estimates its cost."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -9,39 +9,39 @@ from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
-_CACHES = 3  # how many times the largest cache in the way a batch rotates over, so that it meets no line twice
-# Copies to and from host memory rotate over no more. Caches on their way are flushed before each batch, and a batch has
-# hardly more bytes; pinned memory takes 250 us for each MiB to make, which was two fifths of the time of such points.
+_CACHES = 3  # a batch rotates over this multiple of the largest cache, so that it meets no line twice
+# Host copies rotate over at most this. Caches on their path are flushed before each batch, and a batch has hardly more
+# bytes. Pinned memory costs 250 us a MiB to make, which took two fifths of the time of such points.
 HOST_FOOTPRINT = 64 << 20
-_DIRTY_FOOTPRINT = 1 << 20  # what a core's own cache holds modified
-_SLICES = 512  # the most that the worker rotates over
-# The same of a CPU thread, whose batches are not queued; their bytes are what it copies in 0.6 ms (run/sampler.py).
+_DIRTY_FOOTPRINT = 1 << 20  # the modified data that a core's own cache can hold
+_SLICES = 512  # the worker rotates over at most this many slices
+# The same for CPU threads, whose batches are not queued; the bytes are those that a thread copies in 0.6 ms
+# (run/sampler.py).
 _SLICES_OF_CPU, _SMALL, _SMALL_FOOTPRINT = 32768, 1 << 20, 16 << 20
-# What a point costs before anything is known, by results/h200x4-standard-e: half of them lie within a factor 1.5.
+# Estimated cost of a point, from results/h200x4-standard-e: half of the points lie within a factor of 1.5.
 _SETUP_S = 2.4e-3
-_TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second of memory made, filled, flushed and compared
+_TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second to make, fill, flush and compare memory
 _ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
-_AT_ONCE = 2.5  # flows that are to end together have longer batches, and are tried more often
+_AT_ONCE = 2.5  # flows that end together need longer batches and more trials
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes a second
 
 
 def pages_move(point: PointId) -> bool:
-    """Whether it is of memory whose pages move to who touches them."""
+    """Whether the memory's pages migrate to the processor that touches them."""
     return not {"managed", "system"}.isdisjoint((point.src_memory, point.dst_memory))
 
 
 def once_only(point: PointId) -> bool:
-    """Whether a sample finds each byte as it should be only once: CPU caches hold it modified."""
+    """Whether only the first access of a sample finds the required state: modified data in CPU caches."""
     return point.param("cache") in ("written", "dirty")
 
 
 def footprint(point: PointId, machine: MachineFacts) -> int:
-    """Bytes that a batch rotates over: three times the largest cache in the way, 1 GiB or one slice at most.
+    """Bytes that a batch rotates over: three times the largest cache on the path, at most 1 GiB or one slice.
 
-    Copies to and from host memory rotate over 64 MiB at most; what a kernel touches there, over what its GPU asks for.
-    One slice where caches are to be hot, and of memory whose pages are moved once a sample; 1 MiB at most where a core
-    is to hold it modified; 0 for an operation without bytes. Of several paths each has its part: making memory is what
-    such a point takes longest for.
+    Copies to and from host memory rotate over at most 64 MiB; kernels over what the cache of their GPU requires. Hot
+    caches and migrating pages need one slice. Data that a core holds modified needs at most 1 MiB. Operations without
+    bytes need 0. Several paths divide the footprint, because allocation takes most of the time of such points.
     """
     size = point.bytes
     if size == 0 or point.param("cache") == "hot" or pages_move(point):
@@ -62,7 +62,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
 
 
 def _others(point: PointId, machine: MachineFacts) -> list[str]:
-    """The GPUs that `gpu:all` stands for, where an end is that."""
+    """The GPUs that `gpu:all` stands for, if an end is `gpu:all`."""
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and place == all_gpus(other):
             return machine.gpus_but(other)
@@ -87,9 +87,8 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
 
 
 def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:
-    """`most` of an open request (docs/reference/worker.md): what the points want of each kind of host memory at
-    most.
-    """
+    """The field `most` of an open request (docs/reference/worker.md): the largest demand of the points for each kind of
+    host memory."""
     most: dict[tuple[str, str], int] = {}
     for point in points:
         if pages_move(point):
@@ -101,7 +100,7 @@ def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[s
 
 
 def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
-    """Roughly what one round of a point costs before anything is known: memory made and touched, a few samples."""
+    """Rough duration of one round of a point: making and touching memory, and a few samples."""
     flows = max(len(point.paths), len(_others(point, machine))) * (1 + point.bidirectional)
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
@@ -115,7 +114,7 @@ def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "l
 
 
 def _ends(point: PointId) -> Iterator[str]:
-    """Of every path both ends, or the one place that it is within."""
+    """Both ends of every path, or the single place of a path within one place."""
     return itertools.chain.from_iterable(map(dict.fromkeys, point.paths))
 
 

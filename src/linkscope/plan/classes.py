@@ -1,7 +1,7 @@
-"""Paths that should be alike, and the curves that they have in common.
+"""Groups paths into classes, and points into curves.
 
-A class is of paths of one kind. Of every operation one member, the representative, has all sizes, another at random
-too, as an audit; the others are checked at three sizes.
+A class holds paths of one kind, which are expected to perform alike. For every operation, the representative has all
+sizes, another random member does too (the audit), and the other members are checked at three sizes.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ import msgspec
 from linkscope.plan.facts import MachineFacts
 from linkscope.runfile import PointId
 
-SETTLED = 16 << 20  # bytes: rates have settled there; what is larger costs more and tells no more
+SETTLED = 16 << 20  # bytes: rates have converged there, and larger sizes cost more without new information
 
 
 class PathClass(msgspec.Struct, frozen=True):
-    """Paths ('gpu:0->gpu:1') of one kind; the first is the representative."""
+    """Paths ('gpu:0->gpu:1') of one class; the first is the representative."""
 
     kind: str
     paths: list[str]
@@ -29,7 +29,7 @@ class PathClass(msgspec.Struct, frozen=True):
 class ClassCurve:
     """One operation on all paths of a class. `members`: the representative, the audit, then the others.
 
-    `ids`: by member and size, the points that the plan lists.
+    `ids`: the points of the plan, by member and size.
     """
 
     name: str
@@ -43,12 +43,12 @@ class ClassCurve:
 
     @property
     def audit(self) -> str | None:
-        """The member with a full curve of its own besides; None where there is but one."""
+        """The second member with a full curve; None in a class of one path."""
         return self.members[1] if len(self.members) > 1 else None
 
     @property
     def sizes(self) -> list[int]:
-        """All that the representative has, ascending."""
+        """The sizes of the representative, ascending."""
         return sorted(self.ids[self.representative])
 
     @property
@@ -57,20 +57,20 @@ class ClassCurve:
         return checks(self.sizes)
 
     def id_of(self, member: str, size: int) -> str:
-        """The point of that size, also of one that the plan does not list."""
+        """The id of the point of that size, which the plan need not list."""
         listed = self.ids[member]
         if size in listed:
             return listed[size]
         return _of_size(next(iter(listed.values())), size)
 
 
-@functools.lru_cache(maxsize=1 << 16)  # asked again whenever something was measured
+@functools.lru_cache(maxsize=1 << 16)  # called again after every measurement
 def _of_size(id: str, size: int) -> str:
     return str(dataclasses.replace(PointId.parse(id), bytes=size))
 
 
 def checks(sizes: Sequence[int]) -> list[int]:
-    """Three of the ascending sizes: the smallest, the first at which rates have settled, one between."""
+    """Three of the ascending sizes: the smallest, the first at which rates have converged, one between."""
     last = next((at for at, size in enumerate(sizes) if size >= SETTLED), len(sizes) - 1)
     return [sizes[at] for at in dict.fromkeys((0, (last + 1) // 2, last))]
 
@@ -81,7 +81,7 @@ def path_text(point: PointId) -> str:
 
 
 def classes_of(points: Iterable[PointId], machine: MachineFacts, seed: int) -> list[PathClass]:
-    """The classes of all paths that the points use, in the order in which their kinds come; members at random."""
+    """The classes of all paths of the points, in the order of their kinds; members in random order."""
     found: dict[str, dict[str, None]] = {}
     for point in points:
         found.setdefault(machine.kind_of_path(point.src, point.dst), {})[path_text(point)] = None
@@ -112,12 +112,12 @@ def class_curves(points: Iterable[str], classes: Sequence[PathClass], seed: int)
 
 
 def operation(point: PointId) -> str:
-    """All of an id but places and size."""
+    """The id without its places and size."""
     params = "&".join(f"{name}={value}" for name, value in point.params)
     return f"{point.benchmark}/{point.engine}/{point.src_memory}->{point.dst_memory}" + (f"?{params}" if params else "")
 
 
 def only_the_representatives(points: Sequence[PointId], classes: Sequence[PathClass], largest: int) -> list[PointId]:
-    """The points without those above `largest` of paths that do not represent their class."""
+    """The points without sizes above `largest` on paths that are not representatives."""
     first = {of.paths[0] for of in classes}
     return [point for point in points if point.bytes <= largest or path_text(point) in first]

@@ -1,4 +1,4 @@
-"""What a plan is expected to cost before anything is measured, and which budget it needs."""
+"""Estimates the cost of a plan before any measurement, and the budget it needs."""
 
 import math
 
@@ -11,45 +11,46 @@ from linkscope.runfile import PointId
 from linkscope.stats import EARLY_ROUNDS
 from linkscope.units import format_seconds
 
-FIRST = 1.75  # a first round also calibrates: seen on H200, it takes so many times what another takes
-# Of what is measured in any case; the rest is for more rounds and points, and for paths at once that others ask for: on
-# a model, whose time nobody waits for, for all of these.
+FIRST = 1.75  # cost of a first round, which also calibrates, over that of a later one; seen on H200
+# Budget over the cost of the points that are measured in any case. The rest pays for more rounds, more points and
+# concurrent paths; a model has time for all of them.
 ENOUGH, ENOUGH_AT_ONCE, ENOUGH_MODELLED = 1.05, 1.4, 1.8
-_LEAST = 0.4  # of the same: estimates are rough, and half of a map is something
+_LEAST = 0.4  # fraction of the same cost: estimates are rough, and half of a map is useful
 
 
 def expected_s(plan: Plan, machine: MachineFacts) -> dict[str, float]:
-    """Seconds of each point of the plan, in the rounds that it has in any case."""
+    """Seconds of each point of the plan, for the rounds it has in any case."""
     rounds = (EARLY_ROUNDS if plan.early else plan.rounds) + (FIRST - 1 if plan.rule == "linkscope" else 0)
     ids = (*plan.points, *(one.id for one in plan.together if one.first))
     return {id: rounds * estimated_seconds(PointId.parse(id), machine, plan.rule) for id in ids}
 
 
 def budget_of_its_own(plan: Plan, machine: MachineFacts) -> float:
-    """Seconds for a plan whose budget nobody chose: that of its suite, more where the machine needs it."""
+    """Seconds for a plan without a chosen budget: that of its suite, or more if the machine needs it."""
     factor = ENOUGH if not plan.together else ENOUGH_MODELLED if machine.modelled else ENOUGH_AT_ONCE
     return max(plan.budget_s or 0.0, factor * _sure_s(plan, machine))
 
 
 def check_budget(plan: Plan, machine: MachineFacts) -> None:
-    """Raises UserError where the budget is too small for anything useful, with what it would need."""
+    """Raises UserError with the budget that is needed, if the plan's budget is too small."""
     if plan.budget_s is None:
         return
     costs = expected_s(plan, machine)
     needed = _sure_s(plan, machine) if plan.classes else min(costs.values())
-    least = _LEAST if plan.rule == "linkscope" else 1.0  # what another tool does with a point is all of it or nothing
+    least = _LEAST if plan.rule == "linkscope" else 1.0  # another tool's rule measures a point completely or not at all
     if plan.budget_s >= least * needed:
         return
-    what = "measuring one path of each kind, and checking the others," if plan.classes else "the cheapest point"
-    part = f" (or {format_seconds(_rounded_up(least * needed))}, for a part of it)" if least < 1 else ""
+    what = "one path of each class, and checks of the others," if plan.classes else "the cheapest point"
+    part = f" (or {format_seconds(_rounded_up(least * needed))} for a part of it)" if least < 1 else ""
     raise UserError(
-        f"--budget {format_seconds(plan.budget_s)} is too small for anything useful: {what} takes about "
-        f"{format_seconds(_rounded_up(needed))} on {machine.name}: give it that{part}, or name fewer points with --only"
+        f"--budget {format_seconds(plan.budget_s)} is too small: {what} takes about "
+        f"{format_seconds(_rounded_up(needed))} on {machine.name}. Give that much time{part}, or select fewer points "
+        "with --only"
     )
 
 
 def _rounded_up(seconds: float) -> float:
-    """To two digits: who gives what is told must not be told that it is too small."""
+    """Rounded up to two digits, so that the proposed budget is accepted."""
     step = 10.0 ** (math.floor(math.log10(seconds)) - 1)
     return float(f"{math.ceil(seconds / step) * step:.2g}")
 

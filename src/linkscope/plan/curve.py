@@ -1,7 +1,7 @@
-"""At which sizes a curve is worth another point (SKaMPI's refinement, 1999, is prior art).
+"""Chooses sizes for a curve (SKaMPI's refinement of 1999 is prior art).
 
-A copy's time is a line over its bytes as long as nothing changes. Where a point lies off the line through its
-neighbours, the curve bends or breaks, and the intervals at both sides of it are halved, down to half a power of two.
+A copy's time is linear in its bytes while nothing changes. Where a point lies off the line through its neighbours, the
+curve bends or breaks, and the intervals on both sides are halved, down to half a power of two.
 """
 
 import math
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from linkscope.stats import breaks
 
 TOLERANCE = 0.02
-SETTLED = 0.02  # what a rate gains by a doubling where it goes on rising
+SETTLED = 0.02  # gain of a rate per doubling where it still rises
 LARGEST = 1 << 30
-WIDEST = 8  # times: a step and its way back may hide in an interval that is wider
+WIDEST = 8  # ratio: a wider interval may hide a step and its return
 GRID = tuple(sorted([1 << power for power in range(3, 31)] + [3 << power for power in range(3, 29)]))
-LEAST_CURVE = 8  # sizes; fewer are samples of a curve, and stay as they are
+LEAST_CURVE = 8  # sizes; fewer sizes are a sample of a curve and are not refined
 
 
 class Timed(NamedTuple):
-    """Seconds, by what fraction they may be off, and what its first rounds cost."""
+    """Seconds, their relative uncertainty, and the cost of the first rounds."""
 
     seconds: float
     doubt: float
@@ -27,7 +27,7 @@ class Timed(NamedTuple):
 
 
 def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
-    """The sizes to measure next, ascending; none where the curve is known."""
+    """The next sizes, ascending; empty once the curve is known."""
     sizes = _timed_sizes(measured)
     if len(sizes) < LEAST_CURVE:
         return []
@@ -41,7 +41,7 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
 
 
 def bracketing_sizes(measured: Mapping[int, Timed]) -> list[int]:
-    """Those of them that are between both sides of a break: nothing is drawn there, so the nearer these the better."""
+    """Sizes between both sides of a break. Nothing is drawn there, so they should lie close to the break."""
     sizes = _timed_sizes(measured)
     return _between(sizes, _breaks(measured, sizes)) if len(sizes) >= LEAST_CURVE else []
 
@@ -68,8 +68,8 @@ def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> 
 def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
     """Whether the lines on both sides of the middle interval leave room for a bend or a step inside it.
 
-    A curve that bends one way only lies between the chord of the interval and these two lines; one that steps there is
-    on the one and then on the other.
+    A curve that bends in one direction lies between the chord of the interval and these lines. A curve with a step
+    follows one line and then the other.
     """
     before, small, large, after = sizes
     middle = math.sqrt(small * large)
@@ -81,7 +81,7 @@ def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
 
 
 def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> tuple[float, float]:
-    """Seconds at a size on the line through two others, and by how many they may be off."""
+    """Seconds at a size on the line through two others, and their uncertainty."""
     part = (size - one) / (other - one)
     ends = measured[one], measured[other]
     unsure = math.hypot((1 - part) * ends[0].seconds * ends[0].doubt, part * ends[1].seconds * ends[1].doubt)
@@ -89,7 +89,7 @@ def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> t
 
 
 def _middle(small: int, large: int) -> int | None:
-    """A power of two about in the middle of both, or half as much more; None where they are next to each other."""
+    """A power of two near the middle of both, or 1.5 times the smaller one; None for neighbours."""
     power = 1 << round((math.log2(small) + math.log2(large)) / 2)
     if small * 1.5 < power and power * 1.5 < large:
         return power
@@ -98,7 +98,7 @@ def _middle(small: int, large: int) -> int | None:
 
 
 def _larger(measured: Mapping[int, Timed], sizes: list[int]) -> list[int]:
-    """Twice the largest, while the rate still rises."""
+    """Twice the largest size, while the rate still rises."""
     before, last = sizes[-2], sizes[-1]
     if 2 * last > LARGEST:
         return []

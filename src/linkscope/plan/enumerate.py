@@ -1,4 +1,4 @@
-"""All points that a suite holds on a machine, from the rows of the table: nothing here knows a benchmark by name."""
+"""Lists all points of a suite on a machine, from the rows of the table; no benchmark is named here."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[Point
 
 
 def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
-    """The pairs of places of the row's kinds, also between hosts: a platform that cannot says why."""
+    """The pairs of places of the row's kinds, also between hosts; the platform rejects impossible ones."""
     if row.relation == "to_all":
         return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if len(machine.gpus_but(src)) > 1]
     if row.relation == "from_all":
@@ -50,9 +50,9 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Every combination of the values that row and rule share, and what the rule takes besides.
+    """Every combination of the values that the row and the rule share, and those that the rule adds.
 
-    None where the rule needs what the row lacks.
+    None if the rule needs a parameter that the row lacks.
     """
     if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
@@ -64,27 +64,27 @@ def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], 
 
 
 def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """What an id tells of the row's parameters, of which each has its value."""
+    """The parameters that the id shows, with their values."""
     pairs = zip(row.params, values, strict=True)
     return tuple(sorted((param.name, value) for param, value in pairs if param.in_id(value)))
 
 
 def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]]) -> bool:
-    """Whether the NUMA nodes that parameters name are there, on the host of the source."""
+    """Whether the NUMA nodes in the parameters exist on the source's host."""
     host, slash, _ = src.rpartition("/")
     nodes = machine.of_kind("numa")
     return all(f"{host}{slash}{value}" in nodes for _, value in params if value.startswith("numa:"))
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:
-    """Whether the GPU has the SM that a parameter names, or it is not known how many it has."""
+    """Whether the GPU has the SM of a parameter; True for an unknown number of SMs."""
     named = [int(value) for name, value in params if name == "sm"]
     return all(sm < machine.sms.get(gpu, sm + 1) for sm in named)
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
-    """Whether another point is the same operation: both ways from the other end, or within one place, started by the
-    one place it has, or from the NUMA node that it is started from without saying so."""
+    """Whether another point is the same operation: the other end of a bidirectional point, or a place that initiates by
+    default."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
         return _place_order(src) >= _place_order(dst)
     if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:

@@ -1,4 +1,4 @@
-"""What a plan must know of a machine, whether it was probed or modelled."""
+"""The facts of a machine, probed or modelled, that a plan needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """`places` as `numa:0` or `gpu:1` (with `host:N/` before it on models of several hosts), in canonical order.
+    """`places` as `numa:0` or `gpu:1` (with `host:N/` in front on models of several hosts), in canonical order.
 
-    `cache_bytes` is the largest cache of a place: the last level of a NUMA node's cores, the L2 of a GPU. `kinds` tells
-    of paths what should make them alike, equal texts for equal ones; of those that it leaves out nothing is known.
-    `sms`: how many multiprocessors a GPU has, where that is known.
+    `cache_bytes`: largest cache of a place, the last level of a NUMA node or the L2 of a GPU. `kinds`: a text for each
+    path, equal for paths that are expected to perform alike; paths without a text are unknown. `sms`: number of
+    multiprocessors of a GPU, where known.
     """
 
     name: str
@@ -21,7 +21,7 @@ class MachineFacts:
     sms: dict[str, int] = field(default_factory=dict)
 
     def kind_of_path(self, src: str, dst: str) -> str:
-        """What makes a path alike to others, for people: what is hidden leaves only the kinds of its ends."""
+        """The kind of a path, as text: without information, only the kinds of its ends."""
         known = self.kinds().get((src, dst))
         if known:
             return known
@@ -29,7 +29,7 @@ class MachineFacts:
         return f"within {ends[0]}" if src == dst else " -> ".join(ends)
 
     def gpus_but(self, place: str) -> list[str]:
-        """What `gpu:all` stands for where `place` is the other end: all GPUs of its host but itself."""
+        """The GPUs that `gpu:all` stands for where `place` is the other end: all GPUs of its host except itself."""
         return [gpu for gpu in self.of_kind("gpu") if host_of(gpu) == host_of(place) and gpu != place]
 
     def of_kind(self, kind: str) -> list[str]:

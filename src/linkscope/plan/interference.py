@@ -1,7 +1,8 @@
-"""Which paths to run at once, to find what they share (docs/method/shared-links.md).
+"""Chooses paths to run concurrently, to find shared links (docs/method/shared-links.md).
 
-Pairs of paths without a GPU in common, at one size, and of every host all its GPUs at once. Of pairs whose paths are of
-the same two kinds some are measured in any case, the others once one of the kind was slowed, or where there is time.
+Candidates are pairs of paths without a common GPU, at one size, and all GPUs of every host at once. For each
+combination of kinds, some pairs are measured in any case, and the others once a pair of the combination was slowed, or
+when time is left.
 """
 
 import itertools
@@ -19,15 +20,15 @@ from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
 
 MOST_FIRST = 120  # pairs that are measured in any case
-MOST_MORE = 120  # of the kinds of those that are slowed
+MOST_MORE = 120  # more pairs of slowed kinds
 _MOST = 3000
-_FEW = 2  # of a kind where one path is between GPUs
+_FEW = 2  # of each kind with a path between GPUs
 _MEMORY = {"numa": "pinned", "gpu": "device"}
 _RECALL = Recall(most=2)
 
 
 class Together(msgspec.Struct, frozen=True):
-    """A point of several paths at once, and why: the kinds of its paths. `first`: it is measured in any case."""
+    """A point of several concurrent paths, and the reason: the kinds of its paths. `first`: measured in any case."""
 
     id: str
     why: str
@@ -37,7 +38,8 @@ class Together(msgspec.Struct, frozen=True):
 def together(
     points: Iterable[PointId], machine: MachineFacts, table: Iterable[Benchmark], size: int, seed: int
 ) -> list[Together]:
-    """What to run at once of the paths that the points measure alone at this size; what comes in any case first."""
+    """Concurrent points for the paths that the points measure alone at this size, beginning with those measured in any
+    case."""
     row = next((row for row in table if any(param.paths for param in row.params)), None)
     paths = list(dict.fromkeys(Path(of.src, of.dst) for of in points if of.bytes == size and _is_of_one_path(of)))
     if row is None:
@@ -50,7 +52,7 @@ def together(
 
 
 def next_together(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
-    """The points to measure next: those asked for in any case, then what these give reason for."""
+    """The next points: those measured in any case, then those that the results suggest."""
     if not asked:
         return []
     size = PointId.parse(asked[0].id).bytes
@@ -65,7 +67,7 @@ def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str
     told = interference(points.values())
     slowed = told.slowed_pairs()
     beside = {frozenset(map(_gpu_ends, pair)) for pair in slowed.values()}
-    # The same GPUs from and to other hosts: whether what is shared lies behind these.
+    # The same GPUs from and to other hosts show whether the shared link lies behind them.
     if near := [one.id for one in lacking if frozenset(map(_gpu_ends, _paths(one.id))) in beside]:
         return near
     like = PointId.parse(asked[0].id)
@@ -82,7 +84,7 @@ def where_there_is_time(asked: Sequence[Together], points: Mapping[str, Point]) 
 
 
 def _lacking(asked: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
-    """Those that were not measured, of whose paths each was by itself."""
+    """Unmeasured points whose paths were each measured alone."""
     known = alone(points.values()).keys()
     return [one for one in asked if one.id not in points and _alone_of(one.id) <= known]
 
@@ -96,13 +98,13 @@ def _paths(id: str) -> list[Path]:
 
 
 def _gpu_ends(path: Path) -> tuple[str, str]:
-    """'gpu:0' where it starts or ends there, and '' for a host."""
+    """The GPU where the path starts or ends ('gpu:0'), '' for a host."""
     src, dst = (place if kind_of(place) == "gpu" else "" for place in (path.src, path.dst))
     return src, dst
 
 
 def _is_of_one_path(point: PointId) -> bool:
-    """Whether it is a plain copy between two places, of the memory that copies on several paths have."""
+    """Whether the point is a plain copy between two places, of the memory of concurrent copies."""
     ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
     usual = all(_MEMORY.get(kind_of(place)) == memory and not place.endswith(":all") for place, memory in ends)
     return is_plain(point) and usual and point.src != point.dst and len(point.paths) == 1
@@ -116,7 +118,7 @@ def _id(paths: Iterable[Path], like: PointId) -> str:
 
 
 def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[list[Path], str]]:
-    """Between every NUMA node and all GPUs of its host: all in, all out, and by turns in and out."""
+    """Flows between every NUMA node and all GPUs of its host: all in, all out, and alternating."""
     known = set(paths)
     for numa in machine.of_kind("numa"):
         gpus = sorted((gpu for gpu in machine.of_kind("gpu") if host_of(gpu) == host_of(numa)), key=natural)
@@ -132,7 +134,7 @@ def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[lis
 def _pairs(
     paths: Sequence[Path], machine: MachineFacts, seed: int
 ) -> tuple[list[tuple[tuple[Path, Path], str]], list[tuple[tuple[Path, Path], str]]]:
-    """Those that come first, in turns of their kinds, and the others; each with its kind."""
+    """The first pairs, in turns of their kinds, and the other pairs; each with its kind."""
     kinds: dict[str, list[tuple[Path, Path]]] = {}
     for one, other in itertools.combinations(sorted(paths), 2):
         if are_apart((one, other)) and host_of(one.src) == host_of(other.src):
@@ -149,7 +151,7 @@ def _pairs(
 
 
 def _those_first(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[tuple[Path, Path]]]:
-    """All that go to hosts or come from them, of those in and out one of both ways round; few of others."""
+    """The pairs that come first: all to or from hosts, one direction of each pair in and out, and a few others."""
     if any(kind_of(path.src) == kind_of(path.dst) for path in pairs[0]):
         return pairs[:_FEW], pairs[_FEW:]
     into = [kind_of(path.src) == "numa" for path in pairs[0]]

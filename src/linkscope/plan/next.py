@@ -1,4 +1,4 @@
-"""What to measure next, given what was measured: the supervisor asks whenever a point is done."""
+"""Decides what to measure next; the supervisor asks after every completed point."""
 
 import math
 import random
@@ -12,16 +12,17 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, median, more_rounds
 
-EXTRA_ROUNDS = 3  # without a budget; with one, as many again as the base rounds
+EXTRA_ROUNDS = 3  # without a budget; with a budget, as many again as the base rounds
 
 
 def next_work(
     plan: Plan, points: Mapping[str, Point], left_s: float = math.inf, underway: Underway = NOTHING
 ) -> list[Work]:
-    """What to ask for beside what is under way; `points` has what is known, also of these what was known before.
+    """The work to add to the unfinished points; `points` includes earlier results of these.
 
-    First every point's base rounds, or those after which it may be settled early; then more rounds for those that
-    missed their precision, cheap ones first. Where paths form classes, the stages of stages.py in `left_s` seconds."""
+    First all points get their base rounds (or the rounds that may suffice), then those that missed their precision get
+    more, cheap ones first. Plans with classes follow stages.py with `left_s` seconds.
+    """
     if plan.classes:
         return staged_work(plan, points, left_s, underway)
     if underway.rounds:
@@ -37,7 +38,7 @@ def next_work(
 
 
 def rounds_wanted(plan: Plan, point: Point) -> int:
-    """How many rounds the point should have in all, seeing what it has."""
+    """The total number of rounds of the point, judged by its present ones."""
     if plan.classes:
         return rounds_in_share(plan, point)
     have = len(_rounds(point))
@@ -47,28 +48,28 @@ def rounds_wanted(plan: Plan, point: Point) -> int:
         return have if plan.early and point.status == "ok" else plan.rounds
     if point.status == "ok":
         return have
-    if point.guards.keys() & {"in_turn", "trend"}:  # what takes turns or drifts does so in every round
+    if point.guards.keys() & {"in_turn", "trend"}:  # such flows or drifts repeat in every round
         return have
     at = plan.rounds
     while at < have:
         at = more_rounds(at)
-    # A run that was stopped on its way from 6 rounds to 9 had decided to go there: it still does.
+    # A run that stopped between 6 and 9 rounds had decided on 9, so it continues to 9.
     return rounds_after(plan, have) if have < at or _within_reach(plan, point) else have
 
 
 def _within_reach(plan: Plan, point: Point) -> bool:
-    """Whether a few more rounds may bring the interval to the precision asked for: one odd round yes, a wide spread no.
+    """Whether a few more rounds may bring the interval to the target: one outlier may, a wide spread may not.
 
-    More rounds let an interval drop one more value at each end. Where even without the ends of what is there it is too
-    wide, it will be then: of normal values the outer two of six but the outermost lie 1.28 standard deviations apart,
-    and the interval of nine rounds is 1.86 wide.
+    More rounds let the interval drop one more value at each end. If the interval without the present ends is too wide,
+    it stays too wide: the second and fifth of six normal values lie 1.28 standard deviations apart, and the interval of
+    nine rounds is 1.86 wide.
     """
     inner = sorted(_rounds(point))[1:-1]
     return not inner or inner[-1] - inner[0] <= 2 * precision_target(plan, point) * median(inner)
 
 
 def rounds_after(plan: Plan, have: int) -> int:
-    """How many rounds in all an imprecise point is given that has so many."""
+    """The total number of rounds for an imprecise point with `have` rounds."""
     if plan.rounds < LEAST_ROUNDS or not plan.more_rounds:
         return have
     most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS
@@ -77,7 +78,7 @@ def rounds_after(plan: Plan, have: int) -> int:
 
 
 def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[str] = ()) -> list[str]:
-    """A random order for one round. Points of one `peer` setting stay together: turning it on or off is slow.
+    """A random order for one round. Points of one `peer` setting stay together, because changing it is slow.
 
     `last`: points that come after the others of their setting.
     """

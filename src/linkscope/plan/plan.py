@@ -1,4 +1,4 @@
-"""The plan: which points, how precise, how many rounds, in which order; plain data that can be printed and saved."""
+"""The plan: points, precision, rounds and order, as plain data that can be printed and saved."""
 
 import dataclasses
 import fnmatch
@@ -18,21 +18,21 @@ from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
 
 LARGE = 1 << 20
-MOST_OF_MEMBERS = 256 << 20  # what is larger is measured on one member of a class
-LEAST_ROUNDS = 6  # for an interval whatever the rounds say; who asks for fewer wants none
+MOST_OF_MEMBERS = 256 << 20  # larger sizes are measured on one member of a class
+LEAST_ROUNDS = 6  # enough for an interval in any case; a request for fewer rounds gives up the interval
 _LARGEST = 1 << 60
-_SIZE = re.compile(r"[^/]+/[^/]+/.+->[^/]+/([^?/]*)(?:\?.*)?")  # of an id, or what stands there
+_SIZE = re.compile(r"[^/]+/[^/]+/.+->[^/]+/([^?/]*)(?:\?.*)?")  # the size in an id, or the text in its place
 _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`precision` is the half-width of the interval as a fraction of the value; None: by size.
+    """`precision`: half-width of the interval as a fraction of the value; None: it depends on the size.
 
-    `rule`: by whose rule a round is measured, linkscope's or that of another tool (rules.py). `early`: whether points
-    whose first three rounds agree have no others. `more_rounds`: whether points that miss their precision get some.
-    `classes`: paths that should be alike, of which not all are measured at all sizes (stages.py); none: all are.
-    `together`: paths to run at once, besides `points` (interference.py). `alike_contexts`: whether contexts of GPUs are
-    made until they cost alike (docs/notes/context-effects.md).
+    `rule`: the measurement rule, linkscope's or that of another tool (rules.py). `early`: points whose first three
+    rounds agree get no others. `more_rounds`: points that miss their precision get more. `classes`: paths expected to
+    perform alike, so not all are measured at all sizes (stages.py); empty: all are measured. `together`: concurrent
+    paths besides `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
+    (docs/notes/context-effects.md).
     """
 
     suite: str
@@ -65,11 +65,11 @@ def make_plan(
     rule: RuleName = "linkscope",
     alike_contexts: bool | None = None,
 ) -> Plan:
-    """`alike_contexts`: None: as the suite has it. Raises UserError for a suite that does not exist and for an `only`
-    that matches nothing."""
+    """`alike_contexts` None: as the suite has it. Raises UserError for an unknown suite and for an `only` without a
+    match."""
     chosen = SUITES.get(suite)
     if chosen is None:
-        raise UserError(f"--suite {suite}: there is no such suite; there are {', '.join(SUITES)}")
+        raise UserError(f"--suite {suite}: unknown suite; available: {', '.join(SUITES)}")
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
@@ -78,18 +78,18 @@ def make_plan(
     if chosen.together_at and not only and rule == "linkscope":
         asked = together(selected, machine, table, chosen.together_at, order_seed)
     classes: list[PathClass] = []
-    # Without a budget there is time for everything, and who names points wants these.
+    # Plans without a budget measure everything, and so do plans for named points.
     if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
         classes = classes_of(selected, machine, order_seed)
         selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
     points = [str(point) for point in selected]
     if not points:
-        why = "it has no place that a benchmark uses"
+        why = "no benchmark uses its places"
         if machine.places and not machine.of_kind("gpu"):
-            why = "it has no GPU, and all that this suite measures needs one"
+            why = "the suite needs a GPU"
         raise UserError(f"suite {suite} has no point on {machine.name}: {why}", NOT_HERE)
     if machine.modelled or rule != "linkscope":
-        alike_contexts = False  # a model has none, and other tools take them as they come
+        alike_contexts = False  # models have no contexts, and other tools use any
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
@@ -99,10 +99,10 @@ def make_plan(
 
 
 def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0) -> float:
-    """The half-width to reach: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
+    """The target half-width: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
 
-    3 % of paths at once, which are measured to tell whether they share something and to divide it. `resolution` is one
-    tick as a fraction of the value: a tick over L operations for a batch of L.
+    Concurrent paths have 3 %, since they only show whether paths share a link. `resolution` is one tick over the
+    operations of a batch, as a fraction of the value.
     """
     if plan.precision is not None:
         return plan.precision
@@ -112,14 +112,14 @@ def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0
 
 
 def usual_precision(size: int, resolution: float = 0.0) -> float:
-    """Of a copy where nobody asked for another."""
+    """The precision of a copy by default."""
     return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
 
 
 def _selected(
     points: list[PointId], only: Sequence[str], suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]
 ) -> Iterable[PointId]:
-    """The points that any of the globs matches; a whole id names its point, also one that the suite does not hold."""
+    """The points that any glob matches. A whole id names its point, even outside the suite."""
     if not only:
         return points
     found: dict[PointId, None] = {}
@@ -134,7 +134,7 @@ def _selected(
 
 
 def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> PointId | None:
-    """The point that a whole id names, after checking that this table and machine have it; None for a glob."""
+    """The point of a whole id, checked against table and machine; None for a glob."""
     if "*" in pattern or "[" in pattern:
         return None
     try:
@@ -142,13 +142,15 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     except ValueError:
         size = _SIZE.fullmatch(pattern)
         if size and not size[1].isdecimal():
-            raise UserError(f"--only {pattern}: '{size[1]}' is not a size: an id has bytes, as in 1048576") from None
+            raise UserError(
+                f"--only {pattern}: '{size[1]}' is not a size. Write the number of bytes, as in 1048576"
+            ) from None
         return None
     _check_places(pattern, machine)
     named = [row for row in table if row.name == point.benchmark]
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
-        raise UserError(f"--only {pattern}: there is no benchmark '{point.benchmark}'; there are {names}", NOT_HERE)
+        raise UserError(f"--only {pattern}: unknown benchmark '{point.benchmark}'; available: {names}", NOT_HERE)
     kinds = kind_of(point.src), kind_of(point.dst)
     rows = sorted((row for row in named if row.engine == point.engine), key=lambda row: (row.src, row.dst) != kinds)
     if not rows:
@@ -156,27 +158,33 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
         raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
     problems = [_misfit(point, row) for row in rows]
     if all(problems):
-        raise UserError(f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows what there is")
+        raise UserError(
+            f"--only {pattern}: {problems[0]}; `linkscope list {point.benchmark}` shows the possible values"
+        )
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):
-            raise UserError(f"--only {pattern}: {machine.name} has no GPU that {place} would stand for", NOT_HERE)
+            raise UserError(f"--only {pattern}: {machine.name} has no GPU for {place}", NOT_HERE)
     return point
 
 
 def _misfit(point: PointId, row: Benchmark) -> str | None:
     if (kind_of(point.src), kind_of(point.dst)) != (row.src, row.dst):
-        return f"{row.name} goes from {row.src}:N to {row.dst}:N"
+        return f"{row.name} copies from {row.src}:N to {row.dst}:N"
     for place, other, joint in ((point.src, point.dst, "from_all"), (point.dst, point.src, "to_all")):
         if (place == all_gpus(other)) != (row.relation == joint):
-            return f"{row.name} {'goes' if row.joint else 'does not go'} between one place and gpu:all"
+            return f"{row.name} {'needs' if row.joint else 'does not accept'} gpu:all as one end"
     if not row.joint and row.relation != "any" and (point.src == point.dst) != (row.relation == "same"):
-        return f"{row.name} is between two places" if point.src == point.dst else f"{row.name} is within one place"
+        return (
+            f"{row.name} needs two places"
+            if point.src == point.dst
+            else f"{row.name} needs one place as source and destination"
+        )
     if (point.src_memory, point.dst_memory) not in [tuple(pair) for pair in row.memories]:
-        return f"{row.name} does not go from {point.src_memory} to {point.dst_memory} memory"
+        return f"{row.name} does not copy from {point.src_memory} to {point.dst_memory} memory"
     if not row.sized and point.bytes:
-        return f"{row.name} has no bytes: write 0"
+        return f"{row.name} moves no bytes; write 0"
     if row.sized and (not 0 < point.bytes <= _LARGEST or point.bytes % 8):
-        return f"{point.bytes} B is not a size it can have: sizes are multiples of 8 B, up to 1 EiB"
+        return f"{point.bytes} B is not a possible size. Sizes are multiples of 8 B, up to 1 EiB"
     given = dict(point.params)
     always = [param.name for param in row.params if param.default_in_id]
     if unknown := [name for name in given if name not in {param.name for param in row.params}]:
@@ -191,16 +199,16 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         elif value not in param.values:
             return f"{param.name} is {' or '.join(param.told or param.values)}, not '{value}'"
         if param.name in given and not param.in_id(value):
-            return f"ids do not say {param.name}={value}, which is the default: leave it out"
+            return f"{param.name}={value} is the default. Leave it out, since ids omit it"
     if not set(always) <= given.keys():
         perhaps = [param.name for param in row.params if not param.default_in_id]
-        besides = f", and perhaps {', '.join(perhaps)}" if perhaps else ""
-        return f"{row.name} takes the parameters {', '.join(always)}, each of them{besides}"
+        besides = f"; {', '.join(perhaps)} may be added" if perhaps else ""
+        return f"{row.name} needs the parameters {', '.join(always)}{besides}"
     return None
 
 
 def _not_paths(point: PointId) -> str | None:
-    """What is wrong with the paths of a point of several."""
+    """The problem with the paths of a point of several paths."""
     try:
         paths = point.paths
     except ValueError as problem:
@@ -208,16 +216,16 @@ def _not_paths(point: PointId) -> str | None:
     for src, dst in paths:
         kinds = {kind_of(src), kind_of(dst)}
         if src == dst or kinds not in ({"gpu"}, {"gpu", "numa"}) or ":all" in src + dst:
-            return f"{src}->{dst} is no path that it copies on: name a GPU and a NUMA node, or two GPUs"
+            return f"{src}->{dst} is not a possible path. Name a GPU and a NUMA node, or two GPUs"
     twice = next((f"{src}->{dst}" for src, dst in paths if paths.count((src, dst)) > 1), None)
-    return f"the path {twice} comes twice: name paths that differ" if twice else None
+    return f"the path {twice} is there twice. Name different paths" if twice else None
 
 
 def _check_places(pattern: str, machine: MachineFacts) -> None:
     for place in _PLACE.findall(pattern):
         if place not in machine.places and not any(whole.endswith("/" + place) for whole in machine.places):
-            have = ", ".join(machine.places) or "no place at all"
-            raise UserError(f"--only {pattern}: {place} is not here: {machine.name} has {have}", NOT_HERE)
+            have = ", ".join(machine.places) or "no places"
+            raise UserError(f"--only {pattern}: {place} is not on {machine.name}, which has {have}", NOT_HERE)
 
 
 def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
@@ -226,9 +234,9 @@ def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[
     elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)
     if elsewhere:
         return UserError(
-            f"--only {pattern} matches no point of suite {suite.name}; it matches {elsewhere} of --suite full", NOT_HERE
+            f"--only {pattern} matches no point of suite {suite.name}, but {elsewhere} of --suite full", NOT_HERE
         )
     without = "" if machine.of_kind("gpu") else ", which has no GPU"
     example = next((str(point) for point in points_of(suite, machine, table)), None)
-    hint = f"; an id is like {example}: put * around a part of one" if example else ""
+    hint = f". Put * around a part of an id, for example of {example}" if example else ""
     return UserError(f"--only {pattern} matches no point on {machine.name}{without}{hint}", NOT_HERE)

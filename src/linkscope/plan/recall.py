@@ -1,4 +1,4 @@
-"""What was made of values before: the plan is asked whenever a point is done, and most others are as they were."""
+"""Caches results of the plan, which is computed after every completed point although most inputs are unchanged."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -7,15 +7,18 @@ _Made = TypeVar("_Made")
 
 
 class Recall:
-    """The last answer under each name, for as long as what it was made of is equal. What is given to it may not be
-    changed in place: it is kept, not copied. The names longest not asked for are forgotten beyond `most`."""
+    """Keeps the last result under each name while its inputs are equal.
+
+    Inputs are stored, not copied, so callers must not change them in place. Beyond `most` names, the least recently
+    used is dropped.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
     def __call__(self, name: Hashable, of: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
-        """What `make` gives, which may depend on nothing but `of`."""
+        """The cached result, or that of `make`, which may depend on `of` only."""
         known = self._known.pop(name, None)
         if known is None or known[0] != of:
             known = of, make()

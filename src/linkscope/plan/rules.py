@@ -1,4 +1,4 @@
-"""By whose rule points are measured (`run --rule`). How each does it is in linkscope/run, one file a rule."""
+"""The rules by which points are measured (`run --rule`). Each rule is implemented in one file of linkscope/run."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -8,9 +8,8 @@ RuleName = Literal["linkscope", "nvbandwidth", "comm-scope"]
 
 @dataclass(frozen=True)
 class MeasuringRule:
-    """`one_round`: it measures in one process, so that there is no interval between processes. `point_s`: seconds that
-    it takes for each point at least, however short an operation is. `mean`: its result is the mean of its samples, with
-    their standard deviation."""
+    """`one_round`: one process, so there is no interval between processes. `point_s`: minimum seconds of a point,
+    however short the operation. `mean`: the value is the mean of the samples, with their standard deviation."""
 
     name: RuleName
     summary: str
@@ -22,11 +21,11 @@ class MeasuringRule:
 RULES: dict[RuleName, MeasuringRule] = {
     rule.name: rule
     for rule in (
-        MeasuringRule("linkscope", "rounds in fresh processes until the interval is narrow", one_round=False),
-        MeasuringRule("nvbandwidth", "three samples of 16 copies behind 4 to warm up, in one process"),
+        MeasuringRule("linkscope", "rounds in fresh processes until the interval is narrow enough", one_round=False),
+        MeasuringRule("nvbandwidth", "three samples of 16 copies after 4 warm-up copies, in one process"),
         MeasuringRule(
             "comm-scope",
-            "five repetitions of 1 s of single operations, their mean and standard deviation",
+            "five repetitions of 1 s of single operations; mean and standard deviation",
             point_s=5.0,
             mean=True,
         ),

@@ -1,5 +1,8 @@
-"""How many rounds a point is worth where a budget is shared: each point has its share, and what cannot reach its
-precision within that says so early. What time is left in the end goes to those that missed it, cheap ones first."""
+"""Decides how many rounds a point gets when all points share a budget.
+
+Each point has a share of the budget. A point that cannot reach its precision within its share reports that early. Time
+that is left goes to the points that missed their precision, cheap ones first.
+"""
 
 import functools
 import math
@@ -15,35 +18,35 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, LOOKS, ODD_ROUNDS, agree, mostly, next_look
 
-SHARE = 6.0  # of the budget over the number of points: cheap points leave time to dear ones
-MOST_ROUNDS = LOOKS[2]  # while there are other points to measure
-CHEAP = 0.05  # of its share: what a point's next look may cost where three rounds give little hope
-ALIKE_BYTES = 32  # times: sizes that are nearer than that have noise of one kind
-_OPENING_S, _CONTEXT_S = 0.2, 0.15  # of another pass: its process, and each GPU (results/h200x4-standard-151s)
-_ALIKE_S = 0.07  # of making one that costs as little as others, where that is wanted: every other one does
+SHARE = 6.0  # times the budget over the number of points: cheap points leave time for expensive ones
+MOST_ROUNDS = LOOKS[2]  # limit while other points are unmeasured
+CHEAP = 0.05  # share of a point that a further look may cost after three rounds without much hope
+ALIKE_BYTES = 32  # ratio: sizes nearer than this have similar noise
+_OPENING_S, _CONTEXT_S = 0.2, 0.15  # cost of another pass: its process, and each GPU (results/h200x4-standard-151s)
+_ALIKE_S = 0.07  # cost of a low-cost context, which is every other one
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _RECALL = Recall(most=1 << 12)  # operations
-_ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
+_ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points for which more rounds do not help
 
 
 def share_s(plan: Plan) -> float:
-    """Seconds that all rounds of one point may take; infinite without a budget."""
+    """Seconds for all rounds of one point; infinite without a budget."""
     return math.inf if plan.budget_s is None else SHARE * plan.budget_s / max(1, len(plan.points))
 
 
 def opening_s(plan: Plan) -> float:
-    """Seconds that opening the machine for another pass takes, roughly."""
+    """Rough seconds to open the machine for another pass."""
     of_gpu = _CONTEXT_S + (_ALIKE_S if plan.alike_contexts else 0.0)
     return _OPENING_S + of_gpu * len(frozenset().union(*map(_gpus_of, plan.points)))
 
 
-@functools.lru_cache(maxsize=1 << 16)  # asked again whenever something was measured
+@functools.lru_cache(maxsize=1 << 16)  # called again after every measurement
 def _gpus_of(id: str) -> frozenset[str]:
     return frozenset(_GPU.findall(id))
 
 
 def rounds_in_share(plan: Plan, point: Point) -> int:
-    """How many rounds the point should have in all, seeing what it has."""
+    """The total number of rounds of the point, judged by its present ones."""
     medians = _medians(point)
     have = len(medians)
     if point.status not in ("ok", "missed_precision") or "stopped" in point.guards:
@@ -59,14 +62,17 @@ def rounds_in_share(plan: Plan, point: Point) -> int:
 
 
 def affordable(plan: Plan, point: Point) -> int:
-    """How many rounds the point's share of the budget allows."""
+    """The number of rounds within the point's share of the budget."""
     each_s = _each_s(point)
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
 def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> list[Work]:
-    """More rounds for what missed its precision, as far as its share goes, and for what is precise by chance alone.
-    `unlike`: unlike_others() of the same points, where that is known."""
+    """More rounds for points that missed their precision, within their share, and for points that may be precise by
+    chance.
+
+    `unlike`: the result of unlike_others() for the same points, if known.
+    """
     unlike = unlike_others(plan, points) if unlike is None else unlike
     found = []
     for id, point in points.items():
@@ -79,12 +85,12 @@ def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | 
 
 
 def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """The rounds that points should have which do otherwise than most of those like them; of those with three.
+    """Rounds for points with three rounds that differ from most similar points.
 
-    Three rounds may agree by chance: of the points like this one most have three that do not. It takes six. And the
-    other way round: the three do not agree, but those of most others do: one may be odd, and five tell. Alike are
-    points of one operation of nearly the same size, on all paths. And no path is called slow by three rounds: where
-    processes fall into modes these are of one by chance, which of six is rare.
+    Three rounds may agree by chance while those of most similar points do not: six rounds decide. Three rounds may also
+    disagree while most similar points agree: five rounds show an outlier. Similar points are those of one operation on
+    all paths at nearly the same size. Three rounds never make a path slow: processes may fall into modes, and six
+    rounds of one mode are rare.
     """
     of_operation: dict[str, dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
@@ -96,7 +102,7 @@ def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
 
 
 def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """Of the points of one operation."""
+    """The same for the points of one operation."""
     agreed: dict[int, list[bool]] = defaultdict(list)
     early: dict[str, int] = {}
     for point in points.values():
@@ -123,7 +129,7 @@ def _of_likes(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
 
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:
-    """More rounds for what missed its precision, whatever its share. `unlike`: as in wanted()."""
+    """More rounds for points that missed their precision, regardless of their share. `unlike`: as in wanted()."""
     unlike = unlike_others(plan, points) if unlike is None else unlike
     for id, point in points.items():
         have = len(_medians(point))
@@ -137,8 +143,10 @@ def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, in
 def that_fit(
     plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float, underway: Underway = NOTHING
 ) -> list[Work]:
-    """Of more rounds for points that have some and are not under way, cheap ones first, as many as there is time for;
-    the passes that they take beyond those that are to come in any case open the machine, and count as theirs."""
+    """The cheapest of the additional rounds that fit into the remaining time, for finished points.
+
+    Rounds beyond the planned passes also pay for opening the machine.
+    """
     passes, opening = underway.passes, opening_s(plan)
     lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
     cost = {work: rounds_s(points, [work]) for work in lacking}
@@ -155,12 +163,12 @@ def that_fit(
 
 
 def lacking(points: Mapping[str, Point], more: Iterable[Work]) -> dict[str, int]:
-    """By point, the rounds that it lacks."""
+    """The missing rounds of each point."""
     return {work.id: _lacking(points, work) for work in more}
 
 
 def rounds_s(points: Mapping[str, Point], more: Iterable[Work]) -> float:
-    """Seconds of more rounds for points that have some, but for opening the machine."""
+    """Seconds of more rounds for finished points, without opening the machine."""
     return sum(_each_s(points[work.id]) * _lacking(points, work) for work in more)
 
 
@@ -169,7 +177,7 @@ def _lacking(points: Mapping[str, Point], work: Work) -> int:
 
 
 def _look(plan: Plan, point: Point) -> int | None:
-    """The look that the worst of the flows needs; None where one is out of reach."""
+    """The look that the worst flow needs; None if it is out of reach."""
     flows = [flow for flow in point.flows if flow.role == "measured" and len(flow.round_medians_s) > 1]
     looks = [next_look(flow.round_medians_s, _target(plan, point)) for flow in flows]
     known = [look for look in looks if look is not None]

@@ -1,16 +1,16 @@
-"""What to measure next where paths form classes: a pure function of the plan, the points and the time left.
+"""Decides what to measure next in plans with classes: a pure function of plan, points and remaining time.
 
-1. Of every curve the representative at all sizes, the others at three: three rounds each.
-2. Together, since every pass through the machine costs opening it: who differs from the representative leads a class
-   of its own, and has its own curve; who is like it inherits. One of these has all sizes too, as an audit. More sizes
-   where a leader's curve bends. Paths at once, to find what they share (interference.py). Inherited points until most
-   of the map is measured. More rounds for what missed its precision, as far as a point's share of the budget goes, and
-   for what has three that agree although those of its likes do not. The plan is asked whenever a point is done: what
-   that gives reason for joins what is under way, and so does what missed its precision, whatever its share.
-3. With the time that is left more rounds for what missed its precision, cheap points first; then inherited points are
-   measured after all, and more paths at once.
+1. Three rounds of the representative of every curve at all sizes, and of the other members at three sizes.
+2. Further work, combined because every pass through the machine has a fixed cost. A member that differs from the
+   representative leads a class of its own, with its own curve; similar members inherit. One of them has all sizes, as
+   an audit. Curves of leaders get more sizes at bends. Concurrent paths reveal shared links (interference.py).
+   Inherited points are measured until most of the map is. Points that missed their precision get more rounds within
+   their share, and so do points whose three rounds agree although those of similar points do not. The plan is asked
+   whenever a point is done, and its answer joins the unfinished points.
+3. With the time that is left, points that missed their precision get more rounds, cheap points first. Then inherited
+   points and more concurrent paths are measured.
 
-Which inherited points come first: what an interval gains by a second decides.
+Inherited points are ranked by the gain in precision per second.
 """
 
 import functools
@@ -31,29 +31,30 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, doubts, geometric_mean
 
-MARGIN = 0.03  # what still counts as alike
-LEVEL = 0.01  # of a whole curve: how often members that are alike are told apart
-CHUNK = 0.6  # of the time left: what is given out at once, by costs that are not exactly known
-BESIDE = 0.3  # the same, while paths at once go on telling which others to look at
-_FINER = 0.5  # of the share of a point: what one may cost that is there for the shape of a curve
-_BRACKET = 2.0  # the same where the curve breaks: there are few such sizes, and nothing else tells what is between
-MOST = 0.72  # of the points of a map: what is measured before more rounds have all the time left
-_LEAST_WIDTH = 0.2  # intervals are worth something, however narrow they are already
+MARGIN = 0.03  # difference that still counts as alike
+LEVEL = 0.01  # probability, for a whole curve, that similar members are separated
+CHUNK = 0.6  # fraction of the remaining time that is planned at once, since costs are estimates
+BESIDE = 0.3  # the same while concurrent paths may ask for more
+_FINER = 0.5  # fraction of a point's share that a size for the curve's shape may cost
+_BRACKET = 2.0  # the same at a break, where few sizes exist and nothing else shows the gap
+MOST = 0.72  # fraction of a map that is measured before more rounds get all the time
+_LEAST_WIDTH = 0.2  # a narrow interval is still worth this
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """A point that takes over the value of another: its interval is widened by what the members may differ by."""
+    """A point that inherits the value of another; its interval is widened by the possible difference between the
+    members."""
 
     id: str
     source: str
-    low: float  # by how much less than the source's interval the value may be, as a factor
+    low: float  # factor by which the value may lie below the source's interval
     high: float
-    shown: bool  # whether the members were shown to be alike; else only not to differ
+    shown: bool  # whether checks showed the members to be alike, not only without a difference
 
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
-    """What to measure next beside what is under way; nothing once the time does not suffice for more."""
+    """The next work besides the unfinished points; empty when the time is too short for more."""
     if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
@@ -67,12 +68,12 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
     beside = beside.beside({offer.id: EARLY_ROUNDS for offer in inherited})
     new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
-    # That most of the map is measured comes before more rounds.
+    # Measuring most of the map comes before more rounds.
     room = left_s * (BESIDE if at_once else CHUNK if beside.rounds else 1.0) - sum(offer.cost_s for offer in inherited)
     unlike = unlike_others(plan, points)
     more = that_fit(plan, points, wanted(plan, points, unlike), room, beside)
     if new or more or underway.rounds:
-        # A pass costs as much as many rounds: what else missed its precision shares those that there are.
+        # A pass costs as much as many rounds, so points that missed their precision share the planned passes.
         every = beside.beside(lacking(points, more))
         room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
         return new + more + that_fit(plan, points, late_rounds(plan, points, unlike), room, every)
@@ -84,13 +85,13 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
 
 
 def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
-    """The points of the plan that were not measured, as far as a member of their class was."""
+    """The unmeasured points of the plan for which a member of their class was measured."""
     return [takeover for of in _told(plan, points) for takeover in of.takeovers]
 
 
 def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
-    """The points of the plan that have no record in the end, and why not where another size of the path tells: what it
-    says is unsupported. None: there was no time."""
+    """The points of the plan without a record, and the reason of another size of the path that is unsupported; None: no
+    time."""
     found: dict[str, str | None] = {}
     for curve in _curves(plan):
         for ids in curve.ids.values():
@@ -101,26 +102,26 @@ def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
 
 
 def likeness(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict[str, Likeness]:
-    """How the members of a curve stand to each other, by all that was measured of them."""
+    """How the members of a curve relate, by all their measurements."""
     rounds = {member: _round_medians(curve.ids[member], points) for member in curve.members}
     known = {member: of for member, of in rounds.items() if of}
     return clusters(curve.members, known, lambda size: margin(plan, size), LEVEL)
 
 
 def margin(plan: Plan, size: int) -> float:
-    """What still counts as alike: 3 %, or what is asked of the values themselves where that is more."""
+    """The difference that still counts as alike: 3 %, or the target precision of the values if that is wider."""
     return max(MARGIN, usual_precision(size) if plan.precision is None else plan.precision)
 
 
 def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
-    """The points that will be measured in any case, and those that are when the budget has time for them."""
+    """The ids that are measured in any case, and those measured if the budget allows."""
     sure = dict.fromkeys(id for curve in _curves(plan) for id in (*_skeleton(curve), *_audited(curve)))
     at_once = [one.id for one in plan.together if one.first]
     return [*sure, *at_once], [id for id in plan.points if id not in sure]
 
 
 def representatives(plan: Plan) -> dict[str, str]:
-    """For every other member's points, that of the representative at the same size."""
+    """The representative's point at the same size, for each point of the other members."""
     return {
         id: curve.ids[curve.representative][size]
         for curve in _curves(plan)
@@ -132,13 +133,13 @@ def representatives(plan: Plan) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Told:
-    """What the points of a curve say: who takes over whose values, and which points of its leaders are lacking."""
+    """The consequences of a curve's points: which points inherit, and which points of its leaders are missing."""
 
     takeovers: Sequence[Takeover]
     lacking: Sequence[str]
 
 
-_RECALL = Recall(most=1 << 14)  # curves: 900 on sixteen GPUs
+_RECALL = Recall(most=1 << 14)  # curves: 900 for sixteen GPUs
 
 
 def _curves(plan: Plan) -> Sequence[ClassCurve]:
@@ -148,7 +149,7 @@ def _curves(plan: Plan) -> Sequence[ClassCurve]:
 
 
 def _told(plan: Plan, points: Mapping[str, Point]) -> list[_Told]:
-    """By curve."""
+    """The consequences of every curve."""
     of_path: dict[tuple[str, str], dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
         of_path[_operation_and_path(id)][id] = point
@@ -171,7 +172,7 @@ def _operation_and_path(id: str) -> tuple[str, str]:
 
 
 def _skeleton(curve: ClassCurve) -> list[str]:
-    """All sizes of the representative; the checks of the others."""
+    """All sizes of the representative, and the checks of the others."""
     found = [curve.ids[curve.representative][size] for size in curve.sizes]
     return found + [curve.ids[member][size] for member in curve.members[1:] for size in _checks_of(curve, member)]
 
@@ -187,8 +188,7 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 def _lacking_of_leaders(
     plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]
 ) -> list[str]:
-    """All sizes of each cluster's leader, those of the audit that there is time for, and finer ones at bends; but for
-    those that there are."""
+    """Missing points: all sizes of each leader, affordable sizes of the audit, and finer sizes at bends."""
     known = _curve_of(curve, curve.representative, points)
     found = [id for id in _audited(curve) if _fits(plan, known, PointId.parse(id).bytes)]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
@@ -203,15 +203,15 @@ def _lacking_of_leaders(
 
 
 def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
-    """The sizes that the shape of a curve gives reason for, as far as there is time."""
+    """The sizes that the shape of a curve suggests, within the time."""
     bracketing = set(bracketing_sizes(measured))
     shares = {size: _BRACKET if size in bracketing else _FINER for size in finer_sizes(measured)}
     return [size for size, share in shares.items() if _fits(plan, measured, size, share)]
 
 
 def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float = _FINER) -> bool:
-    """Whether there is time for the first rounds of a size, whatever more of them measured ones had for their
-    precision: a dear one is not measured for a curve's shape alone, nor as audit."""
+    """Whether the first rounds of a size are affordable; an expensive size is measured neither for a curve's shape nor
+    as audit."""
     above = min((at for at in measured if at >= size), default=None)
     if above is not None:
         cost_s = measured[above].cost_s
@@ -222,7 +222,7 @@ def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float 
 
 
 def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:
-    """What was measured of a member, finer sizes too."""
+    """The measurements of a member, including finer sizes."""
     known = [points.get(curve.id_of(member, size)) for size in sorted({*curve.ids[member], *GRID})]
     measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
     unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
@@ -234,7 +234,7 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
 
 @dataclass(frozen=True)
 class _Offer:
-    """An inherited point that could be measured: what that gains, per second, and costs."""
+    """An inherited point that could be measured: its gain a second, and its cost."""
 
     id: str
     gain: float
@@ -242,7 +242,7 @@ class _Offer:
 
 
 def _offers(takeovers: Iterable[Takeover], points: Mapping[str, Point]) -> list[_Offer]:
-    """The best first."""
+    """The offers, best first."""
     found = []
     for one in takeovers:
         source = points[one.source]
@@ -254,12 +254,12 @@ def _offers(takeovers: Iterable[Takeover], points: Mapping[str, Point]) -> list[
 
 
 def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
-    """How many points are missing until most of the map is measured."""
+    """The number of points that are missing until most of the map is measured."""
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
 def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underway: Underway = NOTHING) -> list[_Offer]:
-    """As many as there is time for."""
+    """The offers that fit into the time."""
     room = left_s - (max(0, EARLY_ROUNDS - underway.passes) * opening_s(plan) if offers else 0.0)
     everything = sum(offer.cost_s for offer in offers)
     room = room if everything <= room / 2 else room * CHUNK
@@ -273,7 +273,7 @@ def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underw
 
 
 def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """Of the paths to run at once that nothing gives reason for as many as there is time for."""
+    """More concurrent paths without a particular reason, as the time allows."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
     room = left_s - EARLY_ROUNDS * opening_s(plan)
     ids = where_there_is_time(plan.together, points)
@@ -299,9 +299,9 @@ def _inheriting(curve: ClassCurve, alike: Mapping[str, Likeness], points: Mappin
 def _stretch(
     curve: ClassCurve, of: Likeness, alike: Mapping[str, Likeness], points: Mapping[str, Point], size: int
 ) -> tuple[float, float]:
-    """How much less and more than its leader a member may take at a size where it was not measured.
+    """The factors by which a member may be faster or slower than its leader at a size without a measurement.
 
-    What its checks on both sides leave open, and what the audit shows that members of this class do differ by.
+    They cover what its checks on both sides leave open, and the difference that the audit shows.
     """
     checked = sorted(of.contrasts)
     beside = [*[at for at in checked if at <= size][-1:], *[at for at in checked if at >= size][:1]]
@@ -317,7 +317,7 @@ def _stretch(
 
 
 def _round_medians(ids: Mapping[int, str], points: Mapping[str, Point]) -> dict[int, list[float]]:
-    """By size, the medians of the rounds; of several flows their geometric mean."""
+    """The round medians by size; for several flows, their geometric mean."""
     found = {}
     for size, id in ids.items():
         point = points.get(id)
@@ -341,7 +341,7 @@ def _width(point: Point) -> float:
 
 
 def _early_s(point: Point) -> float:
-    """What the first rounds of a point like it take."""
+    """Seconds of the first rounds of a similar point."""
     return point.device_s * EARLY_ROUNDS / max(_have(point), EARLY_ROUNDS)
 
 

@@ -1,4 +1,4 @@
-"""Which points a suite holds, as data. A suite is the union of its rules."""
+"""Defines the suites, as data. A suite is the union of its rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -7,58 +7,59 @@ from types import MappingProxyType
 from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
-EACH = ("*",)  # every value that a parameter has, also of rows without it
-_AS_SOURCE = ("other", "same")  # as the kind of the destination: another place of the source's kind, or that place
-_BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` leaves alone: another quantity, or seconds of waiting
+EACH = ("*",)  # all values of a parameter, also for rows without it
+_AS_SOURCE = ("other", "same")  # kind of the destination: another place of the source's kind, or the same place
+_BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` keeps: another quantity, or seconds of waiting
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
-MOST_MANAGED = 256 * MIB  # managed memory stays small, whoever asks for how much
+MOST_MANAGED = 256 * MIB  # limit of managed memory
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The sizes to take, and the values of some parameters; of the others the default, or with `everything` each other
-    value, one parameter at a time.
+    """Sizes and values of some parameters. The others have their defaults, or with `everything` each value once, one
+    parameter at a time.
 
-    A rule that names values takes nothing of a row without that parameter. What a rule must name to take a row, the row
-    says (`taken`). Operations without bytes are taken once, whatever the sizes.
-    `ends`: kind of place and memory of source and destination; as the destination's kind, `other` is another place of
-    the source's kind, and `same` the source itself.
+    A rule that names a value skips rows without that parameter. Some rows require a rule that names them (`taken`).
+    Operations without bytes are measured once.
+
+    `ends`: kind of place and memory of source and destination. As a kind of the destination, `other` means another
+    place of the source's kind, and `same` the source itself.
     """
 
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # of both ends
+    memories: tuple[str, ...] = ()  # for both ends
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
     but: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
-    one_path: bool = False  # of those that should be alike
+    one_path: bool = False  # of a class of paths
 
     @property
     def apart(self) -> bool:
-        """Whether source and destination must be two places."""
+        """Whether source and destination must differ."""
         return self.ends is not None and self.ends[1][0] == "other"
 
     def joins(self, src: str, dst: str) -> bool:
-        """Whether source and destination may be these."""
+        """Whether these places are allowed as source and destination."""
         within = self.ends is not None and self.ends[1][0] == "same"
         return not (self.apart and src == dst) and not (within and src != dst)
 
     def values(self, param: Param) -> list[str]:
-        """The values of this parameter that the rule takes."""
+        """The values of this parameter that the rule measures."""
         wanted = self.params.get(param.name, (param.values[0],))
         return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
 
     def also(self, param: Param) -> list[str]:
-        """The values besides, that the rule takes while all other parameters are as `values` has them."""
+        """The additional values, measured while all other parameters have their `values`."""
         left_alone = (*self.params, *self.but, *_BY_NAME)
         return list(param.values[1:]) if self.everything and param.name not in left_alone else []
 
     def takes(self, row: Benchmark) -> bool:
-        """Whether this row is meant."""
+        """Whether the rule selects this row."""
         if self.ends is not None:
             src, dst = (kind for kind, _ in self.ends)
             if (row.src, row.dst) != (src, src if dst in _AS_SOURCE else dst):
@@ -71,7 +72,7 @@ class Rule:
         return row.taken != "by_name"
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
-        """The pairs of memory kinds of the row that are meant."""
+        """The pairs of memory kinds of the row that the rule selects."""
         if self.ends is not None:
             return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
         if self.memories:
@@ -87,11 +88,10 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `rest`: for benchmarks of which the rules take nothing, whatever the kinds of their places. `theirs`: what only the
-    rule of that name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: what a run has without
-    `--budget`; a suite that has one is measured by classes of paths. `together_at`: the size at which paths are run at
-    once, to find what they share; None: they are not. `alike_contexts`: as in a plan; of what takes seconds
-    they would be a large part.
+    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the rule of that name needs
+    (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite with a budget is
+    measured by classes of paths. `together_at`: size of the concurrent paths; None: none. `alike_contexts`: as in a
+    plan; for a run of seconds the cost would be too high.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Suite:
     alike_contexts: bool = True
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
-        """The rules that may take points of this row, which is one of the table."""
+        """The rules that may select points of this row of the table."""
         named = [one for one in table if one.name == row.name]
         if self.rest is None or any(rule.takes(one) for rule in self.rules for one in named):
             return self.rules
@@ -124,10 +124,10 @@ def _rule(
 
 
 def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes; of managed memory at those
-    that are small enough. Other parameters have their defaults, and `*` is every value.
+    """The rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes.
 
-    Raises ValueError where the text is not of this form.
+    Managed memory is limited to small sizes. Other parameters have their defaults, and `*` means every value. Raises
+    ValueError for another form.
     """
     head, _, params = text.partition("?")
     benchmark, engine, ends = head.split("/")
@@ -156,7 +156,7 @@ _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
 _EXCHANGES = ("exchange", "exchange_all")
 _TO_A_GPU = "numa.pinned->gpu.device"
-# Thousands of small parts are what a simulation takes longest for: all their forms on the way that matters most.
+# Thousands of small pieces take longest to simulate, so all their forms are measured on the most important path only.
 _IN_PARTS_TO_A_GPU = (
     *(
         of_preset(f"pieces/{engine}/{_TO_A_GPU}?piece={piece}&mode=*", (1000 * piece,))
@@ -182,16 +182,17 @@ _STRIDED_ELSEWHERE = tuple(
 )
 _CALLS = ("launch", "launch_to_end", "synchronize", "event", "stream", "copy_call")
 _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
-_PINNED = ("pinned", "device")  # what nvbandwidth copies from and to
-_OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters of which two sizes tell enough
+_PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
+_OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
 _NVBANDWIDTH = 512 * MIB
-_TOGETHER_AT = 16 * MIB  # rates have settled, and every path is measured by itself
-_OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # what memory costs is measured at these too
-# With what the other end has.
+_TOGETHER_AT = 16 * MIB  # rates have converged, and every path is measured alone at this size
+_OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
+# Memory kinds beside the other end's kinds.
 _MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm", "ipc", "posix_fd", "shm")
 _BESIDE = (*_MORE_KINDS, "device", "pinned")
 
-_SMS = ("0", "33", "66", "99", "131")  # first, last and between on an H200; of a smaller GPU those that it has
+# the first, the last and others between on an H200; a smaller GPU uses those that it has
+_SMS = ("0", "33", "66", "99", "131")
 
 _ACCESSES = ("read/sm/numa.pinned->gpu.device", "write/sm/gpu.device->numa.pinned")
 _PEER_ACCESSES = ("read/sm/gpu.device->other.device", "write/sm/gpu.device->other.device")
@@ -211,7 +212,7 @@ _STANDARD = (
     _rule(*_STAGED, peer=("off",)),
     _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
     _rule(*_ALONE, mode=_SINGLE),
-    # What the cost of a copy alone depends on, more than on its path.
+    # The cost of a single copy depends on these more than on its path.
     replace(_rule(*_ALONE, mode=_SINGLE, initiator=EACH, after=EACH), one_path=True),
     replace(_rule(*_ALONE, mode=_SINGLE, peer=("off",)), one_path=True),
     _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
@@ -226,7 +227,7 @@ def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
     return _rule(4 * KIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, **params)
 
 
-# What operations have in many forms: all sizes, the values of parameters, kinds of memory, calls.
+# Operations with many forms: all sizes, parameter values, memory kinds and calls.
 _EVERYTHING = (
     Rule(ALL_SIZES),
     Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
@@ -273,22 +274,22 @@ SUITES: dict[str, Suite] = {
     for suite in (
         Suite(
             "quick",
-            "three sizes of every path, one way and both ways, peer access on: a first look in seconds",
+            "three sizes of every path, unidirectional and bidirectional, peer access on: a first map in seconds",
             (_rule(4 * KIB, MIB, 64 * MIB), _rule(64 * MIB, memories=_PINNED, bidirectional=("true",))),
             budget_s=15.0,
             alike_contexts=False,
         ),
         Suite(
             "standard",
-            "curves of every path: copies, batched and single, accesses by threads, managed memory, latencies: a map "
-            "of a machine in two minutes",
+            "curves of every path: batched and single copies, SM accesses, managed memory and latencies: a map of a "
+            "machine in two minutes",
             _STANDARD,
             budget_s=112.0,
             together_at=_TOGETHER_AT,
         ),
         Suite(
             "sm",
-            "copies and accesses by a GPU's threads, bulk copies, copy engines beside them; how few blocks are enough",
+            "copies and accesses by SMs and TMA, with copy engines for comparison; the number of blocks needed",
             (
                 _rule(*_SM_CURVE, benchmarks=_ACCESS, memories=_PINNED),
                 _rule(_SM_CURVE[-1], benchmarks=_ACCESS, memories=_PINNED, blocks=_BLOCKS),
@@ -310,7 +311,7 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "nvbandwidth",
-            "what nvbandwidth 0.8 measures, at its 512 MiB: `--rule nvbandwidth` measures as it does",
+            "the tests of nvbandwidth 0.8, at its 512 MiB; `--rule nvbandwidth` uses its method",
             (
                 _rule(
                     _NVBANDWIDTH,
@@ -326,17 +327,17 @@ SUITES: dict[str, Suite] = {
             ),
             theirs=(_rule(benchmarks=("latency",), engines=("sm",), memories=("device",), cache=("hot",)),),
             early=True,
-            more_rounds=False,  # what differs from round to round there does so in any number of them
+            more_rounds=False,  # values that differ between rounds do so in any number of rounds
         ),
         Suite(
             "comm-scope",
-            "what Comm|Scope measures, at its sizes up to 1 GiB: `--rule comm-scope` measures as it does",
+            "the tests of Comm|Scope, at its sizes up to 1 GiB; `--rule comm-scope` uses its method",
             tuple(of_preset(text, COMM_SCOPE.sizes) for entry in COMM_SCOPE.entries for text in entry.points),
         ),
         Suite(
             "full",
-            "every operation on every path; on one path of each kind by copy engine at all powers of two from 8 B to 1 "
-            "GiB, and with every value of its parameters",
+            "every operation on every path; on one path of each class also all powers of two from 8 B to 1 GiB by copy "
+            "engine, and every parameter value",
             (
                 Rule(_CURVE, benchmarks=_JOINT, engines=("ce",)),
                 Rule(_CURVE, benchmarks=_BY_KERNELS, engines=_KERNELS),

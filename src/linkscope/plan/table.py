@@ -6,10 +6,10 @@ import msgspec
 
 
 class Param(msgspec.Struct, frozen=True):
-    """A parameter and the values it may have; the first is its default, which not all ids tell.
+    """A parameter and its possible values; the first is the default, which some ids leave out.
 
-    `paths`: besides these it may be other paths, which the operation takes with its own. `told`: the values as people
-    are told them, where they are too many to name each.
+    `paths`: other values are paths that run concurrently. `told`: the values as shown to people, where there are too
+    many to list.
     """
 
     name: str
@@ -20,15 +20,15 @@ class Param(msgspec.Struct, frozen=True):
     told: list[str] = []
 
     def in_id(self, value: str) -> bool:
-        """Whether ids tell this value."""
+        """Whether ids show this value."""
         return self.default_in_id or value != self.values[0]
 
 
 class Benchmark(msgspec.Struct, frozen=True):
-    """One operation: from which kind of place and memory to which, and its parameters; `sized`: it has bytes.
+    """One operation: kinds of places and memory, and parameters; `sized`: it has bytes.
 
-    `taken`: which rules of a suite take it: also those that name nothing, those that name its operation or engine, or
-    those that name its kinds of memory.
+    `taken`: the rules of a suite that select it: all, those that name its operation or engine, or those that name its
+    memory kinds.
     """
 
     name: str

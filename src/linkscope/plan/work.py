@@ -1,4 +1,4 @@
-"""What a plan asks for next, and what it asked for that is not done yet."""
+"""The work that a plan asks for, and the unfinished work."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Work:
-    """Take the point `id` to `rounds` rounds."""
+    """Measures the point `id` until it has `rounds` rounds."""
 
     id: str
     rounds: int
@@ -14,23 +14,23 @@ class Work:
 
 @dataclass(frozen=True)
 class Underway:
-    """What was asked for and is not done: by point the rounds that it still lacks, and the seconds that all of them
-    take. What is asked for besides shares their passes through the machine."""
+    """The unfinished points: their missing rounds, and the seconds for all of them. New work shares their passes
+    through the machine."""
 
     rounds: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
     def passes(self) -> int:
-        """How many passes are to come in any case."""
+        """Passes that come in any case."""
         return max(self.rounds.values(), default=0)
 
     def new(self, ids: Iterable[str]) -> list[str]:
-        """Those that are not under way, each once."""
+        """The ids that are not unfinished, each once."""
         return [id for id in dict.fromkeys(ids) if id not in self.rounds]
 
     def beside(self, rounds: Mapping[str, int]) -> "Underway":
-        """With these, too."""
+        """This with the given rounds in addition."""
         return Underway({**self.rounds, **rounds}, self.seconds)
 
 

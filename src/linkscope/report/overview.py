@@ -27,7 +27,7 @@ from linkscope.model.words import (
     usual,
     varying,
 )
-from linkscope.report.row_notes import single_copy_text, limits_text, missing_total_text, parts_text
+from linkscope.report.row_notes import limits_text, missing_total_text, parts_text, single_copy_text
 from linkscope.report.sweep import needed_text, sweeps, without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, inherited, missed, sign_of
 from linkscope.runfile import Point

@@ -102,6 +102,3 @@ def strays_text(point: Point) -> str:
     samples = [sample for samples in point.flows[0].samples_s for sample in samples]
     strays = sum(sample > _STRAY * point.median_s for sample in samples)
     return f"{strays} of {len(samples)} outlie" if 0 < strays <= _FEW * len(samples) else ""
-
-
-taken = inherited  # cli/advise.py imports this name

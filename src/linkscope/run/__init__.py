@@ -1,4 +1,4 @@
-"""A plan in, points out: workers, rounds, resume, watchdog."""
+"""Executes a plan and returns points: workers, rounds, resume, watchdog."""
 
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.session import benchmark_table, check_points, go_on, measure, plan_of

@@ -1,7 +1,7 @@
-"""Points of a model measured by several processes at once.
+"""Measures points of a model in several processes at once.
 
-On hardware that would disturb; a model's noise depends on the point and the round alone, so nothing changes but the
-time. Results come in the order of the questions.
+On hardware, concurrent measurements would disturb each other. A model's noise depends only on the point and the round,
+so only the run time changes. Results keep the order of the tasks.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ from linkscope.run.worker import RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round
 
-WORTH_IT = 400  # points of a round; for fewer the processes' start takes longer than what they save
-_MOST = 16  # processes: each has 40 MiB besides what it shares with its parent, and its worker as many
+WORTH_IT = 400  # points of a round; with fewer, starting the processes takes longer than it saves
+_MOST = 16  # processes: each needs 40 MiB beyond the memory it shares with its parent, and its worker the same
 _CHUNK = 32
 _PR_SET_PDEATHSIG = 1
 
@@ -37,7 +37,7 @@ _FAILURES: dict[str, type[Failure]] = {
 
 
 class _Asked(msgspec.Struct, array_like=True, gc=False):
-    """A task on its way between processes, which pickle would take several times as long to pack."""
+    """A task in transit between processes; pickle would take several times as long."""
 
     id: str
     round: int
@@ -46,14 +46,14 @@ class _Asked(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Told(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
-    """A failure on its way between processes."""
+    """A failure in transit between processes."""
 
     kind: str
     message: str
     state: dict[str, Any]
 
     def again(self) -> Failure:
-        """The exception that it was."""
+        """The original exception."""
         kind = _FAILURES[self.kind]
         failure = kind.__new__(kind)
         failure.args = (self.message,)
@@ -67,9 +67,10 @@ _TOLD = msgspec.msgpack.Decoder(list[Round | _Told])
 
 
 class Ahead:
-    """As many processes as there are CPUs for this one, to 16, each with a worker of its own. `sampler`: the rule's.
+    """One process for each CPU, at most 16, each with its own worker. `sampler` is that of the rule.
 
-    Forked: what is spawned runs the main script again, whatever that is. A run on a model has no other threads.
+    The processes are forked, because a spawned process would run the main script again. A run on a model has no other
+    threads.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Ahead:
         )  # fmt: skip
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
-        """What measuring each gave, in their order. Raises CannotStart once one of the processes is gone."""
-        gc.freeze()  # records hold no cycles: those there are so far are not looked through again
+        """The results of the tasks, in order. Raises CannotStart once one of the processes is gone."""
+        gc.freeze()  # records hold no cycles, so the collector need not scan them again
         try:
             for start, answer in enumerate(self._pool.map(_answered, _packed(tasks))):
                 for task, found in zip(tasks[_CHUNK * start : _CHUNK * (start + 1)], _TOLD.decode(answer), strict=True):
@@ -92,7 +93,7 @@ class Ahead:
             raise CannotStart("a process that measured was killed; go on with the run file") from None
 
     def stop(self) -> None:
-        """Forgets what was not measured yet."""
+        """Cancels the remaining tasks."""
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -103,7 +104,7 @@ def _packed(tasks: Sequence[Task]) -> Iterator[bytes]:
 
 
 def _lean(found: Round, task: Task) -> Round:
-    """The round without texts of its own: a large run keeps hundreds of thousands."""
+    """The round with shared strings: a large run keeps hundreds of thousands of rounds."""
     found.id = str(task.point)
     for flow in found.flows:
         flow.src, flow.dst = sys.intern(flow.src), sys.intern(flow.dst)
@@ -115,7 +116,7 @@ def _lean(found: Round, task: Task) -> Round:
 
 
 class _Here:
-    """What a process has."""
+    """State of a process."""
 
     workers: Workers
     made: tuple[type[Sampler], Plan, MachineFacts]
@@ -124,8 +125,8 @@ class _Here:
 def _open(
     command: tuple[str, ...], open_request: dict[str, Any], sampler: type[Sampler], plan: Plan, facts: MachineFacts
 ) -> None:
-    gc.freeze()  # what the parent had is shared with it as long as nobody touches it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops us
+    gc.freeze()  # memory of the parent stays shared until someone writes to it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which stops the processes
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _Here.workers = Workers(command, open_request, lambda: False)

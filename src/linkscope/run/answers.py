@@ -1,4 +1,4 @@
-"""The worker's answers (docs/reference/worker.md), decoded."""
+"""The decoded answers of the worker (docs/reference/worker.md)."""
 
 import math
 import operator
@@ -27,13 +27,13 @@ class Prepared(msgspec.Struct):
     actors: int = 0
     flows: list[FlowFacts] = []
     slices: int = 1
-    most_iterations: int = 0  # of a batch; 0: any number
+    most_iterations: int = 0  # operations in a batch at most; 0: any number
     program: str = ""
-    once_s: float = 0.0  # an iteration of everybody's loop, the first time; 0: not known
+    once_s: float = 0.0  # seconds of one iteration of all loops, the first time; 0: unknown
 
 
 class Verdict(msgspec.Struct):
-    """What comparing the destination gave."""
+    """The result of comparing the destination."""
 
     ok: bool
     checked_bytes: int
@@ -42,7 +42,7 @@ class Verdict(msgspec.Struct):
 
 
 class Carried(msgspec.Struct):
-    """What a directed link carried during a `run`, as the platform counted it."""
+    """Bytes that a directed link carried during a `run`, as the platform counted them."""
 
     link: str
     bytes: int
@@ -58,15 +58,15 @@ class Trace(msgspec.Struct):
     notes: dict[str, Any] = {}
     verdict: Verdict | None = None
     links: list[Carried] = []
-    spent: dict[str, float] = {}  # seconds of the machine's time since `prepare`, by what for; none of a model's
+    spent: dict[str, float] = {}  # seconds of real time since `prepare`, by purpose; empty for a model
     stamps: list[float] = []
 
     def durations(self) -> list[float]:
-        """How long every loop took: by sample, batch and actor, the actor fastest."""
+        """The duration of every loop: by sample, batch and actor, the actor fastest."""
         return list(map(operator.sub, self.stamps[1::2], self.stamps[0::2]))
 
     def seconds(self, sample: int, batch: int, actor: int) -> float:
-        """How long that actor's loop took."""
+        """The duration of that actor's loop."""
         at = 2 * ((sample * self.batches + batch) * self.actors + actor)
         return self.stamps[at + 1] - self.stamps[at]
 

@@ -1,27 +1,28 @@
-"""How many operations each of several flows does, so that all end together."""
+"""Chooses the number of operations of each concurrent flow, so that all flows end together."""
 
 import math
 from collections.abc import Sequence
 
 MOST_COUNT = 256  # operations of all flows in a batch
-STRETCH_S = 0.12  # joint batches are not made longer than that to end together
-EVEN = 0.03  # flows whose ends differ by less end together: a little less than what the sampler's TOGETHER asks for
+STRETCH_S = 0.12  # the longest joint batch that is tried for a common end
+EVEN = 0.03  # flows whose ends differ by less end together; slightly below the limit of TOGETHER in the sampler
 FAR_APART = 2.0
 
 
 def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT) -> list[int]:
-    """Counts an actor, from the seconds that one operation of each takes, so that all end together.
+    """The operations of each actor, from the seconds of one operation of each, so that all actors end together.
 
-    Every batch takes `least_s` or longer, as far as `most_in_all` goes; where whole operations do not fit together,
-    longer batches are tried as long as they stay short.
+    Every batch takes `least_s` or longer, within `most_in_all`. If whole operations do not end together, longer batches
+    are tried while they stay short.
     """
     best, smallest, most, slowest = [1] * len(each_s), math.inf, most_in_all // len(each_s), max(each_s)
-    least = math.ceil(least_s / slowest)  # operations of the slowest
+    least = math.ceil(least_s / slowest)  # operations of the slowest actor
     for count in range(least, 8 * least + 1) if len(each_s) > 1 else [least]:
         if count > least and count * slowest > STRETCH_S:
             break
         rounded = math.ceil if len(each_s) == 1 else round
-        span = min(count * slowest, most * min(each_s))  # with the fastest flow's queue full no other runs on alone
+        # a full queue of the fastest flow must not end before the others
+        span = min(count * slowest, most * min(each_s))
         counts = [min(max(rounded(span / each), 1), most) for each in each_s]
         ends = [count * each for count, each in zip(counts, each_s, strict=True)]
         uneven = max(ends) / min(ends) - 1
@@ -33,10 +34,11 @@ def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT)
 
 
 def takes_turns(batch: Sequence[int], gain: float) -> bool:
-    """Whether counts that are far apart get hardly more done than equal ones, `gain` times as many operations a second.
+    """Whether very unequal counts gain almost nothing over equal counts, in operations a second (`gain` is the ratio).
 
-    Flows that run at once, each at its pace, do: equal counts make all wait for the slowest. Where one engine serves
-    all in turn, those with few operations end with the others since they wait for them (1, 85, 1 from a GPU to three).
+    Concurrent flows gain, because equal counts make all of them wait for the slowest. Flows that one engine serves in
+    turn do not: those with few operations only end with the others because they wait (H200: 1, 85 and 1 operations from
+    one GPU to three).
     """
     apart = sum(batch) / len(batch) / min(batch)
     return apart > FAR_APART and gain < math.sqrt(apart)

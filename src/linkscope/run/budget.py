@@ -1,4 +1,4 @@
-"""How much time may still be spent: wall time on a machine, modelled time on a model (so that runs repeat)."""
+"""The remaining time: wall time on a machine, virtual time on a model (so that runs are reproducible)."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from linkscope.units import format_seconds
 
 
 class Budget:
-    """`total_s` None: no limit. `spent_s` is what earlier sessions of a resumed run used."""
+    """`total_s` None: no limit. `spent_s`: time used by earlier sessions of a resumed run."""
 
     def __init__(self, total_s: float | None, *, modelled: bool, spent_s: float = 0.0) -> None:
         self.total_s = total_s
@@ -16,7 +16,7 @@ class Budget:
         self._started = time.monotonic()
 
     def add(self, device_s: float) -> None:
-        """Counts modelled time; wall time counts itself."""
+        """Adds virtual time; wall time passes by itself."""
         if self._modelled:
             self._spent_s += device_s
 
@@ -25,13 +25,13 @@ class Budget:
         return self._spent_s + (0.0 if self._modelled else time.monotonic() - self._started)
 
     def allows(self, cost_s: float, keep_s: float = 0.0) -> bool:
-        """Whether something of that cost still fits into the budget, so many seconds of which are kept for others."""
+        """Whether an operation of that cost fits into the budget while `keep_s` seconds stay reserved."""
         return self.total_s is None or self.spent() + cost_s + keep_s <= self.total_s
 
     def left(self) -> float:
-        """Seconds that may still be used; infinite without a limit."""
+        """Seconds left; infinite without a limit."""
         return math.inf if self.total_s is None else self.total_s - self.spent()
 
     def reason(self) -> str:
-        """Why something was left out, for people."""
+        """Why something was left out, as text."""
         return f"the budget of {format_seconds(self.total_s or 0.0)} left no time"

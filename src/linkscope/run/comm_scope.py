@@ -1,10 +1,10 @@
-"""Measuring as Comm|Scope does, for those who compare with its results (`run --rule comm-scope`).
+"""Measures by the rule of Comm|Scope, for comparison with its results (`run --rule comm-scope`).
 
-Its rule (ICPE 2019, 2.1, 3.1): one operation between two events, or between two readings of the host's clock where
-the operation holds up the host; nothing holds the stream while the host queues, so that the time has the cost of
-queueing in it. As many operations as take 1 s together are a repetition, of which the value is the mean; five
-repetitions in one process, of which it gives mean and standard deviation. Both ways at once lasts from the first start
-to the last end. What differs from it is in docs/notes/comm-scope.md.
+The rule (ICPE 2019, 2.1 and 3.1): one operation between two events, or between two readings of the host's clock for
+operations that block the host. No gate holds the stream, so the time includes the cost of queueing. A repetition
+consists of as many operations as take 1 s in all, and its value is the mean. Five repetitions in one process give mean
+and standard deviation. Transfers in both directions last from the first start to the last end. docs/notes/comm-scope.md
+lists the differences.
 """
 
 import math
@@ -15,11 +15,11 @@ from linkscope.run.sampler import PointRound, Sampler, Task
 from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5
-MOST_AT_ONCE = 8192  # samples in one request, so that an answer stays small and Ctrl-C is heard
+MOST_AT_ONCE = 8192  # samples in one request, so that answers stay small and Ctrl-C takes effect
 
 
 class CommScopeSampler(Sampler):
-    """Measures points with bytes by that rule; latencies, of which a step is no operation, by linkscope's."""
+    """Measures points with bytes by that rule, and latencies, whose steps are not operations, by linkscope's."""
 
     def _case(self, task: Task) -> dict[str, Any]:
         return super()._case(task) | ({"held": False} if task.point.bytes else {})
@@ -48,7 +48,8 @@ class _CommScopeRound(PointRound):
         return made
 
     def _repetition(self, count: int | None, *, last: bool) -> tuple[int, list[float], float]:
-        """How many operations, seconds of each actor's, and seconds from the first start to the last end, summed."""
+        """Number of operations, seconds of each actor's operations, and seconds from the first start to the last end,
+        all summed."""
         own, elapsed, done = [0.0] * self._actors, 0.0, 0
         while (more := self._more(count, done, elapsed)) > 0:
             trace = self._run(more, [[1] * self._actors], verify=last and done + more == count)
@@ -62,7 +63,7 @@ class _CommScopeRound(PointRound):
 
     @staticmethod
     def _more(count: int | None, done: int, elapsed: float) -> int:
-        """How many operations to ask for next: one first, and then what 1 s still needs."""
+        """Operations of the next request: one first, then as many as 1 s still needs."""
         if count is not None:
             return min(count - done, MOST_AT_ONCE)
         if elapsed >= CUMULATED_S:

@@ -1,8 +1,8 @@
-"""Contexts of GPUs that cost alike: on an H200 operations take 0.12 us longer in half of them
+"""Selects GPU contexts of equal cost: on an H200, operations take 0.12 us longer in half of all contexts
 (docs/notes/context-effects.md).
 
-Each process makes some of every GPU and keeps one that is as cheap as they get. What is cheap is known by all that were
-made since the run began.
+Each process makes several contexts of every GPU and keeps one of the cheapest. All contexts since the start of the run
+show which cost is low.
 """
 
 from collections.abc import Iterable
@@ -14,44 +14,45 @@ from linkscope.run.worker import RequestFailed
 from linkscope.runfile import ContextsTally
 from linkscope.stats import median
 
-# As the worker has it (core/platform/cuda/contexts.cpp): what costs more than the least by this is of another kind.
+# Same constants as the worker (core/platform/cuda/contexts.cpp): a context that costs more than the least by these is
+# of another kind.
 ALIKE, NOISE_S = 1.02, 20e-9
-_TOO_LITTLE = 0.5  # of the middle one: no kind of context, but a reading that went wrong
+_TOO_LITTLE = 0.5  # fraction of the median: such a low cost is a failed reading
 
 
 class _Made(msgspec.Struct):
     gpu: int
     model: str
-    # of each that was made; the last was kept
+    # cost of each context that was made; the last was kept
     operation_s: Annotated[list[float], msgspec.Meta(min_length=1)]
 
 
 class Contexts:
-    """What contexts have cost since the run began."""
+    """The costs of all contexts since the run began."""
 
     def __init__(self) -> None:
         self._of_model: dict[str, list[float]] = {}
-        self._costs: dict[int, list[float]] = {}  # of all that were made, by GPU
+        self._costs: dict[int, list[float]] = {}  # of all contexts that were made, by GPU
         self._kept: dict[int, list[float]] = {}
 
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
-        """`contexts` of an open request (docs/reference/worker.md): those of the GPUs among the places."""
+        """The field `contexts` of an open request (docs/reference/worker.md), for the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
         return {"gpus": gpus, "floors_s": {model: _least(costs) for model, costs in self._of_model.items()}}
 
     def made(self, answer: Any) -> None:
-        """Takes `contexts` of the answer to an open request. Raises RequestFailed where it is no such thing."""
+        """Records `contexts` of the answer to an open request. Raises RequestFailed if it has another form."""
         try:
             made = msgspec.convert(answer, list[_Made])
         except msgspec.ValidationError as problem:
-            raise RequestFailed("failed", f"what the worker tells of contexts is not readable: {problem}") from problem
+            raise RequestFailed("failed", f"the worker's list of contexts has another form: {problem}") from problem
         for of in made:
             self._of_model.setdefault(of.model, []).extend(of.operation_s)
             self._costs.setdefault(of.gpu, []).extend(of.operation_s)
             self._kept.setdefault(of.gpu, []).append(of.operation_s[-1])
 
     def tally(self) -> dict[str, ContextsTally]:
-        """By GPU, for the last line of the run."""
+        """The tally of each GPU, for the last line of the run."""
         return {f"gpu:{gpu}": _tally(self._costs[gpu], self._kept[gpu]) for gpu in sorted(self._kept)}
 
 

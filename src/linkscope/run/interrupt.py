@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM as a flag that is looked at between requests, so that no record is torn and no worker left."""
+"""Turns Ctrl-C and SIGTERM into a flag that is read between requests, so that no record is torn and no worker is left
+behind."""
 
 import signal
 import threading
@@ -9,9 +10,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Call it to look.
+    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Calling the object reads it.
 
-    `last`: a process that was asked to stop only says so afterwards, and is deaf to whoever asks again.
+    `last`: after a requested stop, the process ignores further signals until it ends.
     """
 
     def __init__(self, last: bool = False) -> None:
@@ -23,7 +24,7 @@ class StopFlag:
         return self._asked
 
     def ask(self) -> None:
-        """What the signals do."""
+        """Sets the flag, as the signals do."""
         self._asked = True
 
     def _caught(self, number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,6 @@
-"""The state of the GPUs while something is measured: clocks, throttle reasons, PCIe link, errors, from NVML.
+"""Watches the GPUs during measurements: clocks, throttle reasons, PCIe link, error counters, from NVML.
 
-A thread of its own looks twice a second. Without NVML there is nothing to see, and nothing is claimed.
+A thread samples twice a second. Without NVML there are no observations.
 """
 
 import bisect
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 _EVERY_S = 0.5
-# nvmlClocksEventReason*: those that say the GPU is slower than asked for.
+# nvmlClocksEventReason*: the reasons that make the GPU slower than requested.
 BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One look at one GPU. Clocks in MHz, temperature in degrees Celsius."""
+    """One observation of one GPU. Clocks in MHz, temperature in degrees Celsius."""
 
     time: float
     gpu: str
@@ -30,7 +30,7 @@ class State:
 
 
 class Monitor(Protocol):
-    """Tells what the GPUs were like between two times of time.monotonic()."""
+    """Reports the state of the GPUs between two times of time.monotonic()."""
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
         """Guards of a block that began at `since` and ends now, for the GPUs among `places`."""
@@ -40,7 +40,7 @@ class Monitor(Protocol):
 
 
 class NoMonitor:
-    """Where there is nothing to look at: a model, or a machine without NVML."""
+    """Monitor without observations: for a model, or a machine without NVML."""
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
         return {}
@@ -49,14 +49,14 @@ class NoMonitor:
 
 
 class NvmlMonitor:
-    """Looks at every GPU twice a second. `gpus`: place -> PCI bus id. Raises where NVML is not there."""
+    """Samples every GPU twice a second. `gpus`: place -> PCI bus id. Raises an exception without NVML."""
 
     def __init__(self, gpus: Mapping[str, str]) -> None:
         import pynvml
 
         self._nvml = pynvml
         pynvml.nvmlInit()
-        # By bus id: CUDA_VISIBLE_DEVICES hides GPUs from CUDA and not from NVML, which counts on.
+        # By bus id: CUDA_VISIBLE_DEVICES renumbers GPUs for CUDA but not for NVML.
         self._handles = {gpu: pynvml.nvmlDeviceGetHandleByPciBusId(pci.encode()) for gpu, pci in gpus.items()}
         self._states: dict[str, list[State]] = {gpu: [] for gpu in self._handles}
         self._ended = threading.Event()
@@ -81,7 +81,7 @@ class NvmlMonitor:
         self._thread.join(2.0)
 
     def _seen(self, gpu: str, since: float) -> list[State]:
-        """The looks since then, or the last one before where the block was shorter than the pause between looks."""
+        """The observations since then, or the last earlier one if the block was shorter than the sampling period."""
         states = self._states[gpu]
         return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
@@ -108,28 +108,28 @@ class NvmlMonitor:
                 nvml.nvmlDeviceGetPcieReplayCounter(handle),
             )  # fmt: skip
         except nvml.NVMLError:
-            return None  # hidden in a virtual machine, or the GPU fell off the bus: the worker finds that out itself
+            return None  # hidden in a virtual machine, or the GPU fell off the bus, which the worker reports
 
 
 def monitor_for(gpus: Mapping[str, str]) -> Monitor:
-    """NVML where this machine has it. `gpus`: place -> PCI bus id; none of a model."""
+    """An NVML monitor where this machine has NVML. `gpus`: place -> PCI bus id; empty for a model."""
     if not gpus:
         return NoMonitor()
     try:
         return NvmlMonitor(gpus)
-    except Exception:  # any failure of an optional library is its absence; `doctor` says why
+    except Exception:  # an optional library may fail in any way; `doctor` says why
         return NoMonitor()
 
 
 class Tally:
-    """What the error counters of the GPUs gained, and what share of CPU time a hypervisor took, since it was made."""
+    """Increases of the GPUs' error counters, and the share of CPU time that a hypervisor took, since construction."""
 
     def __init__(self, gpus: Mapping[str, str]) -> None:
         self._gpus = gpus
         self._ticks, self._errors = self._read()
 
     def gained(self) -> dict[str, Any]:
-        """`cpu_steal` as a fraction, and by GPU the counters that grew: `nvlink_crc_data`, `pcie_replays`, …"""
+        """`cpu_steal` as a fraction, and the counters that grew, by GPU: `nvlink_crc_data`, `pcie_replays`, …"""
         from linkscope.machine.environment import steal_share
 
         gained: dict[str, Any] = {}
@@ -153,7 +153,7 @@ class Tally:
 
 
 class NoTally:
-    """Of a model: it counts nothing."""
+    """Tally of a model: nothing to count."""
 
     def gained(self) -> dict[str, Any]:
         return {}

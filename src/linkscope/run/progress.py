@@ -1,6 +1,6 @@
-"""What is said while a run is under way, on standard error: a table and a bar on a terminal, plain lines elsewhere.
+"""Shows the progress of a run on standard error: a table and a bar on a terminal, plain lines elsewhere.
 
-Everything is said between two measurements, by the thread that measures: nothing runs beside a measurement.
+The measuring thread writes between two measurements, so output never disturbs a measurement.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 _LINE_EVERY_S = 10.0
 _DRAW_EVERY_S = 0.25
-_DRAW_SHARE = 0.02  # of its processor time, at most, goes into drawing, when nothing is measured
-_SPARE = 8  # columns beside the bar, for the ^C that a terminal shows
+_DRAW_SHARE = 0.02  # share of the processor time that drawing may use, between measurements
+_SPARE = 8  # columns left free beside the bar, for the ^C that a terminal shows
 _BAR, _LEAST_BAR = 30, 8
 
 
 @dataclass(frozen=True)
 class WorkLeft:
-    """`share` is what is done, 0 to 1; `left_s` the wall time still needed, None where it cannot be told yet."""
+    """`share`: completed fraction, 0 to 1; `left_s`: remaining wall time, None while unknown."""
 
     share: float
     left_s: float | None
-    points: int  # that are unfinished
+    points: int  # unfinished points
     stage: str  # 'round 2 of 6'
 
     def texts(self) -> list[str]:
-        """For people, longest first."""
+        """Texts of decreasing length."""
         points = f"{self.points} point{'s' * (self.points != 1)} unfinished"
         if self.left_s is None:
             return [f"{self.stage}, {points}", self.stage, ""]
@@ -45,32 +45,32 @@ class WorkLeft:
 
 
 class Found(Protocol):
-    """What was found so far, for people."""
+    """The results so far, as text."""
 
     def add(self, record: Round | Point) -> None:
-        """Takes up a record; must cost nothing."""
+        """Stores a record; must be cheap."""
 
     def table(self, width: int, height: int) -> Sequence[tuple[str, str]]:
         """At most `height` lines of at most `width` columns, with their styles."""
 
     def best(self) -> str:
-        """The best so far in one line; '' where there is nothing."""
+        """The best result so far in one line; '' without any."""
 
 
 class Progress(Protocol):
-    """Told every record and, after every point-round, asked to show something if it is time to."""
+    """Gets every record and, after every round of a point, a chance to show something."""
 
     def record(self, record: Round | Point) -> None: ...
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
-        """Asks for what is left only when it has something to show."""
+        """Shows something if it is time; only then calls `left`."""
 
     def stop(self) -> None:
-        """Clears what only made sense during the run. May be called again."""
+        """Removes temporary output. May be called twice."""
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def record(self, record: Round | Point) -> None: ...
 
@@ -80,7 +80,7 @@ class Silent:
 
 
 class Lines:
-    """Every ten seconds a plain line of what is done, and one of what was found where that has changed."""
+    """Every ten seconds a line with the completed share, and a line with the best result if it changed."""
 
     def __init__(self, found: Found, stream: TextIO) -> None:
         self._found = found
@@ -107,9 +107,9 @@ class Lines:
 
 
 class Terminal:
-    """A table of what was found above a bar with the time left; both are gone when it stops.
+    """A table of results above a bar with the remaining time; both disappear at the end.
 
-    The cursor is never hidden: whatever ends the process, the terminal is as it was.
+    The cursor stays visible, so the terminal is usable however the process ends.
     """
 
     def __init__(self, found: Found, stream: TextIO) -> None:
@@ -120,7 +120,7 @@ class Terminal:
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
         self._next = 0.0
-        self._gone = False  # nobody is at the terminal any more
+        self._gone = False  # the terminal is closed
         self._drawn: list[str] = []
 
     def record(self, record: Round | Point) -> None:
@@ -156,7 +156,7 @@ class Terminal:
         self._show(self._live, lines)
 
     def _measured(self) -> tuple[int, int]:
-        """Columns and rows as they are now: COLUMNS and LINES would be as they were once."""
+        """Current columns and rows; COLUMNS and LINES would not follow a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self._stream.fileno())
             if size.columns and size.lines:
@@ -180,7 +180,7 @@ class Terminal:
         live.update(text, refresh=True)
 
     def _mend(self) -> None:
-        """A terminal that got narrower has wrapped the lines on it: goes up over those that came to be."""
+        """Moves the cursor up over the extra lines of a terminal that became narrower and wrapped its lines."""
         from rich.control import Control
         from rich.segment import ControlType
 
@@ -191,7 +191,7 @@ class Terminal:
             self._console.control(Control(*up * more))
 
     def _bar(self, work: WorkLeft, width: int) -> str:
-        """A bar with as much text as there is room for."""
+        """A bar with as much text as fits."""
         full, empty = "#-" if self._console.options.ascii_only else "━─"
         for text in work.texts():
             said = f" {_percent(work.share)}  {text}".rstrip()
@@ -203,12 +203,12 @@ class Terminal:
 
 
 def _percent(share: float) -> str:
-    """100 % only when everything is done."""
+    """The completed percentage; 100 % only when everything is done."""
     return f"{int(100 * share + 1e-9):3d}%"
 
 
 def progress_for(found: Found, stream: TextIO | None = None) -> Progress:
-    """The kind that fits the stream: standard error, if nothing else is said."""
+    """The progress display for the stream, by default standard error."""
     stream = stream or sys.stderr
     plain = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return Terminal(found, stream) if stream.isatty() and not plain else Lines(found, stream)

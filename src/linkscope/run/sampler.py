@@ -1,7 +1,7 @@
-"""One point in one round: calibrate the batch, sample until the median is steady, verify.
+"""Measures one point in one round: choose the batch, sample until the median is steady, verify the data.
 
-The cost of one operation in a batch of L is the slope between that batch and one m times as long, (T(mL) - T(L)) /
-((m - 1) L); one operation alone is T(1) - T(0).
+The cost of one operation in a batch of L is the slope to a batch m times as long: (T(mL) - T(L)) / ((m - 1) L). The
+cost of a single operation is T(1) - T(0).
 """
 
 import math
@@ -19,65 +19,67 @@ from linkscope.runfile import PointId, Round, RoundFlow
 from linkscope.runfile.schema import Timing
 from linkscope.stats import median, median_error, slope, steady
 
-EVENT_TICK_S = 32e-9  # steps of GPU event stamps, on H200
+EVENT_TICK_S = 32e-9  # resolution of GPU event stamps on H200
 HOST_TICK_S = 100e-9
 LEAST_BATCH_S = 50e-6
-# The first copies of a batch may cost less than those that follow (H200, device to host, up to 64 KiB: the first 60 by
-# a fifth, docs/notes/single-copies.md), and the cost in a batch is that of those that follow.
+# The first copies of a batch may cost less than the following ones (H200, device to host, up to 64 KiB: the first 60
+# copies cost a fifth less, docs/notes/single-copies.md). The cost in a batch is that of the following ones.
 LEAST_COUNT, LEAST_COUNT_S = 64, 0.3e-3
-LEAST_PART = 0.5  # of that, as it turns out: a batch that lasts less is doubled
-STRAIGHT, STRAIGHT_S = 0.05, 20e-3  # slopes of a batch and its double that are alike; checked where it costs so little
-# How long a batch takes is uncertain by some microseconds, and less than in proportion by more for longer ones (H200,
-# copies between GPUs: 2.5 us of 0.2 ms, 5 us of 1.5 ms; docs/method/planner.md). So the slope is told best by one
-# batch as
-# short as what is different about its beginning allows, and one as long as there is time for.
-LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # joint and large
+LEAST_PART = 0.5  # fraction of LEAST_BATCH_S: a shorter batch is doubled
+# tolerance between the slopes of a batch and its double; longer batches are not compared
+STRAIGHT, STRAIGHT_S = 0.05, 20e-3
+# The uncertainty of a batch's duration grows more slowly than the duration (H200, copies between GPUs: 2.5 us of 0.2
+# ms, 5 us of 1.5 ms; docs/method/planner.md). The slope is most precise with the shortest batch that hides the start-up
+# cost and the longest batch that time allows.
+LARGE_BYTES, LARGE_BATCH_S, JOINT_BATCH_S = 1 << 20, 0.3e-3, 1e-3  # JOINT_BATCH_S: large copies of several flows
 HUGE_BYTES, HUGE_BATCH_S = 16 << 20, 0.5e-3
 SMALL_JOINT_BATCH_S = 200e-6
-LONGER_S, LARGE_LONGER_S, HUGE_LONGER_S = 0.6e-3, 2.5e-3, 4e-3  # how long the longer one is to last
+LONGER_S, LARGE_LONGER_S, HUGE_LONGER_S = 0.6e-3, 2.5e-3, 4e-3  # duration of the longer batch
 MOST_LONGER = 8
 JOINT_COUNT = 4
-TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # the shortest flow's time over the longest's
-MOST_BUSY_S = 0.08  # of sampling in one point-round: what is not steady by then is told by its interval
-MOST_WALL_S = 0.2  # the same with all that is not timed: memory made again before each sample, data compared
+TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # shortest flow over longest flow
+MOST_BUSY_S = 0.08  # sampling time of one point in one round; the interval shows what is not steady by then
+MOST_WALL_S = 0.2  # the same with untimed work: allocation before each sample, comparison of data
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
-MUCH_MORE, MOST_MORE = 4, 16  # times as many operations as were tried: these are tried, too; more not at once
+# more operations than tried so far: a batch beyond MUCH_MORE is tried in steps of MOST_MORE
+MUCH_MORE, MOST_MORE = 4, 16
 MOST_QUEUED = 512
-# Of one call that makes all copies: each costs so little. More only as far as it shows that they go behind the gate.
+# All copies of a single call are cheap to queue. More copies follow only if the call stays behind the gate.
 MOST_TOGETHER, MOST_QUEUED_TOGETHER = 1024, 16384
-MOST_LOOPED = 8192  # of a CPU thread, which does them one after the other: only its memory ends
-# Steps of a chase are one launch, however many: long enough that a link which wakes up (H200: 58 us) is a few per cent.
+MOST_LOOPED = 8192  # a CPU thread copies them one after the other, so only memory limits the number
+# A pointer chase is one launch for any number of steps, long enough that waking a link (H200: 58 us) costs a few per
+# cent.
 CHASE_S, MOST_STEPS = 1e-3, 4096
 MOST_SAMPLES, OUT_OF_REACH = 7, 3.0
-# Samples cost little where all of a point-round does: as many as make the round's median steady, for so long. Copies of
-# 1 MiB alone within a GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 is off by 1.5 %, of 127 by 0.8 %.
+# Where a whole round of a point is cheap, samples are taken until its median is steady. Single copies of 1 MiB within a
+# GPU differ by 6 % to 9 % (H200, 2.9 us): the median of 31 samples is off by 1.5 %, of 127 by 0.8 %.
 MANY_SAMPLES, LITTLE_S = 127, 10e-3
-# Of samples that cost a seventh of what a point-round costs besides, four are a third of it all: an oracle that takes
-# one is cheaper by half then (docs/method/planner.md). Where three rounds agree, twice the error of each does not
-# show; where
-# they do not, another round tells more.
+# Four samples that each cost a seventh of a point's overhead make up a third of the round; an oracle with one sample is
+# half as expensive (docs/method/planner.md). If three rounds agree, twice the error of each does not matter; if they do
+# not, another round is worth more than more samples.
 ROUND_S = 7e-3  # H200, from 1 MiB on
 DEAR_S, DEAR = ROUND_S / 7, 2.0
-USUAL = 2.0  # deviations of the rounds so far
-ALONE_S = 8e-3  # what a first operation costs more, some 15 us, is a fifth of a per cent of this
-LONG_S, VERY_LONG_S = 10e-3, 100e-3  # operations, or idle gaps, that are batched no more; that are sampled twice
-_SLOWEST_RATE = 1e9  # bytes a second: how slow a memory is still given time to answer
+USUAL = 2.0  # standard deviations of the rounds so far
+ALONE_S = 8e-3  # the extra cost of a first operation, about 15 us, is 0.2 % of this
+# from LONG_S on operations (or idle gaps) are not batched, from VERY_LONG_S on two samples suffice
+LONG_S, VERY_LONG_S = 10e-3, 100e-3
+_SLOWEST_RATE = 1e9  # bytes a second: the slowest memory that may still answer in time
 _SAME_PACE = 1.05
 
 
 class Unsupported(Exception):
-    """The platform says that it cannot run this, and why."""
+    """The platform cannot run the operation; the message says why."""
 
 
 class WrongData(Exception):
-    """The destination does not hold what the source held."""
+    """The destination does not hold the source's data."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure: a point, the number of its round, and its first round, whose batch is used again.
+    """What to measure: a point, its round number, and its first round, whose batch every round uses.
 
-    `spread`: by what its rounds so far differ, as a fraction; 0: not known.
+    `spread`: standard deviation of the rounds so far as a fraction of their median; 0: unknown.
     """
 
     point: PointId
@@ -87,7 +89,7 @@ class Task:
 
 
 class Sampler:
-    """Measures points on one worker, by linkscope's own rule. `plan` gives the precision, `machine` the caches."""
+    """Measures points on one worker by linkscope's rule. `plan` gives the precision, `machine` the cache sizes."""
 
     def __init__(self, worker: Worker, plan: Plan, machine: MachineFacts) -> None:
         self._worker = worker
@@ -95,7 +97,7 @@ class Sampler:
         self._machine = machine
 
     def measure(self, task: Task) -> Round:
-        """Raises Unsupported, WrongData, RequestFailed, or what the worker raises."""
+        """Raises Unsupported, WrongData, RequestFailed or errors of the worker."""
         case = self._case(task)
         limit = REQUEST_LIMIT_S + 20 * 4 * case["footprint_bytes"] / _SLOWEST_RATE
         prepared = self._worker.prepare(case, f"{task.point}#{task.round}", limit, self._opening(task))
@@ -107,11 +109,12 @@ class Sampler:
         return case_of(task.point, self._machine)
 
     def _opening(self, task: Task) -> RunRequest | None:
-        """What a later round begins with: it has the batch of the first, and so is known before it is prepared."""
+        """The first request of a later round: its batch is that of the first round, so it is known before the
+        preparation."""
         if task.first is None or pages_move(task.point) or once_only(task.point):
             return None
         if max(task.first.batch) == 1 and task.point.param("mode") != "single":
-            return None  # whether two fit into a sample is known when it is prepared
+            return None  # the preparation decides whether two operations fit into a sample
         actors, flows = len(task.first.batch), task.first.flows
         facts = [
             FlowFacts(at * actors // len(flows), of.src, of.dst, of.src_memory, of.dst_memory, of.bytes, of.role)
@@ -124,7 +127,7 @@ class Sampler:
 
 
 class PointRound:
-    """The state of one point-round while it is measured."""
+    """The state of one point in one round."""
 
     def __init__(self, worker: Worker, plan: Plan, task: Task, prepared: Prepared) -> None:
         self._worker = worker
@@ -138,11 +141,11 @@ class PointRound:
         self._before = _first_guess(task, prepared.flows, prepared.actors)  # seconds an operation
         self._steady_before = task.first is not None and all(
             steady(flow.samples_s, precision_target(plan, task.point))
-            # Two are all where they are dear, and had to agree. Behind a pause there are two whatever they say.
+            # Expensive samples number two, and both agree. Two samples behind an idle gap prove nothing.
             and (len(flow.samples_s) > 2 or not task.point.idle_gap_s)
             for flow in task.first.flows
         )
-        self._each = self._before  # what is known by now
+        self._each = self._before  # seconds an operation, as known so far
         self._busy_s = 0.0
         self._since = time.monotonic()
         self._looped = task.point.engine == "cpu"
@@ -154,17 +157,17 @@ class PointRound:
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
         if self._looped:
             self._most_queued = MOST_LONGER * MOST_LOOPED
-        if self._looped and prepared.slices > 1:  # met again, the first ones would be in the thread's caches
+        if self._looped and prepared.slices > 1:  # slices met again would lie in the thread's caches
             self._most_queued = prepared.slices
             self._most_count = min(MOST_LOOPED, max(prepared.slices // 2, 1))
         self._longer = 1 if self._single else self._longer_before()
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
-        self._bent = ""  # how the cost of an operation changes with the batch, where it does
+        self._bent = ""  # text on how the cost of an operation depends on the batch
         self._alone = self._may_be_alone()
 
     def opening(self) -> RunRequest:
-        """What measure() asks for first."""
+        """The first request of measure()."""
         if self._waking:
             return RunRequest(1, [[self._waking] * self._actors], verify=False)
         shorter, longer, counts = self._compared(self._batch())
@@ -172,7 +175,7 @@ class PointRound:
         return RunRequest(self._settling() + (more or 1), [shorter, longer], more == 0)
 
     def _compared(self, batch: list[int]) -> tuple[list[int], list[int], list[int]]:
-        """The two batches that are compared, and by how many operations they differ."""
+        """The two batches of a sample, and the operations by which they differ."""
         shorter = [0] * self._actors if self._longer == 1 else batch
         longer = [self._longer * count for count in batch]
         return shorter, longer, [more - less for more, less in zip(longer, shorter, strict=True)]
@@ -183,7 +186,7 @@ class PointRound:
         before = self._last or self._task.first
         gated = before is not None and before.timing in ("gate", "gate+slope")
         samples: list[list[float]] = [[] for _ in range(self._actors)]
-        last: list[list[float]] = [[] for _ in range(self._actors)]  # the same, of whoever ended last
+        ends_s: list[float] = []  # seconds until the last measured flow ends, for one operation of each
         once: list[float] = []
         overlaps: list[float] = []
         self._wake()
@@ -193,28 +196,39 @@ class PointRound:
             settling = self._settling()
             trace = self._run(settling + (more or 1), [shorter, longer], verify=more == 0)
             if self._longer > 2 and gated and trace.timing != "gate":
-                # So many do not fit behind the gate: another clock would be another quantity.
+                # The batch does not fit behind the gate, and another clock would measure something else.
                 self._longer = 2
                 shorter, longer, counts = self._compared(batch)
                 continue
             durations = trace.durations()
             for at in range(settling * 2 * self._actors, len(durations), 2 * self._actors):
                 starts, ends = durations[at : at + self._actors], durations[at + self._actors : at + 2 * self._actors]
-                first, final = max(starts), max(ends)
-                overlaps.append(min(ends) / final if final > 0 else 1.0)
-                for actor, count in enumerate(counts):
+                overlaps.append(min(ends) / max(ends) if max(ends) > 0 else 1.0)
+                ends_s.append(self._until_the_last(starts, ends, counts))
+                for actor in range(self._actors):
                     line = slope(starts[actor], ends[actor], shorter[actor], longer[actor])
                     samples[actor].append(self.rounded(line.each_s))
-                    last[actor].append(self.rounded((final - first) / count))
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
             if more == 0 and self._told(samples, counts, takes_s):
-                # Flows that take turns have no time of their own; together they have that of the last.
-                overlap = median(overlaps)
-                record = self._record(batch, samples if overlap >= NEARLY_TOGETHER else last, once, overlap)
+                record = self._record(batch, samples, once, median(overlaps))
                 record.longer = self._longer
+                if self._actors > 1 and self._task.point.bytes:
+                    record.guards["together_s"] = self.rounded(median(ends_s))
                 return record
+
+    def _until_the_last(self, starts: list[float], ends: list[float], counts: list[int]) -> float:
+        """The time by which the last measured flow ends later in the longer batch than in the shorter one, scaled.
+
+        The scale makes the bytes of one operation of each flow over this time the joint rate, also where flows do
+        different numbers of operations (`counts`). Start-up costs occur in both batches and cancel.
+        """
+        measured = [flow for flow in self._flows if flow.role == "measured"]
+        actors = sorted({flow.actor for flow in measured})
+        elapsed = max(ends[actor] for actor in actors) - max(starts[actor] for actor in actors)
+        moved = sum(counts[flow.actor] * flow.bytes for flow in measured)
+        return elapsed * sum(flow.bytes for flow in measured) / moved if moved else elapsed
 
     def _wake(self) -> None:
         if self._waking:
@@ -223,7 +237,7 @@ class PointRound:
                 self._each = [each / self._waking for each in self._median_ends(trace, 0)]
 
     def _settling(self) -> int:
-        """How many samples of the next request are not counted."""
+        """Samples of the next request that do not count."""
         if not self._settles:
             return 0
         nothing_known = self._last is None and self._task.first is None
@@ -232,7 +246,7 @@ class PointRound:
 
     @staticmethod
     def rounded(seconds: float) -> float:
-        """Nine digits: far below any clock's tick, and half the length in a file."""
+        """Nine digits: finer than any clock tick, and half as long in a file."""
         return float(f"{seconds:.9g}")
 
     def _batch(self) -> list[int]:
@@ -245,15 +259,15 @@ class PointRound:
         return batch
 
     def _longer_before(self) -> int:
-        """That of the first round. Where it does not say, 2, or 1 for what lasts long, as versions before had it."""
+        """The ratio of the first round. Files of older versions lack it: they used 2, or 1 for long operations."""
         if self._task.first and self._task.first.longer:
             return self._task.first.longer
         return 1 if self._task.first and min(self._before) >= ALONE_S else 2
 
     def _longer_than(self, batch: list[int]) -> int:
-        """How many times as long as this the other batch of a sample is; 1: it is compared with no operation."""
+        """Length of the longer batch of a sample over the shorter one; 1: an empty batch is compared instead."""
         size = self._task.point.bytes
-        if min(self._each) >= ALONE_S:  # of what lasts so long the first is like any other
+        if min(self._each) >= ALONE_S:  # the first operation is like any other for such long operations
             return 1
         if self._most or not size or (self._by_host() and not self._looped):
             return 2
@@ -268,7 +282,7 @@ class PointRound:
         if trace.verdict is not None and not trace.verdict.ok:
             raise WrongData(f"{trace.verdict.wrong_bytes} bytes are wrong, the first: {trace.verdict.first_wrong}")
         guards: dict[str, Any] = dict(trace.notes)
-        if "throttled" in guards:  # a model says itself what NVML says of a GPU
+        if "throttled" in guards:  # a model reports what NVML reports of a GPU
             guards["throttled"] = guards["throttled"].split(", ")
         if self._actors > 1:
             guards["joint_overlap"] = round(overlap, 4)
@@ -289,18 +303,18 @@ class PointRound:
         )
 
     def _takes(self, shorter: list[int], longer: list[int]) -> float:
-        """Seconds that the two batches of a sample take; 0: nothing is known of an operation yet."""
+        """Seconds that the two batches of a sample take; 0: unknown."""
         if self._task.first is None and self._last is None:
             return 0.0
         return max((less + more) * each for less, more, each in zip(shorter, longer, self._each, strict=True))
 
     def _samples_wanted(self, samples: list[list[float]], counts: list[int], takes_s: float) -> int:
-        """How many samples to take next, besides the last one of a round, which is verified; 0: only that one."""
+        """Samples to take next, besides the verified last one of a round; 0: only the last one."""
         taken, longest = len(samples[0]), max(self._each)
-        if self._even():  # one a round, two while nothing is known
+        if self._even():  # one a round, two for the first round
             return 0 if self._task.first or taken else 1
         if self._repeats():
-            # Nor does what repeats need many samples in a process that does as the first did.
+            # Repeatable operations need few samples in a process that behaves like the first.
             if taken < 2 and self._alone:
                 return 0
             if taken == 0:
@@ -318,38 +332,38 @@ class PointRound:
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._too_long():
             return 0
-        disturbed = any(median(of) <= 0 for of in samples)  # nothing takes no time: batches were held up
+        disturbed = any(median(of) <= 0 for of in samples)  # durations are positive; a batch was delayed otherwise
         if not disturbed and self._steady(samples, counts, takes_s):
             return 0
         hopeless = not self._steady(samples, counts, takes_s, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken))
         if taken > 1 and not little and hopeless and not disturbed:
-            return 0  # as many as there may be would not make it steady: another round tells more for that time
+            return 0  # more samples cannot make it steady; another round is worth more
         few = self._at_once() if self._settling() else 2
         at_once = few if taken + 1 < MOST_SAMPLES else max(few, taken)
         return min(1 if dear else at_once, most - 1 - taken)
 
     def _at_once(self) -> int:
-        """How many samples to take after those that are not counted."""
+        """Samples to take after the uncounted ones."""
         return MOVING_SAMPLES if self._moves else 6
 
     def _steady(self, samples: list[list[float]], counts: list[int], takes_s: float, nearly: float = 1.0) -> bool:
-        """Whether all medians are known as well as a round needs them, or so many times worse."""
-        # Half of what rounds differ by is enough: the rest of a round's error is theirs.
+        """Whether all medians are precise enough for a round, or within `nearly` times of that."""
+        # Half of the spread between rounds is enough: the rest of the error comes from the rounds.
         enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
         enough *= nearly * (DEAR if takes_s >= DEAR_S else 1)
         return all(steady(of, enough, nearly * self._tick / min(counts)) for of in samples)
 
     def _repeats(self) -> bool:
-        """Whether the first round, or for large copies that of another path too, says what this one will be like."""
-        # How steady its samples are a point's own first round has to show: else all that follow would need more.
+        """Whether the first round, or that of another path for large copies, predicts this round."""
+        # A point's own first round must show steady samples; otherwise every later round would need more.
         steady_before = self._task.round > 0 and self._steady_before
         large = self._task.point.bytes >= HUGE_BYTES
         return self._task.first is not None and (large or steady_before) and not self._by_host()
 
     def _may_be_alone(self) -> bool:
-        """Whether the first sample of this round may be its last: where it is dear, and like those of the first round.
+        """Whether the first sample of the round may be its last: expensive samples that match the first round.
 
-        Such samples are each verified, as any may be the last.
+        All such samples are verified, since any may be the last.
         """
         first = self._task.first
         if first is None or self._task.round == 0 or self._even() or not self._repeats():
@@ -358,9 +372,11 @@ class PointRound:
         return self._takes(shorter, longer) >= DEAR_S
 
     def _told(self, samples: list[list[float]], counts: list[int], takes_s: float) -> bool:
-        """Whether a sample that was verified, and expected to take `takes_s`, is the last. All are, but for the first
-        two where samples are dear: the first where it is not as before, the second where that does not agree with it;
-        in a round of which nothing is known as well as the samples of a whole round have to."""
+        """Whether a verified sample, expected to take `takes_s`, ends the round.
+
+        Most samples do. Expensive samples have two exceptions: a first sample that differs from the first round, and a
+        second sample that disagrees with the first. A round without an earlier round needs steady samples as well.
+        """
         if len(samples[0]) > 2 or self._even() or not (self._alone or takes_s >= DEAR_S):
             return True
         if len(samples[0]) == 1:
@@ -372,37 +388,37 @@ class PointRound:
         return not disturbed and self._steady(samples, counts, takes_s, nearly)
 
     def _even(self) -> bool:
-        """Whether engines and links repeat a copy as large as this to a thousandth."""
+        """Whether engines and links repeat copies of this size within 0.1 %."""
         return self._task.point.bytes >= EVEN_BYTES and not self._by_host()
 
     def _as_before(self, samples: list[list[float]]) -> bool:
-        """Whether every actor took as long as in the first round, by half the precision that is asked for, or by what
-        rounds do differ by: that says nothing against a sample."""
+        """Whether every actor matches the first round within half of the target, or within the usual spread between
+        rounds."""
         near = max(precision_target(self._plan, self._task.point) / 2, USUAL * self._task.spread)
         return all(abs(of[-1] - was) <= near * was for of, was in zip(samples, self._before, strict=True))
 
     def _too_long(self) -> bool:
-        """Whether this has taken more of the machine's time than a point-round should. A model's time is not that."""
+        """Whether the round took longer than it should in real time. Virtual time does not count."""
         return not self._modelled() and time.monotonic() - self._since >= MOST_WALL_S
 
     def _took_little(self) -> bool:
-        """Whether more samples cost next to nothing, of the machine's time or of the model's."""
+        """Whether more samples would be cheap, in real time or virtual time."""
         return (self._busy_s if self._modelled() else time.monotonic() - self._since) < LITTLE_S
 
     def _modelled(self) -> bool:
         return self._last is not None and self._last.timing == "virtual"
 
     def _by_host(self) -> bool:
-        before = self._last or self._task.first  # a later round has run nothing before its first samples
+        before = self._last or self._task.first  # a later round has no earlier samples of its own
         return before is not None and before.timing == "host"
 
     def _calibrate(self) -> list[int]:
-        """How many operations each actor does in a batch: long enough for the clock, all actors ending together."""
-        if self._most and self._task.point.bytes:  # few: what a sample begins with lasts for no more
+        """The operations of each actor in a batch: long enough for the clock, with all actors ending together."""
+        if self._most and self._task.point.bytes:  # a small batch ends before the start-up effects do
             return [self._most // 2] * self._actors
         one = [1] * self._actors
         even = self._even()
-        if even and self._once_s > 0:  # the first copy that large is like any other
+        if even and self._once_s > 0:  # the first copy of this size is like the others
             self._each = [self._once_s] * self._actors
         else:
             self._each = self._median_ends(self._run(1, [one], verify=False), 0)
@@ -412,7 +428,7 @@ class PointRound:
             few = min(few, max(self._most // 2, 1)) if self._most else few
             self._measure_each([few] * self._actors, 1)
         if self._task.point.bytes == 0:
-            # As many for all: they may wait for each other.
+            # The same number for all, since they may wait for each other.
             most = min(MOST_STEPS, self._most // 2) if self._most else MOST_STEPS
             longest = max(*self._each, self._tick)
             steps = max(math.ceil(CHASE_S / longest), min(MOST_COUNT, math.ceil(LONG_S / longest)))
@@ -421,32 +437,30 @@ class PointRound:
             return self._straightened(self._ending_together())
         batch = balanced(self._each, self._least_s(), self._most_count)
         while self._by_host() and batch[0] > MUCH_MORE * few:
-            # Calls that return before their work is done look cheap until the queue is full; and on a busy host a first
-            # time may be next to nothing by chance: as many operations as that asks for are not done at once.
+            # Asynchronous calls look cheap until the queue is full, and a delayed start may look almost free on a busy
+            # host. The batch therefore grows in steps.
             few = min(batch[0], MOST_MORE * few)
             self._measure_each([few], 1)
             batch = balanced(self._each, self._least_s(), self._most_count)
         return self._straightened(batch)
 
     def _ending_together(self) -> list[int]:
-        """The batch with which all flows end at nearly the same time; equal counts where those do.
+        """A batch in which all flows end at nearly the same time; equal counts if they do.
 
-        Equal counts come first: flows alike then have the same batch in every run. They also remain where nothing
-        ends together: where the driver serves one flow after the other, balancing by slopes would run away.
+        Equal counts come first, so equal flows have the same batch in every run. Flows that never end together keep
+        equal counts too: where the driver serves flows one after another, balancing by slopes would diverge.
         """
         least = self._least_s()
-        even = (
-            self._task.point.bytes >= EVEN_BYTES
-        )  # what differs little would need long batches to end closer together
+        even = self._task.point.bytes >= EVEN_BYTES  # small differences would need long batches
         batch = equal = [min(math.ceil(least / max(self._each)), self._most_count // self._actors)] * self._actors
         tried: dict[tuple[int, ...], float] = {}
         paces: list[float] = []
         while tuple(batch) not in tried and len(tried) < MOST_TRIES:
             trace = self._measure_each(batch, 1 if 3 * max(self._ends(batch)) > (2 * LONG_S if even else LONG_S) else 3)
             short, long = (self._median_ends(trace, at) for at in (0, 1))
-            # A flow that waits for the other ends with it, too, but then its time does not grow with its batch.
+            # A flow that waits for another one ends with it, but its time does not grow with its own batch.
             straight = min(min(2 * one, two) / max(2 * one, two) for one, two in zip(short, long, strict=True))
-            # Copies a second: one engine that serves all in turn does as many with any batch.
+            # Copies a second: an engine that serves flows in turn does as many with any batch.
             paces.append(2 * sum(batch) / max(long))
             at_once = not takes_turns(batch, paces[-1] / paces[0])
             tried[tuple(batch)] = min(long) / max(long) * straight * at_once
@@ -454,8 +468,8 @@ class PointRound:
                 return batch
             if min(long) < NEARLY_TOGETHER * max(long) and len(paces) == 2 and paces[1] <= _SAME_PACE * paces[0]:
                 break
-            # First by the slopes. Once that is nearly right, by the ends: whoever ends last does its last part alone,
-            # and faster. Not before: where one engine serves all, the ends tell the order and not the speed.
+            # Slopes come first. Once nearly right, the ends are better: the flow that ends last runs alone at the end,
+            # and faster. For an engine that serves flows in turn, the ends show the order and not the speed.
             nearly = tried[tuple(batch)] >= NEARLY_TOGETHER
             each = [end / count for end, count in zip(long, batch, strict=True)] if nearly else self._each
             batch = balanced(each, least, self._most_count)
@@ -463,15 +477,15 @@ class PointRound:
         return list(best) if tried[best] >= NEARLY_TOGETHER else equal
 
     def _median_ends(self, trace: Trace, batch: int) -> list[float]:
-        """Seconds of every actor's batch."""
+        """Seconds of each actor's batch."""
         samples = range(trace.samples)
         return [median([trace.seconds(sample, batch, actor) for sample in samples]) for actor in range(self._actors)]
 
     def _straightened(self, batch: list[int]) -> list[int]:
-        """Doubles the batch until its slope is that of its double; tells where it never is.
+        """Doubles the batch until its slope matches the slope of its double; notes where it never does.
 
-        First until it lasts as long as a batch has to: what woke up while an operation was timed for the first time (a
-        link of H200 takes 0.2 ms) makes it look long, and the batch is too short for what wakes up later.
+        Long enough batches come first: waking (an H200 link takes 0.2 ms) makes the first timed operation look long,
+        and then the batch is too short for later wake-ups.
         """
         if self._task.point.bytes >= EVEN_BYTES:
             return batch
@@ -480,7 +494,7 @@ class PointRound:
             timing = self._last.timing if self._last else ""
             trace = self._run(3, batches, verify=False)
             if trace.timing != timing:
-                return batch  # four times the batch does not fit behind the gate: the batch and its double may
+                return batch  # four times the batch does not fit behind the gate, but the batch and its double may
             short, long = (self._all_slopes(trace, at, batches) for at in (0, 1))
             bent = [a for a in range(self._actors) if not self._alike(short[a], long[a], min(batch))]
             self._each = [max(median(of), self._tick / 8 / count) for of, count in zip(long, batch, strict=True)]
@@ -498,7 +512,7 @@ class PointRound:
         return abs(median(long) - median(short)) <= STRAIGHT * median(short) + noise
 
     def _all_slopes(self, trace: Trace, at: int, batches: list[list[int]]) -> list[list[float]]:
-        """Seconds an operation of every actor in every sample, between the batches `at` and the one after it."""
+        """Seconds an operation for every actor and sample, between batch `at` and the next one."""
         more = [batches[at + 1][actor] - batches[at][actor] for actor in range(self._actors)]
         return [
             [
@@ -512,21 +526,21 @@ class PointRound:
         return [count * each for count, each in zip(batch, self._each, strict=True)]
 
     def _least_s(self) -> float:
-        """How long a batch is at least, by what is known of an operation."""
+        """Minimum duration of a batch, from the known cost of an operation."""
         alone, joint = LEAST_BATCH_S, SMALL_JOINT_BATCH_S
         if self._task.point.bytes >= LARGE_BYTES:
             alone, joint = HUGE_BATCH_S if self._task.point.bytes >= HUGE_BYTES else LARGE_BATCH_S, JOINT_BATCH_S
-        if self._task.point.bytes >= EVEN_BYTES:  # one such copy is a batch's worth of bytes
+        if self._task.point.bytes >= EVEN_BYTES:  # one copy holds a batch's worth of bytes
             alone = joint = EVEN_BATCH_S
         longest = max(self._each)
         enough = min(LEAST_COUNT * longest, LEAST_COUNT_S)
         if self._actors > 1 and self._task.point.bytes < EVEN_BYTES:
-            # Who gets how much of what is shared evens out over a few operations, or within one that is large.
+            # The shares of concurrent flows even out over a few operations, or within a single large one.
             joint = max(joint, min(JOINT_COUNT * longest, JOINT_MOST_S))
         return max(joint if self._actors > 1 else alone, enough)
 
     def _measure_each(self, batch: list[int], samples: int) -> Trace:
-        """Runs a batch and its double: what an operation of every actor takes is known from then on."""
+        """Runs a batch and its double, and records the cost of an operation of every actor."""
         batches = [batch, [2 * count for count in batch]]
         trace = self._run(samples, batches, verify=False)
         slopes = self._all_slopes(trace, 0, batches)
@@ -539,7 +553,7 @@ class PointRound:
         limit = REQUEST_LIMIT_S + 20 * (samples * longest + min(checking, 2.0))
         trace = self._worker.run(samples, batches, verify=verify, limit_s=limit)
         if (trace.actors, trace.samples, trace.batches) != (self._actors, samples, len(batches)):
-            raise RequestFailed("failed", "the worker answered for other samples than it was asked for")
+            raise RequestFailed("failed", "the worker answered with other samples than requested")
         self._tick = HOST_TICK_S if trace.timing == "host" else EVENT_TICK_S
         self._busy_s += trace.span()
         self._last = trace
@@ -547,8 +561,8 @@ class PointRound:
 
 
 def _first_guess(task: Task, flows: list[FlowFacts], actors: int) -> list[float]:
-    """Seconds an operation of each actor before this round measured any: as in the first round, else slower than any
-    memory."""
+    """Seconds an operation of each actor before this round's first sample: those of the first round, else slower than
+    any memory."""
     if task.first is None:
         return [task.point.bytes / _SLOWEST_RATE] * actors
     guess = [0.0] * actors
@@ -565,7 +579,7 @@ def _flow(facts: FlowFacts, samples: list[float]) -> RoundFlow:
 
 
 def _timing(name: str) -> Timing:
-    """The file's word for how the worker timed: behind the gate everything is a difference of two batches."""
+    """The run file's name for the worker's timing. Behind the gate, every value is a difference of two batches."""
     names: dict[str, Timing] = {
         "gate": "gate+slope", "events": "events", "host": "host", "kernel_clock": "kernel_clock", "virtual": "virtual",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One session of a run: a new run file, or an earlier one that goes on."""
+"""One session of a run: a new run file, or an earlier one that continues."""
 
 import contextlib
 import dataclasses
@@ -22,15 +22,16 @@ from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
 
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
-    """The rows that the worker knows."""
+    """The table of benchmarks in the worker."""
     with _one_question(command) as worker:
         return worker.benchmarks()
 
 
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
-    """Raises UserError for a point that was asked for by its whole id and that no machine can have.
+    """Raises UserError for a point that was named by its whole id and that no machine can measure.
 
-    Points of suites are what operations can have; sizes and parameters that do not go together are somebody's own.
+    Suites only hold possible points. An id from the command line may combine sizes and parameters that do not fit
+    together.
     """
     asked = [id for id in plan.points if id in plan.only]
     if not asked:
@@ -55,7 +56,8 @@ def measure(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Carries out a plan into a new run file. `stop`: the caller's, entered; without it the call has its own."""
+    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; otherwise the call makes its
+    own."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,
@@ -77,9 +79,10 @@ def go_on(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Goes on with a run that stopped early, by its own plan. `budget_s` replaces the plan's; `stop` as above.
+    """Continues a run that stopped early, with its own plan. `budget_s` replaces the plan's budget; `stop` as in
+    measure().
 
-    The outcome is that of the whole run, with the time that its earlier sessions took.
+    The outcome covers the whole run, including the time of earlier sessions.
     """
     plan = plan_of(run)
     if budget_s is not None:
@@ -120,7 +123,7 @@ def _supervised(
 
 
 def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
-    """Version and, on hardware, what the worker was built with (a model's results do not depend on that)."""
+    """The version and, on hardware, the build of the worker, on which a model's results do not depend."""
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__}
     if not target.modelled:
         with _one_question(command) as worker:
@@ -130,7 +133,7 @@ def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _one_question(command: Sequence[str] | None) -> Iterator[Worker]:
-    """A worker that ends with the answer."""
+    """A worker for a single question."""
     chosen = command or worker_command()
     worker = Worker(chosen)
     try:

@@ -1,6 +1,6 @@
-"""What a machine file says of points: the simulation without noise, point by point, as the sampler counts.
+"""Times points of a machine file: the simulation without noise, with the sampler's slopes.
 
-For the fit of a model, which asks for the same points of many machines that differ little, and for its check.
+The fit of a model uses it for many similar machines, and so does the check of the fit.
 """
 
 import contextlib
@@ -17,24 +17,24 @@ from linkscope.run.worker import RequestFailed, Worker, worker_command
 from linkscope.runfile import PointId
 
 _SMALL_BYTES, _SMALL_COUNT, _COUNT = 4 << 20, 16, 4
-_STEPS = 64  # of a chase or another operation without bytes
-_TOGETHER = 0.96  # flows of which the shortest takes so much of the longest ended together
+_STEPS = 64  # steps of a pointer chase or another operation without bytes
+_TOGETHER = 0.96  # flows end together if the shortest takes this fraction of the longest
 
 
 class Simulation:
-    """Times of points on machines that are given as the content of a machine file."""
+    """Times points on machines given as the content of a machine file."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[list[float] | str]:
-        """Seconds of one operation of every flow of each point, or why the machine cannot do it."""
+        """Seconds of one operation of every flow of each point, or a text why the machine cannot run it."""
         self._open(machine)
         facts = _facts(machine)
         return [self._one(point, facts) for point in points]
 
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
-        """Bytes over each directed link in one operation of every flow of each point; none where it cannot run."""
+        """Bytes on each directed link in one operation of every flow of each point; empty if the point cannot run."""
         self._open(machine)
         facts = _facts(machine)
         found: list[dict[str, int]] = []
@@ -98,8 +98,10 @@ def simulation() -> Iterator[Simulation]:
 
 
 def quiet(machine: dict[str, Any]) -> dict[str, Any]:
-    """The content of a machine file without noise, faults and the step of its clock: a prediction is not a draw. Nor
-    is it of whom an engine serves first: streams that share one have it by turns."""
+    """The content of a machine file without noise, faults and clock ticks: a prediction is not a random draw.
+
+    Streams on one engine take turns copy by copy, so that the prediction does not depend on the first stream.
+    """
     content = {key: value for key, value in machine.items() if key not in ("noise", "fault")}
     costs = content["costs"]
     content["costs"] = costs | {"event_tick_ns": costs["event_tick_ns"] | {"v": 0}}

@@ -1,4 +1,4 @@
-"""What is known of every point while a run is under way."""
+"""The state of every point during a run."""
 
 import itertools
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ INTERRUPTED = "the run was stopped"
 
 @dataclass
 class State:
-    """One point: its rounds so far, and why there are no more of them."""
+    """One point: its rounds so far, and why it has no more of them."""
 
     what: PointId
     estimate_s: float
     rounds: list[Round] = field(default_factory=list)
-    cost_s: float | None = None  # of its last round
+    cost_s: float | None = None  # of the last round
     stopped: str | None = None
 
     def has(self, number: int) -> bool:
@@ -27,32 +27,32 @@ class State:
 
     @property
     def first(self) -> Round | None:
-        """The round whose batch the later ones take over."""
+        """The first round, whose batch all later ones use."""
         return self.rounds[0] if self.rounds else None
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the rounds' medians, as a fraction of their median; 0 before there are three."""
+        """Standard deviation of the round medians, as a fraction of their median; 0 for fewer than three rounds."""
         medians = [median(of.flows[0].samples_s) for of in self.rounds]
         centre = median(medians) if len(medians) >= EARLY_ROUNDS else 0.0
         return deviation(medians) / centre if centre > 0 else 0.0
 
     @property
     def expected_s(self) -> float:
-        """What another round costs."""
+        """Seconds of another round."""
         return self.estimate_s if self.cost_s is None else self.cost_s
 
     @property
     def places(self) -> set[str]:
-        """The places that its flows touch."""
+        """The places of its flows."""
         return set(itertools.chain(*self.what.paths))
 
 
 def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[str, State]:
-    """The state of every point of a plan, with the rounds that an earlier session of the run took."""
+    """The states of all points of a plan, with the rounds of an earlier session of the run."""
     states = {id: state_of(id, plan, machine) for id in plan.points}
     for id, rounds in (earlier.rounds if earlier else {}).items():
-        if (plan.classes or plan.together) and id not in states:  # a size added where a curve bends, or paths at once
+        if (plan.classes or plan.together) and id not in states:  # a size added at a bend, or concurrent paths
             states[id] = state_of(id, plan, machine)
         if id in states:
             states[id].rounds = list(rounds)
@@ -61,11 +61,11 @@ def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[st
 
 
 def state_of(id: str, plan: Plan, machine: MachineFacts) -> State:
-    """A point of which nothing is known yet."""
+    """The state of a point without rounds."""
     what = PointId.parse(id)
     return State(what, estimated_seconds(what, machine, plan.rule))
 
 
 def finished(points: Iterable[Point]) -> dict[str, Point]:
-    """The points of an earlier session that need nothing more."""
+    """The points of an earlier session that need no more rounds."""
     return {point.id: point for point in points if point.guards.get("stopped") != INTERRUPTED}

@@ -1,7 +1,7 @@
-"""What several transfers get at once on a modelled machine while all of them run: `linkscope predict`.
+"""Steady-state rates of several transfers on a modelled machine, for `linkscope predict`.
 
-The simulation runs them, without noise. Each flow is timed by the slope of its own batch while every other flow has so
-much to do that it outlasts that batch; so a rate is that of the steady state, and not of who happens to end first.
+The simulation runs them without noise. The slope of a flow's own batch times it while every other flow outlasts that
+batch, so the rate is that of the steady state.
 """
 
 import math
@@ -19,14 +19,14 @@ from linkscope.runfile import PointId
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
 
-_COUNT = 4  # operations of the timed flow; twice as many the second time
-_MOST = 20_000  # operations of one that outlasts
+_COUNT = 4  # operations of the timed flow; the second batch has twice as many
+_MOST = 20_000  # operations of a flow that outlasts the timed one
 _MARGIN = 1.5
 
 
 @dataclass(frozen=True)
 class Steady:
-    """One flow: GB/s, and seconds of one operation, while all run."""
+    """One flow: GB/s, and seconds of one operation, while all flows run."""
 
     src: str
     dst: str
@@ -36,7 +36,7 @@ class Steady:
 
 
 def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
-    """The flows of the points, in their order. Raises UserError where the model cannot run them, with its reason."""
+    """The flows of the points, in order. Raises UserError where the model cannot run them, with its reason."""
     from linkscope.machine.model import places
 
     known = places(model)
@@ -65,12 +65,12 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
 
 
 def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
-    """Seconds of an operation of every actor of one case, the others of the case beside it."""
+    """Seconds of an operation of every actor of one case, concurrent with the other actors of the case only."""
     prepared = worker.prepare([case], "alone#0")
     if not prepared.supported:
         raise UserError(f"{case['src']} -> {case['dst']}: {prepared.reason}", NOT_HERE)
     if prepared.most_iterations:
-        what = f"{case['benchmark']} has no steady state: pages that have moved are there; measure it with `run`"
+        what = f"{case['benchmark']} has no steady state, since pages migrate only once; measure it with `run`"
         raise UserError(what, NOT_HERE)
     counts = [[count] * prepared.actors for count in (_COUNT, 2 * _COUNT)]
     trace = worker.run(1, counts, verify=False)
@@ -79,7 +79,8 @@ def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
 
 
 def _while_all_run(worker: Worker, alone: list[float], timed: int) -> float:
-    """Seconds of an operation of one actor. No other is faster than alone: that says how much outlasts it."""
+    """Seconds of an operation of one actor. The solo times bound the speed of the others, so they give the length of
+    their batches."""
     slower = 1.0
     while True:
         lasts = _MARGIN * slower * 2 * _COUNT * alone[timed]

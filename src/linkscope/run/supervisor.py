@@ -1,7 +1,7 @@
-"""Carries out a plan: passes outermost, every record written as soon as it is known, whatever the workers do.
+"""Carries out a plan: passes in the outer loop, and every record written at once, whatever happens to the workers.
 
-A pass measures the next round of every point that is under way, in a new random order, by a fresh worker (on a model a
-fresh session). Whenever a point is done the plan is asked for more: that joins the others in the next pass.
+Each pass runs one more round of every unfinished point, in a new random order, with a fresh worker (on a model, a fresh
+session). Whenever a point is done, the plan may add more points to the next pass.
 """
 
 import time
@@ -45,13 +45,13 @@ _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "nvbandwidth": NvbandwidthSampler,
     "comm-scope": CommScopeSampler,
 }
-# Passes in a row that end without a record: a few may, where all that is due is refused for want of time.
+# Passes in a row without a record. A few are normal when the budget refuses everything due.
 _MOST_IDLE = 100
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     points: dict[str, Point]
     complete: bool
@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """As the contract says."""
+        """The exit code of the contract."""
         if not self.complete:
             return STOPPED_EARLY
         found = {point.status for point in self.points.values()}
@@ -96,29 +96,29 @@ class Supervisor:
         self._workers = Workers(command, target.open_request, stop_asked, alike)
         self._command = command
         self._ahead: Ahead | None = None
-        self._coming: Iterator[Round | Failure] | None = None  # of this round, where several processes measure it
+        self._coming: Iterator[Round | Failure] | None = None  # of this round, if several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
-        self._settled = set(self._points)  # those whose record is written: no more is to come
+        self._settled = set(self._points)  # points with a final record
         self._states = states_of(plan, target.facts, earlier)
         self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
-        # With classes the first rounds are of few points only, and the costliest of three.
+        # With classes, the first rounds cover only few points, and the most expensive of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._like = representatives(plan) if plan.classes else {}
         self._passes = 0
-        self._written = 0  # records
+        self._written = 0  # records so far
         self._lost: set[str] = set()
-        self._wanted: dict[str, int] = {}  # points under way, and how many rounds they are to have
-        self._before: dict[str, Point] = {}  # of these: their records as they were, where they had one
-        self._kept_s = 0.0  # of the time left: what first rounds leave for the rounds after them
+        self._wanted: dict[str, int] = {}  # unfinished points and their number of rounds
+        self._before: dict[str, Point] = {}  # earlier records of unfinished points
+        self._kept_s = 0.0  # time left after the first rounds for later rounds
         self._waiting: dict[str, None] = {}  # points whose first round did not fit into the share of first rounds
-        self._admitted: set[str] = set()  # of those: the ones that were given time after all
+        self._admitted: set[str] = set()  # waiting points that got time after all
 
     def carry_out(self) -> Outcome:
-        """Measures until nothing is left to measure, the budget is spent, or somebody asks to stop."""
+        """Measures until nothing is left, the budget is spent, or the user stops the run."""
         started = time.monotonic()
         complete = True
         try:
@@ -133,7 +133,7 @@ class Supervisor:
                 if self._ended():
                     self._ask_for_more()
                 idle = 0 if self._written > written else idle + 1
-                assert idle < _MOST_IDLE, f"asked for, and never measured: {list(self._wanted)}"
+                assert idle < _MOST_IDLE, f"planned but never measured: {list(self._wanted)}"
             self._save_unfinished(self._budget.reason())
             self._tell_unmeasured()
         except Interrupted:
@@ -158,8 +158,7 @@ class Supervisor:
         return Outcome(self._points, complete, wall_s)
 
     def _take_up_again(self) -> None:
-        """What an earlier session began goes on; what it was taking to more rounds is known as it was when that was
-        decided."""
+        """Continues the unfinished points of an earlier session from its last decision about them."""
         for id, state in self._states.items():
             point = self._points.get(id)
             if point is None and 0 < len(state.rounds) < EARLY_ROUNDS:
@@ -168,8 +167,8 @@ class Supervisor:
                 self._take_up_seen(id, state.rounds)
 
     def _take_up_seen(self, id: str, rounds: Sequence[Round]) -> None:
-        """Looks where the earlier session did. A look that it left out as too early could end the point here, with
-        rounds behind it that nobody asks about any more."""
+        """Repeats the decisions of the earlier session. Without an early decision, a point could end here with rounds
+        that nobody evaluates."""
         have = {round.round for round in rounds}
         look: int | None = LOOKS[0]
         while look and have.issuperset(range(look)):
@@ -183,14 +182,14 @@ class Supervisor:
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
-        """Takes up what the plan asks for beside what is under way."""
+        """Adds the work that the plan wants besides the unfinished points."""
         known = {**self._points, **self._before}
         work = next_work(self._plan, known, self._budget.left(), self._underway())
         for item in work:
             if item.id in self._points:
                 self._before[item.id] = self._points.pop(item.id)
             self._settled.discard(item.id)
-            if item.id not in self._states:  # a size that is added where a curve bends, or paths at once
+            if item.id not in self._states:  # a size added at a bend, or concurrent paths
                 self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
             self._wanted[item.id] = item.rounds
         if self._plan.budget_s is not None and any(not self._states[item.id].rounds for item in work):
@@ -203,7 +202,7 @@ class Supervisor:
         return Underway(lacking, sum(self._states[id].expected_s * rounds for id, rounds in lacking.items()))
 
     def _ended(self) -> bool:
-        """After a pass: concludes the points that have their rounds, or get no more; whether there are any."""
+        """After a pass: concludes the points that are done or get no more rounds. Returns whether there were any."""
         before = len(self._wanted)
         for id in [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]:
             self._conclude(id)
@@ -214,20 +213,20 @@ class Supervisor:
         return len(self._wanted) < before
 
     def _put_away(self) -> None:
-        """What has its record is under way no more."""
+        """Removes points with a record from the unfinished ones."""
         for id in [id for id in self._wanted if id in self._points]:
             del self._wanted[id]
             self._before.pop(id, None)
 
     def _in_first_rounds(self, id: str) -> bool:
-        """Whether a point is still on its way to the rounds with which it has a value."""
+        """Whether a point still lacks the rounds that give it a value."""
         if id in self._waiting:
             return False
         return not self._plan.classes or len(self._states[id].rounds) < EARLY_ROUNDS
 
     def _let_in(self) -> None:
-        """What waits for its first round has what time is left now. Once that does not suffice for any of it, another
-        path of its kind tells."""
+        """Gives waiting points the remaining time. If not even one fits, all of them inherit from other paths of their
+        class."""
         cost_s = {id: self._states[id].expected_s * self._wanted[id] for id in self._waiting}
         left, admitted = self._budget.left() - self._underway().seconds + sum(cost_s.values()), False
         for id, cost in cost_s.items():
@@ -243,8 +242,8 @@ class Supervisor:
         self._waiting = {}
 
     def _tell_unmeasured(self) -> None:
-        """What there was no time for has the value of another path of its kind, if one was measured by now; or else a
-        record that says why not."""
+        """Completes the points without a measurement: they inherit from a measured path of their class, or get a record
+        with the reason."""
         for takeover in takeovers(self._plan, self._with_record()):
             self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
         for id, reason in left_over(self._plan, self._with_record()).items():
@@ -257,7 +256,7 @@ class Supervisor:
         return {id: point for id, point in self._points.items() if id in self._settled}
 
     def _due(self) -> dict[str, int]:
-        """The next round of every point that may still be measured."""
+        """The next round of every point that may still run."""
         found = {id: self._next_round(id) for id in self._wanted if id not in self._waiting}
         return {id: number for id, number in found.items() if number is not None}
 
@@ -268,13 +267,13 @@ class Supervisor:
         return next((number for number in range(self._wanted[id]) if not state.has(number)), None)
 
     def _one_pass(self, due: Mapping[str, int]) -> None:
-        """Measures that round of each point: opening the machine is what a pass costs."""
+        """Measures one round of each point. Opening the machine is the fixed cost of a pass."""
         self._begin_anew(due)
         furthest, again = max(due.values()), []
         if min(due.values()) >= self._plan.rounds and self._plan.budget_s is not None:
             order = list(due)
         else:
-            # First rounds of what has a representative come behind it: its batch is theirs.
+            # First rounds of the other members follow the representative, whose batch they use.
             behind = {id for id, number in due.items() if number == 0 and id in self._like}
             order = in_order(self._plan, due, self._passes - 1, behind)
         self._coming = self._by_several(order, due)
@@ -286,16 +285,16 @@ class Supervisor:
                 self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
         self._coming = None
-        for id in again:  # the GPU may have recovered by now; both records are kept
+        for id in again:  # the GPU may have recovered; both records stay
             self._take(id, due[id])
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
 
     def _begin_anew(self, ids: Collection[str]) -> None:
-        """On hardware each pass has a fresh process; where time is short every other one only a fresh platform, which
-        medians differ by as much (docs/method/planner.md)."""
+        """Opens the machine for a pass. On hardware each pass has a fresh process; with classes, every other pass only
+        has a fresh platform, whose medians differ as much (docs/method/planner.md)."""
         self._passes += 1
         if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
-            return  # where nothing fits into the budget any more nothing is opened for it
+            return  # nothing fits into the budget, so nothing is opened
         most = most_memory([self._states[id].what for id in ids], self._target.facts)
         places = set().union(*(self._states[id].places for id in ids))
         self._workers.wants(most, set(self._target.facts.places) if "gpu:all" in places else places)
@@ -305,7 +304,7 @@ class Supervisor:
             self._or_lost(self._workers.replace())
 
     def _by_several(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
-        """What measuring these gives, by several processes: of a model, where they are many and no budget counts."""
+        """Results from several processes, for many points of a model without a budget; otherwise None."""
         if not self._target.modelled or self._plan.budget_s is not None or len(order) < WORTH_IT:
             return None
         if self._ahead is None:
@@ -315,7 +314,7 @@ class Supervisor:
         return self._ahead.results([Task(state.what, number, state.first, state.spread) for state, number in states])
 
     def _take(self, id: str, number: int) -> Round | None:
-        """One point in one round, if it may still be measured."""
+        """Measures one point in one round, if it may still run."""
         state = self._states[id]
         if id in self._points or state.stopped:
             return None
@@ -326,8 +325,8 @@ class Supervisor:
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
-            # First rounds get their share of the time left: few points with an interval are worth more than many
-            # without. What the others leave over is looked at when they are done.
+            # First rounds get their share of the remaining time, since few points with an interval are worth more than
+            # many without. The waiting points get what the others leave.
             self._waiting[id] = None
             return None
         if state.stopped:
@@ -335,7 +334,7 @@ class Supervisor:
         return self._attempt(state, id, number)
 
     def _attempt(self, state: State, id: str, number: int) -> Round | None:
-        """Measures, and writes the round, or the point where it can have no value."""
+        """Measures and writes the round, or the point if it can have no value."""
         try:
             record = self._measured(state, number)
         except Unsupported as reason:
@@ -358,7 +357,7 @@ class Supervisor:
         found = next(self._coming)
         if isinstance(found, Exception):
             raise found
-        assert (found.id, found.round) == (str(state.what), number), "answers and questions are out of step"
+        assert (found.id, found.round) == (str(state.what), number), "results are out of order"
         return found
 
     def _measured_once(self, state: State, number: int) -> Round:
@@ -381,7 +380,8 @@ class Supervisor:
         return record
 
     def _sampled(self, sampler: Sampler, state: State, number: int) -> Round:
-        """With the batch of its first round, or else that of a path of its kind, if its flows end together then."""
+        """Measures with the batch of the point's first round, or that of the representative if the flows end together
+        with it."""
         alike = None if state.rounds else self._states.get(self._like.get(str(state.what), ""))
         if alike is None or alike.first is None:
             return sampler.measure(Task(state.what, number, state.first, state.spread))
@@ -391,7 +391,7 @@ class Supervisor:
         return sampler.measure(Task(state.what, number))
 
     def _drop_worker(self) -> None:
-        """A worker that cannot be ended may still use any GPU: none of them can be measured beside it."""
+        """A worker that cannot be ended may still use any GPU, so no GPU can be measured any more."""
         self._or_lost(self._workers.drop())
 
     def _or_lost(self, ended: bool) -> None:
@@ -399,14 +399,14 @@ class Supervisor:
             self._lost |= {place for place in self._target.facts.places if "gpu:" in place}
 
     def _conclude(self, id: str) -> None:
-        """The point's record, unless it already has one or more rounds of it are wanted."""
+        """Writes the record of the point, unless it has one or needs more rounds."""
         state = self._states[id]
         if id in self._points:
             return
         if not state.rounds:
-            point = self._assembler.without_value(id, "skipped", state.stopped or "it was not measured")
+            point = self._assembler.without_value(id, "skipped", state.stopped or "not measured")
             if state.stopped == self._budget.reason():
-                self._points[id] = point  # in the end another path of its kind may tell its value
+                self._points[id] = point  # it may inherit in the end
             else:
                 self._settle(point)
             return
@@ -416,7 +416,7 @@ class Supervisor:
         if wanted <= kept:
             self._settle(point)
         elif all(state.has(number) for number in range(wanted)):
-            self._settle(self._assembler.point(id, state.rounds, "its GPU was throttled in the other rounds"))
+            self._settle(self._assembler.point(id, state.rounds, "the GPU was throttled in the other rounds"))
         else:
             self._points[id] = point
 
@@ -431,25 +431,25 @@ class Supervisor:
         self._progress.record(record)
 
     def _save_unfinished(self, why: str) -> None:
-        """A record for every point that has a round and was to have more, so that the file can be read as it is."""
+        """Writes a record for every point that has some of its rounds, so that the file is readable as it is."""
         for id, state in sorted(self._states.items()):
             if id not in self._settled and state.rounds:
                 self._settle(self._assembler.point(id, state.rounds, why))
 
     def _give_up(self, problem: str) -> None:
-        """No worker starts any more: what has its base rounds keeps its value, the rest fails."""
+        """Ends a run whose workers no longer start: points with their base rounds keep their value, the others fail."""
         for id, state in self._states.items():
             if id in self._settled:
                 continue
             if len(state.rounds) >= self._base:
                 self._settle(self._assembler.point(id, state.rounds, problem))
-            elif id in self._points:  # refused for want of time
+            elif id in self._points:  # the budget refused it
                 self._settle(self._points[id])
             else:
                 self._settle(self._assembler.failed(id, state.rounds, problem))
 
 
 def _rounds_of(point: Point) -> int:
-    """How many rounds its record is of, throttled ones too."""
+    """Rounds of a point's record, including throttled ones."""
     kept = point.flows[0].round_medians_s if point.flows else []
     return len(kept) + len(point.guards.get("throttled_rounds", ()))

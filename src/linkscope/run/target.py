@@ -1,4 +1,4 @@
-"""What is measured: this machine, or a model of one. All that differs between the two stands here."""
+"""The measured machine: this computer, or a model. All differences between both are in this file."""
 
 import atexit
 import functools
@@ -26,30 +26,30 @@ class Target:
 
     @property
     def modelled(self) -> bool:
-        """Whether there is no hardware behind it."""
+        """Whether the target is a model."""
         return self.facts.modelled
 
     @property
     def pci_of_gpus(self) -> dict[str, str]:
-        """Place -> PCI bus id, of the GPUs whose bus id is known."""
+        """Place -> PCI bus id, of GPUs with a known bus id."""
         gpus = () if self.modelled else self.machine.get("gpus", ())
         return {f"gpu:{gpu['index']}": gpu["pci"] for gpu in gpus if gpu.get("pci")}
 
 
 def choose(name: str, seed: int) -> Target:
-    """`auto`, the name of a bundled model, or a machine file. Raises UserError where there is none of that name."""
+    """`auto`, a bundled model or a machine file. Raises UserError for an unknown name."""
     if name == "auto":
         return this_machine()
     from linkscope.machine.choose import Modelled, resolve
 
     choice = resolve(name)
     if not isinstance(choice, Modelled):
-        raise UserError(f"--machine {name}: a saved probe can be shown but not measured: measure on the machine itself")
+        raise UserError(f"--machine {name}: a saved probe cannot be measured; run linkscope on that machine")
     return modelled(choice.model, seed)
 
 
 def target_of(run: Run) -> Target:
-    """The target for going on with a run: the model that is in the file, or this machine if it is the same one."""
+    """The target for continuing a run: the model in the file, or this machine if it is the same one."""
     if not run.modelled:
         return same_machine(this_machine(), run)
     import msgspec
@@ -87,7 +87,7 @@ def modelled(model: "Model", seed: int) -> Target:
 
 
 def this_machine() -> Target:
-    """The machine at hand."""
+    """The machine on which this process runs."""
     from linkscope.machine.alike import kinds_probed
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
@@ -95,7 +95,7 @@ def this_machine() -> Target:
     from linkscope.run.worker import open_driver
 
     driver, keeper = open_driver()
-    atexit.register(keeper.kill)  # until then the GPUs stay up between the workers of a run
+    atexit.register(keeper.kill)  # keeps the GPUs up between the workers of a run
     machine = probe(driver)
 
     def limit(point: PointId) -> tuple[float, str] | None:
@@ -113,9 +113,9 @@ def this_machine() -> Target:
 
 
 def _has_no_limit(point: PointId) -> bool:
-    """Of an operation without bytes, of additions (limits count bytes, not operations), of flows between one place and
-    all GPUs (each of them has its own), of what a cache holds within one memory, and of pages that come without what
-    they held."""
+    """Whether no limit applies: operations without bytes, atomics (limits count bytes, not operations), flows to or
+    from all GPUs (each flow has a limit of its own), cached data within one memory, and pages moved without their
+    contents."""
     if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty"):
         return True
     discarded = point.param("discard") not in ("", "no")
@@ -124,14 +124,14 @@ def _has_no_limit(point: PointId) -> bool:
 
 
 def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
-    """A copy within one memory reads and writes there; who only reads or only writes has all of its rate."""
+    """Doubles the limit of reads or writes within one memory, since only copies both read and write there."""
     if point.src == point.dst and point.benchmark in ("read", "write"):
-        return 2 * gbps, f"{source}; not both read and written: {2 * gbps:.4g} GB/s"
+        return 2 * gbps, f"{source}; either read or written: {2 * gbps:.4g} GB/s"
     return gbps, source
 
 
 def same_machine(target: Target, run: Run) -> Target:
-    """The target for going on with `run`; refuses another machine than the one that it began on."""
+    """The target for continuing `run`; refuses another machine than the original one."""
     theirs, ours = _identity(run.header.machine), _identity(target.machine)
     if theirs != ours:
         what = f"{run.path} was measured on another machine ({theirs}; here: {ours})"
@@ -140,6 +140,6 @@ def same_machine(target: Target, run: Run) -> Target:
 
 
 def _identity(machine: dict[str, Any]) -> str:
-    """What tells machines apart: the UUIDs of the GPUs, or the name where there are none."""
+    """Identifies a machine by the UUIDs of its GPUs, or by its name without any."""
     gpus = [str(gpu.get("uuid")) for gpu in machine.get("gpus", []) if isinstance(gpu, dict)]
     return ", ".join(gpus) or str(machine.get("name", "a machine without a name"))

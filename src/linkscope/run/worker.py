@@ -1,6 +1,6 @@
-"""The parent's end of the worker's pipe (docs/reference/worker.md): one request, one answer, each within a deadline.
+"""The parent's end of the worker's pipe (docs/reference/worker.md): one request, one answer, each with a deadline.
 
-A worker that misses its deadline is killed; one that cannot be killed (a hung driver holds it) is abandoned.
+A worker that misses its deadline is killed. A worker that cannot be killed (a driver hangs) is abandoned.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ from linkscope.run.answers import Prepared, Trace
 
 Answer = TypeVar("Answer")
 
-KILL_WAIT_S = 15.0  # the kernel gives back its memory first; on a busy machine that took more than 5 s
+KILL_WAIT_S = 15.0  # the kernel frees the memory first, which took more than 5 s on a busy machine
 OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
-_LOOK_EVERY_S = 0.2  # how long Ctrl-C may go unnoticed while a request is under way
+_LOOK_EVERY_S = 0.2  # latency of Ctrl-C during a request
 _LONGEST_LINE = 64 << 20
 
 
 class Interrupted(Exception):
-    """Somebody asked to stop (Ctrl-C, SIGTERM) while a request was under way."""
+    """The user stopped the run (Ctrl-C, SIGTERM) during a request."""
 
 
 class WorkerGone(Exception):
-    """The worker died or was killed; the message says how. `abandoned`: it could not even be killed."""
+    """The worker died or was killed; the message says how. `abandoned`: it could not be killed."""
 
     def __init__(self, message: str, *, hung: bool = False, abandoned: bool = False) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class WorkerGone(Exception):
 
 
 class RequestFailed(Exception):
-    """The worker answered that it could not do it. After `lost` it is of no more use."""
+    """The worker could not do what was requested. After kind `lost` it is unusable."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class RequestFailed(Exception):
 
 
 class RunRequest(NamedTuple):
-    """What `run` asks for."""
+    """The arguments of `run`."""
 
     samples: int
     batches: list[list[int]]
@@ -79,7 +79,7 @@ class _Table(msgspec.Struct):
 
 
 def worker_command() -> list[str]:
-    """The worker that was built with this package; LINKSCOPE_WORKER (a command line) goes before it, for tests."""
+    """The worker built with this package; the command line in LINKSCOPE_WORKER takes precedence, for tests."""
     chosen = os.environ.get("LINKSCOPE_WORKER")
     if chosen:
         return shlex.split(chosen)
@@ -90,17 +90,17 @@ def worker_command() -> list[str]:
 
 
 def driver_facts() -> dict[str, Any]:
-    """What the CUDA driver says of itself and the GPUs, asked by a worker that ends with the question."""
+    """The CUDA driver's description of itself and the GPUs, from a worker for this question only."""
     facts, worker = open_driver()
     worker.kill()
     return facts
 
 
 def open_driver() -> tuple[dict[str, Any], "Worker"]:
-    """What the CUDA driver says, and the worker that asked it. While that one lives the GPUs stay up.
+    """The CUDA driver's description, and the worker that gave it. While that worker lives, the GPUs stay up.
 
-    Without persistence mode the driver takes them down when the last process that uses it ends, and the next waits for
-    them: 0.5 s on four H200s, against 0.1 s.
+    Without persistence mode, the driver shuts a GPU down with its last process, and the next process waits 0.5 s
+    instead of 0.1 s (four H200s).
     """
     worker = Worker(worker_command())
     try:
@@ -111,7 +111,7 @@ def open_driver() -> tuple[dict[str, Any], "Worker"]:
 
 
 class Worker:
-    """A running worker. Started by the main thread only: it dies with the thread that started it."""
+    """A running worker. Only the main thread may start one: it dies with the thread that started it."""
 
     def __init__(self, command: Sequence[str], stop_asked: Callable[[], bool] = lambda: False) -> None:
         self._stop_asked = stop_asked
@@ -127,7 +127,7 @@ class Worker:
         self._output = self._process.stdout.fileno()
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
-        self._buffer = b""  # what has arrived and was not taken yet
+        self._buffer = b""  # received, but not yet read
         self._coming: RunRequest | None = None  # a run that was sent along with its prepare
 
     @property
@@ -146,16 +146,16 @@ class Worker:
         return self._typed(line, _Table).benchmarks
 
     def check(self, case: dict[str, Any]) -> None:
-        """Raises RequestFailed, of kind usage, where the operation cannot have what the case asks for."""
+        """Raises RequestFailed, of kind usage, for a case that the operation cannot have."""
         self._ask({"op": "check", "case": case}, REQUEST_LIMIT_S)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Opens a platform; `request` is what docs/reference/worker.md says, without `op`. Returns the answer."""
+        """Opens a platform; `request` as in docs/reference/worker.md, without `op`. Returns the answer."""
         self.ask_to_open(request)
         return self.opened()
 
     def ask_to_open(self, request: dict[str, Any]) -> None:
-        """Only sends what open() asks; opened() takes the answer."""
+        """Sends the request of open() without waiting; opened() reads the answer."""
         self._discard()
         self._send(msgspec.json.encode({"op": "open", **request}) + b"\n")
 
@@ -171,9 +171,9 @@ class Worker:
         limit_s: float = REQUEST_LIMIT_S,
         then: RunRequest | None = None,
     ) -> Prepared:
-        """Makes the program of a case ready to run, or that of several at once.
+        """Prepares the program of a case, or of several concurrent cases.
 
-        `then` is sent along: a run() that asks for the same has its answer without another way there and back.
+        `then` is sent along, which saves a round trip for a run() with the same arguments.
         """
         what = {"cases": case} if isinstance(case, list) else {"case": case}
         self._discard()
@@ -182,7 +182,7 @@ class Worker:
         return self._typed(self._answer(limit_s)[0], Prepared)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
-        """Times what was prepared: `batches` in turn, `samples` times."""
+        """Times the prepared program: `batches` in turn, `samples` times."""
         asked = RunRequest(samples, batches, verify)
         if self._coming != asked:
             self._discard()
@@ -196,11 +196,11 @@ class Worker:
         return trace
 
     def end(self) -> None:
-        """Has the kernel end the worker, without waiting for that; kill() does."""
+        """Kills the worker without waiting; kill() waits."""
         self._process.kill()
 
     def kill(self) -> bool:
-        """Ends the worker at once. False where it is still there five seconds later."""
+        """Kills the worker. False if it is still there after KILL_WAIT_S."""
         self._process.kill()
         try:
             self._process.wait(KILL_WAIT_S)
@@ -221,7 +221,7 @@ class Worker:
         return self._answer(limit_s)
 
     def _discard(self) -> None:
-        """Takes the answer to a run that nobody asked for after all."""
+        """Reads and drops the answer to an unused run."""
         if self._coming is not None:
             self._coming = None
             with contextlib.suppress(RequestFailed):
@@ -263,7 +263,7 @@ class Worker:
         return data
 
     def _fill(self, deadline: float, limit_s: float) -> None:
-        """Waits for more of the answer, looking up now and then whether somebody wants to stop."""
+        """Waits for more of the answer, and checks for a stop request at intervals."""
         while not self._poll.poll(1000 * min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic()))):
             if self._stop_asked():
                 raise Interrupted
@@ -281,7 +281,7 @@ class Worker:
         return WorkerGone(text, hung=True, abandoned=True)
 
     def _typed(self, line: bytes, type: type[Answer]) -> Answer:
-        """The answer as what it should be; a worker that answers something else is of another version, or broken."""
+        """The typed answer. An unexpected form means another version or a broken worker."""
         try:
             return msgspec.json.decode(line, type=type)
         except msgspec.ValidationError:
@@ -305,7 +305,7 @@ class Worker:
         return WorkerGone(f"the worker {how}" + (f": {last}" if last else ""))
 
     def _last_error(self) -> str:
-        """The last line that the worker wrote to standard error."""
+        """The worker's last line on standard error."""
         self._errors.seek(0)
         lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""

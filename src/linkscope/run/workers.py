@@ -1,4 +1,4 @@
-"""The one worker that is running: started when needed, opened, replaced."""
+"""Starts, opens and replaces the single running worker."""
 
 import contextlib
 import time
@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from linkscope.run.contexts import Contexts
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 
-_CHEAP_S = 5.0  # a point whose worker died sooner than this is tried once more
+_CHEAP_S = 5.0  # a worker that dies sooner than this is retried
 
 Answer = TypeVar("Answer")
 
 
 def twice(measure: Callable[[], Answer]) -> Answer:
-    """A worker that dies early in a point may have died of something else: the point is tried once more."""
+    """Retries a point once if its worker dies early: another cause is likely."""
     started = time.monotonic()
     try:
         return measure()
@@ -32,9 +32,9 @@ class CannotStart(Exception):
 
 
 class Workers:
-    """Hands out an opened worker. `open_request` is what it is opened with (docs/reference/worker.md).
+    """Hands out an opened worker. `open_request` opens it (docs/reference/worker.md).
 
-    `contexts`: of what cost they are to be; None: whatever they cost.
+    `contexts` selects contexts by cost; None: any context.
     """
 
     _TRIES = 3
@@ -52,25 +52,25 @@ class Workers:
         self._contexts = contexts
         self._places: Collection[str] = ()
         self._worker: Worker | None = None
-        self._opening: Worker | None = None  # the next one, where it was started already
+        self._opening: Worker | None = None  # the next worker, if already started
 
     def get(self) -> Worker:
-        """The worker at hand, or a new one. Raises CannotStart after three that did not open."""
+        """The current worker, or a new one. Raises CannotStart after three failed attempts."""
         if self._worker is None:
             self._worker = self._start()
         return self._worker
 
     def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
-        """What the platforms to come will need: of each kind of memory at most (docs/reference/worker.md), and which
-        places.
-        """
+        """Sets the needs of future platforms: the maximum of each memory kind (docs/reference/worker.md), and the
+        places."""
         self._open_request["most"] = most
         self._places = places
 
     def renew(self) -> bool:
-        """A platform anew in the worker at hand, with memory, streams and code of its own: cheaper than a process.
+        """Opens a new platform in the current worker, with its own memory, streams and code: cheaper than a new
+        process.
 
-        A worker that does not open again is ended; False where it could not be.
+        A worker that does not open again is killed. False if that failed.
         """
         if self._worker is None:
             return True
@@ -84,25 +84,24 @@ class Workers:
         return True
 
     def replace(self) -> bool:
-        """A fresh process for the worker at hand. It opens while the kernel takes back what the old one had, which is
-        gone when this returns; False where the old one could not be ended.
-        """
+        """Starts a fresh process, which opens the machine while the kernel frees the resources of the old one. The old
+        one is gone when this returns. False if it could not be killed."""
         if self._worker is None:
             return True
         old, self._worker = self._worker, None
         old.end()
-        with contextlib.suppress(WorkerGone):  # get() starts another, and tells where none opens
+        with contextlib.suppress(WorkerGone):  # get() starts another one, and reports if none opens
             self._opening = self._asked()
         return old.kill()
 
     def drop(self) -> bool:
-        """Ends the worker at hand, if there is one; the next is fresh. False where it could not be ended."""
+        """Kills the current worker, if any; the next one is fresh. False if that failed."""
         workers = [worker for worker in (self._worker, self._opening) if worker]
         self._worker = self._opening = None
         return all([worker.kill() for worker in workers])
 
     def forget(self) -> None:
-        """The worker at hand is gone already, or cannot be killed."""
+        """Forgets a worker that is gone or cannot be killed."""
         self._worker = None
 
     def _start(self) -> Worker:

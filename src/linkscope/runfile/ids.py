@@ -1,6 +1,6 @@
 """Canonical point ids: `benchmark/engine/src.memory->dst.memory/bytes?sorted params`.
 
-A place may hold any text (`disk:/data/a->b`): what would be taken for the id's own punctuation is percent-encoded.
+A place may hold any text (`disk:/data/a->b`), so punctuation of the id is percent-encoded in it.
 """
 
 import functools
@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
 _SAFE_IN_PARAMS = _SAFE + ">,"  # `with=numa:0->gpu:1,numa:0->gpu:2`
-_KEPT = 65536  # more than the points of a run, which are asked for again and again
+_KEPT = 65536  # more than the points of a run, which are parsed again and again
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
     r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z_]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z_]+)/"
@@ -20,7 +20,7 @@ _ID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PointId:
-    """What one point is about. `params` are sorted pairs of name and value, `bytes` is per operation."""
+    """The parsed id. `params` are sorted pairs of name and value; `bytes` is per operation."""
 
     benchmark: str
     engine: str
@@ -30,7 +30,7 @@ class PointId:
     dst_memory: str
     bytes: int
     params: tuple[tuple[str, str], ...] = ()
-    _text: str = field(default="", init=False, repr=False, compare=False)  # once it was asked for
+    _text: str = field(default="", init=False, repr=False, compare=False)  # cached text
 
     def __str__(self) -> str:
         if not self._text:
@@ -38,7 +38,7 @@ class PointId:
         return self._text
 
     def param(self, name: str, otherwise: str = "") -> str:
-        """The value of a parameter, or `otherwise` where the id has none of that name."""
+        """The value of a parameter, or `otherwise` if the id lacks it."""
         for key, value in self.params:
             if key == name:
                 return value
@@ -46,26 +46,26 @@ class PointId:
 
     @property
     def bidirectional(self) -> bool:
-        """Whether the opposite transfer runs at the same time."""
+        """Whether the opposite transfer runs concurrently."""
         return self.param("bidirectional") == "true"
 
     @property
     def idle_gap_s(self) -> float:
-        """How long nobody works before each operation, in seconds."""
+        """Idle time before each operation, in seconds."""
         return float(self.param("idle_gap_s", "0"))
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
-        """Source and destination of every path that it names: its own, then those of `with`."""
+        """Source and destination of every path in the id: its own path, then those of `with`."""
         return ((self.src, self.dst), *parse_paths(self.param("with")))
 
     @staticmethod
     @functools.lru_cache(maxsize=_KEPT)
     def parse(text: str) -> "PointId":
-        """Raises ValueError with what is wrong where the text is no id."""
+        """The parsed id. Raises ValueError with the problem."""
         match = _ID.fullmatch(text)
         if match is None:
-            raise ValueError(f"'{text}' is not of the form benchmark/engine/src.memory->dst.memory/bytes?params")
+            raise ValueError(f"'{text}' does not have the form benchmark/engine/src.memory->dst.memory/bytes?params")
         part = match.groupdict()
         return PointId(
             part["benchmark"], part["engine"], unquote(part["src"]), part["src_memory"],
@@ -74,9 +74,9 @@ class PointId:
 
 
 def parse_paths(text: str) -> list[tuple[str, str]]:
-    """'numa:0->gpu:1,gpu:2->numa:0' as sources and destinations; none of ''.
+    """'numa:0->gpu:1,gpu:2->numa:0' as sources and destinations; none for ''.
 
-    Raises ValueError with what is wrong where a part is no path.
+    Raises ValueError with the problem if a part is no path.
     """
     found = []
     for path in text.split(",") if text else ():
@@ -103,7 +103,7 @@ def _parse_params(text: str, params: str | None) -> tuple[tuple[str, str], ...]:
     for item in (params or "").split("&") if params else ():
         name, equals, value = item.partition("=")
         if not name or not equals:
-            raise ValueError(f"'{text}' has the parameter '{item}', which is not of the form name=value")
+            raise ValueError(f"'{text}' has the parameter '{item}'. Write name=value")
         pairs.append((unquote(name), unquote(value)))
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError(f"'{text}' names a parameter twice")

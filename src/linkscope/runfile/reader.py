@@ -1,4 +1,4 @@
-"""Reads run files: `.jsonl` and `.jsonl.gz`, whole, or with a torn last line."""
+"""Reads run files, `.jsonl` and `.jsonl.gz`, including files with a torn last line."""
 
 import io
 import os
@@ -18,7 +18,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Run:
-    """A run file's content. `points` has one entry an id, the newest, in the order in which they were first written."""
+    """A run file's content. `points`: the newest record of each id, in the order of their first records."""
 
     path: Path
     header: Header
@@ -29,20 +29,20 @@ class Run:
     warnings: list[str]
     valid_bytes: int
     compressed: bool
-    earlier_ends: list[End] = field(default_factory=list)  # of sessions before the last that ended by themselves
+    earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that ended by themselves
 
     @property
     def modelled(self) -> bool:
-        """Whether this came from a machine model and not from hardware."""
+        """Whether the run was simulated."""
         return self.header.modelled
 
     @property
     def wall_s(self) -> float:
-        """Seconds that all its sessions took, as far as they ended by themselves."""
+        """Seconds of all sessions that ended by themselves."""
         return sum(end.wall_s for end in self._ends())
 
     def gained(self) -> tuple[dict[str, Counter[str]], float]:
-        """What the error counters of each GPU gained in all sessions, and the share of CPU time that was stolen."""
+        """The increases of each GPU's error counters in all sessions, and the share of stolen CPU time."""
         counters: dict[str, Counter[str]] = {}
         stolen_s = 0.0
         for end in self._ends():
@@ -54,7 +54,7 @@ class Run:
         return counters, stolen_s / self.wall_s if self.wall_s else 0.0
 
     def contexts(self) -> dict[str, list[ContextsTally]]:
-        """How many contexts of each GPU were made alike, in each session."""
+        """The tally of contexts of each GPU, by session."""
         found: dict[str, list[ContextsTally]] = {}
         for end in self._ends():
             for gpu, tally in end.contexts.items():
@@ -75,16 +75,16 @@ _SKIMMED = msgspec.json.Decoder(_Kind)
 
 
 def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
-    """Raises UserError with one sentence where `path` holds no run that can be read.
+    """Raises UserError with one sentence if `path` holds no readable run.
 
-    `rounds`: whether its single rounds are kept, most of the file, which only going on with the run needs.
+    `rounds`: whether to keep the rounds, most of the file; only resuming needs them.
     """
     where = Path(path)
     try:
         with _opened(where) as file:
             return _read(where, file, rounds)
     except OSError as error:
-        raise UserError(f"{where} cannot be read: {error.strerror}; check who may read it") from None
+        raise UserError(f"{where} cannot be read: {error.strerror}. Check its permissions") from None
 
 
 def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
@@ -98,7 +98,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
     for number, line in enumerate(content, 2):
         try:
             if not keep_rounds and line.startswith(_ROUND):
-                _SKIMMED.decode(line)  # whether it is whole: as much as anybody wants to know
+                _SKIMMED.decode(line)  # checks only that the line is intact
                 offset += len(line)
                 continue
             record = _DECODER.decode(line)
@@ -106,7 +106,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
             if content.read().strip():
                 raise _torn(where, number, error) from None
             warnings.append(
-                f"{where}: the last line (line {number}) is torn and was dropped: the run was cut off there"
+                f"{where}: the last line (line {number}) is incomplete and was dropped. The run was interrupted there"
             )
             break
         match record:
@@ -123,7 +123,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
                 end = record
             case Header():
                 raise UserError(
-                    f"{where}, line {number}: a second run starts here; a run file holds one run: split it at this line"
+                    f"{where}, line {number}: a second run starts here. Split the file at this line, one run a file"
                 )
         offset += len(line)
     return Run(where, header, list(points.values()), rounds, resumes, end, warnings, offset, compressed, earlier)
@@ -131,20 +131,20 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
 
 def _opened(where: Path) -> io.BufferedReader:
     if where.is_dir():
-        raise UserError(f"{where} is a directory, not a run file: name the .jsonl file in it")
+        raise UserError(f"{where} is a directory. Name the .jsonl file in it")
     try:
         return open(where, "rb")
     except FileNotFoundError:
         raise UserError(
-            f"there is no file {where}: check the path, or make a run with `linkscope run -o {where}`"
+            f"file {where} does not exist. Check the path, or make a run with `linkscope run -o {where}`"
         ) from None
 
 
 def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
-    """What the file says, whether it is compressed, and what was noticed."""
+    """The content of the file, whether it is compressed, and warnings."""
     start = file.peek(len(_GZIP_MAGIC))
     if not start:
-        raise UserError(f"{where} is empty, so it holds no run: measure again with `linkscope run`")
+        raise UserError(f"{where} is empty. Measure again with `linkscope run`")
     if not start.startswith(_GZIP_MAGIC):
         return file, False, []
     content, warnings = _unzipped(where, file.read())
@@ -152,37 +152,37 @@ def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, b
 
 
 def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
-    """The text of a gzip file; of one that was cut off, as much as there is."""
+    """The text of a gzip file, as far as it is complete."""
     parts = []
     while raw:
         stream = zlib.decompressobj(wbits=31)
         try:
             parts.append(stream.decompress(raw) + stream.flush())
         except zlib.error as error:
-            raise UserError(f"{where} is damaged gzip ({error}): copy it again from where it came") from None
+            raise UserError(f"{where} is a damaged gzip file ({error}). Copy it again from its source") from None
         if not stream.eof:
-            return b"".join(parts), [f"{where}: the compressed file is cut off; what is there was read"]
+            return b"".join(parts), [f"{where}: the compressed file is incomplete. The intact part was read"]
         raw = stream.unused_data
     return b"".join(parts), []
 
 
 def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
     not_a_run = f"{where} is not a linkscope run file"
-    cure = "a run file is what `linkscope run -o FILE.jsonl` writes"
+    cure = "Run files come from `linkscope run -o FILE.jsonl`"
     if b"\0" in content.peek(4096)[:4096]:
-        raise UserError(f"{not_a_run}: it is binary; {cure}")
+        raise UserError(f"{not_a_run}: it is binary. {cure}")
     line = content.readline()
     try:
         kind = msgspec.json.decode(line, type=_Kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         if not line.endswith(b"\n") and line.startswith(b'{"record":"run"'):
-            raise UserError(f"{where} is torn in its first line, so it holds no run: measure again") from None
-        raise UserError(f"{not_a_run}: its first line is not a run record; {cure}") from None
+            raise UserError(f"{where} has an incomplete first line and no results. Measure again") from None
+        raise UserError(f"{not_a_run}: its first line is not a run record. {cure}") from None
     if kind.record != "run":
-        raise UserError(f"{not_a_run}: its first line is not a run record; {cure}")
+        raise UserError(f"{not_a_run}: its first line is not a run record. {cure}")
     if kind.schema != SCHEMA:
         raise UserError(
-            f"{where} has schema {kind.schema}, and this linkscope reads schema {SCHEMA}: use the version that wrote it"
+            f"{where} has schema {kind.schema}, but this linkscope reads schema {SCHEMA}. Use the version that wrote it"
         )
     try:
         return msgspec.json.decode(line, type=Header), len(line)
@@ -192,4 +192,4 @@ def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
 
 def _torn(where: Path, number: int, error: Exception) -> UserError:
     what = f"{where}, line {number}: the line is damaged ({error})"
-    return UserError(f"{what}; only a last line may be torn: take an undamaged copy of the file")
+    return UserError(f"{what}; only the last line may be incomplete. Use an undamaged copy of the file")

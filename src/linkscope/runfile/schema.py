@@ -1,6 +1,6 @@
 """The records of a run file (docs/reference/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s).
 
-Those of which a run has hundreds of thousands are `gc=False`: a record holds no other one, so there are no cycles.
+Records that a run has by the hundred thousand are `gc=False`. They hold no other records, so cycles are impossible.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Timing = Literal["gate+slope", "events", "host", "kernel_clock", "virtual"]
 
 
 class Header(msgspec.Struct, kw_only=True, tag_field="record", tag="run"):
-    """The first line: what was to be measured, where, with what."""
+    """The first line: plan, machine and tool."""
 
     schema: int = SCHEMA
     modelled: bool
@@ -39,10 +39,10 @@ class RoundFlow(msgspec.Struct, gc=False):
 
 
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
-    """One point in one round, written at once; readers need it only where the point has no record of its own yet.
+    """One point in one round, written at once. Readers need it only for points without a record.
 
-    A sample is the slope between `batch` operations and `longer` times as many; or, where that is 1, none. By the rule
-    of another tool it is something else, and versions before this field did not say.
+    A sample is the slope between `batch` operations and `longer` times as many; for 1, an empty batch is compared.
+    Under another tool's rule, `longer` is absent. Older files lack it too.
     """
 
     id: str
@@ -58,9 +58,9 @@ class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
-    """One transfer of a point; a point has several where several run at once.
+    """One transfer of a point; a point has several concurrent ones.
 
-    `mean_s`, `stddev_s`: of the samples, where the rule that was measured by reports these.
+    `mean_s`, `stddev_s`: of the samples, under a rule that reports them.
     """
 
     src: str
@@ -82,7 +82,7 @@ AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
 
 
 def by_way(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
-    """Flows by where they go from and to: what goes one way together is one rate."""
+    """Flows by path; the flows of one path have one joint rate."""
     found: dict[tuple[str, str], list[AnyFlow]] = {}
     for flow in flows:
         found.setdefault((flow.src, flow.dst), []).append(flow)
@@ -90,14 +90,14 @@ def by_way(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
 
 
 def half_width(of: "Flow | Point") -> float | None:
-    """Half of the interval of the time as a fraction of its median; None without one."""
+    """Half of the time interval as a fraction of its median; None without an interval."""
     if of.ci95_s is None or not of.median_s or of.median_s <= 0:
         return None
     return (of.ci95_s[1] - of.ci95_s[0]) / 2 / of.median_s
 
 
 class Spread(msgspec.Struct, gc=False):
-    """Standard deviations of flow 0 as fractions of its median, and its modes where the samples have two."""
+    """Standard deviations of flow 0 as fractions of its median; two modes if the samples have them."""
 
     within_rounds: float
     between_rounds: float
@@ -105,7 +105,7 @@ class Spread(msgspec.Struct, gc=False):
 
 
 class Point(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="point"):
-    """The result for one id. Flat fields repeat flow 0, so that simple things stay simple."""
+    """The result for one id. Flat fields repeat those of flow 0, except `bytes`, the size in the id."""
 
     id: str
     status: Status
@@ -141,7 +141,7 @@ class Point(msgspec.Struct, kw_only=True, gc=False, tag_field="record", tag="poi
 
 
 class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
-    """Where a run that had stopped went on."""
+    """The start of a later session."""
 
     started: str
     tool: dict[str, Any]
@@ -149,8 +149,9 @@ class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
 
 
 class ContextsTally(msgspec.Struct, kw_only=True):
-    """How many contexts were made of a GPU, how many of them were measured in, how many cost clearly more than the
-    least; and what an operation costs in the middle one of these two, in seconds. `dear_kept`: how many were both."""
+    """The contexts of a GPU: number made, number measured in (`kept`), number clearly more expensive than the least
+    (`dear`), the median cost of an operation of both in seconds, and `dear_kept`, the number of expensive ones among
+    those kept."""
 
     made: int
     kept: int
@@ -161,10 +162,10 @@ class ContextsTally(msgspec.Struct, kw_only=True):
 
 
 class End(msgspec.Struct, kw_only=True, tag_field="record", tag="end"):
-    """The last line of a run that ended by itself; `complete` is false where it was stopped.
+    """The last line of a run that ended by itself; `complete` is false if it was stopped.
 
-    `gained`: what the error counters of the GPUs gained meanwhile, by place, and `cpu_steal`, the share of CPU time
-    that a hypervisor took. `contexts`: by GPU, where they were made alike (docs/notes/context-effects.md).
+    `gained`: increases of the GPUs' error counters, by place, and `cpu_steal`, the share of CPU time that a hypervisor
+    took. `contexts`: by GPU, where cheap contexts were selected (docs/notes/context-effects.md).
     """
 
     wall_s: float

@@ -1,4 +1,4 @@
-"""Writes run files: one JSON line a record, appended and flushed, so that nothing measured is lost."""
+"""Writes run files: one JSON line a record, appended and flushed at once."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from linkscope.errors import UserError
 from linkscope.runfile.reader import Run
 from linkscope.runfile.schema import Header, Record, Resume
 
-_SYNC_EVERY_S = 2.0  # a flush survives the process, only a sync survives the machine; a sync costs milliseconds
+_SYNC_EVERY_S = 2.0  # a flush survives the process, a sync survives the machine and costs milliseconds
 
 
 class RunWriter:
@@ -26,27 +26,27 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Header, *, force: bool = False) -> "RunWriter":
-        """Starts a new file. Refuses one that exists unless `force`, with one sentence."""
+        """Starts a new file. Refuses an existing file unless `force`."""
         where = Path(path)
         try:
             if where.is_dir():
-                raise UserError(f"cannot write to {where}: it is a directory; name a file in it")
+                raise UserError(f"cannot write to {where}: it is a directory. Name a file in it")
             file = open(where, "wb" if force else "xb", buffering=0)  # noqa: SIM115  closed by close()
         except FileExistsError:
             raise UserError(
-                f"{where} exists: go on with `--resume {where}`, replace it with --force, or choose another -o"
+                f"{where} exists. Continue it with `--resume {where}`, replace it with --force, or choose another -o"
             ) from None
         except OSError as error:
-            raise UserError(f"cannot write to {where}: {error.strerror}; choose another place with -o") from None
+            raise UserError(f"cannot write to {where}: {error.strerror}. Choose another file with -o") from None
         writer = cls(file, where)
         writer.write(header)
         return writer
 
     @classmethod
     def go_on(cls, run: Run, resume: Resume) -> "RunWriter":
-        """Appends to the file that `run` was read from, after cutting off a torn last line."""
+        """Appends to the file of `run`, after removing a torn last line."""
         if run.compressed:
-            raise UserError(f"{run.path} is compressed and cannot be appended to: unpack it with gunzip first")
+            raise UserError(f"{run.path} is compressed, so nothing can be appended. Unpack it with gunzip first")
         try:
             file = open(run.path, "r+b", buffering=0)  # noqa: SIM115  closed by close()
             file.truncate(run.valid_bytes)
@@ -55,14 +55,14 @@ class RunWriter:
                 file.write(b"\n")
         except OSError as error:
             raise UserError(
-                f"cannot write to {run.path}: {error.strerror}; copy it where you may write and resume there"
+                f"cannot write to {run.path}: {error.strerror}. Copy the file to a writable place and resume there"
             ) from None
         writer = cls(file, run.path)
         writer.write(resume)
         return writer
 
     def write(self, record: Record) -> None:
-        """Appends one record. Raises UserError where the disk does not take it."""
+        """Appends one record. Raises UserError if the disk refuses it."""
         line = memoryview(self._encoder.encode(record) + b"\n")
         try:
             while line:
@@ -71,15 +71,15 @@ class RunWriter:
                 self.sync()
         except OSError as error:
             raise UserError(
-                f"cannot write to {self._path}: {error.strerror}; what was written before is safe"
+                f"cannot write to {self._path}: {error.strerror}. Everything written before is safe"
             ) from None
 
     def sync(self) -> None:
-        """Makes what was written survive a power cut, where the file is on a disk."""
+        """Makes the written records survive a power failure, on a disk."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            if error.errno not in (22, 95):  # EINVAL, EOPNOTSUPP: a pipe or a device has nothing to sync
+            if error.errno not in (22, 95):  # EINVAL, EOPNOTSUPP: pipes and devices cannot be synced
                 raise
         self._synced = time.monotonic()
 

@@ -1,20 +1,22 @@
-"""Comm|Scope: the 29 ticked cells of its table 1, then what its text measures besides, then what it found and asks for."""
+"""Comm|Scope: the 29 ticked cells of its table 1, further measurements of its text, its method, its systems and its
+findings."""
 
 # ruff: noqa: E501 (a row is a line)
 from linkscope.plan.papers.entry import Source, powers, row
 
-_ONE = "mode=single&after=wait"  # one copy at a time, in a stream that did nothing else
-# With the CPU's caches flushed, and not (its figure 2): it writes the buffer before each copy, but not both ways.
+_ONE = "mode=single&after=wait"  # one copy at a time, on an otherwise idle stream
+# With and without flushed CPU caches (its figure 2). Without: the tool writes the buffer before each copy, except in
+# both directions.
 _HOST = f"{_ONE}&cache=cold,written"
 _HOST_BOTH = f"{_ONE}&cache=cold,hot"
 _BOTH = "&bidirectional=true"
-_UNBOUND = "pages lie where the thread runs: the points of all nodes hold what it can give"
+_UNBOUND = "the tool leaves pages where its thread runs; the points cover all nodes"
 _GRID = "blocks=256&threads=256&width=4"  # of its kernels
 
 COMM_SCOPE = Source(
     "comm-scope",
     "Comm|Scope (Pearson et al., ICPE 2019)",
-    "its tool goes from 2^8 to 2^32 bytes; here up to 2^30, and of managed memory up to 2^28",
+    "the tool measures 2^8 to 2^32 bytes; linkscope up to 2^30, and up to 2^28 for managed memory",
     powers(8, 30),
     (
         # Table 1
@@ -26,7 +28,7 @@ COMM_SCOPE = Source(
         row("CS-1", "cudaMemcpyAsync, pageable, NUMA-bound: GPU to host", f"d2h/ce/gpu.device->numa.pageable?{_HOST}"),
         row(
             "CS-1",
-            "cudaMemcpyAsync, pageable, NUMA-bound: both ways",
+            "cudaMemcpyAsync, pageable, NUMA-bound: bidirectional",
             f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
         ),
         row(
@@ -37,7 +39,7 @@ COMM_SCOPE = Source(
         ),
         row(
             "CS-2",
-            "cudaMemcpyAsync, pageable: both ways",
+            "cudaMemcpyAsync, pageable: bidirectional",
             f"h2d/ce/numa.pageable->gpu.device?{_HOST_BOTH}{_BOTH}",
             note=_UNBOUND,
         ),
@@ -45,7 +47,7 @@ COMM_SCOPE = Source(
         row("CS-3", "cudaMemcpyAsync, pinned, NUMA-bound: GPU to host", f"d2h/ce/gpu.device->numa.registered?{_HOST}"),
         row(
             "CS-3",
-            "cudaMemcpyAsync, pinned, NUMA-bound: both ways",
+            "cudaMemcpyAsync, pinned, NUMA-bound: bidirectional",
             f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
         ),
         row(
@@ -56,7 +58,7 @@ COMM_SCOPE = Source(
         ),
         row(
             "CS-4",
-            "cudaMemcpyAsync, pinned: both ways",
+            "cudaMemcpyAsync, pinned: bidirectional",
             f"h2d/ce/numa.registered->gpu.device?{_HOST_BOTH}{_BOTH}",
             note=_UNBOUND,
         ),
@@ -76,27 +78,27 @@ COMM_SCOPE = Source(
         ),
         row(
             "CS-6",
-            "zero-copy, GPU to GPU: both ways",
+            "zero-copy, GPU to GPU: bidirectional",
             f"read/sm/gpu.device->other.device?{_GRID}{_BOTH}",
             f"write/sm/gpu.device->other.device?{_GRID}{_BOTH}",
         ),
         row("CS-7", "cudaMemcpyAsync, GPU to GPU, peer access on", f"d2d/ce/gpu.device->gpu.device?{_ONE}"),
         row(
             "CS-7",
-            "cudaMemcpyAsync, GPU to GPU, peer access on: both ways",
+            "cudaMemcpyAsync, GPU to GPU, peer access on: bidirectional",
             f"d2d/ce/gpu.device->gpu.device?{_ONE}{_BOTH}",
         ),
         row("CS-8", "cudaMemcpyAsync, GPU to GPU, peer access off", f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off"),
         row(
             "CS-8",
-            "cudaMemcpyAsync, GPU to GPU, peer access off: both ways",
+            "cudaMemcpyAsync, GPU to GPU, peer access off: bidirectional",
             f"d2d/ce/gpu.device->gpu.device?{_ONE}&peer=off{_BOTH}",
         ),
         row("CS-9 CS-14", "unified memory on demand: host to GPU", "demand/fault/numa.managed->gpu.managed"),
         row("CS-9", "unified memory on demand: GPU to host", "demand/fault/gpu.managed->numa.managed"),
         row(
             "CS-9",
-            "unified memory on demand: host and GPU, both ways",
+            "unified memory on demand: host and GPU, bidirectional",
             f"demand/fault/gpu.managed->numa.managed?{_BOTH[1:]}",
         ),
         row("CS-9", "unified memory on demand: GPU to GPU", "demand/fault/gpu.managed->gpu.managed"),
@@ -104,19 +106,19 @@ COMM_SCOPE = Source(
         row("CS-10", "unified memory, prefetched: GPU to host", "prefetch/prefetch/gpu.managed->numa.managed"),
         row(
             "CS-10",
-            "unified memory, prefetched: host and GPU, both ways",
+            "unified memory, prefetched: host and GPU, bidirectional",
             f"prefetch/prefetch/numa.managed->gpu.managed?{_BOTH[1:]}",
         ),
         row("CS-10", "unified memory, prefetched: GPU to GPU", "prefetch/prefetch/gpu.managed->gpu.managed"),
         row(
             "CS-10",
-            "unified memory, prefetched: GPU to GPU, both ways",
+            "unified memory, prefetched: GPU to GPU, bidirectional",
             f"prefetch/prefetch/gpu.managed->gpu.managed?{_BOTH[1:]}",
         ),
         # The text
         row(
             "CS-9",
-            "3.4: unified memory on demand: GPU to GPU, both ways",
+            "3.4: unified memory on demand: GPU to GPU, bidirectional",
             f"demand/fault/gpu.managed->gpu.managed?{_BOTH[1:]}",
             note="not ticked in table 1",
         ),
@@ -130,28 +132,28 @@ COMM_SCOPE = Source(
             "4.5: unified memory on demand, GPU to host, by several threads",
             "demand/fault/gpu.managed->numa.managed?threads=*",
         ),
-        # How it is measured
+        # Its method
         row(
             "CS-11",
-            "27 microbenchmarks, by its text; table 1 has 29 ticked cells",
-            instead="the first 29 rows: each of the 27 is one of them",
+            "27 microbenchmarks according to the text; table 1 has 29 ticked cells",
+            instead="the first 29 rows contain all 27",
         ),
         row(
             "CS-15",
             "threads and memory bound by libnuma; every pair of NUMA node and GPU, and of GPUs",
-            instead="each row above has a point for each pair; `run --only` selects",
+            instead="each row above has a point for each pair; `run --only` selects points",
         ),
         row("CS-16", "CPU caches flushed or not", instead="parameter `cache` of the copies from and to host memory"),
-        row("CS-17", "governor and turbo of the CPU", instead="`linkscope doctor`; every run file has them"),
+        row("CS-17", "governor and turbo of the CPU", instead="`linkscope doctor`, and every run file"),
         row(
             "CS-18",
-            "no leaks; all pages backed before they are timed",
-            instead="each round is a process of its own, and makes and touches its memory before it times",
+            "no leaks; all pages backed before the timing",
+            instead="each round is a process of its own and touches its memory before the timing",
         ),
         row(
             "CS-19 CS-20 CS-21 CS-22",
-            "events or the host's clock; both ways; 1 s, five repetitions; mean and standard deviation",
-            instead="`run --rule comm-scope`, docs/notes/comm-scope.md",
+            "events or the host's clock; bidirectional; 1 s, five repetitions; mean and standard deviation",
+            instead="`run --rule comm-scope` (docs/notes/comm-scope.md)",
         ),
         row(
             "CS-23",
@@ -170,28 +172,28 @@ COMM_SCOPE = Source(
         # Its findings
         row(
             "CS-28 CS-29 CS-30 CS-31 CS-32 CS-33 CS-34 CS-35 CS-36 CS-37 CS-38",
-            "what it found on its systems",
+            "findings on its systems",
             instead="tests/python/test_paper_comm_scope.py and tests/core/test_managed_papers.cpp, on the modelled machines; docs/notes/findings.md, on H200",
         ),
         row(
             "CS-39",
-            "advice from what was measured",
-            instead="`linkscope advise` (docs/guide/speed-up-a-transfer.md): what each habit costs, the ways of one transfer, irregular sizes; `linkscope report`: when pinning has paid, slow pairs",
+            "advice from measurements",
+            instead="`linkscope advise` (docs/guide/speed-up-a-transfer.md): cost of habits, methods for one transfer, irregular sizes; `linkscope report`: break-even of pinning, slow pairs",
         ),
     ),
     beyond=(
         row(
             "CS-3",
-            "3.1: pinning by cudaHostRegister: what it costs by size",
+            "3.1: cost of pinning by cudaHostRegister, by size",
             "allocation/cpu/numa.registered->gpu.device?phase=*&size=*",
-            note="it is not among what they time",
+            note="the tool does not time it",
         ),
         row(
             "CS-5",
-            "zero-copy, host memory that is allocated mapped",
+            "zero-copy, host memory allocated as mapped",
             f"read/sm/numa.mapped->gpu.device?{_GRID}",
             f"write/sm/gpu.device->numa.mapped?{_GRID}",
-            note="they register it",
+            note="the tool registers memory instead",
         ),
         row(
             "CS-40",
@@ -202,7 +204,7 @@ COMM_SCOPE = Source(
         ),
         row(
             "CS-40",
-            "unified memory with hints of the driver",
+            "unified memory with driver hints",
             "demand/fault/numa.managed->gpu.managed?advice=*",
             "demand/fault/gpu.managed->numa.managed?advice=*",
         ),
@@ -214,6 +216,6 @@ COMM_SCOPE = Source(
             "atomic_latency/sm/gpu.device->numa.pinned?scope=*",
             "atomic_latency/sm/gpu.device->gpu.device?scope=*",
         ),
-        row("CS-40", "several at once", instead="`linkscope predict --with`; `host_to_all` and its like"),
+        row("CS-40", "concurrent transfers", instead="`linkscope predict --with`; `host_to_all` and similar points"),
     ),
 )

@@ -1,16 +1,16 @@
-"""What a paper or tool measures, and with which points linkscope does: one row an operation."""
+"""The operations of a paper or tool, and the corresponding points of linkscope: one row an operation."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One operation, finding or demand of a source.
+    """One operation, finding or requirement of a source.
 
-    `items` are its numbers, `theirs` its name in the words of the source. `points` are presets in the form of ids:
-    `benchmark/engine/kind.memory->kind.memory?name=value,value&name=*`, where a parameter that is not named has its
-    default and `other` is another place of the source's kind; none: linkscope has no such operation yet. `instead` is
-    what answers where no point does: a command, a machine file, a page, a test. `note` is what differs.
+    `items`: its numbers. `theirs`: its name in the source. `points`: presets in the form of ids,
+    `benchmark/engine/kind.memory->kind.memory?name=value,value&name=*`; parameters without a value have their default,
+    and `other` is another place of the source's kind. No points: linkscope lacks the operation. `instead`: the command,
+    machine file, page or test that answers instead of points. `note`: the differences.
     """
 
     items: tuple[str, ...]
@@ -22,9 +22,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Source:
-    """A paper or tool: `name` as `list --source` takes it; `sizes` in bytes, `about_sizes` where these come from.
+    """A paper or tool. `name` as in `list --source`; `sizes` in bytes, and `about_sizes`, where they come from.
 
-    `entries` are what it measures, found or needed, `beyond` what it leaves to others: these are in no suite of its.
+    `entries`: what it measured, found or needed. `beyond`: what it did not cover; no suite contains these.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Source:
 
     @property
     def rows(self) -> tuple[Entry, ...]:
-        """All of them, in their order."""
+        """All entries, in order."""
         return self.entries + self.beyond
 
 
 def row(items: str, theirs: str, *points: str, instead: str = "", note: str = "") -> Entry:
-    """An entry in one line; several items are separated by blanks."""
+    """An entry in one line; blanks separate several items."""
     return Entry(tuple(items.split()), theirs, points, instead, note)
 
 

@@ -5,7 +5,7 @@ from linkscope.plan.papers.entry import Source, row
 KLENK = Source(
     "klenk",
     "Analyzing Put/Get APIs for Thread-collaborative Processors (Klenk, Oden, Froning)",
-    "its words are 8 B; put and get are not there yet",
+    "words of 8 B; put and get are not available yet",
     (),
     (
         row(
@@ -21,7 +21,7 @@ KLENK = Source(
         row("KL-3", "message rate, 1 to 32 connections"),
         row("KL-4", "time to poll, time to post"),
         row("KL-5 KL-6 KL-8 KL-9", "counters and instructions of a post and a poll"),
-        row("KL-7 KL-10 KL-12", "put and get, notifications, and what it found"),
+        row("KL-7 KL-10 KL-12", "put and get, notifications, and findings"),
         row(
             "KL-11",
             "two nodes with EXTOLL, two with InfiniBand",

@@ -1,4 +1,4 @@
-"""The slides of rai-project/microbench: its tests, its systems, and what it found."""
+"""The slides of rai-project/microbench: its tests, its systems and its findings."""
 
 # ruff: noqa: E501 (a row is a line)
 from linkscope.plan.papers.entry import Source, powers, row
@@ -8,7 +8,7 @@ _ONE = "mode=single&after=wait"
 MICROBENCH = Source(
     "microbench",
     "rai-project/microbench (Pearson et al., slides, 2018)",
-    "those of its successor Comm|Scope",
+    "sizes of its successor Comm|Scope",
     powers(8, 30),
     (
         row(
@@ -77,7 +77,7 @@ MICROBENCH = Source(
         row("MB-6", "Newell", instead="machines/newell.toml"),
         row(
             "MB-7",
-            "what it found on its systems",
+            "findings on its systems",
             instead="tests/python/test_paper_microbench.py and tests/core/test_managed_papers.cpp, on the modelled machines",
         ),
     ),

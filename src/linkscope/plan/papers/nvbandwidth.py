@@ -1,16 +1,16 @@
-"""nvbandwidth 0.8: its 35 tests, at its 512 MiB. Which number of a point its tables show: report/nvbandwidth.py."""
+"""nvbandwidth 0.8: its 35 tests, at 512 MiB. report/nvbandwidth.py selects the numbers for its tables."""
 
 from linkscope.plan.papers.entry import Source, row
 
 _BOTH = "bidirectional=true"
-_ALL_BOTH = "one run of both directions gives both tables"
-_NAMES = "moves from the one to all others: the name says who copies"
-_NAMES_BACK = "moves from all others to the one: the name says who copies"
+_ALL_BOTH = "one bidirectional run gives both tables"
+_NAMES = "data move from the one GPU to all others: the name refers to the copying GPU"
+_NAMES_BACK = "data move from all others to the one GPU: the name refers to the copying GPU"
 
 NVBANDWIDTH = Source(
     "nvbandwidth",
     "nvbandwidth 0.8",
-    "its buffer",
+    "its buffer size",
     (512 << 20,),
     (
         row("1", "host_to_device_memcpy_ce", "h2d/ce/numa.pinned->gpu.device"),
@@ -79,7 +79,7 @@ NVBANDWIDTH = Source(
             "34",
             "device_to_device_latency_sm",
             "latency/sm/gpu.device->other.device?cache=cold,hot",
-            note="its chain stays in an L2, as with cache=hot",
+            note="its pointer chase stays in an L2, as with cache=hot",
         ),
         row("35", "device_local_copy", "local/ce/gpu.device->gpu.device"),
     ),
