@@ -225,7 +225,7 @@ def _times_the_first(way: "Way", first: "Way") -> str:
 def _way_values(way: "Way", size: int) -> tuple[str, str]:
     from linkscope.report.trust import inherited, sign_of
 
-    sign = sign_of(way.points) or sign_of(filter(taken, way.points))
+    sign = sign_of(way.points) or sign_of(filter(inherited, way.points))
     return (
         sign + format_seconds_interval(way.time.value, way.time.low, way.time.high),
         format_rate(size / way.time.value / 1e9),
