@@ -254,7 +254,7 @@ def test_contexts_that_cost_more_stand_out(tmp_path) -> None:
     assert "had to be measured" not in found
     run.end.contexts["gpu:1"].dear_kept = 2
     (found,) = [finding.text for finding in findings(run) if finding.kind == "contexts"]
-    assert "2 platforms had to be measured in dear ones" in found
+    assert "2 platforms had to be measured in expensive ones" in found
 
 
 # --- on the fake driver -----------------------------------------------------------------------------------------------

@@ -283,7 +283,7 @@ def test_only_that_fits_nothing(pattern: str, words: str, code: int) -> None:
 
 
 def test_unknown_suite_and_empty_machine() -> None:
-    with pytest.raises(UserError, match=f"there are {', '.join(SUITES)}"):
+    with pytest.raises(UserError, match=f"available: {', '.join(SUITES)}"):
         plan(suite="thorough")
     with pytest.raises(UserError) as caught:
         make_plan(MachineFacts("bare", True, ()), table())

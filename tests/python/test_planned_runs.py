@@ -164,7 +164,7 @@ def test_a_budget_too_small_for_anything_says_what_it_would_need(capsys: pytest.
     assert main(["run", "--machine", "h200x4", "--budget", "1s", "--plan-only"]) == 2
     told = capsys.readouterr().err
     assert "is too small" in told
-    whole, part = map(float, re.findall(r"about ([\d.]+) s on h200x4: give it that \(or ([\d.]+) s,", told)[0])
+    whole, part = map(float, re.findall(r"about ([\d.]+) s on h200x4. Give that much time \(or ([\d.]+) s ", told)[0])
     # the proposed budget is sufficient
     assert main(["run", "--machine", "h200x4", "--budget", f"{part}s", "--plan-only"]) == 0
     assert whole > 2 * part and main(["run", "--machine", "h200x4", "--budget", f"{0.9 * part}s", "--plan-only"]) == 2

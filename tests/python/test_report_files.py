@@ -153,5 +153,5 @@ def test_tables_of_measured_runs_mention_doctor(tmp_path) -> None:
 def test_a_directory_is_no_run_file(tmp_path, capsys, monkeypatch, folder, options) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["report", folder, *options]) == 2
-    assert "is a directory, not a run file: name the .jsonl file in it" in capsys.readouterr().err
+    assert "is a directory. Name the .jsonl file in it" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
