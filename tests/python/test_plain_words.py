@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".cpp", ".hpp", ".cu", ".md", ".html", ".css", ".js", ".toml", ".yml", ".yaml", ".sh", ".txt", ""}
-SCANNED = ("Makefile", "CMakeLists.txt", "pyproject.toml")
+SCANNED = ("README.md", "Makefile", "CMakeLists.txt", "pyproject.toml")
 # Folders whose text is rewritten, each without its subfolders. The others join when they are rewritten too.
 FOLDERS = (".ci", "core/base", "core/worker")
 SKIPPED = ("doctest.h", "_native", "__pycache__", "LICENSE", Path(__file__).name)
