@@ -134,7 +134,7 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
     ):
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
-            assert said.replace("it needs", "x needs") in str(refused.value)
+        assert said.replace("it needs", "x needs") in str(refused.value)
 
 
 @pytest.mark.parametrize(
