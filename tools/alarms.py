@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 
-from linkscope.model.odd import in_doubt, odd_paths
+from linkscope.model.slow_paths import in_doubt, slow_paths
 from linkscope.plan.classes import PathClass, path_text
 from linkscope.runfile import Flow, Header, Point, PointId, Run
 from linkscope.stats import EARLY_ROUNDS, LOOKS, median
@@ -59,12 +59,12 @@ def alarms(name: str, shape: Shape, members: int, noise: float, kinds: int) -> t
 
     for _ in range(kinds):
         medians = {ID.format(gpu, size): rounds() for gpu in range(members) for size in SIZES}
-        early += len(odd_paths(run_of(paths, points_of(medians))))
+        early += len(slow_paths(run_of(paths, points_of(medians))))
         while more := in_doubt(points_of(medians), [set(paths.paths)], LOOKS[1]):
             asked += len(more)
             for id in more:
                 medians[id] += rounds()
-        late += len(odd_paths(run_of(paths, points_of(medians))))
+        late += len(slow_paths(run_of(paths, points_of(medians))))
     each = 1e4 / (kinds * members)
     return early * each, late * each, asked / (kinds * members * len(SIZES))
 

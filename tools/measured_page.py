@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "src"))
 
-from linkscope.model.words import count_text
+from linkscope.model.text import count_text
 from linkscope.plan import SOURCES, Benchmark, Entry, Source, patterns
 from linkscope.run import benchmark_table
 from linkscope.runfile import Point, read_run

@@ -31,13 +31,13 @@ import rounds
 from msgspec import structs
 from true_shares import truth_of
 
-from linkscope.advise.ways import at
+from linkscope.advise.methods import at
 from linkscope.machine import model as models
 from linkscope.machine.model_paths import routes
 from linkscope.model.cliffs import breaks
 from linkscope.model.curves import curves
 from linkscope.model.interference import interference
-from linkscope.model.odd import odd_paths
+from linkscope.model.slow_paths import slow_paths
 from linkscope.plan import Plan, budget_of_its_own, expected_ids, make_plan
 from linkscope.plan.classes import class_curves, operation, path_text
 from linkscope.run import benchmark_table, measure
@@ -118,7 +118,7 @@ def exponent(values: Iterable[tuple[int, float]]) -> float:
 
 
 def links(times: int) -> None:
-    print("| machine | suite | links planted | named | paths named besides | named on a machine in order |")
+    print("| machine | suite | links planted | named | paths named slowdowns | named on a machine in order |")
     print("|---|---|---|---|---|---|")
     for name in sorted(models.bundled()):
         model = models.load(name)
@@ -126,19 +126,19 @@ def links(times: int) -> None:
             continue
         for suite in BUDGETS:
             chance = random.Random(f"{name} {suite}")
-            named = besides = planted = 0
+            named = slowdowns = planted = 0
             for link in chance.sample(list(limiting(model)), k=min(times, len(list(limiting(model))))):
                 factor = chance.uniform(0.70, 0.95)
                 fault = models.parse(text_with(name, link, factor), name).fault
                 target = modelled(structs.replace(model, fault=fault), chance.randrange(1000))
-                found = {odd.path for odd in odd_paths(run_of(target, plan_of(target, suite)))}
+                found = {odd.path for odd in slow_paths(run_of(target, plan_of(target, suite)))}
                 over = paths_over(model, link)
                 planted += 1
                 named += bool(found & over)
-                besides += len(found - over)
+                slowdowns += len(found - over)
             target = modelled(model, 7)
-            plain = len(odd_paths(run_of(target, plan_of(target, suite))))
-            print(f"| {name} | {suite} | {planted} | {named} | {besides} | {plain} |", flush=True)
+            plain = len(slow_paths(run_of(target, plan_of(target, suite))))
+            print(f"| {name} | {suite} | {planted} | {named} | {slowdowns} | {plain} |", flush=True)
 
 
 def limiting(model: models.Model) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Usage: python tools/replay.py RUN.jsonl[.gz] [--budget SECONDS] [--opening SECONDS]
 
 The planner decides as in a run (linkscope.plan.next_work), whenever a point is done. A point's first rounds are those
-that it had; what it is given besides is drawn from what rounds of its kind differed by (tools/needs.py), at what its
+that it had; what it is given slowdowns is drawn from what rounds of its kind differed by (tools/needs.py), at what its
 rounds cost; what it inherited then it would measure as the point that it has its value from. Every pass through the
 machine also costs its opening. No more than a forecast: nothing here is measured.
 """
@@ -127,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--budget", type=float, default=112.0)
-    parser.add_argument("--opening", type=float, default=0.6, help="seconds of a pass besides its points")
+    parser.add_argument("--opening", type=float, default=0.6, help="seconds of a pass slowdowns its points")
     asked = parser.parse_args()
     run = read_run(asked.run)
     plan = structs.replace(msgspec.convert(run.header.plan, Plan), budget_s=asked.budget)

@@ -18,8 +18,8 @@ import numpy as np
 
 from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH, ROUND_S, USUAL
 from linkscope.stats import (
+    DISAGREEING_ROUNDS,
     LOOKS,
-    ODD_ROUNDS,
     Interval,
     agree,
     deviation,
@@ -195,7 +195,7 @@ def together(points: list[Measured]) -> list[Drawn]:
     agreed = [agree(point.medians, PRECISION) for point in points]
     for point, early in zip(points, agreed, strict=True):
         if mostly(agreed) and not early:
-            point.to(ODD_ROUNDS)
+            point.to(DISAGREEING_ROUNDS)
         if mostly(agreed) and point.half_width() <= PRECISION:
             continue
         look = LOOKS[1] if early else next_look(point.medians, PRECISION)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from linkscope.plan import Benchmark, MachineFacts, Plan, Work, make_plan
-from linkscope.plan.shares import late_rounds, that_fit
+from linkscope.plan.shares import affordable_rounds, late_rounds
 from linkscope.run import Outcome, Target, benchmark_table, measure
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.runfile import Flow, Header, Point, PointId, Round, RoundFlow
@@ -95,4 +95,4 @@ def header() -> Header:
 
 def late_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
     """The work that is planned with the last of the time."""
-    return that_fit(plan, points, late_rounds(plan, points), left_s)
+    return affordable_rounds(plan, points, late_rounds(plan, points), left_s)

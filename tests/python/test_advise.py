@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from invented import point, run
-from linkscope.advise import advice, untried, ways
+from linkscope.advise import advice, transfer_methods, untried
 from linkscope.cli.main import main
 from linkscope.cli.screen import filled
 from linkscope.report.details import details
@@ -148,30 +148,30 @@ def transfer_points():
 
 
 def test_ways_are_sorted_and_say_what_they_rest_on():
-    exact = ways(transfer_points(), "numa:0", "gpu:0", MIB)
+    exact = transfer_methods(transfer_points(), "numa:0", "gpu:0", MIB)
     assert [way.curve.method.family.src_memory for way in exact] == ["pinned", "pageable"]
     assert exact[0].time.value == pytest.approx(2e-6 + MIB / 50e9) and len(exact[0].points) == 1
-    between = ways(transfer_points(), "numa:0", "gpu:0", 16 * MIB)
+    between = transfer_methods(transfer_points(), "numa:0", "gpu:0", 16 * MIB)
     (pinned,) = between  # of pageable memory the sizes next to it are 64 times apart
     assert pinned.time.value == pytest.approx(2e-6 + 16 * MIB / 50e9) and len(pinned.points) == 2
     assert pinned.time.low < pinned.time.value < pinned.time.high
-    assert not ways(transfer_points(), "numa:0", "gpu:0", 128 * MIB)
-    assert not ways(transfer_points(), "numa:0", "gpu:1", MIB)
-    assert len(ways(transfer_points(), "numa:0", "gpu:0", MIB, memory="pageable")) == 1
-    (alone,) = ways(transfer_points(), "numa:0", "gpu:0", MIB, alone=True)
+    assert not transfer_methods(transfer_points(), "numa:0", "gpu:0", 128 * MIB)
+    assert not transfer_methods(transfer_points(), "numa:0", "gpu:1", MIB)
+    assert len(transfer_methods(transfer_points(), "numa:0", "gpu:0", MIB, memory="pageable")) == 1
+    (alone,) = transfer_methods(transfer_points(), "numa:0", "gpu:0", MIB, alone=True)
     assert alone.time.value == pytest.approx(9e-6 + MIB / 50e9)
 
 
 def test_nothing_is_read_across_a_break():
     points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 400e-6)]
-    assert not ways(points, "numa:0", "gpu:0", 2 * MIB)
+    assert not transfer_methods(points, "numa:0", "gpu:0", 2 * MIB)
 
 
 def test_half_known_methods_are_left_out():
     ends = f"numa:0.pinned->gpu:0.device/{MIB}"
     points = [point(f"read/sm/{ends}?blocks=8&threads=512", 1e-6), point(f"read/sm/{ends}?order=random", 1e-6)]
     points.append(h2d("pinned", MIB, 1e-6, params=BATCHED.replace("false", "true")))
-    assert not ways(points, "numa:0", "gpu:0", MIB)
+    assert not transfer_methods(points, "numa:0", "gpu:0", MIB)
 
 
 # --- the command --------------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     assert "h2d by ce, pinned -> device (after kernel) *" in text and "* read between" in text
     assert main([*asked, "1MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
-    assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+    assert [way["src_memory"] for way in told["transfer_methods"]] == ["pinned", "pageable"]
+    assert told["transfer_methods"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
 def test_what_is_read_beside_a_value_that_was_taken_over_says_so(tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_accesses_by_threads_are_no_ways_of_one_copy_alone(tmp_path, capsys):
     told = {}
     for alone in ([], ["--alone"]):
         assert main([*words, *alone]) == 0
-        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["ways"]}
+        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["transfer_methods"]}
     assert told == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 

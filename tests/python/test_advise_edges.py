@@ -3,8 +3,8 @@
 import pytest
 
 from invented import point
-from linkscope.advise import advice, ways, worth_it
-from linkscope.advise.words import details, headline
+from linkscope.advise import advice, is_worthwhile, transfer_methods
+from linkscope.advise.text import details, headline
 from linkscope.model.curves import curves
 from linkscope.model.dips import dips
 from linkscope.runfile import Point
@@ -71,7 +71,7 @@ def test_the_habit_that_gains_most_comes_first_and_what_gains_nothing_last() -> 
             for peer in ("off", "on")]  # fmt: skip
     points = [h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5), single, *same]
     assert [one.habit.name for one in advice(points)] == ["queue", "pin", "peer"]
-    assert [one.habit.name for one in worth_it(points)] == ["queue", "pin"]
+    assert [one.habit.name for one in is_worthwhile(points)] == ["queue", "pin"]
 
 
 # --- of what it is said ---
@@ -152,14 +152,14 @@ def test_the_break_between_two_sizes_is_beyond_the_doubt_of_both() -> None:
 
     def read(factor: float) -> bool:
         points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 20e-6 * factor)]
-        return bool(ways(points, "numa:0", "gpu:0", 2 * MIB))
+        return bool(transfer_methods(points, "numa:0", "gpu:0", 2 * MIB))
 
     assert read(4.0) and read(4 * 1.065) and not read(4 * 1.075)
 
 
 def test_both_ways_is_no_way_of_one_transfer() -> None:
     both = h2d("pinned", MIB, 1e-6, params="after=kernel&bidirectional=true&mode=batched")
-    assert both.bidirectional and ways([both], "numa:0", "gpu:0", MIB) == []
+    assert both.bidirectional and transfer_methods([both], "numa:0", "gpu:0", MIB) == []
 
 
 # --- what is irregular ---

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fakes import H2D, facts, plan
-from linkscope.plan import Takeover, rounds_wanted
+from linkscope.plan import Inheritance, rounds_wanted
 from linkscope.plan.classes import PathClass
 from linkscope.run.assemble import Assembler
 from linkscope.run.sampler import EVENT_TICK_S
@@ -241,7 +241,7 @@ def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() ->
     """Two clock ticks matter equally for both points."""
     source = assembler().point(ONE, [round_of(n, [0.4e-6], batch=[2]) for n in range(6)])
     assert source.precision_target > assembler().empty(ONE).precision_target
-    found = assembler().inherited(Takeover(ONE.replace("gpu:0", "gpu:1"), ONE, 1.0, 1.0, shown=True), source)
+    found = assembler().inherited(Inheritance(ONE.replace("gpu:0", "gpu:1"), ONE, 1.0, 1.0, shown=True), source)
     assert found.precision_target == source.precision_target
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from invented import flow, point
 from linkscope.model.check import MOST, MOST_JOINT, Check, Held, deviations, split, summary
+from linkscope.model.description import methods_text, shared_text
 from linkscope.model.known import JOINT, deviation, family_of
 from linkscope.model.observed import observed
-from linkscope.model.tell import methods_text, shared_text
 from linkscope.runfile import PointId
 
 H2D = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional={}&mode={}"
@@ -39,10 +39,10 @@ def held(errors: list[float | None], both: str = "false") -> list[Held]:
 
 def test_errors_are_sizes_and_what_has_no_prediction_is_counted() -> None:
     found = summary(held([-0.04, 0.01, None, 0.02, -0.03, 0.0]), lambda one: one.by_file)
-    assert (found.count, found.untold, found.median, found.worst) == (6, 1, 0.02, 0.04)
+    assert (found.count, found.without_total, found.median, found.worst) == (6, 1, 0.02, 0.04)
     assert found.ninety == pytest.approx(0.036)
     none = summary(held([None, None]), lambda one: one.by_file)
-    assert (none.count, none.untold, none.median, none.ninety, none.worst) == (2, 2, None, None, None)
+    assert (none.count, none.without_total, none.median, none.ninety, none.worst) == (2, 2, None, None, None)
 
 
 @pytest.mark.parametrize(

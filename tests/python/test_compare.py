@@ -12,8 +12,8 @@ import pytest
 from invented import point, run
 from linkscope.cli.main import main
 from linkscope.compare import changes, compare, differences, same_machine
+from linkscope.compare.text import by_path, table
 from linkscope.compare.verdict import Comparison, Pair, verdict_of
-from linkscope.compare.words import by_path, table
 from linkscope.model.rounds import rounds_of
 from linkscope.runfile import read_run
 from linkscope.stats import Interval

@@ -10,8 +10,8 @@ from msgspec import structs
 from invented import point, run
 from linkscope.compare import changes, compare, differences, same_machine
 from linkscope.compare.forest import forest
+from linkscope.compare.text import by_path, changes_text, table
 from linkscope.compare.verdict import Comparison, Pair
-from linkscope.compare.words import by_path, changes_text, table
 from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Header, Point, Run
 from linkscope.stats import Interval, ratio_interval
@@ -181,7 +181,7 @@ def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
         ]
 
 
-# --- what differs besides ---
+# --- what differs slowdowns ---
 
 
 def header(machine: dict, environment: dict | None = None, *, modelled: bool = True) -> Header:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from invented import SIZES, flow, point, small_run
 from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, share_of, total_of
-from linkscope.model.words import paths_text, places_text, range_s, range_share
+from linkscope.model.text import paths_text, places_text, range_s, range_share
 from linkscope.report.overview import overview
 
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional={}&mode={}"

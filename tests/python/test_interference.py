@@ -25,7 +25,7 @@ from linkscope.report.shared import sentence, shares
 from linkscope.run import benchmark_table, measure
 from linkscope.run.target import Target, modelled
 from linkscope.runfile import Point, PointId, read_run
-from linkscope.stats import Contrast, Shared, besides, shared_by_pairs, unexplained, who_share
+from linkscope.stats import Contrast, Shared, shared_by_pairs, sharing_sets, slowdowns, unexplained
 from linkscope.stats.sharing import fair_rates
 
 sys.path.insert(0, str(File(__file__).resolve().parents[2] / "tools"))
@@ -143,11 +143,11 @@ def test_three_that_share_one_capacity_are_one_group_and_three_pairs_of_their_ow
     alone_gbps = dict.fromkeys("abc", 10.0)
     pairs = [dict.fromkeys(pair, 6.0) for pair in ("ab", "ac", "bc")]
     one = {frozenset(of): sum(of.values()) for of in pairs}
-    found = shared_by_pairs(besides(contrasts(alone_gbps, *pairs)), one, lambda a, b: "")
+    found = shared_by_pairs(slowdowns(contrasts(alone_gbps, *pairs)), one, lambda a, b: "")
     assert [(group.flows, group.capacity) for group in found] == [(frozenset("abc"), 12.0)]
     apart = [dict.fromkeys("ab", 6.0), dict.fromkeys("ac", 7.0), dict.fromkeys("bc", 8.0)]
     totals = {frozenset(of): sum(of.values()) for of in apart}
-    told = besides(contrasts(alone_gbps, *apart))
+    told = slowdowns(contrasts(alone_gbps, *apart))
     # Pairs alone would allow one capacity of 16 with narrower ones in it; all three at once get 6 + 6 + 8.
     assert frozenset("abc") in {group.flows for group in shared_by_pairs(told, totals, lambda a, b: "")}
     found = shared_by_pairs(told, totals | {frozenset("abc"): 20.0}, lambda a, b: "")
@@ -157,24 +157,24 @@ def test_three_that_share_one_capacity_are_one_group_and_three_pairs_of_their_ow
 
 
 def test_what_is_slowed_by_less_than_a_tenth_shares_nothing() -> None:
-    slow = besides(contrasts({"a": 10.0, "b": 10.0}, {"a": 9.1, "b": 9.1}))
+    slow = slowdowns(contrasts({"a": 10.0, "b": 10.0}, {"a": 9.1, "b": 9.1}))
     assert not any(one.slowed for one in slow)
     assert shared_by_pairs(slow, {frozenset("ab"): 18.2}, lambda a, b: "") == []
-    assert all(one.slowed for one in besides(contrasts({"a": 10.0, "b": 10.0}, {"a": 8.9, "b": 8.9})))
+    assert all(one.slowed for one in slowdowns(contrasts({"a": 10.0, "b": 10.0}, {"a": 8.9, "b": 8.9})))
 
 
 def test_what_more_than_two_share_shows_where_one_is_left_out() -> None:
     """Four of 10 share 28: no pair and no three do. The fifth has its own way."""
     alone_gbps = dict.fromkeys("abcde", 10.0)
     whole = dict.fromkeys("abcd", 7.0) | {"e": 10.0}
-    found = besides(contrasts(alone_gbps, whole))
+    found = slowdowns(contrasts(alone_gbps, whole))
     assert unexplained(found, alone_gbps, []) == {frozenset("abcde"): frozenset("abcd")}
     assert unexplained(found, alone_gbps, [Shared(frozenset("abcd"), 28.0, False)]) == {}
     gains = {
         (flow, other): Contrast(math.log(9.33 / 7.0) if {flow, other} <= set("abcd") else 0.0, 1e-3, 20)
         for flow, other in itertools.permutations("abcde", 2)
     }
-    assert who_share(gains) == [frozenset("abcd")]
+    assert sharing_sets(gains) == [frozenset("abcd")]
 
 
 def test_nothing_is_found_where_nothing_is_shared() -> None:

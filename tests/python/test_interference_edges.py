@@ -14,7 +14,7 @@ from linkscope.model.interference import interference
 from linkscope.plan import MachineFacts
 from linkscope.plan.interference import MOST_FIRST, MOST_MORE, Together, next_together, together
 from linkscope.runfile import Point, PointId
-from linkscope.stats import Contrast, besides, geometric_mean, shared_by_pairs, unexplained, who_share
+from linkscope.stats import Contrast, geometric_mean, shared_by_pairs, sharing_sets, slowdowns, unexplained
 from linkscope.stats.ratios import student_quantile
 from test_interference import ALONE, SIZE, TABLE, answer, id_of, memory, points
 
@@ -154,7 +154,7 @@ def drawn(id: str, rates: list[float], noise: float, seed: int) -> Point:
 
 def reach(known: list[Point]) -> float:
     """Half of the interval of the first flow's slowing, as a logarithm."""
-    low, high = interference(known).besides[0].of.ends(0.95)
+    low, high = interference(known).slowdowns[0].of.ends(0.95)
     return math.log(high / low) / 2
 
 
@@ -198,9 +198,9 @@ def test_many_flows_are_corrected_for_and_none_is_slowed_by_chance() -> None:
     """Each has a chance of 0.2 %: one of them would be slowed, of a hundred none is shown to be."""
     margin = math.log(1 / 0.9)
     one = {("a", frozenset("ab")): Contrast(margin + 3.2 * 0.01, 0.01, 20)}
-    assert [of.slowed for of in besides(one)] == [True]
+    assert [of.slowed for of in slowdowns(one)] == [True]
     many = {(f"a{at}", frozenset((f"a{at}", "b"))): of for at in range(100) for of in one.values()}
-    assert not any(of.slowed for of in besides(many))
+    assert not any(of.slowed for of in slowdowns(many))
 
 
 @pytest.mark.parametrize("chance, slowed", [(0.05, False), (0.011, False), (0.009, True), (0.001, True)])
@@ -208,7 +208,7 @@ def test_slowed_is_what_is_by_chance_in_less_than_one_of_a_hundred(chance: float
     """Of 20 degrees of freedom; the truth at the margin itself."""
     of = Contrast(math.log(1 / 0.9) + student_quantile(chance, 20) * 0.01, 0.01, 20)
     assert of.chance_other(1 / 0.9 - 1) == pytest.approx(chance)
-    assert [one.slowed for one in besides({("a", frozenset("ab")): of})] == [slowed]
+    assert [one.slowed for one in slowdowns({("a", frozenset("ab")): of})] == [slowed]
 
 
 def test_no_more_than_one_machine_in_a_hundred_has_a_flow_that_is_called_slowed_by_chance() -> None:
@@ -220,13 +220,13 @@ def test_no_more_than_one_machine_in_a_hundred_has_a_flow_that_is_called_slowed_
         chance = random.Random(f"margin {seed}")
         made = [answer(id_of(path), [50.0], chance, 0.01) for path in paths]
         made += [answer(id_of(*two), [45.0, 45.0], chance, 0.01) for two in pairs]
-        false += any(one.slowed for one in interference(made).besides)
+        false += any(one.slowed for one in interference(made).slowdowns)
     assert len(pairs) == 12 and false <= 8  # at most 3 are to be expected, at 20 % about 25 (measured)
 
 
 def test_what_is_faster_beside_others_is_not_slowed() -> None:
     fast = {("a", frozenset("ab")): Contrast(-0.5, 1e-4, 20)}
-    assert [one.slowed for one in besides(fast)] == [False]
+    assert [one.slowed for one in slowdowns(fast)] == [False]
 
 
 def test_pairs_of_different_capacity_are_no_group_because_a_gpu_keeps_them_apart() -> None:
@@ -235,7 +235,7 @@ def test_pairs_of_different_capacity_are_no_group_because_a_gpu_keeps_them_apart
     flows = {(flow, pair): Contrast(0.7, 1e-4, 20) for pair in pairs for flow in pair}
 
     def groups(totals: dict[frozenset[str], float]) -> set[frozenset[str]]:
-        found = shared_by_pairs(besides(flows), totals, lambda a, b: "" if frozenset((a, b)) in pairs else "other")
+        found = shared_by_pairs(slowdowns(flows), totals, lambda a, b: "" if frozenset((a, b)) in pairs else "other")
         return {group.flows for group in found}
 
     assert groups(pairs) == pairs.keys()
@@ -244,7 +244,10 @@ def test_pairs_of_different_capacity_are_no_group_because_a_gpu_keeps_them_apart
 
 def test_slowed_is_less_than_nine_tenths_of_the_rate_and_not_a_tenth_more_time() -> None:
     kept = {share: Contrast(-math.log(share), 1e-5, 20) for share in (0.905, 0.895)}
-    assert [one.slowed for one in besides({(str(s), frozenset(str(s))): of for s, of in kept.items()})] == [False, True]
+    assert [one.slowed for one in slowdowns({(str(s), frozenset(str(s))): of for s, of in kept.items()})] == [
+        False,
+        True,
+    ]
 
 
 # --- which set is told ---
@@ -300,7 +303,7 @@ def test_a_set_within_one_that_is_not_explained_is_told_with_it() -> None:
 def test_a_little_less_than_the_groups_explain_is_explained() -> None:
     """Three get 9.5 of 10 each, and 8.5: what is less than a tenth is the machine's own."""
     for rate, held in ((9.5, {}), (8.5, {frozenset("abc"): frozenset("abc")})):
-        found = besides({(flow, frozenset("abc")): Contrast(math.log(10 / rate), 1e-4, 20) for flow in "abc"})
+        found = slowdowns({(flow, frozenset("abc")): Contrast(math.log(10 / rate), 1e-4, 20) for flow in "abc"})
         assert unexplained(found, dict.fromkeys("abc", 10.0), []) == held
 
 
@@ -308,7 +311,7 @@ def test_a_little_less_than_the_groups_explain_is_explained() -> None:
 def test_a_little_faster_without_another_is_no_sharing(gain: float, shared: list[frozenset[str]]) -> None:
     """By 1 % however certainly; who leaves frees set-ups and memory, too."""
     gains = {pair: Contrast(math.log(gain), 1e-4, 20) for pair in (("a", "b"), ("b", "a"))}
-    assert who_share(gains) == shared
+    assert sharing_sets(gains) == shared
 
 
 def test_what_two_sets_show_is_one_group() -> None:
@@ -367,14 +370,14 @@ def test_a_set_with_a_round_without_time_does_not_count() -> None:
     both = answer(id_of(HOST.format(0), HOST.format(1)), [30.0, 30.0])
     both.flows[1].round_medians_s[2] = 0.0
     assert joints([both]) == []
-    assert interference([both, *(answer(id_of(HOST.format(gpu)), [50.0]) for gpu in range(2))]).besides == ()
+    assert interference([both, *(answer(id_of(HOST.format(gpu)), [50.0]) for gpu in range(2))]).slowdowns == ()
 
 
 def test_without_peer_access_a_copy_between_gpus_is_another() -> None:
     ends = f"gpu:0.device->gpu:1.device/{SIZE}?bidirectional=false&mode=batched&peer="
     on, off = (answer("d2d/ce/" + ends + told, [rate]) for told, rate in (("on", 300.0), ("off", 30.0)))
     beside = answer(id_of("gpu:0->gpu:1", "gpu:2->gpu:3"), [300.0, 300.0])
-    (one,) = [of for of in interference([on, off, beside, answer(id_of("gpu:2->gpu:3"), [300.0])]).besides
+    (one,) = [of for of in interference([on, off, beside, answer(id_of("gpu:2->gpu:3"), [300.0])]).slowdowns
               if of.flow == Path("gpu:0", "gpu:1")]  # fmt: skip
     assert one.of.log_ratio == pytest.approx(0.0, abs=1e-9)
     assert geometric_mean(on.flows[0].round_medians_s) < geometric_mean(off.flows[0].round_medians_s)

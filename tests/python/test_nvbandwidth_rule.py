@@ -6,7 +6,7 @@ import pytest
 
 from fakes import H2D, facts, plan
 from linkscope.plan import MachineFacts
-from linkscope.report.sofar import SoFar
+from linkscope.report.partial import Partial
 from linkscope.run.answers import FlowFacts, Prepared, Trace, Verdict
 from linkscope.run.assemble import Assembler
 from linkscope.run.nvbandwidth import NvbandwidthSampler
@@ -161,7 +161,7 @@ def test_the_total_counts_one_copy_of_each_measured_flow_and_no_other() -> None:
     assert found.total_gbps == pytest.approx(6 * SIZE / 1.5 / 1e9)
     assert found.gbps == pytest.approx(SIZE / (15 / 16) / 1e9)  # the rate of the first flow over its own time
     assert "in_turn" not in found.guards
-    so_far = SoFar([ID], lambda _: None)
+    so_far = Partial([ID], lambda _: None)
     so_far.add(made)
     (row,) = so_far.rows()
     assert row.rate == pytest.approx(found.total_gbps)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from linkscope.machine import model as models
-from linkscope.machine.alike import kinds_modelled
+from linkscope.machine.path_classes import classes_modelled
 from linkscope.plan import MachineFacts, case_of
 from linkscope.run.simulate import quiet
 from linkscope.run.worker import Worker, worker_command
@@ -39,7 +39,7 @@ def test_paths_are_of_one_kind_where_the_machine_treats_them_alike(name: str) ->
     model = models.load(name)
     known = models.places(model)
     facts = MachineFacts(name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
-    kinds = kinds_modelled(model)
+    kinds = classes_modelled(model)
     worker = Worker(worker_command())
     try:
         worker.open({"platform": "sim", "machine": quiet(model.to_json()), "seed": 0})

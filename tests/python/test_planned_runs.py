@@ -12,11 +12,11 @@ from msgspec import structs
 import fakes
 from linkscope.cli.main import main
 from linkscope.machine import model as models
-from linkscope.model.odd import odd_paths
+from linkscope.model.slow_paths import slow_paths
 from linkscope.plan import (
+    inheritances,
     make_plan,
     representatives,
-    takeovers,
 )
 from linkscope.report import html, summary
 from linkscope.run import benchmark_table, go_on, measure
@@ -70,7 +70,7 @@ def test_intervals_that_were_taken_over_cover_what_the_points_are(staged: Run, s
 
 
 def test_a_slow_link_is_named_with_its_paths_and_these_are_measured(staged: Run) -> None:
-    found = odd_paths(staged)
+    found = slow_paths(staged)
     assert {odd.path for odd in found} == {f"gpu:{n}->gpu:2" for n in (0, 1, 3)}
     for odd in found:
         assert odd.low <= 1 / 0.9 * 1.005 and odd.high >= 1 / 0.9 * 0.97
@@ -217,7 +217,7 @@ def test_what_was_not_measured_takes_over_from_what_the_budget_cut_short(suite: 
     points = measure(here, plan, tmp_path / "run.jsonl").points
     skipped = {id for id, found in points.items() if found.status == "skipped"}
     known = {id: found for id, found in points.items() if id not in skipped}
-    assert skipped and not skipped & {takeover.id for takeover in takeovers(plan, known)}
+    assert skipped and not skipped & {inheritance.id for inheritance in inheritances(plan, known)}
 
 
 def test_on_hardware_every_other_pass_is_a_fresh_process_those_between_a_fresh_platform(tmp_path, monkeypatch) -> None:

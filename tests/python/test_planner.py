@@ -13,13 +13,13 @@ from linkscope.plan import (
     PathClass,
     Plan,
     class_curves,
+    inheritances,
     next_work,
     representatives,
     rounds_wanted,
-    takeovers,
 )
 from linkscope.plan.shares import opening_s
-from linkscope.plan.stages import CHUNK, MOST, _curve_of, likeness
+from linkscope.plan.stages import CHUNK, MOST, _curve_of, similarity
 from linkscope.run.assemble import Assembler
 from linkscope.runfile import Point, PointId, Round, RoundFlow
 
@@ -58,7 +58,7 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
         for size in (SIZES if member == curve.representative else (8, 64 * KIB, 16 * MIB))
     }
     points = all_done(plan, first)
-    assert {of.verdict for of in likeness(plan, curve, points).values()} == {"same"}
+    assert {of.verdict for of in similarity(plan, curve, points).values()} == {"same"}
     second = {work.id for work in next_work(plan, points, 10.0)}
     audited = {curve.ids[curve.audit][size] for size in SIZES} - first
     assert audited <= second and len(first | second & set(plan.points)) == math.ceil(MOST * len(plan.points))
@@ -67,10 +67,10 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     points |= all_done(plan, second)
     assert {work.id for work in next_work(plan, points, 10.0)} == set(plan.points) - points.keys()
     assert next_work(plan, points, 0.0) == []  # no time is left: the others inherit
-    assert {of.id for of in takeovers(plan, points)} == set(plan.points) - points.keys()
-    assert {of.source for of in takeovers(plan, points)} <= set(curve.ids[curve.representative].values())
+    assert {of.id for of in inheritances(plan, points)} == set(plan.points) - points.keys()
+    assert {of.source for of in inheritances(plan, points)} <= set(curve.ids[curve.representative].values())
     everything = points | all_done(plan, set(plan.points))
-    assert next_work(plan, everything, 10.0) == [] and takeovers(plan, everything) == []
+    assert next_work(plan, everything, 10.0) == [] and inheritances(plan, everything) == []
 
 
 def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
@@ -94,8 +94,8 @@ def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
     member = curve.members[-1]
     points[curve.ids[member][size]] = slower(points[curve.ids[member][size]], 1.04)
-    assert likeness(plan, curve, points)[member].leader == (member if leads else curve.representative)
-    inherits = {of.id for of in takeovers(plan, points)} & set(curve.ids[member].values())
+    assert similarity(plan, curve, points)[member].leader == (member if leads else curve.representative)
+    inherits = {of.id for of in inheritances(plan, points)} & set(curve.ids[member].values())
     assert bool(inherits) is not leads
 
 
@@ -119,7 +119,7 @@ def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() ->
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)} | set(curve.ids[curve.audit].values()))
     at = curve.ids[curve.audit][16 * KIB]
     points[at] = slower(points[at], 1.04, 0.01 / 1.04)
-    found = {of.id: of for of in takeovers(plan, points)}
+    found = {of.id: of for of in inheritances(plan, points)}
     for member in curve.members[2:]:
         assert found[curve.ids[member][16 * KIB]].high == pytest.approx(1.05, abs=1e-3)
         assert found[curve.ids[member][4 * KIB]].high < 1.01
@@ -132,8 +132,8 @@ def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> 
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
     ids = curve.ids[curve.members[-1]]
     points[ids[16 * MIB]] = slower(points[ids[16 * MIB]], 1.02, 0.005)
-    at_check = likeness(plan, curve, points)[curve.members[-1]].contrasts[16 * MIB].ends(0.95)[1]
-    found = {of.id: of for of in takeovers(plan, points)}
+    at_check = similarity(plan, curve, points)[curve.members[-1]].contrasts[16 * MIB].ends(0.95)[1]
+    found = {of.id: of for of in inheritances(plan, points)}
     assert 1.02 < at_check < 1.03
     assert [found[ids[size]].high for size in (MIB, 4 * MIB, 64 * MIB)] == pytest.approx([at_check] * 3)
     assert found[ids[16 * KIB]].high < 1.01  # between 8 B and 64 KiB
@@ -158,11 +158,11 @@ def test_of_what_inherits_comes_first_what_gains_most_by_a_second() -> None:
 def test_a_value_that_was_taken_over_does_not_tell_how_far_members_differ() -> None:
     plan = pairs_plan()
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
-    one, *others = takeovers(plan, points)
+    one, *others = inheritances(plan, points)
     source = points[one.source]
     wide = (0.5 * source.median_s, 2 * source.median_s)
     inherited = point(one.id, status="inherited", flows=[], median_s=1e-6, ci95_s=wide)
-    assert takeovers(plan, points | {one.id: inherited}) == others
+    assert inheritances(plan, points | {one.id: inherited}) == others
 
 
 def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_on() -> None:

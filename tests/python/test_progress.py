@@ -12,9 +12,8 @@ import pytest
 
 from fakes import H2D, facts, plan, point
 from linkscope.plan import estimated_seconds
-from linkscope.report import sofar
 from linkscope.report.live import LiveTable
-from linkscope.report.sofar import SoFar
+from linkscope.report.partial import Partial, Row
 from linkscope.run import forecast, plan_of, progress
 from linkscope.run.budget import Budget
 from linkscope.run.forecast import Forecast
@@ -86,8 +85,8 @@ def test_paths_that_differ_have_their_own_lines_once_each_point_was_measured() -
     assert [row.share for row in rows_of(records, ids)] == pytest.approx([5 / 6, 5 / 12])
 
 
-def rows_of(records: list, ids: list[str]) -> list[sofar.Row]:
-    found = SoFar(ids, lambda what: (60.0, "the test says so"))
+def rows_of(records: list, ids: list[str]) -> list[Row]:
+    found = Partial(ids, lambda what: (60.0, "the test says so"))
     for record in records:
         found.add(record)
     return found.rows()

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from fakes import FAKE_WORKER, H2D, facts, measured, no_worker_opens_after, plan, round_record, target
-from linkscope.plan import Takeover
+from linkscope.plan import Inheritance
 from linkscope.plan.classes import PathClass
 from linkscope.run.answers import Prepared, Trace
 from linkscope.run.sampler import Sampler, Task
@@ -90,7 +90,7 @@ def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> N
     """Its interval is wider by the possible difference between the paths. Without measurement it has no rounds."""
     source = assembler().point(BOTH, [round_of(n, [20e-6 + n * 1e-8], [30e-6 + n * 1e-8]) for n in range(6)])
     id = BOTH.replace("gpu:0", "gpu:1")
-    found = assembler().inherited(Takeover(id, BOTH, 0.9, 1.2, shown=True), source)
+    found = assembler().inherited(Inheritance(id, BOTH, 0.9, 1.2, shown=True), source)
     assert (found.status, found.inherited_from) == ("inherited", BOTH)
     assert [(flow.src, flow.dst) for flow in found.flows] == [("numa:0", "gpu:1"), ("gpu:1", "numa:0")]
     assert [flow.median_s for flow in found.flows] == [flow.median_s for flow in source.flows]

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from linkscope.model.curves import Estimate
+from linkscope.model.description import segments_text
 from linkscope.model.segments import MOST_SEGMENTS, Costs, Segment, costs
-from linkscope.model.tell import segments_text
 
 MIB = 1 << 20
 SIZES = [1 << exponent for exponent in range(3, 31)]

@@ -15,7 +15,7 @@ from linkscope.machine.limits import Limit
 from linkscope.model.curves import share_of, total_of
 from linkscope.report.details import details
 from linkscope.report.overview import overview
-from linkscope.report.sofar import SoFar
+from linkscope.report.partial import Partial
 from linkscope.run.assemble import Assembler
 from linkscope.run.target import modelled, this_machine
 from linkscope.runfile import Point, PointId, Round, RoundFlow
@@ -108,7 +108,7 @@ def test_a_row_of_several_numbers_of_streams_tells_how_the_parts_of_each_ran() -
 
 
 def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
-    so_far = SoFar([SPLIT], lambda _: (60.0, "the test says so"))
+    so_far = Partial([SPLIT], lambda _: (60.0, "the test says so"))
     for one in rounds(28.0, 27.0, ends=[("numa:0", "gpu:0", "pinned", "device")] * 2):
         so_far.add(structs.replace(one, id=SPLIT))
     (row,) = so_far.rows()
@@ -116,7 +116,7 @@ def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
 
 
 def test_the_live_table_tells_the_total_and_the_first_flow_s_share_before_the_record_and_after() -> None:
-    so_far = SoFar([BOTH], lambda _: (60.0, "the test says so"))
+    so_far = Partial([BOTH], lambda _: (60.0, "the test says so"))
     for one in rounds(54.0, 48.0):
         so_far.add(one)
     (before,) = so_far.rows()
@@ -268,7 +268,7 @@ def test_a_flow_behind_the_measured_ones_is_in_no_total() -> None:
     point = Assembler(plan(BOTH), facts(), lambda _: None).point(BOTH, made)
     total = total_of(point)
     assert total is not None and point.total_gbps == total.value == total.high == pytest.approx(54.0)
-    so_far = SoFar([BOTH], lambda _: None)
+    so_far = Partial([BOTH], lambda _: None)
     so_far.add(made[0])
     assert so_far.rows()[0].rate == pytest.approx(54.0)
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 
 @dataclass(frozen=True)
-class Way:
+class TransferMethod:
     """The links between two places: their latency in s, the rate of the narrowest in GB/s one way and both ways."""
 
     latency_s: float
@@ -44,7 +44,7 @@ class Machine:
     """What closed forms need of a machine, in s and GB/s; `way` of two places, `of_host` of the node a GPU hangs on."""
 
     pairs: tuple[str, ...]
-    way: Callable[[str, str], Way]
+    way: Callable[[str, str], TransferMethod]
     of_host: Callable[[str], str]
     memcpy: Callable[[str, str], float]
     memcpy_call_s: float
@@ -72,17 +72,17 @@ class Machine:
     small_pageable: tuple[float, float, float] | None = None  # GB/s, s of set-up, s until one that waits goes on
 
 
-def h200x4_way(src: str, dst: str) -> Way:
+def h200x4_way(src: str, dst: str) -> TransferMethod:
     if "numa" in src + dst:
-        return Way(0.53e-6, 55.5, 102.2 / 2)
-    return Way(0.33e-6, 390, 390)
+        return TransferMethod(0.53e-6, 55.5, 102.2 / 2)
+    return TransferMethod(0.33e-6, 390, 390)
 
 
-def ac922_way(src: str, dst: str) -> Way:
+def ac922_way(src: str, dst: str) -> TransferMethod:
     crossing = ac922_host(src) != ac922_host(dst)
     hops = sum(place.startswith("gpu") for place in (src, dst)) if crossing else 1
     latency_s = 0.5e-6 * hops + 0.2e-6 * crossing
-    return Way(latency_s, 41, 41) if crossing else Way(latency_s, 72, 72)
+    return TransferMethod(latency_s, 41, 41) if crossing else TransferMethod(latency_s, 72, 72)
 
 
 def ac922_host(place: str) -> str:

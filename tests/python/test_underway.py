@@ -1,4 +1,4 @@
-"""New work besides unfinished points shares their passes."""
+"""New work slowdowns unfinished points shares their passes."""
 
 import itertools
 from collections import defaultdict
@@ -10,7 +10,7 @@ from msgspec import structs
 from fakes import flow, point
 from linkscope.machine import model as models
 from linkscope.plan import Plan, Underway, Work, make_plan, next_work
-from linkscope.plan.shares import opening_s, that_fit
+from linkscope.plan.shares import affordable_rounds, opening_s
 from linkscope.plan.stages import BESIDE, CHUNK
 from linkscope.run import benchmark_table, measure
 from linkscope.run.supervisor import Supervisor
@@ -90,7 +90,10 @@ def test_what_takes_many_passes_of_its_own_comes_behind_what_takes_few_however_c
     more, opening = [Work(many, 12), Work(few, 7)], opening_s(plan)
 
     def given(left_s: float, passes: int = 0) -> list[str]:
-        return [work.id for work in that_fit(plan, points, more, left_s, Underway({"other": passes} if passes else {}))]
+        return [
+            work.id
+            for work in affordable_rounds(plan, points, more, left_s, Underway({"other": passes} if passes else {}))
+        ]
 
     assert given(opening + 0.11) == [few] and given(opening + 0.09) == []
     assert given(6 * opening + 0.11) == [few, many] and given(6 * opening + 0.09) == [few]

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise.habits import HABITS, Habit, instead, same_but
+from linkscope.advise.recommendations import RECOMMENDATIONS, Recommendation, instead, same_but
 from linkscope.model.break_even import PAGEABLE, Uses, choices
 from linkscope.model.curves import Path, path_of
 from linkscope.model.rounds import Spreads, rounds_of
@@ -40,7 +40,7 @@ class Gain:
 class Advice:
     """A habit with all that was compared. `paid_after`: for how many transfers the best gain has paid for itself."""
 
-    habit: Habit
+    habit: Recommendation
     compared: tuple[Gain, ...]
     paid_after: Uses | None = None
 
@@ -72,12 +72,12 @@ def advice(points: Iterable[Point]) -> list[Advice]:
     """Every habit that was measured both ways; what gains most first, what gains nothing last."""
     everything = list(points)
     listed = [point for point in everything if rounds_of(point)]
-    pairs = {habit.name: _pairs(habit, listed) for habit in HABITS}
+    pairs = {habit.name: _pairs(habit, listed) for habit in RECOMMENDATIONS}
     count = sum(map(len, pairs.values()))
     level = 1 - (1 - LEVEL) / max(count, 1)
     spreads = Spreads(listed)
     found = []
-    for habit in HABITS:
+    for habit in RECOMMENDATIONS:
         gains = [gain for now, then in pairs[habit.name] if (gain := _gain(habit, now, then, spreads, level))]
         if gains:
             best = _best_each(gains)
@@ -85,18 +85,18 @@ def advice(points: Iterable[Point]) -> list[Advice]:
     return sorted(found, key=lambda one: -max((gain.interval.low for gain in one.gains), default=0.0))
 
 
-def worth_it(points: Iterable[Point]) -> list[Advice]:
+def is_worthwhile(points: Iterable[Point]) -> list[Advice]:
     """Those of them that gain something."""
     return [one for one in advice(points) if one.gains]
 
 
-def untried(found: Sequence[Advice]) -> list[Habit]:
+def untried(found: Sequence[Advice]) -> list[Recommendation]:
     """The habits of which the run has not both ways."""
     told = {one.habit.name for one in found}
-    return [habit for habit in HABITS if habit.name not in told]
+    return [habit for habit in RECOMMENDATIONS if habit.name not in told]
 
 
-def _pairs(habit: Habit, points: Sequence[Point]) -> list[tuple[Point, Point]]:
+def _pairs(habit: Recommendation, points: Sequence[Point]) -> list[tuple[Point, Point]]:
     groups: dict[object, tuple[list[Point], list[Point]]] = {}
     for point in points:
         if habit.now(point) or habit.then(point):
@@ -108,7 +108,7 @@ def _pairs(habit: Habit, points: Sequence[Point]) -> list[tuple[Point, Point]]:
     return [(one, other) for now, then in groups.values() for one in now for other in then if one.id != other.id]
 
 
-def _gain(habit: Habit, now: Point, then: Point, spreads: Spreads, level: float) -> Gain | None:
+def _gain(habit: Recommendation, now: Point, then: Point, spreads: Spreads, level: float) -> Gain | None:
     before, after = rounds_of(then), rounds_of(now)
     alike = max(filter(None, (spreads.of(now), spreads.of(then))), default=None)
     interval = ratio_interval(before, after, alike=alike, level=level)
@@ -125,7 +125,7 @@ def _best_each(gains: Sequence[Gain]) -> list[Gain]:
     return list(best.values())
 
 
-def _paid_after(habit: Habit, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
+def _paid_after(habit: Recommendation, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
     """Of the best gain, where memory of another kind is what is done instead and what both cost was measured."""
     best = max((gain for gain in gains if gain.worth), key=lambda gain: gain.interval.low, default=None)
     if best is None or habit.name != "pin":

@@ -21,8 +21,8 @@ from linkscope.errors import FINE, NOT_HERE, UserError
 from linkscope.units import format_bytes, format_rate, format_seconds_interval, parse_bytes
 
 if TYPE_CHECKING:
-    from linkscope.advise import Advice, Gain, Way
-    from linkscope.advise.habits import Habit
+    from linkscope.advise import Advice, Gain, TransferMethod
+    from linkscope.advise.recommendations import Recommendation
     from linkscope.model.curves import Curve
     from linkscope.model.dips import Dip
     from linkscope.runfile import Run
@@ -67,7 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _everything(arguments: argparse.Namespace, run: "Run") -> int:
     from linkscope.advise import advice, untried
-    from linkscope.advise.words import ratio_text
+    from linkscope.advise.text import ratio_text
     from linkscope.model.curves import curves
     from linkscope.model.dips import dips
 
@@ -102,7 +102,7 @@ def _head(run: "Run") -> str:
 
 
 def _print_advice(found: "Sequence[Advice]") -> None:
-    from linkscope.advise.words import details, headline
+    from linkscope.advise.text import details, headline
 
     if not found:
         print("\nNo habit that this run has both ways costs 5 % or more.")
@@ -118,7 +118,7 @@ def _print_advice(found: "Sequence[Advice]") -> None:
 
 
 def _print_dips(found: "Sequence[Dip]") -> None:
-    from linkscope.model.words import dip_text
+    from linkscope.model.text import dip_text
 
     if not found:
         return
@@ -129,7 +129,7 @@ def _print_dips(found: "Sequence[Dip]") -> None:
         print(f"   and {len(found) - _MOST_DIPS} more; --json has all")
 
 
-def _print_untried(habits: "Sequence[Habit]", run: "Run") -> None:
+def _print_untried(habits: "Sequence[Recommendation]", run: "Run") -> None:
     if habits:
         plan = run.header.plan
         whole = plan.get("suite") == "full" and not plan.get("only")
@@ -139,10 +139,12 @@ def _print_untried(habits: "Sequence[Habit]", run: "Run") -> None:
 
 
 def _one_transfer(arguments: argparse.Namespace, run: "Run", size: int) -> int:
-    from linkscope.advise import ways
+    from linkscope.advise import transfer_methods
     from linkscope.report.trust import signs_mean
 
-    found = ways(run.points, arguments.src, arguments.dst, size, memory=arguments.memory, alone=arguments.alone)
+    found = transfer_methods(
+        run.points, arguments.src, arguments.dst, size, memory=arguments.memory, alone=arguments.alone
+    )
     if not found:
         _refuse(arguments, run, size)
     if arguments.json:
@@ -171,7 +173,7 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
     """Which part of the question the run has nothing of, and how to measure it."""
     from linkscope.advise import kinds, sizes
     from linkscope.model.curves import Path
-    from linkscope.model.words import paths_text
+    from linkscope.model.text import paths_text
 
     src, dst, memory = arguments.src, arguments.dst, arguments.memory
     for option, place in (("--src", src), ("--dst", dst)):
@@ -203,14 +205,14 @@ def _refuse(arguments: argparse.Namespace, run: "Run", size: int) -> NoReturn:
     )  # fmt: skip
 
 
-def _way_text(way: "Way") -> str:
-    from linkscope.model.words import method_text
+def _way_text(way: "TransferMethod") -> str:
+    from linkscope.model.text import method_text
 
     between = f" {_BETWEEN}" if len(way.points) > 1 else ""
     return method_text(way.curve.method.without(("bidirectional",))) + between
 
 
-def _times_the_first(way: "Way", first: "Way") -> str:
+def _times_the_first(way: "TransferMethod", first: "TransferMethod") -> str:
     """'5.28 [5.19, 5.36]': how many times as long as the fastest it takes; its interval has the ends of both."""
     from linkscope.units import with_interval
 
@@ -222,7 +224,7 @@ def _times_the_first(way: "Way", first: "Way") -> str:
     return " ".join(with_interval(ratio, way.time.low / first.time.high, way.time.high / first.time.low))
 
 
-def _way_values(way: "Way", size: int) -> tuple[str, str]:
+def _way_values(way: "TransferMethod", size: int) -> tuple[str, str]:
     from linkscope.report.trust import inherited, sign_of
 
     sign = sign_of(way.points) or sign_of(filter(inherited, way.points))
@@ -256,7 +258,7 @@ def _dip_json(dip: "Dip") -> dict[str, Any]:
     return {"id": dip.point.id, "than": dip.top.id, "lost": dip.lost}
 
 
-def _way_json(way: "Way", size: int) -> dict[str, Any]:
+def _way_json(way: "TransferMethod", size: int) -> dict[str, Any]:
     family = way.curve.method.family
     interval = None if way.time.low is None or way.time.high is None else [way.time.low, way.time.high]
     return {

@@ -93,8 +93,8 @@ def _print(
     found: "list[Change] | None",
     everything: bool,
 ) -> None:
-    from linkscope.compare.words import by_path, changes_text, differences_text, run_text, table
-    from linkscope.model.words import count_text
+    from linkscope.compare.text import by_path, changes_text, differences_text, run_text, table
+    from linkscope.model.text import count_text
 
     print(f"before: {run_text(runs[0])}")
     for between in runs[1:-1]:
@@ -106,7 +106,7 @@ def _print(
         print("The run that is given first was measured last: before is after.")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
-    print("\nWhat differs besides:")
+    print("\nWhat differs slowdowns:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
     within = format_fraction(compared.margin)
@@ -138,7 +138,7 @@ def _as_json(
     compared: "Comparison",
     found: "list[Change] | None",
 ) -> dict[str, Any]:
-    from linkscope.compare.words import by_path
+    from linkscope.compare.text import by_path
 
     def ends(interval: Any) -> list[float] | None:
         return None if interval is None else [interval.low, interval.high]

@@ -135,7 +135,7 @@ def _heading(runs: "list[Run]") -> str:
 
 
 def _print_model(runs: "list[Run]", content: "Content", observations: "list[Observation]", target: Path | None) -> None:
-    from linkscope.model.tell import methods_text, shared_text, undetermined_text
+    from linkscope.model.description import methods_text, shared_text, undetermined_text
 
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -167,8 +167,8 @@ def _print_check(checked: "Check", runs: "list[Run]") -> None:
     worst = summary(list(checked.held), lambda one: one.by_file)
     if worst.worst is not None:
         print(f"\nfurthest off: {worst.worst_id}, {format_fraction(worst.worst)}")
-    if worst.untold:
-        print(f"{worst.untold} are on what the machine file does not have")
+    if worst.without_total:
+        print(f"{worst.without_total} are on what the machine file does not have")
     for line in checked.too_far():
         print(f"TOO FAR: {line}")
     if not checked.too_far():
@@ -192,7 +192,7 @@ def _check_json(checked: "Check") -> dict[str, Any]:
             errors = summary(held, way)
             answer[name] = {
                 "median": errors.median, "p90": errors.ninety, "worst": errors.worst, "worst_id": errors.worst_id,
-                "untold": errors.untold,
+                "untold": errors.without_total,
             }  # fmt: skip
         return answer
 
@@ -207,7 +207,7 @@ def _check_json(checked: "Check") -> dict[str, Any]:
 
 
 def _model_json(runs: "list[Run]", content: "Content", observations: "list[Observation]") -> dict[str, Any]:
-    from linkscope.model.tell import curves_json
+    from linkscope.model.description import curves_json
 
     return {
         "runs": [{"path": str(run.path), "modelled": run.modelled} for run in runs],

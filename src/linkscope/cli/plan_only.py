@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from linkscope.model.words import count_text
+from linkscope.model.text import count_text
 from linkscope.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

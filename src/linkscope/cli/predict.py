@@ -93,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _deviation_text(told: tuple[str, dict[str, Any]] | None) -> str:
     if told is None:
         return "how far off that may be is not known: no points like it stand behind the machine file"
-    from linkscope.model.words import count_text
+    from linkscope.model.text import count_text
 
     name, row = told
     which = "that it was not fitted to" if row["held_out"] else "that it is fitted to"

@@ -101,7 +101,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
 
     run = read(arguments.resume, rounds=True)
     if run.end is not None and run.end.complete:
-        from linkscope.model.words import count_text
+        from linkscope.model.text import count_text
 
         left = sum(point.status == "skipped" for point in run.points)
         out = (

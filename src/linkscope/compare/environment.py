@@ -1,4 +1,4 @@
-"""What differs between two runs besides their times: read it before the times."""
+"""What differs between two runs slowdowns their times: read it before the times."""
 
 import fnmatch
 from collections.abc import Iterator

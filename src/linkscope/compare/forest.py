@@ -4,9 +4,9 @@ import math
 
 from markupsafe import escape
 
+from linkscope.compare.text import PathVerdict, by_path
 from linkscope.compare.verdict import Comparison
-from linkscope.compare.words import PathVerdict, by_path
-from linkscope.model.words import method_text
+from linkscope.model.text import method_text
 from linkscope.units import format_bytes
 
 _COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "undecided": "#777777", "same": "#009e73"}  # after Okabe and Ito

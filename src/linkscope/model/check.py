@@ -36,10 +36,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Errors:
-    """Sizes of the errors of some observations. `untold`: how many had no prediction."""
+    """Sizes of the errors of some observations. `without_total`: how many had no prediction."""
 
     count: int
-    untold: int
+    without_total: int
     median: float | None
     ninety: float | None
     worst: float | None
@@ -119,7 +119,7 @@ def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, A
     found = {}
     for name, of in sorted(families.items()):
         errors = summary(of, lambda one: one.by_file)
-        told = errors.count - errors.untold
+        told = errors.count - errors.without_total
         if errors.median is None or errors.ninety is None or told < _FEW:
             continue
         sizes = {"median": float(f"{errors.median:.3g}"), "ninety": float(f"{errors.ninety:.3g}")}

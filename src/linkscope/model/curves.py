@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from linkscope.runfile import Flow, Point, by_way
+from linkscope.runfile import Flow, Point, flows_by_path
 
 MODE = "mode"
 BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
@@ -117,7 +117,7 @@ class Curve:
         rate, most = _total(smaller[-1]), _total(best)
         return smaller[-1], None if rate is None or not most else rate / most
 
-    def untold(self) -> list[Point]:
+    def without_total(self) -> list[Point]:
         """Larger sizes than the best, measured, that have no total: what is best there is not known."""
         best = self.best()
         return [p for p in self.measured if best is not None and p.bytes > best.bytes and _total(p) is None]
@@ -166,7 +166,7 @@ def rate_of(point: Point) -> Estimate | None:
     """GB/s of the first flow plus all measured flows with the same source and destination; the peak refers to it."""
     if point.gbps is None:
         return None
-    found = by_way(measured_flows(point))
+    found = flows_by_path(measured_flows(point))
     if len(found.get((point.src, point.dst), ())) < 2:
         return Estimate(point.gbps, *_rate_ends(point.flows[0].bytes if point.flows else point.bytes, point.ci95_s))
     return total_of(point) if len(found) == 1 else None

@@ -11,16 +11,16 @@ from linkscope.model.curves import Estimate, Path
 from linkscope.model.flows import Joint, alone, are_apart, joints
 from linkscope.runfile import Point
 from linkscope.stats import (
-    Beside,
     Shared,
-    besides,
+    Slowdown,
     contrast,
     log_variance,
     median,
     shared_by_pairs,
+    sharing_sets,
+    slowdowns,
     student_interval,
     unexplained,
-    who_share,
 )
 from linkscope.stats.sharing import EQUAL
 
@@ -69,31 +69,31 @@ class Open:
 
 @dataclass(frozen=True)
 class Interference:
-    """What was measured at once: `besides` by flow and set, the groups, and sets that get less than these explain.
+    """What was measured at once: `slowdowns` by flow and set, the groups, and sets that get less than these explain.
 
     `ids`: the points of the sets. `next`: sets that would tell more.
     """
 
-    besides: tuple[Beside[Path], ...]
+    slowdowns: tuple[Slowdown[Path], ...]
     groups: tuple[Group, ...]
     open: tuple[Open, ...]
     ids: Mapping[frozenset[Path], str]
     next: tuple[tuple[Path, ...], ...]
 
-    def sets(self) -> dict[frozenset[Path], list[Beside[Path]]]:
+    def sets(self) -> dict[frozenset[Path], list[Slowdown[Path]]]:
         """The flows of every set that was measured."""
-        found: dict[frozenset[Path], list[Beside[Path]]] = {}
-        for one in self.besides:
+        found: dict[frozenset[Path], list[Slowdown[Path]]] = {}
+        for one in self.slowdowns:
             found.setdefault(one.flows, []).append(one)
         return found
 
-    def pairs(self) -> dict[frozenset[Path], list[Beside[Path]]]:
+    def pairs(self) -> dict[frozenset[Path], list[Slowdown[Path]]]:
         """Both flows of every pair."""
         return {flows: of for flows, of in self.sets().items() if len(flows) == 2}
 
     def slowed_pairs(self) -> dict[str, frozenset[Path]]:
         """By id the pairs of which one flow is slowed."""
-        return {self.ids[one.flows]: one.flows for one in self.besides if one.slowed and len(one.flows) == 2}
+        return {self.ids[one.flows]: one.flows for one in self.slowdowns if one.slowed and len(one.flows) == 2}
 
 
 def interference(points: Iterable[Point]) -> Interference:
@@ -111,7 +111,7 @@ class _Finding:
         # At the size of the sets alone: rounds of small copies differ by far more.
         sizes = {one.bytes for one in sets}
         self._spread = _spread([*(of for (_, size), of in by_itself.items() if size in sizes), *beside])
-        self._besides = besides(
+        self._besides = slowdowns(
             {
                 (path, flows): contrast(rounds, by_itself[path, one.bytes], self._spread)
                 for flows, one in self._of.items()
@@ -161,7 +161,7 @@ class _Finding:
     def _members(self, flows: frozenset[Path]) -> list[frozenset[Path]]:
         """Those of a set that are faster without each other, as far as it was measured without them."""
         whole, less = self._of[flows], {path: self._of.get(flows - {path}) for path in flows}
-        return who_share(
+        return sharing_sets(
             {
                 (path, other): contrast(whole.rounds[path], without.rounds[path], self._spread)
                 for other, without in less.items()

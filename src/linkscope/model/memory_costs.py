@@ -1,4 +1,4 @@
-"""What memory of each kind costs besides its rate: the phases of its life over size, from points of `allocation`."""
+"""What memory of each kind costs slowdowns its rate: the phases of its life over size, from points of `allocation`."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

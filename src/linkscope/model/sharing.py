@@ -17,7 +17,7 @@ from linkscope.model.flows import is_plain
 from linkscope.model.interference import Group
 from linkscope.model.observed import Observation, totals
 from linkscope.model.skeleton import Content
-from linkscope.model.words import places_text
+from linkscope.model.text import places_text
 from linkscope.runfile import PointId
 from linkscope.stats.least_squares import huber
 

@@ -10,16 +10,52 @@ from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
 from linkscope.plan.rules import RULES, RuleName
 from linkscope.plan.shares import affordable, share_s
-from linkscope.plan.stages import Takeover, expected_ids, left_over, representatives, staged_work, takeovers
+from linkscope.plan.stages import Inheritance, expected_ids, inheritances, left_over, representatives, staged_work
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark, Param
 from linkscope.plan.work import Underway, Work
 
 __all__ = [
-    "RULES", "SOURCES", "SUITES", "Benchmark", "ClassCurve", "Entry", "MachineFacts", "Param", "PathClass", "Plan",
-    "RuleName", "Source", "Suite", "Takeover", "Underway", "Work", "affordable", "budget_of_its_own", "case_of",
-    "check_budget", "class_curves", "estimated_seconds", "expected_ids", "expected_s", "footprint", "in_order",
-    "left_over", "make_plan", "most_memory", "next_work", "once_only", "pages_move", "patterns", "precision_target",
-    "presets", "representatives", "rounds_wanted", "share_s", "sizes_text", "source_named", "staged_work",
-    "takeovers",
+    "RULES",
+    "SOURCES",
+    "SUITES",
+    "Benchmark",
+    "ClassCurve",
+    "Entry",
+    "Inheritance",
+    "MachineFacts",
+    "Param",
+    "PathClass",
+    "Plan",
+    "RuleName",
+    "Source",
+    "Suite",
+    "Underway",
+    "Work",
+    "affordable",
+    "budget_of_its_own",
+    "case_of",
+    "check_budget",
+    "class_curves",
+    "estimated_seconds",
+    "expected_ids",
+    "expected_s",
+    "footprint",
+    "in_order",
+    "inheritances",
+    "left_over",
+    "make_plan",
+    "most_memory",
+    "next_work",
+    "once_only",
+    "pages_move",
+    "patterns",
+    "precision_target",
+    "presets",
+    "representatives",
+    "rounds_wanted",
+    "share_s",
+    "sizes_text",
+    "source_named",
+    "staged_work",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `rule`: the measurement rule, linkscope's or that of another tool (rules.py). `early`: points whose first three
     rounds agree get no others. `more_rounds`: points that miss their precision get more. `classes`: paths expected to
     perform alike, so not all are measured at all sizes (stages.py); empty: all are measured. `together`: concurrent
-    paths besides `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
+    paths slowdowns `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
     (docs/notes/context-effects.md).
     """
 
@@ -202,8 +202,8 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
             return f"{param.name}={value} is the default. Leave it out, since ids omit it"
     if not set(always) <= given.keys():
         perhaps = [param.name for param in row.params if not param.default_in_id]
-        besides = f"; {', '.join(perhaps)} may be added" if perhaps else ""
-        return f"{row.name} needs the parameters {', '.join(always)}{besides}"
+        slowdowns = f"; {', '.join(perhaps)} may be added" if perhaps else ""
+        return f"{row.name} needs the parameters {', '.join(always)}{slowdowns}"
     return None
 
 

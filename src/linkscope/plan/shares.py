@@ -10,13 +10,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from linkscope.model.odd import in_doubt
+from linkscope.model.slow_paths import in_doubt
 from linkscope.plan.classes import operation
 from linkscope.plan.plan import Plan, precision_target
 from linkscope.plan.recall import Recall
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
-from linkscope.stats import EARLY_ROUNDS, LOOKS, ODD_ROUNDS, agree, mostly, next_look
+from linkscope.stats import DISAGREEING_ROUNDS, EARLY_ROUNDS, LOOKS, agree, mostly, next_look
 
 SHARE = 6.0  # times the budget over the number of points: cheap points leave time for expensive ones
 MOST_ROUNDS = LOOKS[2]  # limit while other points are unmeasured
@@ -71,9 +71,9 @@ def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | 
     """More rounds for points that missed their precision, within their share, and for points that may be precise by
     chance.
 
-    `unlike`: the result of unlike_others() for the same points, if known.
+    `unlike`: the result of suspect_agreements() for the same points, if known.
     """
-    unlike = unlike_others(plan, points) if unlike is None else unlike
+    unlike = suspect_agreements(plan, points) if unlike is None else unlike
     found = []
     for id, point in points.items():
         rounds = unlike.get(id, 0)
@@ -84,7 +84,7 @@ def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | 
     return found
 
 
-def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
+def suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
     """Rounds for points with three rounds that differ from most similar points.
 
     Three rounds may agree by chance while those of most similar points do not: six rounds decide. Three rounds may also
@@ -97,11 +97,11 @@ def unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
         of_operation[_operation(id)][id] = point
     found: dict[str, int] = {}
     for name, of in of_operation.items():
-        found |= _RECALL(name, (plan, of), functools.partial(_unlike_others, plan, of))
+        found |= _RECALL(name, (plan, of), functools.partial(_suspect_agreements, plan, of))
     return found
 
 
-def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
+def _suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
     """The same for the points of one operation."""
     agreed: dict[int, list[bool]] = defaultdict(list)
     early: dict[str, int] = {}
@@ -113,7 +113,11 @@ def _unlike_others(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
                 early[point.id] = point.bytes
     calm = {size for size in set(early.values()) if mostly(_of_likes(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
-    found = {id: LOOKS[1] if precise[id] else ODD_ROUNDS for id, size in early.items() if precise[id] != (size in calm)}
+    found = {
+        id: LOOKS[1] if precise[id] else DISAGREEING_ROUNDS
+        for id, size in early.items()
+        if precise[id] != (size in calm)
+    }
     slow = in_doubt(points.values(), [set(of.paths) for of in plan.classes], LOOKS[1])
     return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_ENDLESS)}
 
@@ -130,7 +134,7 @@ def _of_likes(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:
     """More rounds for points that missed their precision, regardless of their share. `unlike`: as in wanted()."""
-    unlike = unlike_others(plan, points) if unlike is None else unlike
+    unlike = suspect_agreements(plan, points) if unlike is None else unlike
     for id, point in points.items():
         have = len(_medians(point))
         if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
@@ -140,7 +144,7 @@ def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, in
             yield Work(id, look)
 
 
-def that_fit(
+def affordable_rounds(
     plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float, underway: Underway = NOTHING
 ) -> list[Work]:
     """The cheapest of the additional rounds that fit into the remaining time, for finished points.

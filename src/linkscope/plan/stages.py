@@ -25,11 +25,20 @@ from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
 from linkscope.plan.interference import next_together, where_there_is_time
 from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.recall import Recall
-from linkscope.plan.shares import lacking, late_rounds, opening_s, rounds_s, share_s, that_fit, unlike_others, wanted
+from linkscope.plan.shares import (
+    affordable_rounds,
+    lacking,
+    late_rounds,
+    opening_s,
+    rounds_s,
+    share_s,
+    suspect_agreements,
+    wanted,
+)
 from linkscope.plan.suites import MOST_MANAGED
 from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
-from linkscope.stats import EARLY_ROUNDS, Likeness, clusters, doubts, geometric_mean
+from linkscope.stats import EARLY_ROUNDS, Similarity, clusters, doubts, geometric_mean
 
 MARGIN = 0.03  # difference that still counts as alike
 LEVEL = 0.01  # probability, for a whole curve, that similar members are separated
@@ -42,7 +51,7 @@ _LEAST_WIDTH = 0.2  # a narrow interval is still worth this
 
 
 @dataclass(frozen=True)
-class Takeover:
+class Inheritance:
     """A point that inherits the value of another; its interval is widened by the possible difference between the
     members."""
 
@@ -54,7 +63,7 @@ class Takeover:
 
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
-    """The next work besides the unfinished points; empty when the time is too short for more."""
+    """The next work slowdowns the unfinished points; empty when the time is too short for more."""
     if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
@@ -62,7 +71,7 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     full = [id for of in told for id in of.lacking]
     at_once = next_together(plan.together, points)
     beside = underway.beside(dict.fromkeys(underway.new([*full, *at_once]), EARLY_ROUNDS))
-    inheriting = [takeover for of in told for takeover in of.takeovers]
+    inheriting = [inheritance for of in told for inheritance in of.inheritances]
     offers = [offer for offer in _offers(inheriting, points) if offer.id not in beside.rounds]
     offers = offers[: _wanted_measured(plan, {*points, *beside.rounds})]
     inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
@@ -70,23 +79,23 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
     # Measuring most of the map comes before more rounds.
     room = left_s * (BESIDE if at_once else CHUNK if beside.rounds else 1.0) - sum(offer.cost_s for offer in inherited)
-    unlike = unlike_others(plan, points)
-    more = that_fit(plan, points, wanted(plan, points, unlike), room, beside)
+    unlike = suspect_agreements(plan, points)
+    more = affordable_rounds(plan, points, wanted(plan, points, unlike), room, beside)
     if new or more or underway.rounds:
         # A pass costs as much as many rounds, so points that missed their precision share the planned passes.
         every = beside.beside(lacking(points, more))
         room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
-        return new + more + that_fit(plan, points, late_rounds(plan, points, unlike), room, every)
+        return new + more + affordable_rounds(plan, points, late_rounds(plan, points, unlike), room, every)
     return (
-        that_fit(plan, points, late_rounds(plan, points, unlike), left_s)
+        affordable_rounds(plan, points, late_rounds(plan, points, unlike), left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(inheriting, points), left_s)]
         or _more_at_once(plan, points, left_s)
     )
 
 
-def takeovers(plan: Plan, points: Mapping[str, Point]) -> list[Takeover]:
+def inheritances(plan: Plan, points: Mapping[str, Point]) -> list[Inheritance]:
     """The unmeasured points of the plan for which a member of their class was measured."""
-    return [takeover for of in _told(plan, points) for takeover in of.takeovers]
+    return [inheritance for of in _told(plan, points) for inheritance in of.inheritances]
 
 
 def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
@@ -101,7 +110,7 @@ def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
     return found
 
 
-def likeness(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict[str, Likeness]:
+def similarity(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict[str, Similarity]:
     """How the members of a curve relate, by all their measurements."""
     rounds = {member: _round_medians(curve.ids[member], points) for member in curve.members}
     known = {member: of for member, of in rounds.items() if of}
@@ -135,7 +144,7 @@ def representatives(plan: Plan) -> dict[str, str]:
 class _Told:
     """The consequences of a curve's points: which points inherit, and which points of its leaders are missing."""
 
-    takeovers: Sequence[Takeover]
+    inheritances: Sequence[Inheritance]
     lacking: Sequence[str]
 
 
@@ -161,7 +170,7 @@ def _told(plan: Plan, points: Mapping[str, Point]) -> list[_Told]:
 
 
 def _told_by(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> _Told:
-    alike = likeness(plan, curve, points)
+    alike = similarity(plan, curve, points)
     return _Told(_inheriting(curve, alike, points), _lacking_of_leaders(plan, curve, alike, points))
 
 
@@ -186,7 +195,7 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 
 
 def _lacking_of_leaders(
-    plan: Plan, curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]
+    plan: Plan, curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapping[str, Point]
 ) -> list[str]:
     """Missing points: all sizes of each leader, affordable sizes of the audit, and finer sizes at bends."""
     known = _curve_of(curve, curve.representative, points)
@@ -241,10 +250,10 @@ class _Offer:
     cost_s: float
 
 
-def _offers(takeovers: Iterable[Takeover], points: Mapping[str, Point]) -> list[_Offer]:
+def _offers(inheritances: Iterable[Inheritance], points: Mapping[str, Point]) -> list[_Offer]:
     """The offers, best first."""
     found = []
-    for one in takeovers:
+    for one in inheritances:
         source = points[one.source]
         width = _width(source) + (one.high - one.low) / 2
         gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
@@ -281,7 +290,7 @@ def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> lis
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]
 
 
-def _inheriting(curve: ClassCurve, alike: Mapping[str, Likeness], points: Mapping[str, Point]) -> list[Takeover]:
+def _inheriting(curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapping[str, Point]) -> list[Inheritance]:
     found = []
     for member in curve.members:
         of = alike.get(member)
@@ -292,12 +301,12 @@ def _inheriting(curve: ClassCurve, alike: Mapping[str, Likeness], points: Mappin
             if id in points or source is None or source not in points or points[source].ci95_s is None:
                 continue
             low, high = _stretch(curve, of, alike, points, size)
-            found.append(Takeover(id, source, low, high, of.verdict == "same"))
+            found.append(Inheritance(id, source, low, high, of.verdict == "same"))
     return found
 
 
 def _stretch(
-    curve: ClassCurve, of: Likeness, alike: Mapping[str, Likeness], points: Mapping[str, Point], size: int
+    curve: ClassCurve, of: Similarity, alike: Mapping[str, Similarity], points: Mapping[str, Point], size: int
 ) -> tuple[float, float]:
     """The factors by which a member may be faster or slower than its leader at a size without a measurement.
 

@@ -18,7 +18,7 @@ from linkscope.model.break_even import (
 )
 from linkscope.model.curves import Path, alike, natural
 from linkscope.model.memory_costs import Amount, MemoryCost, differ_in_phase
-from linkscope.model.words import paths_text
+from linkscope.model.text import paths_text
 from linkscope.report.trust import signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_seconds, format_seconds_interval

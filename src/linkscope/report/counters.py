@@ -1,7 +1,7 @@
 """Error counters that rose during a run, and CPU time that a hypervisor took."""
 
 from linkscope.model.curves import natural
-from linkscope.model.words import places_text
+from linkscope.model.text import places_text
 from linkscope.report.finding import Finding
 from linkscope.runfile import Run
 from linkscope.units import format_fraction

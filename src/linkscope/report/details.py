@@ -4,9 +4,9 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from linkscope.advise import worth_it
-from linkscope.advise.words import headline
-from linkscope.model.words import count_text, range_share
+from linkscope.advise import is_worthwhile
+from linkscope.advise.text import headline
+from linkscope.model.text import count_text, range_share
 from linkscope.report.break_even import SHORT_HEADING, break_evens
 from linkscope.report.finding import LARGE
 from linkscope.report.findings import findings
@@ -193,7 +193,7 @@ def _anomalies(run: Run, width: int) -> Iterable[Line]:
 
 
 def _recommendations(run: Run, width: int) -> Iterable[Line]:
-    found = worth_it(run.points)
+    found = is_worthwhile(run.points)
     if not found:
         return
     yield Line("")

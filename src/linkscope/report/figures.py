@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from linkscope.model.words import paths_text
+from linkscope.model.text import paths_text
 from linkscope.report.heat import heat_svg, heats
 from linkscope.report.html import template_text
 from linkscope.report.panels import panels

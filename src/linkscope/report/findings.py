@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from linkscope.model.curves import Curve, Family, curves, natural, rate_of, share_of
 from linkscope.model.dips import alike_points, dips, total
-from linkscope.model.odd import Odd, odd_paths
-from linkscope.model.words import count_text, dip_text, method_text, point_text
+from linkscope.model.slow_paths import SlowPath, slow_paths
+from linkscope.model.text import count_text, dip_text, method_text, point_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.finding import Finding, with_best, worst
 from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
@@ -32,21 +32,21 @@ def findings(run: Run) -> list[Finding]:
 
 def _slower_than_class(run: Run) -> list[Finding]:
     """Paths that are slower than their class, which the machine description puts them into."""
-    kinds: dict[str, list[Odd]] = {}
-    for odd in odd_paths(run):
-        kinds.setdefault(odd.kind, []).append(odd)
+    kinds: dict[str, list[SlowPath]] = {}
+    for slow in slow_paths(run):
+        kinds.setdefault(slow.kind, []).append(slow)
     found = []
     for of_kind in kinds.values():
-        odd, *others = sorted(of_kind, key=lambda odd: -odd.low)
+        slow, *others = sorted(of_kind, key=lambda slow: -slow.low)
         text = (
-            f"{odd.path.replace('->', ' -> ')} is slower than its class ({odd.kind}; {odd.members} paths): "
-            f"{odd.ratio:.3f} times the time of the median path [{odd.low:.3f}, {odd.high:.3f}] in "
-            f"{point_text(odd.point)}; seen in {count_text(odd.operations, 'operation')}"
+            f"{slow.path.replace('->', ' -> ')} is slower than its class ({slow.kind}; {slow.members} paths): "
+            f"{slow.ratio:.3f} times the time of the median path [{slow.low:.3f}, {slow.high:.3f}] in "
+            f"{point_text(slow.point)}; seen in {count_text(slow.operations, 'operation')}"
         )
         if others:
             ratios = f"{min(one.ratio for one in others):.3f} to {max(one.ratio for one in others):.3f} times"
             text += f". Also slow: {', '.join(one.path.replace('->', ' -> ') for one in others)}: {ratios}"
-        found.append(Finding("slower than its class", text, tuple(one.point.id for one in (odd, *others))))
+        found.append(Finding("slower than its class", text, tuple(one.point.id for one in (slow, *others))))
     return found
 
 
@@ -68,7 +68,7 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
     """Paths slower than most others with the same method and peak; one finding for each pair of places."""
     classes: dict[object, list[tuple[Curve, Point]]] = {}
     for curve, best in with_best(batched):
-        if curve.untold():
+        if curve.without_total():
             continue  # a best rate of small sizes cannot be compared with one of large sizes
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
         classes.setdefault((curve.method, limit), []).append((curve, best))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import MODE, Curve, Estimate, Path, alike, curves, measured_flows, rate_of, share_of
-from linkscope.model.words import count_text, params_text, range_share
+from linkscope.model.text import count_text, params_text, range_share
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, headline_points
 from linkscope.report.outcome import APART, STATUS_WORDS
@@ -13,7 +13,7 @@ from linkscope.report.shared import without_concurrent
 from linkscope.report.trust import flows_ran_apart, inherited, signed
 from linkscope.report.trust import widest as widest_of
 from linkscope.report.uniformity import Comparison, comparisons
-from linkscope.runfile import Point, Run, by_way
+from linkscope.runfile import Point, Run, flows_by_path
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
 GRAVE = {"errors", "repeats", "steal"}  # findings that question the whole run
@@ -236,7 +236,7 @@ def _unidirectional(made: Sequence[Curve]) -> list[tuple[Curve, Point]]:
 
 def _one_rate(curve: Curve, best: Point) -> bool:
     """Whether all bytes move in one direction: one flow, or the parts of one."""
-    return len(by_way(measured_flows(best))) == 1 and not curve.path.joint
+    return len(flows_by_path(measured_flows(best))) == 1 and not curve.path.joint
 
 
 def _kind(place: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import escape
 
 from linkscope.model.curves import Curve, Family, Method, Path, curves, natural, share_of, total_of
-from linkscope.model.words import params_text, usual, varying
+from linkscope.model.text import params_text, usual, varying
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import INHERITED, SIGN, TOO_UNCERTAIN, is_too_uncertain, sign_of
 from linkscope.runfile import Point
@@ -125,16 +125,17 @@ def _rates(of_method: Sequence[Curve]) -> _Values:
         return "", "", {}
     shares = {path: share_of(best) for path, best in bests.items()}
     limited = all(share is not None for share in shares.values())
-    untold = {curve.path for curve in of_method if curve.untold()}
+    without_total = {curve.path for curve in of_method if curve.without_total()}
     highest = max(
-        (_total(best) for path, best in bests.items() if path not in untold and not is_too_uncertain(best)), default=0.0
+        (_total(best) for path, best in bests.items() if path not in without_total and not is_too_uncertain(best)),
+        default=0.0,
     )
     cells = {}
     for path, best in bests.items():
         share = shares[path] if limited else _total(best) / highest if highest else 0.0
         below = format_fraction(share) if limited else format_bytes(best.bytes)
         number = f"{_total(best):.3g}" if _total(best) < 1000 else f"{_total(best):.0f}"
-        if path in untold:
+        if path in without_total:
             cells[path] = Cell(number, f"at {format_bytes(best.bytes)}", None, sign_of([best]))
         else:
             cells[path] = Cell(number, below, None if is_too_uncertain(best) else share or 0.0, sign_of([best]))

@@ -16,7 +16,7 @@ from linkscope.model.curves import (
     path_of,
     total_of,
 )
-from linkscope.model.words import params_text, paths_text, rate_text, varying
+from linkscope.model.text import params_text, paths_text, rate_text, varying
 from linkscope.report.trust import SIGN, missed
 from linkscope.runfile import Flow, Point
 from linkscope.units import format_fraction, format_rate

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from linkscope.model.words import paths_text
-from linkscope.report.sofar import Limit, Row, SoFar
+from linkscope.model.text import paths_text
+from linkscope.report.partial import Limit, Partial, Row
 from linkscope.runfile import Point, Round
 from linkscope.units import format_bytes, format_fraction, format_seconds
 
@@ -24,7 +24,7 @@ class LiveTable:
     """Collects the records of a run and shows their best rates."""
 
     def __init__(self, ids: Iterable[str], limit: Limit, *, modelled: bool) -> None:
-        self._found = SoFar(ids, limit)
+        self._found = Partial(ids, limit)
         self._modelled = modelled
 
     def add(self, record: Round | Point) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkscope.model.curves import Family, method_of
-from linkscope.model.words import count_text
+from linkscope.model.text import count_text
 from linkscope.report.trust import flows_ran_apart, reason_text, widest
 from linkscope.runfile import Point, Run
 from linkscope.stats import EARLY_ROUNDS

@@ -18,7 +18,7 @@ from linkscope.model.curves import (
     time_of,
     total_of,
 )
-from linkscope.model.words import (
+from linkscope.model.text import (
     latency_text,
     params_text,
     paths_text,
@@ -214,7 +214,9 @@ def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
         near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
-        if near and bool(best.curve.untold()) == bool(found[-1][0].curve.untold()):  # best rates of similar sizes only
+        if near and bool(best.curve.without_total()) == bool(
+            found[-1][0].curve.without_total()
+        ):  # best rates of similar sizes only
             found[-1].append(best)
         else:
             found.append([best])
@@ -247,7 +249,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
         single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
         halves=tuple(halves),
-        note=missing_total_text([point for best in cluster for point in best.curve.untold()])
+        note=missing_total_text([point for best in cluster for point in best.curve.without_total()])
         or parts_text(point for curve in behind if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
         inherited=sum(inherited(best.point) for best in cluster),

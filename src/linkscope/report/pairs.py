@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from linkscope.model.curves import Curve, Family, Path, alike, total_of
 from linkscope.model.dips import total
-from linkscope.model.words import count_text, method_text, paths_text
+from linkscope.model.text import count_text, method_text, paths_text
 from linkscope.report.finding import LARGE, Finding, with_best, worst
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
@@ -66,7 +66,7 @@ def _pairs(batched: Sequence[Curve]) -> Iterable[tuple[Family, _Pair]]:
     for curve, best in with_best(batched):
         ends = curve.path.src, curve.path.dst
         between = all(map(_GPU.fullmatch, ends)) and ends[0] != ends[1]
-        if between and not best.bidirectional and not curve.untold() and _has_large(curve):
+        if between and not best.bidirectional and not curve.without_total() and _has_large(curve):
             yield curve.method.family, _Pair(curve.path, best)
 
 

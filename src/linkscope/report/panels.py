@@ -21,7 +21,7 @@ from linkscope.model.curves import (
     time_of,
     total_of,
 )
-from linkscope.model.words import count_text, latency_text, params_text, rate_text, varying
+from linkscope.model.text import count_text, latency_text, params_text, rate_text, varying
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps

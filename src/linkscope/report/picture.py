@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import escape
 
 from linkscope.model.curves import measured_flows, natural, path_of
-from linkscope.model.words import range_share
+from linkscope.model.text import range_share
 from linkscope.report.headline import headline_points
 from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from linkscope.model.curves import Curve, measured_flows
-from linkscope.model.words import param_text, range_s, range_share
-from linkscope.runfile import Point, by_way
+from linkscope.model.text import param_text, range_s, range_share
+from linkscope.runfile import Point, flows_by_path
 from linkscope.units import format_bytes, format_rate
 
 SINGLE_DIFFERS = (
@@ -66,6 +66,6 @@ def parts_text(points: Iterable[Point]) -> str:
     overlaps = [
         point.guards["joint_overlap"]
         for point in points
-        if "joint_overlap" in point.guards and len(by_way(measured_flows(point))) == 1
+        if "joint_overlap" in point.guards and len(flows_by_path(measured_flows(point))) == 1
     ]
     return f"its parts overlapped for {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else ""

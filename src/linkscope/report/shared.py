@@ -10,9 +10,9 @@ from markupsafe import escape
 
 from linkscope.model.curves import Path, measured_flows, natural, total_of
 from linkscope.model.interference import LEVEL, Group, Interference, Open, interference
-from linkscope.model.words import count_text, paths_text, rate_text
+from linkscope.model.text import count_text, paths_text, rate_text
 from linkscope.runfile import Point, PointId, Run
-from linkscope.stats import Beside
+from linkscope.stats import Slowdown
 from linkscope.units import format_bytes, format_fraction, format_rate
 
 HEADING = "Shared links"
@@ -73,7 +73,7 @@ def totals_without_single_rates(points: Iterable[Point]) -> list[str]:
 def shares(points: Iterable[Point]) -> Shares | None:
     """None without concurrent flows."""
     found = interference(points)
-    if not found.besides:
+    if not found.slowdowns:
         return None
     sentences = [sentence(group) for group in found.groups]
     sentences += [_open_sentence(one) for one in found.open]
@@ -234,7 +234,7 @@ def _summary(found: Interference) -> str:
 def _rows(found: Interference) -> list[PairRow]:
     rows = []
     for flows, of in found.pairs().items():
-        slower: Beside[Path] = max(of, key=lambda one: one.of.log_ratio)
+        slower: Slowdown[Path] = max(of, key=lambda one: one.of.log_ratio)
         low, high = (1 / end for end in reversed(slower.of.ends(LEVEL)))
         kept = f"{format_fraction(math.exp(-slower.of.log_ratio))} [{100 * low:.1f}, {100 * high:.1f}]"
         paths = " with ".join(map(str, sorted(flows)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from linkscope.advise import Advice, advice
 from linkscope.model.curves import MODE, path_of, rate_of, total_of
-from linkscope.model.words import count_text
+from linkscope.model.text import count_text
 from linkscope.report.findings import findings
 from linkscope.report.headline import COPIES, Rates, best_points, headline_rows, is_headline, rates_of
 from linkscope.report.managed import managed_rates

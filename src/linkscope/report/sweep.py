@@ -16,7 +16,7 @@ from linkscope.model.curves import (
     measured_flows,
     total_of,
 )
-from linkscope.model.words import commonest, params_text, paths_text, rate_text, varying
+from linkscope.model.text import commonest, params_text, paths_text, rate_text, varying
 from linkscope.report.trust import signed
 from linkscope.runfile import Point, Run
 from linkscope.units import format_fraction

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from linkscope.model.odd import odd_paths
-from linkscope.model.words import count_text
+from linkscope.model.slow_paths import slow_paths
+from linkscope.model.text import count_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.headline import RateRow
 from linkscope.report.managed import managed_rates
@@ -48,12 +48,12 @@ def _failed_text(points: Iterable[Point]) -> str:
 
 
 def _path_sentences(run: Run) -> list[str]:
-    slow = sorted(odd_paths(run), key=lambda odd: -odd.low)
+    slow = sorted(slow_paths(run), key=lambda one: -one.low)
     found = comparisons(run)
     differing = sorted((one for one in found if one.differs), key=lambda one: -one.ratio)
     sentences = []
     if slow:
-        worst, others = slow[0], len({odd.path for odd in slow}) - 1
+        worst, others = slow[0], len({one.path for one in slow}) - 1
         more = f", and {count_text(others, 'other path')} too" if others else ""
         sentences.append(
             f"Slow path: {worst.path.replace('->', ' → ')} takes {worst.ratio:.2f} × the time of its class "

@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from linkscope.plan import RULES, Plan, Takeover, footprint, precision_target, rounds_wanted, share_s
+from linkscope.plan import RULES, Inheritance, Plan, footprint, precision_target, rounds_wanted, share_s
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
-from linkscope.runfile import Flow, Point, PointId, Round, Spread, by_way, half_width
+from linkscope.runfile import Flow, Point, PointId, Round, Spread, flows_by_path, half_width
 from linkscope.stats import (
+    DISAGREEING_ROUNDS,
     EARLY_ROUNDS,
     LOOKS,
-    ODD_ROUNDS,
     Interval,
     bimodal,
     early_interval,
@@ -82,23 +82,23 @@ class Assembler:
         point.status, point.reason = status, reason
         return point
 
-    def inherited(self, takeover: Takeover, source: Point) -> Point:
+    def inherited(self, inheritance: Inheritance, source: Point) -> Point:
         """The record of a point that inherits the value of another path of its class."""
-        point = self.empty(takeover.id)
-        ours, theirs = PointId.parse(takeover.id), PointId.parse(source.id)
+        point = self.empty(inheritance.id)
+        ours, theirs = PointId.parse(inheritance.id), PointId.parse(source.id)
         places = {theirs.src: ours.src, theirs.dst: ours.dst}
-        point.flows = [_taken_over(flow, places, takeover) for flow in source.flows]
+        point.flows = [_inherited_point(flow, places, inheritance) for flow in source.flows]
         main = point.flows[0]
-        point.status, point.inherited_from, point.reason = "inherited", source.id, _why(takeover, theirs)
+        point.status, point.inherited_from, point.reason = "inherited", source.id, _why(inheritance, theirs)
         point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
         point.total_gbps, point.ci_level = source.total_gbps, source.ci_level
         point.precision_target = source.precision_target
-        point.guards = {"alike": [float(f"{takeover.low:.5g}"), float(f"{takeover.high:.5g}")]}
+        point.guards = {"alike": [float(f"{inheritance.low:.5g}"), float(f"{inheritance.high:.5g}")]}
         if "together_ci95_s" in source.guards:
             low, high = source.guards["together_ci95_s"]
             point.guards["together_s"] = source.guards["together_s"]
             point.guards["together_ci95_s"] = [
-                float(f"{end:.9g}") for end in (low * takeover.low, high * takeover.high)
+                float(f"{end:.9g}") for end in (low * inheritance.low, high * inheritance.high)
             ]
         return point
 
@@ -155,7 +155,9 @@ class Assembler:
         # An interrupted point still gets its other rounds after a resume, even if it is precise already.
         if stopped and (point.status == "missed_precision" or few or stopped == INTERRUPTED):
             point.guards["stopped"] = stopped
-            if point.status == "ok" and (not few or (self._plan.early and rounds in (EARLY_ROUNDS, ODD_ROUNDS))):
+            if point.status == "ok" and (
+                not few or (self._plan.early and rounds in (EARLY_ROUNDS, DISAGREEING_ROUNDS))
+            ):
                 return  # these rounds are enough for status ok
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
@@ -187,7 +189,7 @@ class Assembler:
         Flows on one path have one joint rate.
         """
         what = PointId.parse(point.id)
-        for (src, dst), flows in by_way(point.flows).items():
+        for (src, dst), flows in flows_by_path(point.flows).items():
             src_memory, dst_memory = flows[0].src_memory, flows[0].dst_memory
             way = dataclasses.replace(what, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
             limit = self._limit(way)
@@ -214,7 +216,7 @@ class Assembler:
 
 def _ran_in_turn(point: Point) -> bool:
     """Whether several flows shared less than 85 % of the time; bytes on one path in parts have one rate either way."""
-    parts_of_one = point.bytes > 0 and len(by_way(point.flows)) == 1
+    parts_of_one = point.bytes > 0 and len(flows_by_path(point.flows)) == 1
     return point.guards.get("joint_overlap", 1.0) < NEARLY_TOGETHER and not parts_of_one
 
 
@@ -385,20 +387,20 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     return guards
 
 
-def _taken_over(flow: Flow, places: dict[str, str], takeover: Takeover) -> Flow:
+def _inherited_point(flow: Flow, places: dict[str, str], inheritance: Inheritance) -> Flow:
     """The flow between the places of the inheriting path, with the interval widened by the difference between the
     paths."""
     ends = flow.ci95_s
     return Flow(
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
         dst_memory=flow.dst_memory, bytes=flow.bytes, role=flow.role, round_medians_s=[], samples_s=[],
-        median_s=flow.median_s, ci95_s=(ends[0] * takeover.low, ends[1] * takeover.high) if ends else None,
+        median_s=flow.median_s, ci95_s=(ends[0] * inheritance.low, ends[1] * inheritance.high) if ends else None,
         gbps=flow.gbps,
     )  # fmt: skip
 
 
-def _why(takeover: Takeover, source: PointId) -> str:
-    checks = "spot checks show that both perform alike" if takeover.shown else "spot checks show no difference"
+def _why(inheritance: Inheritance, source: PointId) -> str:
+    checks = "spot checks show that both perform alike" if inheritance.shown else "spot checks show no difference"
     return f"not measured: value of {source.src} -> {source.dst}, a path of the same class; {checks}"
 
 

@@ -15,12 +15,12 @@ from linkscope.plan import (
     RuleName,
     Underway,
     in_order,
+    inheritances,
     left_over,
     most_memory,
     next_work,
     representatives,
     rounds_wanted,
-    takeovers,
 )
 from linkscope.plan.shares import late_rounds
 from linkscope.run.ahead import WORTH_IT, Ahead, Failure
@@ -182,7 +182,7 @@ class Supervisor:
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
-        """Adds the work that the plan wants besides the unfinished points."""
+        """Adds the work that the plan wants slowdowns the unfinished points."""
         known = {**self._points, **self._before}
         work = next_work(self._plan, known, self._budget.left(), self._underway())
         for item in work:
@@ -244,8 +244,8 @@ class Supervisor:
     def _tell_unmeasured(self) -> None:
         """Completes the points without a measurement: they inherit from a measured path of their class, or get a record
         with the reason."""
-        for takeover in takeovers(self._plan, self._with_record()):
-            self._settle(self._assembler.inherited(takeover, self._points[takeover.source]))
+        for inheritance in inheritances(self._plan, self._with_record()):
+            self._settle(self._assembler.inherited(inheritance, self._points[inheritance.source]))
         for id, reason in left_over(self._plan, self._with_record()).items():
             status = "unsupported" if reason else "skipped"
             self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))

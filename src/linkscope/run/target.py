@@ -65,8 +65,8 @@ def target_of(run: Run) -> Target:
 
 def modelled(model: "Model", seed: int) -> Target:
     """A model as a target; its noise depends on the seed."""
-    from linkscope.machine.alike import kinds_modelled
     from linkscope.machine.model import limit_finder, places
+    from linkscope.machine.path_classes import classes_modelled
 
     known = places(model)
     limit_between = limit_finder(model)
@@ -79,7 +79,7 @@ def modelled(model: "Model", seed: int) -> Target:
         found = limit_between(point.src, point.dst, point.param("peer") != "off", managed)
         return _one_sided(point, found.gbps, found.derivation) if found else None
 
-    kinds = functools.cache(lambda: kinds_modelled(model))
+    kinds = functools.cache(lambda: classes_modelled(model))
     here = (*known.numa, *known.gpus)
     facts = MachineFacts(model.machine.name, True, here, dict(known.cache_bytes), kinds, known.sms)
     machine = {"name": model.machine.name, "title": model.machine.title, "places": list(facts.places), "model": content}
@@ -88,9 +88,9 @@ def modelled(model: "Model", seed: int) -> Target:
 
 def this_machine() -> Target:
     """The machine on which this process runs."""
-    from linkscope.machine.alike import kinds_probed
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
+    from linkscope.machine.path_classes import classes_probed
     from linkscope.machine.probe import probe
     from linkscope.run.worker import open_driver
 
@@ -107,7 +107,7 @@ def this_machine() -> Target:
         )  # fmt: skip
         return _one_sided(point, found.gbps, found.source) if found.gbps is not None else None
 
-    kinds = functools.cache(lambda: kinds_probed(machine))
+    kinds = functools.cache(lambda: classes_probed(machine))
     facts = MachineFacts(machine.name, False, tuple(machine.places), dict(machine.cache_bytes), kinds, machine.sms)
     return Target(facts, {"platform": "cuda"}, limit, machine.to_json(), environment())
 

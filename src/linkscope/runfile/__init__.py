@@ -12,7 +12,7 @@ from linkscope.runfile.schema import (
     Round,
     RoundFlow,
     Spread,
-    by_way,
+    flows_by_path,
     half_width,
 )
 from linkscope.runfile.writer import RunWriter
@@ -30,7 +30,7 @@ __all__ = [
     "Run",
     "RunWriter",
     "Spread",
-    "by_way",
+    "flows_by_path",
     "half_width",
     "read_run",
 ]

@@ -81,7 +81,7 @@ class Flow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
 
 
-def by_way(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
+def flows_by_path(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
     """Flows by path; the flows of one path have one joint rate."""
     found: dict[tuple[str, str], list[AnyFlow]] = {}
     for flow in flows:

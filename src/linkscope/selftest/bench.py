@@ -32,18 +32,18 @@ def plan_of(target: Target, ids: Sequence[str], **wishes: Any) -> Plan:
 def measured(
     folder: Path, target: Target, ids: Sequence[str], meddling: Sequence[dict[str, Any]] = (), **wishes: Any
 ) -> dict[str, Point]:
-    """The points as a reader of the run file gets them. `meddling`: what meddler.py does to the worker's answers."""
+    """The points as a reader of the run file gets them. `meddling`: what interposer.py does to the worker's answers."""
     path = folder / "run.jsonl"
     measure(target, plan_of(target, ids, **wishes), path, command=command(meddling), force=True)
     return {point.id: point for point in read_run(path).points}
 
 
 def command(meddling: Sequence[dict[str, Any]] = ()) -> list[str]:
-    """The worker, behind a meddler where something is planted in its answers."""
+    """The worker, behind a interposer where something is planted in its answers."""
     if not meddling:
         return worker_command()
-    meddler = str(Path(__file__).with_name("meddler.py"))
-    return [sys.executable, "-I", "-S", meddler, msgspec.json.encode(list(meddling)).decode(), *worker_command()]
+    interposer = str(Path(__file__).with_name("interposer.py"))
+    return [sys.executable, "-I", "-S", interposer, msgspec.json.encode(list(meddling)).decode(), *worker_command()]
 
 
 class Witness(Worker):

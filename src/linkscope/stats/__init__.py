@@ -1,21 +1,65 @@
 """Pure functions on samples: no clock, no files, no state. Each names the paper that it follows."""
 
-from linkscope.stats.equivalence import Contrast, Likeness, clusters, contrast, holm
+from linkscope.stats.equivalence import Contrast, Similarity, clusters, contrast, holm
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, early_interval, median, median_interval, more_rounds
 from linkscope.stats.jumps import breaks, doubts
 from linkscope.stats.order import trend_chance
 from linkscope.stats.ratios import PRIOR_FREEDOM, geometric_mean, log_variance, ratio_interval, student_interval
 from linkscope.stats.shape import bimodal, mad, median_error, steady, trend
-from linkscope.stats.sharing import Beside, Shared, besides, shared_by_pairs, unexplained, who_share
+from linkscope.stats.sharing import Shared, Slowdown, shared_by_pairs, sharing_sets, slowdowns, unexplained
 from linkscope.stats.slopes import Slope, slope
-from linkscope.stats.stopping import LOOKS, ODD_ROUNDS, agree, half_width_after, mostly, next_look, rounds_interval
+from linkscope.stats.stopping import (
+    DISAGREEING_ROUNDS,
+    LOOKS,
+    agree,
+    half_width_after,
+    mostly,
+    next_look,
+    rounds_interval,
+)
 from linkscope.stats.variance import Split, deviation, variance_split
 
 __all__ = [
-    "EARLY_ROUNDS", "LOOKS", "ODD_ROUNDS", "PRIOR_FREEDOM", "Beside", "Contrast", "Interval", "Likeness", "Shared",
-    "Slope", "Split", "agree", "besides", "bimodal", "breaks", "clusters", "contrast", "deviation", "doubts",
-    "early_interval", "geometric_mean", "half_width_after", "holm", "log_variance", "mad", "median",
-    "median_error", "median_interval", "more_rounds", "mostly", "next_look", "ratio_interval",
-    "rounds_interval", "shared_by_pairs", "slope", "steady", "student_interval", "trend", "trend_chance",
-    "unexplained", "variance_split", "who_share",
+    "DISAGREEING_ROUNDS",
+    "EARLY_ROUNDS",
+    "LOOKS",
+    "PRIOR_FREEDOM",
+    "Contrast",
+    "Interval",
+    "Shared",
+    "Similarity",
+    "Slope",
+    "Slowdown",
+    "Split",
+    "agree",
+    "bimodal",
+    "breaks",
+    "clusters",
+    "contrast",
+    "deviation",
+    "doubts",
+    "early_interval",
+    "geometric_mean",
+    "half_width_after",
+    "holm",
+    "log_variance",
+    "mad",
+    "median",
+    "median_error",
+    "median_interval",
+    "more_rounds",
+    "mostly",
+    "next_look",
+    "ratio_interval",
+    "rounds_interval",
+    "shared_by_pairs",
+    "sharing_sets",
+    "slope",
+    "slowdowns",
+    "steady",
+    "student_interval",
+    "trend",
+    "trend_chance",
+    "unexplained",
+    "variance_split",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Similarity:
     """How a member stands to the `leader` of its cluster (its own name: it is the leader).
 
     `contrasts`: by size, its time over the leader's.
@@ -86,17 +86,17 @@ def holm(chances: Sequence[float], level: float) -> list[bool]:
 
 def clusters(
     order: Sequence[str], rounds: Mapping[str, Rounds], margin: Callable[[int], float], level: float = 0.05
-) -> dict[str, Likeness]:
+) -> dict[str, Similarity]:
     """Every member's cluster. The first of `order` leads the first; those that differ from it form others in turn.
 
     `margin` of a size: what still counts as alike. Members without a size in common with their leader are undecided.
     """
     spread = {size: _spread(rounds, size) for size in sorted({size for of in rounds.values() for size in of})}
-    found: dict[str, Likeness] = {}
+    found: dict[str, Similarity] = {}
     left = [name for name in order if name in rounds]
     while left:
         leader, *others = left
-        found[leader] = Likeness(leader, "same", {})
+        found[leader] = Similarity(leader, "same", {})
         made = {name: _contrasts(rounds[name], rounds[leader], spread) for name in others}
         tests = [(name, of.chance_other(margin(size))) for name in others for size, of in made[name].items()]
         odd = {name for (name, _), told in zip(tests, holm([p for _, p in tests], level), strict=True) if told}
@@ -104,7 +104,7 @@ def clusters(
         shown = [max([of.chance_same(margin(size)) for size, of in made[n].items()], default=1.0) for n in others]
         for name, same in zip(others, holm(shown, level), strict=True):
             if name not in odd:
-                found[name] = Likeness(leader, "same" if same else "undecided", made[name])
+                found[name] = Similarity(leader, "same" if same else "undecided", made[name])
         left = [name for name in others if name in odd]
     return found
 

@@ -24,7 +24,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Beside(Generic[Name]):
+class Slowdown(Generic[Name]):
     """A flow in a set: its time there over its time alone, and whether it was shown to be slowed."""
 
     flow: Name
@@ -47,14 +47,14 @@ def tested(contrasts: Iterable[Contrast], margin: float) -> list[bool]:
     return holm([of.chance_other(margin) if of.log_ratio > 0 else 1.0 for of in contrasts], LEVEL)
 
 
-def besides(contrasts: Mapping[tuple[Name, frozenset[Name]], Contrast]) -> list[Beside[Name]]:
+def slowdowns(contrasts: Mapping[tuple[Name, frozenset[Name]], Contrast]) -> list[Slowdown[Name]]:
     """The flows of all sets, by flow and set."""
     slowed = tested(contrasts.values(), 1 / SLOWED - 1)
-    return [Beside(flow, flows, of, so) for ((flow, flows), of), so in zip(contrasts.items(), slowed, strict=True)]
+    return [Slowdown(flow, flows, of, so) for ((flow, flows), of), so in zip(contrasts.items(), slowed, strict=True)]
 
 
 def shared_by_pairs(
-    found: Iterable[Beside[Name]], totals: Mapping[frozenset[Name], float], one_end: Callable[[Name, Name], str]
+    found: Iterable[Slowdown[Name]], totals: Mapping[frozenset[Name], float], one_end: Callable[[Name, Name], str]
 ) -> list[Shared[Name]]:
     """The groups that pairs tell of.
 
@@ -115,7 +115,7 @@ def fair_rates(alone: Mapping[Name, float], groups: Iterable[Shared[Name]]) -> d
 
 
 def unexplained(
-    found: Iterable[Beside[Name]], alone: Mapping[Name, float], groups: Sequence[Shared[Name]]
+    found: Iterable[Slowdown[Name]], alone: Mapping[Name, float], groups: Sequence[Shared[Name]]
 ) -> dict[frozenset[Name], frozenset[Name]]:
     """Sets of three flows or more, each with those of its flows that get clearly less than the groups explain."""
     wide = [one for one in found if len(one.flows) > 2]
@@ -133,7 +133,7 @@ def unexplained(
     return {flows: frozenset(of) for flows, of in held.items()}
 
 
-def who_share(gains: Mapping[tuple[Name, Name], Contrast]) -> list[frozenset[Name]]:
+def sharing_sets(gains: Mapping[tuple[Name, Name], Contrast]) -> list[frozenset[Name]]:
     """Flows that are faster without each other. `gains`: of (a, b) the time of a with all over that without b."""
     told = zip(gains, tested(gains.values(), _FASTER), strict=True)
     edges = {frozenset(pair) for pair, faster in told if faster}

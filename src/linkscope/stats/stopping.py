@@ -14,7 +14,7 @@ from linkscope.stats.ratios import student_interval
 from linkscope.stats.variance import deviation
 
 LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # rounds in all
-ODD_ROUNDS = 5  # where one of three is odd among likes that agree: four of five tell
+DISAGREEING_ROUNDS = 5  # where one of three is odd among likes that agree: four of five tell
 # Where noise has few values three rounds agree by chance; but then those of points like this one agree seldom.
 _MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
@@ -45,7 +45,9 @@ def rounds_interval(medians: Sequence[float], precision: float) -> Interval | No
     count = len(medians)
     if count >= LOOKS[1]:
         return median_interval(medians, _confidence(count))
-    if (count == EARLY_ROUNDS and agree(medians, precision)) or (count == ODD_ROUNDS and _but_one(medians, precision)):
+    if (count == EARLY_ROUNDS and agree(medians, precision)) or (
+        count == DISAGREEING_ROUNDS and _but_one(medians, precision)
+    ):
         centre = median(medians)
         return Interval(centre * (1 - _AS_WIDE * precision), centre * (1 + _AS_WIDE * precision), _WORST)
     return student_interval(medians)

@@ -7,7 +7,7 @@ memory and one from pinned memory, on one path, of one size, alone or in a batch
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from linkscope.model.words import param_text
+from linkscope.model.text import param_text
 from linkscope.runfile import Point
 
 HOST_COPIES = ("h2d", "d2h")
@@ -15,7 +15,7 @@ COPIES = (*HOST_COPIES, "d2d", "local")
 
 
 @dataclass(frozen=True)
-class Habit:
+class Recommendation:
     """`free`: fields and parameters that may differ. `now`, `then`: which points are the habit, and which its cure."""
 
     name: str
@@ -54,61 +54,61 @@ _MANAGED = frozenset({"benchmark", "engine", "access", "threads"})
 _BY_CE = _is(COPIES, ("ce",))
 _PLAIN = _all(_param("cache", ""), _param("peer", "", "on"), _param("call", "", "memcpy"))
 
-HABITS = (
-    Habit(
+RECOMMENDATIONS = (
+    Recommendation(
         "pin", "pin host memory that is copied to or from a GPU",
         "cudaMallocHost, or cudaHostRegister for a buffer that is there; pin_memory() in PyTorch",
         _MEMORIES, _all(_is(HOST_COPIES, ("ce",)), _host_memory("pageable")), _host_memory("pinned", "registered"),
     ),
-    Habit(
+    Recommendation(
         "peer", "let GPUs reach each other directly",
         "cudaDeviceEnablePeerAccess once for each pair, before the copies",
         frozenset({"peer", "call"}), _all(_is(("d2d",), ("ce",)), _param("peer", "off")), _param("peer", "on"),
     ),
-    Habit(
+    Recommendation(
         "node", "keep a GPU's data and the thread that copies them on the NUMA node that serves it best",
         "numactl --cpunodebind=N --membind=N, or the MPI launcher's binding",
         frozenset({"src"}), _is(("h2d",), ("ce",)), _is(("h2d",), ("ce",)),
     ),
-    Habit(
+    Recommendation(
         "node back", "bring a GPU's results to the NUMA node that serves it best",
         "numactl --cpunodebind=N --membind=N, or the MPI launcher's binding",
         frozenset({"dst"}), _is(("d2h",), ("ce",)), _is(("d2h",), ("ce",)),
     ),
-    Habit(
+    Recommendation(
         "queue", "queue copies one behind the other and wait once, after the last",
         "cudaMemcpyAsync on a stream, and no synchronization in between",
         frozenset({"mode"}), _all(_BY_CE, _param("mode", "single")), _param("mode", "batched"),
     ),
-    Habit(
+    Recommendation(
         "kernel", "copy by the threads of a kernel",
         "a kernel that loads and stores 16 B a thread; it takes multiprocessors from what else runs",
         _KERNEL, _all(_BY_CE, _PLAIN, _param("after", "kernel", "")),
         lambda point: point.engine in ("sm", "tma") and not point.params.get("blocks", "sms").isdecimal(),
     ),
-    Habit(
+    Recommendation(
         "pieces at once", "hand many small copies over at once",
         "cudaMemcpyBatchAsync, a graph that is launched again, or one kernel that gathers them",
         # By the host's clock: behind a gate a GPU's time leaves out what handing them over takes the caller.
         frozenset({"engine", "blocks", "threads"}), _all(_is(("pieces",), ("ce",)), _param("clock", "host")),
         lambda point: point.engine != "ce",
     ),
-    Habit(
+    Recommendation(
         "prefetch", "prefetch managed memory before it is touched",
         "cudaMemPrefetchAsync",
         _MANAGED, _all(_is(("demand",), ("fault",)), _param("advice", "")), _is(("prefetch",), ("prefetch",)),
     ),
-    Habit(
+    Recommendation(
         "advice", "tell the driver how managed memory is used",
         "cudaMemAdvise, with what is named here",
         frozenset({"advice"}), _all(_is(("demand",), ("fault",)), _param("advice", "")), lambda point: True,
     ),
-    Habit(
+    Recommendation(
         "touching threads", "bring managed memory back to the host by several CPU threads",
         "touch the pages from a parallel loop, each thread a part of its own",
         frozenset({"threads"}), _all(_is(("demand",), ("fault",)), _param("threads", "1")), lambda point: True,
     ),
-    Habit(
+    Recommendation(
         "pool", "allocate GPU memory from a pool",
         "cudaMallocAsync, with a release threshold above what is in use",
         _MEMORIES, _all(_is(("allocation",), ("cpu",)), _param("phase", "allocate", "free"),

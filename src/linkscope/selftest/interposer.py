@@ -1,7 +1,8 @@
 """Stands between linkscope and its worker and plants what the simulation has no word for. Speaks
 docs/reference/worker.md.
 
-Started as `python meddler.py JSON WORKER…`. JSON: a list of objects with `match`, a glob of keys (POINT_ID#ROUND), and
+Started as `python interposer.py JSON WORKER…`. JSON is a list of objects with `match`, a glob of keys
+(POINT_ID#ROUND), and
   first_s N     the first operation after `prepare` takes so many seconds more
   factor F      every time is F times as long
   two_modes F   every other sample is F times as long
@@ -20,7 +21,7 @@ import sys
 from typing import Any
 
 
-class Meddler:
+class Interposer:
     """The state of one pipe: the key that is prepared, and how many samples it gave."""
 
     def __init__(self, plants: list[dict[str, Any]]) -> None:
@@ -86,19 +87,19 @@ class Meddler:
 
 def main() -> None:
     """Until the input ends."""
-    meddler = Meddler(json.loads(sys.argv[1]))
+    interposer = Interposer(json.loads(sys.argv[1]))
     worker = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert worker.stdin is not None and worker.stdout is not None
     out = sys.stdout.buffer
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        head, stamps = meddler.asked(request), array.array("d")
+        head, stamps = interposer.asked(request), array.array("d")
         if head is None:
             worker.stdin.write(json.dumps(request).encode() + b"\n")
             worker.stdin.flush()
             head = json.loads(worker.stdout.readline())
             stamps.frombytes(worker.stdout.read(8 * head.get("doubles", 0)))
-            meddler.answered(request, head, stamps)
+            interposer.answered(request, head, stamps)
         out.write(json.dumps(head).encode() + b"\n" + stamps.tobytes())
         out.flush()
     worker.stdin.close()

@@ -1,4 +1,4 @@
-"""A comparison in words: what differs besides, then the paths, the worst first."""
+"""A comparison in words: what differs slowdowns, then the paths, the worst first."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from linkscope.compare.environment import Difference
 from linkscope.compare.history import Change
 from linkscope.compare.verdict import Comparison, Pair, Verdict
 from linkscope.model.curves import MODE, Method, Path, natural, time_of, total_of
-from linkscope.model.words import count_text, latency_text, method_text, point_text
+from linkscope.model.text import count_text, latency_text, method_text, point_text
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes, format_fraction, format_rate
 

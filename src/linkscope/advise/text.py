@@ -2,7 +2,7 @@
 
 from linkscope.advise.gains import Advice, Gain
 from linkscope.model.curves import time_of
-from linkscope.model.words import count_text, paths_text, point_text
+from linkscope.model.text import count_text, paths_text, point_text
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_seconds_interval
 

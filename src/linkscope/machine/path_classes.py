@@ -16,7 +16,7 @@ Kinds = dict[tuple[str, str], str]
 Ways = dict[tuple[str, str], list[DirectedLink]]
 
 
-def kinds_probed(machine: Machine) -> Kinds:
+def classes_probed(machine: Machine) -> Kinds:
     """The kind of every pair of places of a probed machine, a place with itself too."""
     ends: dict[str, Gpu | NumaNode] = {f"numa:{node.index}": node for node in machine.numa}
     ends |= {f"gpu:{gpu.index}": gpu for gpu in machine.gpus}
@@ -70,7 +70,7 @@ def _distance(machine: Machine, one: int | None, other: int | None) -> str:
     return f", NUMA distance {distances[other]}" if other < len(distances) else ""
 
 
-def kinds_modelled(model: Model) -> Kinds:
+def classes_modelled(model: Model) -> Kinds:
     """The kind of every pair of places of a model. Faults that are planted in it are not known here."""
     known, ways = places(model), routes(model)
     everyone = [*known.numa, *known.gpus]

@@ -8,7 +8,7 @@ from alarms import SHAPES, alarms
 
 import fakes
 from fakes import flow, point
-from linkscope.model.odd import in_doubt, odd_paths
+from linkscope.model.slow_paths import in_doubt, slow_paths
 from linkscope.runfile import Run
 from linkscope.stats import median
 
@@ -37,7 +37,7 @@ def drawn(chance: random.Random, noise: float, slow: dict[tuple[int, int], float
 @pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
 def test_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
     chance = random.Random(f"in order {noise}")
-    alarms = sum(len(odd_paths(drawn(chance, noise, {}))) for _ in range(850))  # of 10,200 paths
+    alarms = sum(len(slow_paths(drawn(chance, noise, {}))) for _ in range(850))  # of 10,200 paths
     assert alarms <= 4  # of 1.02 to be expected; 5 or more have a chance of 0.4 %
 
 
@@ -95,7 +95,7 @@ def test_of_one_round_of_each_nothing_is_said() -> None:
     for one in some.points:
         for of in one.flows:
             of.round_medians_s = of.round_medians_s[:1]
-    assert odd_paths(some) == []
+    assert slow_paths(some) == []
 
 
 @pytest.mark.parametrize("factor", [1.05, 1.1, 1.3])
@@ -104,7 +104,7 @@ def test_a_slow_link_is_named_with_its_ratio(factor: float) -> None:
     slow = {(a, 2): factor for a in (0, 1, 3)}
     covered = 0
     for _ in range(40):
-        found = odd_paths(drawn(chance, 0.003, slow))
+        found = slow_paths(drawn(chance, 0.003, slow))
         assert {odd.path for odd in found} == {f"gpu:{a}->gpu:2" for a, _ in slow}
         assert all(odd.members == 12 and odd.operations == 1 and odd.ratio > 1.03 for odd in found)
         covered += sum(odd.low <= factor <= odd.high for odd in found)
@@ -112,19 +112,19 @@ def test_a_slow_link_is_named_with_its_ratio(factor: float) -> None:
 
 
 def test_only_one_flow_between_two_places_counts() -> None:
-    assert odd_paths(drawn(random.Random(1), 0.003, {(0, 1): 1.5}, both="true")) == []
+    assert slow_paths(drawn(random.Random(1), 0.003, {(0, 1): 1.5}, both="true")) == []
 
 
 def test_of_two_that_differ_nobody_knows_which_is_in_order() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     two = [one for one in some.points if {one.src, one.dst} == {"gpu:0", "gpu:1"}]
-    assert len(two) == 6 and odd_paths(run(two)) == []
+    assert len(two) == 6 and slow_paths(run(two)) == []
 
 
 def test_without_classes_nothing_is_said() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     some.header.plan = {}
-    assert odd_paths(some) == []
+    assert slow_paths(some) == []
 
 
 STEADY = (0.99, 1.0, 1.01)
@@ -145,16 +145,16 @@ def exact(sizes: dict[int, tuple[float, tuple[float, ...]]]) -> Run:
 def test_a_path_that_was_tested_often_must_be_slower_by_more() -> None:
     """By 8 % it is shown to be slow at a size (one chance in 40,000), but not where that is one of a hundred."""
     one = {8: (1.08, STEADY)}
-    (found,) = odd_paths(exact(one))
+    (found,) = slow_paths(exact(one))
     assert found.path == "gpu:0->gpu:1"
-    assert odd_paths(exact(one | {1 << 20 | at: (1.0, STEADY) for at in range(99)})) == []
+    assert slow_paths(exact(one | {1 << 20 | at: (1.0, STEADY) for at in range(99)})) == []
 
 
 def test_a_path_that_is_faster_is_not_slow() -> None:
-    assert odd_paths(exact({8: (0.7, STEADY), 1 << 20: (0.7, STEADY)})) == []
+    assert slow_paths(exact({8: (0.7, STEADY), 1 << 20: (0.7, STEADY)})) == []
 
 
 def test_a_path_is_told_by_the_size_that_shows_most_for_certain() -> None:
     """By 22 % where rounds differ by 1 %, and by 25 % where they differ by 4 %."""
-    (found,) = odd_paths(exact({8: (1.25, (0.96, 1.0, 1.04)), 1 << 20: (1.22, STEADY)}))
+    (found,) = slow_paths(exact({8: (1.25, (0.96, 1.0, 1.04)), 1 << 20: (1.22, STEADY)}))
     assert found.point.bytes == 1 << 20 and found.ratio == pytest.approx(1.22) and found.low > 1.19

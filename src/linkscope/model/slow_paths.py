@@ -21,7 +21,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Odd:
+class SlowPath:
     """A slow path: `ratio` is its time over that of the middle path of its kind at `point`, with its interval.
 
     `operations`: of how many curves it is shown; `members`: how many paths the kind has.
@@ -46,7 +46,7 @@ class _Test:
     chance: float
 
 
-def odd_paths(run: Run) -> list[Odd]:
+def slow_paths(run: Run) -> list[SlowPath]:
     """The slow paths of a run, by kind and path; none where its plan has no classes."""
     classes = run.header.plan.get("classes") or []
     tests: dict[tuple[str, str], list[_Test]] = {}
@@ -56,8 +56,8 @@ def odd_paths(run: Run) -> list[Odd]:
         for alike in _by_operation(point for point in points if _path(point) in members):
             for point, test in _tests(alike):
                 tests.setdefault((of["kind"], _path(point)), []).append(test)
-    found = [_odd(kind, path, of_path) for (kind, path), of_path in sorted(tests.items())]
-    return [odd for odd in found if odd is not None]
+    found = [_slow_path(kind, path, of_path) for (kind, path), of_path in sorted(tests.items())]
+    return [slow for slow in found if slow is not None]
 
 
 def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: int) -> set[str]:
@@ -80,14 +80,14 @@ def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: 
     return found & few
 
 
-def _odd(kind: str, path: str, tests: Sequence[_Test]) -> Odd | None:
+def _slow_path(kind: str, path: str, tests: Sequence[_Test]) -> SlowPath | None:
     shown = [test for test in tests if test.chance * len(tests) <= FALSE_ALARMS and test.of.log_ratio > 0]
     if not shown:
         return None
     worst = max(shown, key=lambda test: test.of.ends(LEVEL)[0])
     operations = {_operation(test.point) for test in shown}
     low, high = worst.of.ends(LEVEL)
-    return Odd(path, kind, worst.members, len(operations), worst.point, math.exp(worst.of.log_ratio), low, high)
+    return SlowPath(path, kind, worst.members, len(operations), worst.point, math.exp(worst.of.log_ratio), low, high)
 
 
 def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:

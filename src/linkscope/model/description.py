@@ -10,7 +10,7 @@ from linkscope.model.known import family_of
 from linkscope.model.observed import Observation
 from linkscope.model.segments import Costs, Segment
 from linkscope.model.skeleton import Content
-from linkscope.model.words import paths_text
+from linkscope.model.text import paths_text
 from linkscope.runfile import PointId
 from linkscope.units import format_bytes, format_rate, format_seconds
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from linkscope.model.curves import Family, Path, share_of, total_of
-from linkscope.runfile import Point, PointId, Round, by_way
+from linkscope.runfile import Point, PointId, Round, flows_by_path
 from linkscope.stats import median
 
 ALIKE_SO_FAR = 0.1  # rates within this fraction share a row: 2 % would be noise as long as there are no intervals
@@ -84,7 +84,7 @@ class _OfPath:
     done: int = 0
 
 
-class SoFar:
+class Partial:
     """Collects records and evaluates them only when rows are asked for. `ids` are the points of the plan."""
 
     def __init__(self, ids: Iterable[str], limit: Limit) -> None:
@@ -170,7 +170,7 @@ def _add_round(point: _Point, record: Round) -> None:
     point.done = False
     point.rounds.add(record.round)
     point.flow_bytes = [flow.bytes for flow in flows]
-    point.single_direction = len(by_way(flows)) == 1
+    point.single_direction = len(flows_by_path(flows)) == 1
     point.together_s = record.guards.get("together_s")
     kept = point.apart if "throttled" in record.guards else point.medians
     kept.append([median(flow.samples_s) for flow in flows])

@@ -22,7 +22,7 @@ _FAR = 16  # sizes so many times apart tell nothing of what is between
 
 
 @dataclass(frozen=True)
-class Way:
+class TransferMethod:
     """One method: seconds for the bytes asked for, and the points that say so (two: read between them)."""
 
     curve: Curve
@@ -30,14 +30,16 @@ class Way:
     points: tuple[Point, ...]
 
 
-def ways(points: Iterable[Point], src: str, dst: str, size: int, *, memory: str = "", alone: bool = False) -> list[Way]:
+def transfer_methods(
+    points: Iterable[Point], src: str, dst: str, size: int, *, memory: str = "", alone: bool = False
+) -> list[TransferMethod]:
     """One way, the fastest first; with `memory` of the host only, those that start or end in such; `alone`: one
     transfer with nothing before it, where that was measured."""
     found = []
     for curve in _of_mode(points, src, dst, memory, alone):
         of = at(curve.measured, size)
         if of:
-            found.append(Way(curve, *of))
+            found.append(TransferMethod(curve, *of))
     return sorted(found, key=lambda way: way.time.value)
 
 
