@@ -216,8 +216,8 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     assert "h2d by ce, pinned -> device (after kernel) *" in text and "* read between" in text
     assert main([*asked, "1MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [way["src_memory"] for way in told["transfer_methods"]] == ["pinned", "pageable"]
-    assert told["transfer_methods"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+    assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
+    assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
 def test_what_is_read_beside_a_value_that_was_taken_over_says_so(tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_accesses_by_threads_are_no_ways_of_one_copy_alone(tmp_path, capsys):
     told = {}
     for alone in ([], ["--alone"]):
         assert main([*words, *alone]) == 0
-        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["transfer_methods"]}
+        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["ways"]}
     assert told == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 

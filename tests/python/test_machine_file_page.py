@@ -37,23 +37,38 @@ def tables() -> dict[str, Any]:
     return found
 
 
-def sections() -> dict[str, dict[str, list[str]]]:
-    """By header: the rows of keys, each with its other columns."""
-    found = {}
+def sections() -> dict[str, dict[str, tuple[str, str]]]:
+    """By header: every key with its type and its default. A row may describe several keys, and a section several
+    tables, whose keys are then written `table.key` or belong to each of them.
+    """
+    found: dict[str, dict[str, tuple[str, str]]] = {}
     for part in re.split(r"^## ", PAGE, flags=re.M)[1:]:
         title, _, text = part.partition("\n")
-        rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| .+ \|$", text, flags=re.M)
-        found |= {header.strip("`"): {key: rest for key, *rest in rows} for header in title.split(", ")}
+        headers = [header.strip("`") for header in title.split(", ")]
+        found |= {header: {} for header in headers}
+        for names, unit, default in re.findall(r"^\| (`[\w.`, ]+`) \| (.+?) \| (.+?) \| .+ \|$", text, flags=re.M):
+            for name in re.findall(r"`([\w.]+)`", names):
+                table, _, key = name.rpartition(".")
+                for header in headers:
+                    if table in ("", header.strip("[]")):
+                        found[header][key] = (unit, default)
     return found
 
 
-@pytest.mark.parametrize("header", tables())
+def test_places_of_cards_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
+    for header in ("[[nic]]", "[[disk]]", "[[switch]]"):
+        fields = msgspec.structs.fields(tables()[header])
+        assert [(field.encode_name, field.required) for field in fields] == [("places", True), ("title", False)]
+
+
+@pytest.mark.parametrize("header", [one for one in tables() if one not in ("[[nic]]", "[[disk]]", "[[switch]]")])
 def test_the_page_has_every_key_with_its_default(header: str) -> None:
     fields = {field.encode_name: field for field in msgspec.structs.fields(tables()[header])}
     rows = sections()[header]
-    assert list(rows) == list(fields)
+    assert set(rows) == set(fields)
     for name, (unit, default) in rows.items():
-        assert (default == "needed") == fields[name].required, name
+        if default != "as for a constant":
+            assert (default == "required") == fields[name].required, name
         assert ("**C**" in unit) == (table_of(fields[name].type) is Quantity), name
         if default.startswith("`"):
             assert default.strip("`") == written(fields[name]), name
@@ -66,13 +81,17 @@ def written(field: msgspec.structs.FieldInfo) -> str:
 
 
 def test_every_section_is_a_table_of_the_file() -> None:
-    assert set(sections()) - set(tables()) == {"Units", "Hosts", "Example"}
+    assert set(sections()) - set(tables()) == {"Units", "Places", "Example"}
+
+
+def sections_text(title: str) -> str:
+    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_every_provenance_is_there() -> None:
     origin = next(field for field in msgspec.structs.fields(Quantity) if field.encode_name == "from")
     for choice in typing.get_args(origin.type):
-        assert re.search(rf"^\| `{choice}` \| .*\|$", PAGE, flags=re.M)
+        assert f"`{choice}`" in sections_text("Constants")
 
 
 def test_the_example_is_a_machine() -> None:
