@@ -3,12 +3,13 @@
 # make test-gpu  the tests that need one
 # make check     format, lint and types
 # make format    apply the formats
+# make docs      check the documentation and build the site in build/site
 PYTHON ?= python3
 RUN := .venv/bin/python
 
 CPP_FILES = $(shell find core tests -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | grep -v doctest.h)
 
-.PHONY: run test test-gpu check format build build-tests wheel clean
+.PHONY: run test test-gpu check format docs build build-tests wheel clean
 
 run: build
 	@$(RUN) tools/first_run.py
@@ -46,6 +47,10 @@ format:
 	@$(PYTHON) tools/bootstrap.py build test check
 	$(RUN) -m ruff format src tests tools cmake
 	@.venv/bin/clang-format -i $(CPP_FILES)
+
+docs: build
+	@$(PYTHON) tools/bootstrap.py build test docs
+	@$(RUN) tools/docs.py
 
 wheel:
 	@$(PYTHON) tools/bootstrap.py build
