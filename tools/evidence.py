@@ -1,12 +1,12 @@
-"""All that is shown on hardware, in one call: tests, runs, and what they leave behind; files as results/ has them.
+"""Makes all evidence of one machine with GPUs in one call: GPU tests and runs, in the form of results/.
 
-Usage: python tools/evidence.py FOLDER [--steps batches,quick,standard,standard-again,tests,findings,papers,few,full]
+Usage: python tools/evidence.py FOLDER [--steps quick,standard,standard-again,tests,findings,papers,few,full]
        [--seconds 540] [--unfinished UNFINISHED]
 
-Steps run in the order given until the seconds are spent; one for which too few are left is not begun, `full` takes what
-is left, and what it has not done by then stays in UNFINISHED for the next call. Each run goes to
-FOLDER/h200x4-STEP.jsonl.gz (or what the machine is called), all that is printed to FOLDER/log.txt, with what `batches`
-(tools/batch_curve.py) shows, the free memory of the host and the used memory of every GPU between the steps.
+Steps run in the order given. A step for which too little time is left is not started. `full` takes the remaining time,
+and its unfinished run stays in UNFINISHED for the next call. Each run is written to FOLDER/MACHINE-STEP.jsonl.gz (such
+as h200x4-full.jsonl.gz), and everything that is printed to FOLDER/log.txt, with the free memory of the host and the
+used memory of every GPU between the steps.
 """
 
 import argparse
@@ -22,24 +22,12 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).parents[1]
-ENDING_S = 20  # a run that is told to stop saves what it has
-STOPPED = 4  # the exit code of a run that was, and that can go on
+ENDING_S = 20  # an interrupted run saves its points within this time
+STOPPED = 4  # exit code of an interrupted run that --resume can continue
 FEW_SIZES = [word for size in (4096, 1 << 20, 16 << 20) for word in ("--only", f"*/{size}?*")]
-BATCHES = (
-    "h2d/ce/numa:0.pinned->gpu:0.device/8?mode=batched",
-    "d2h/ce/gpu:0.device->numa:0.pinned/1048576?mode=batched",
-    "h2d/ce/numa:0.pinned->gpu:0.device/16777216?mode=batched",
-    "local/batch/gpu:0.device->gpu:0.device/4096?mode=batched",
-)
-BETWEEN_GPUS = (
-    "d2d/ce/gpu:0.device->gpu:1.device/4096?mode=batched",
-    "d2d/ce/gpu:0.device->gpu:1.device/16777216?mode=batched",
-    "d2d/sm/gpu:0.device->gpu:1.device/4096?mode=batched",
-)
-FEW = ("split/*", "latency/*sm=*", "demand/*threads=all*", "*/4096000?*")  # not in any committed run; pieces
-# Step: the seconds that it takes at most, and its options of `linkscope run`; of `full` the least that is worth it.
+FEW = ("split/*", "latency/*sm=*", "demand/*threads=all*", "*/4096000?*")  # the last glob: pieces
+# Step: its time limit in seconds and its options of `linkscope run`; for `full` the least useful time.
 STEPS: dict[str, tuple[float, list[str]]] = {
-    "batches": (30, []),
     "quick": (40, ["--suite", "quick"]),
     "standard": (160, []),
     "standard-again": (160, []),
@@ -52,12 +40,9 @@ STEPS: dict[str, tuple[float, list[str]]] = {
 
 
 def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: TextIO) -> int:
-    """The exit code of a step; what it prints goes to the log. `full` goes on another time where it was stopped."""
+    """Runs a step and returns its exit code; its output goes to the log. `full` continues its unfinished run."""
     if name == "tests":
         return logged([sys.executable, "-m", "pytest", str(ROOT / "tests" / "gpu"), "-q", "-rs"], left_s, log)
-    if name == "batches":
-        points = [*BATCHES, *(() if machine().endswith("x1") else BETWEEN_GPUS)]
-        return logged([sys.executable, str(ROOT / "tools" / "batch_curve.py"), *points], left_s, log)
     options = list(STEPS[name][1])
     if name == "findings":
         points = [sys.executable, str(ROOT / "tools" / "findings.py"), "--points"]
@@ -69,12 +54,12 @@ def carried_out(name: str, folder: Path, unfinished: Path, left_s: float, log: T
         with written.open("rb") as plain, gzip.open(folder / f"{written.name}.gz", "wb") as packed:
             shutil.copyfileobj(plain, packed)
         if name != "full" or status not in (STOPPED, -signal.SIGKILL):
-            written.unlink()  # a file that cannot go on would be refused for ever
+            written.unlink()  # an unfinished file of another step cannot be resumed later
     return status
 
 
 def logged(words: list[str], seconds: float, log: TextIO) -> int:
-    """Runs a command; told to stop, as by Ctrl-C, when its time is over."""
+    """Runs a command; interrupts it, as by Ctrl-C, when its time is over. Returns its exit code."""
     process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
     try:
         return process.wait(seconds)
@@ -96,7 +81,7 @@ def machine() -> str:
 
 
 def memory() -> str:
-    """What a leak would change."""
+    """Free memory of the host and used memory of every GPU, as text; a leak changes them."""
     free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
     used = (
