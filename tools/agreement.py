@@ -1,10 +1,10 @@
-"""How far two runs of one machine agree, and how much each spreads: the tables of docs/notes/repeatability.md.
+"""Prints how far two runs of one machine agree, and their spread: the tables of docs/notes/repeatability.md.
 
 Usage: python tools/agreement.py A.jsonl[.gz] B.jsonl[.gz]
        python tools/agreement.py A.txt[.gz] B.txt[.gz]     two outputs of nvbandwidth, cell by cell
 
-Medians agree where they differ by no more than is asked of them: 1 % from 1 MiB on, 5 % or two clock ticks below. The
-cells of nvbandwidth are of 512 MiB, but for its latencies.
+Medians agree when they differ by at most the target precision: 1 % from 1 MiB, 5 % or two clock ticks below. The cells
+of nvbandwidth are copies of 512 MiB, and latencies.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from linkscope.runfile import Point, read_run
 from linkscope.stats import median
 
 LARGE = 16 << 20
-DISTURBED = {"pageable", "managed"}  # what CPU threads, the driver's too, have to do with
+DISTURBED = {"pageable", "managed"}  # memory whose rates depend on CPU threads, including the driver's
 
 
 def family(point: Point) -> str:
@@ -28,24 +28,24 @@ def family(point: Point) -> str:
 
 
 def overlap(one: Point, other: Point) -> bool:
-    """Whether the two intervals share a time."""
+    """Whether the two intervals overlap."""
     assert one.ci95_s and other.ci95_s
     return one.ci95_s[0] <= other.ci95_s[1] and other.ci95_s[0] <= one.ci95_s[1]
 
 
-def apart(one: Point, other: Point) -> float:
-    """By what fraction the second median differs from the first."""
+def relative_difference(one: Point, other: Point) -> float:
+    """The difference of the medians as a fraction of the first."""
     assert one.median_s and other.median_s
     return abs(other.median_s / one.median_s - 1)
 
 
 def agree(one: Point, other: Point) -> bool:
-    """Whether the medians differ by no more than the precision that is asked of them."""
-    return apart(one, other) <= max(one.precision_target, other.precision_target)
+    """Whether the medians differ by at most the target precision."""
+    return relative_difference(one, other) <= max(one.precision_target, other.precision_target)
 
 
 def half_range(point: Point) -> float:
-    """From the lowest to the highest round median, half of it, as a fraction of the median of the rounds."""
+    """Half the range of the round medians, as a fraction of the point's median."""
     assert point.median_s
     medians = point.flows[0].round_medians_s
     return (max(medians) - min(medians)) / 2 / point.median_s
@@ -59,40 +59,40 @@ def grouped(pairs: list[tuple[Point, Point]]) -> list[tuple[str, list[tuple[Poin
 
 
 def print_agreement(pairs: list[tuple[Point, Point]]) -> None:
-    print("| family | points | intervals overlap | medians agree | middle difference |\n|---|---|---|---|---|")
-    taken = [pair for pair in pairs if all(point.status in ("ok", "missed_precision") for point in pair)]
-    precise = [pair for pair in taken if all(point.status == "ok" for point in pair)]
-    quiet = [pair for pair in taken if not DISTURBED & {pair[0].src_memory, pair[0].dst_memory}]
+    print("| family | points | intervals overlap | medians agree | median difference |\n|---|---|---|---|---|")
+    measured = [pair for pair in pairs if all(point.status in ("ok", "missed_precision") for point in pair)]
+    precise = [pair for pair in measured if all(point.status == "ok" for point in pair)]
+    quiet = [pair for pair in measured if not DISTURBED & {pair[0].src_memory, pair[0].dst_memory}]
     last = [
         ("all", pairs),
-        ("all measured in both", taken),
+        ("all measured in both", measured),
         ("of these, neither pageable nor managed memory", quiet),
         ("all within precision in both", precise),
     ]
     for name, members in [*grouped(pairs), *last]:
         if members:
-            alike, near = (sum(test(*pair) for pair in members) / len(members) for test in (overlap, agree))
-            middle = median([apart(*pair) for pair in members])
-            print(f"| {name} | {len(members)} | {alike:.1%} | {near:.1%} | {middle:.2%} |")
+            overlapping, agreeing = (sum(test(*pair) for pair in members) / len(members) for test in (overlap, agree))
+            difference = median([relative_difference(*pair) for pair in members])
+            print(f"| {name} | {len(members)} | {overlapping:.1%} | {agreeing:.1%} | {difference:.2%} |")
 
 
 def print_spread(pairs: list[tuple[Point, Point]]) -> None:
     measured = [pair for pair in pairs if pair[0].status in ("ok", "missed_precision")]
     large = [pair for pair in measured if pair[0].bytes >= LARGE and pair[0].params.get("mode") == "batched"]
-    print("| family, 16 MiB and above, in a batch | points | GB/s | spread of round medians: middle, largest |")
+    print("| family, 16 MiB and above, batched | points | GB/s | spread of round medians: median, largest |")
     print("|---|---|---|---|")
-    for ways in (False, True):
-        for name, members in grouped([pair for pair in large if pair[0].bidirectional == ways]):
+    for bidirectional in (False, True):
+        for name, members in grouped([pair for pair in large if pair[0].bidirectional == bidirectional]):
             points = [one for one, _ in members]
             rates = [point.gbps for point in points if point.gbps]
             spreads = [half_range(point) for point in points]
             shown = f"+-{median(spreads):.2%}, +-{max(spreads):.2%}"
-            label = f"{name}, both ways" if ways else name
+            label = f"{name}, bidirectional" if bidirectional else name
             print(f"| {label} | {len(points)} | {min(rates):.1f} to {max(rates):.1f} | {shown} |")
 
 
 def cells(path: Path) -> dict[str, float]:
-    """Every cell that nvbandwidth printed, by its table and its place in that."""
+    """Every cell that nvbandwidth printed, by its table and its number there."""
     data = path.read_bytes()
     found: dict[str, float] = {}
     table: list[float] = []
@@ -106,7 +106,7 @@ def cells(path: Path) -> dict[str, float]:
 
 
 def print_cells(one: dict[str, float], other: dict[str, float]) -> None:
-    print("| cells of nvbandwidth | | medians agree within 1 % | middle difference |\n|---|---|---|---|")
+    print("| cells of nvbandwidth | | medians agree within 1 % | median difference |\n|---|---|---|---|")
     kinds = {"latencies": "latency", "by copy engine": "_ce", "by SM": "_sm", "all": ""}
     left = {name: abs(other[name] / one[name] - 1) for name in one if one[name] and name in other}
     for kind, part in kinds.items():

@@ -1,10 +1,10 @@
-"""Which findings of Comm|Scope's paper (ICPE 2019, section 5: CS-30 to CS-38) hold on the machine of a run.
+"""Tests which findings of Comm|Scope's paper (ICPE 2019, section 5: CS-30 to CS-38) hold on the machine of a run.
 
-Usage: python tools/findings.py RUN.jsonl[.gz]   prints docs/notes/findings.md's tables
+Usage: python tools/findings.py RUN.jsonl[.gz]   prints the tables of docs/notes/findings.md
        python tools/findings.py --points         prints the points that they need, as options of `linkscope run`
 
-A finding holds, or does not, where the intervals of what it compares lie apart; otherwise it is undecided. What a
-machine hides (its NUMA nodes) cannot be told there.
+A finding holds, or does not hold, when the compared intervals do not overlap; otherwise it is undecided. A finding
+about something that the machine hides, such as NUMA nodes, cannot be tested there.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from linkscope.units import format_bytes, format_rate_interval
 
 KIB, MIB = 1 << 10, 1 << 20
 CURVE = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
-BOTH_WAYS = (MIB, 16 * MIB, 64 * MIB)
+BIDIRECTIONAL = (MIB, 16 * MIB, 64 * MIB)
 MANAGED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 ALIKE = 0.02  # rates that differ by less are the same
 LARGE = 64 * MIB
@@ -46,19 +46,19 @@ THREADS = (1, 2, 4, 8, 16)
 
 
 class Missing(Exception):
-    """The run does not have what a finding needs."""
+    """The run lacks points that a finding needs."""
 
 
 class Rates:
-    """GB/s by id, in one run. Remembers what was asked for."""
+    """GB/s by id in one run, and the ids that were requested."""
 
     def __init__(self, points: list[Point]) -> None:
         self.points = {point.id: point for point in points}
-        self.asked: dict[str, None] = {}
+        self.requested: dict[str, None] = {}
 
     def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
         id = form.format(size=size, **fields)
-        self.asked[id] = None
+        self.requested[id] = None
         point = self.points.get(id)
         found = (total_of if total else rate_of)(point) if point else None
         if found is None:
@@ -69,20 +69,20 @@ class Rates:
         return {size: self.rate(form, size, **fields) for size in sizes}
 
 
-class Everything(Rates):
-    """Every point that is asked for is there: tells which are needed."""
+class AnyRate(Rates):
+    """Has a rate for every id, so that the requested ids are those that the findings need."""
 
     def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
-        self.asked[form.format(size=size, **fields)] = None
+        self.requested[form.format(size=size, **fields)] = None
         return Estimate(1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds`: None where the intervals do not tell. `head` and `rows` are the table of what was measured."""
+    """`holds` is None when intervals overlap. `head` and `rows` are the table of measured rates."""
 
     holds: bool | None
-    says: str
+    finding: str
     head: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
@@ -108,7 +108,7 @@ def all_of(answers: list[bool | None]) -> bool | None:
 
 
 def ratio(one: Estimate, other: Estimate) -> Estimate:
-    """With the widest ends that the two intervals allow."""
+    """The ratio of two rates; its ends are the widest that the two intervals allow."""
     if one.low is None or one.high is None or other.low is None or other.high is None:
         return Estimate(one.value / other.value)
     return Estimate(one.value / other.value, one.low / other.high, one.high / other.low)
@@ -137,21 +137,21 @@ def pageable(rates: Rates) -> Verdict:
     )
     not_above = [at_most(to_gpu[size], to_pinned[size]) for size in sizes]
     answers: list[bool | None] = [below(to_pinned[size], pinned[size]) for size in sizes]
-    says = (
+    finding = (
         "a copy from pageable memory is not faster than memcpy to pinned memory, which is slower than a copy from there"
     )
     return Verdict(
         all_of([*answers, *not_above]),
-        says,
+        finding,
         ("size", "pageable to GPU", "pageable to pinned, by one CPU thread", "pinned to GPU"),
         by_size([to_gpu, to_pinned, pinned]),
     )
 
 
-def both_ways(rates: Rates) -> Verdict:
+def bidirectional(rates: Rates) -> Verdict:
     rows, answers = [], []
     for memory, least, most in (("pinned", 1.8, 2.1), ("pageable", 1.0, 1.5)):
-        for size in BOTH_WAYS:
+        for size in BIDIRECTIONAL:
             one, both = (
                 rates.rate(H2D, size, memory=memory, both="false"),
                 rates.rate(H2D, size, total=True, memory=memory, both="true"),
@@ -159,13 +159,15 @@ def both_ways(rates: Rates) -> Verdict:
             gain = ratio(both, one)
             rows.append((memory, format_bytes(size), gbps(one), gbps(both), times(gain)))
             inside = gain.low is not None and gain.high is not None and gain.high >= least and gain.low <= most
-            if size == BOTH_WAYS[-1]:
+            if size == BIDIRECTIONAL[-1]:
                 answers.append(inside)
-    says = (
-        "both ways at once pinned copies carry nearly twice as much in all, pageable ones only a little more (here: "
-        "1.8 to 2.1 times, and 1.0 to 1.5 times, at 64 MiB)"
+    finding = (
+        "bidirectional pinned copies have nearly twice the total rate, pageable ones only a little more (tested: 1.8 "
+        "to 2.1 × and 1.0 to 1.5 × at 64 MiB)"
     )
-    return Verdict(all_of(answers), says, ("memory", "size", "one way", "both ways, in all", "times"), rows)
+    return Verdict(
+        all_of(answers), finding, ("memory", "size", "unidirectional", "bidirectional, total", "ratio"), rows
+    )
 
 
 def peers(rates: Rates) -> Verdict:
@@ -173,8 +175,8 @@ def peers(rates: Rates) -> Verdict:
     on, off = (rates.curve(D2D, sizes, src=0, dst=1, peer=peer) for peer in ("on", "off"))
     host = rates.curve(H2D, sizes, memory="pinned", both="false")
     answers = [below(off[size], on[size]) for size in sizes] + [at_most(off[LARGE], host[LARGE])]
-    says = "without peer access a pair is slower, and no faster than the link to the host"
-    return Verdict(all_of(answers), says, ("size", "peer access on", "off", "host to GPU"), by_size([on, off, host]))
+    finding = "without peer access a pair is slower, and no faster than the link to the host"
+    return Verdict(all_of(answers), finding, ("size", "peer access on", "off", "host to GPU"), by_size([on, off, host]))
 
 
 def pair_classes(rates: Rates) -> Verdict:
@@ -185,7 +187,7 @@ def pair_classes(rates: Rates) -> Verdict:
             if src != dst:
                 found[src, dst] = rates.rate(D2D, LARGE, src=src[4:], dst=dst[4:], peer="on")
     if len(gpus) < 3:
-        raise Missing("two GPUs are one pair: classes show from three on")
+        raise Missing("two GPUs are one pair; classes need three GPUs")
     values = sorted(found.values(), key=lambda rate: rate.value)
     classes = 1 + sum(after.value / before.value > 1 + 3 * ALIKE for before, after in pairwise(values))
     rows = [(f"{src} to {dst}", gbps(rate)) for (src, dst), rate in found.items()]
@@ -203,14 +205,14 @@ def zero_copy(rates: Rates) -> Verdict:
     writes, back = rates.curve(WRITE, sizes), rates.curve(D2H, sizes, memory="pinned")
     best = max(reads[size].value / there[size].value for size in sizes[2:5])
     drop = reads[sizes[-1]].value / max(rate.value for rate in reads.values())
-    says = (
+    finding = (
         "zero-copy is as fast as explicit copies at intermediate sizes and drops at very large ones (here: reads reach "
         f"{best:.0%} of a copy between 1 and 16 MiB, and {drop:.0%} of their own best at 256 MiB)"
     )
     answers: list[bool | None] = [best > 1 - ALIKE, drop < 1 - ALIKE]
     return Verdict(
         all_of(answers),
-        says,
+        finding,
         ("size", "GPU reads host", "copy to GPU", "GPU writes host", "copy from GPU"),
         by_size([reads, there, writes, back]),
     )
@@ -226,12 +228,12 @@ def demand(rates: Rates) -> Verdict:
     above = [below(copied[size], managed[size]) for size in sizes]
     exceeds = True if True in above else None if None in above else False
     best = max(back, key=lambda rate: rate.value)
-    says = (
+    finding = (
         "migration on demand can be faster than a copy from pageable memory, and to the host it needs several threads"
     )
     return Verdict(
         all_of([exceeds, below(back[0], best)]),
-        says,
+        finding,
         ("size", "on demand to the GPU", "copy from pageable memory"),
         rows,
     )
@@ -241,15 +243,15 @@ def prefetch(rates: Rates) -> Verdict:
     there, copied = rates.curve(PREFETCH, MANAGED), rates.curve(H2D, MANAGED, memory="pinned", both="false")
     back, copied_back = rates.curve(PREFETCH_BACK, MANAGED), rates.curve(D2H, MANAGED, memory="pinned")
     large = ratio(there[MANAGED[-1]], copied[MANAGED[-1]])
-    middle = [ratio(there[size], copied[size]).value for size in MANAGED[:4]]
-    says = (
+    small = [ratio(there[size], copied[size]).value for size in MANAGED[:4]]
+    finding = (
         "prefetched pages move as fast as a copy at large sizes, and far slower from 4 KiB to 32 MiB (here, to the "
-        f"GPU: {large.value:.0%} of a copy at 256 MiB, {min(middle):.1%} to {max(middle):.0%} from 4 KiB to 16 MiB)"
+        f"GPU: {large.value:.0%} of a copy at 256 MiB, {min(small):.1%} to {max(small):.0%} from 4 KiB to 16 MiB)"
     )
-    answers: list[bool | None] = [large.value > 0.9, max(middle) < 0.9]
+    answers: list[bool | None] = [large.value > 0.9, max(small) < 0.9]
     return Verdict(
         all_of(answers),
-        says,
+        finding,
         ("size", "prefetch to the GPU", "copy of pinned memory", "prefetch to the host", "copy to pinned memory"),
         by_size([there, copied, back, copied_back]),
     )
@@ -259,19 +261,19 @@ def cached(rates: Rates) -> Verdict:
     sizes = CURVE[:6]
     cold, hot = rates.curve(H2D, sizes, memory="pageable", both="false"), rates.curve(HOT, sizes, memory="pageable")
     peak = max(sizes, key=lambda size: hot[size].value)
-    says = (
+    finding = (
         "a copy from pageable memory is fastest where the buffer fits the CPU's cache, and flushing the cache takes "
         f"that away (here: with hot caches fastest at {format_bytes(peak)}, {ratio(hot[peak], cold[peak]).value:.2g} "
-        "times the flushed rate)"
+        "× the flushed rate)"
     )
     answers = [below(hot[sizes[-1]], hot[peak]), below(cold[peak], hot[peak])]
-    return Verdict(all_of(answers), says, ("size", "caches flushed", "caches hot"), by_size([cold, hot]))
+    return Verdict(all_of(answers), finding, ("size", "caches flushed", "caches hot"), by_size([cold, hot]))
 
 
 def locality(rates: Rates) -> Verdict:
     nodes = sorted({point.src for point in rates.points.values() if point.src.startswith("numa:")})
     if len(nodes) < 2:
-        raise Missing("the machine shows one NUMA node: near and far cannot be told apart here")
+        raise Missing("the machine shows one NUMA node")
     gpus = sorted(
         {point.dst for point in rates.points.values() if point.benchmark == "h2d" and point.dst.startswith("gpu:")}
     )
@@ -291,7 +293,7 @@ def locality(rates: Rates) -> Verdict:
 
 FINDINGS: dict[str, tuple[str, Callable[[Rates], Verdict]]] = {
     "CS-30": ("Pageable, staged and pinned copies", pageable),
-    "CS-31": ("Both ways at once", both_ways),
+    "CS-31": ("Bidirectional copies", bidirectional),
     "CS-32": ("Locality", locality),
     "CS-33": ("Peer access on and off", peers),
     "CS-34": ("Classes of pairs", pair_classes),
@@ -302,8 +304,8 @@ FINDINGS: dict[str, tuple[str, Callable[[Rates], Verdict]]] = {
 }
 
 
-def told(points: list[Point]) -> Iterator[str]:
-    """The page's tables, line by line: first all verdicts, then what each rests on."""
+def tables(points: list[Point]) -> Iterator[str]:
+    """The tables of the page, line by line: all verdicts, then the rates behind each."""
     rates = Rates(points)
     found: dict[str, Verdict | Missing] = {}
     for item, (_, finding) in FINDINGS.items():
@@ -316,9 +318,9 @@ def told(points: list[Point]) -> Iterator[str]:
     for item, verdict in found.items():
         title = FINDINGS[item][0]
         if isinstance(verdict, Missing):
-            yield f"| {item} | {title} | cannot be told: {verdict} |"
+            yield f"| {item} | {title} | not testable: {verdict} |"
         else:
-            yield f"| {item} | {title}: {verdict.says} | **{words[verdict.holds]}** |"
+            yield f"| {item} | {title}: {verdict.finding} | **{words[verdict.holds]}** |"
     for item, verdict in found.items():
         if isinstance(verdict, Missing):
             continue
@@ -329,23 +331,23 @@ def told(points: list[Point]) -> Iterator[str]:
 
 
 def needed() -> list[str]:
-    """The points that the findings rest on: the least of them, with two GPUs and one NUMA node."""
-    rates = Everything([])
+    """Ids of the points that the findings need on a machine with two GPUs and one NUMA node."""
+    rates = AnyRate([])
     for _, finding in FINDINGS.values():
-        with contextlib.suppress(Missing):  # what such a machine cannot tell
+        with contextlib.suppress(Missing):  # not testable on such a machine
             finding(rates)
-    return list(rates.asked)
+    return list(rates.requested)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?")
     parser.add_argument("--points", action="store_true")
-    asked = parser.parse_args()
-    if asked.points or not asked.run:
+    arguments = parser.parse_args()
+    if arguments.points or not arguments.run:
         print("\n".join(f"--only {id}" for id in needed()))
         return
-    for line in told(read_run(asked.run, rounds=False).points):
+    for line in tables(read_run(arguments.run, rounds=False).points):
         print(line)
 
 

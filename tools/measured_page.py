@@ -18,12 +18,17 @@ from linkscope.runfile import Point, read_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "notes" / "measured.md"
-HEAD = """# What was measured of the papers' operations, and where
+HEAD = """# Operations of the papers measured on hardware
 
-<!-- Made by tools/measured_page.py from src/linkscope/plan/papers and results/: run it again. -->
+<!-- Made by tools/measured_page.py from src/linkscope/plan/papers and results/: run it again instead of editing. -->
 
-Of every operation that [papers.md](papers.md) has points for: how many points of it have a value in the runs of
-[results](../results/README.md), all of H200s, and the run that has most of them.
+**Question.** Which operations of the papers were measured on real GPUs?
+
+**Answer.** Every operation in this table, on H200s. The table lists each operation of
+[papers.md](../reference/papers.md) that linkscope has points for, the number of points with a value in the runs of
+`results/`, and the run that holds most of them.
+
+**Command.** `.venv/bin/python tools/measured_page.py` writes this page.
 """
 VALUED = ("ok", "missed_precision")
 
@@ -44,7 +49,7 @@ def _source(
     if not rows:
         return
     yield f"## {source.name}: {source.title}\n"
-    yield "| item | what it is | measured |"
+    yield "| item | operation | measured |"
     yield "|---|---|---|"
     for entry, found in rows:
         cells = (" ".join(entry.items), entry.theirs, measured(found, entry, runs, reasons))

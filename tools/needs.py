@@ -1,12 +1,11 @@
-"""What keeps the points of a run from their precision, and what that would cost: a table of docs/method/planner.md.
+"""Prints why points of a run miss their precision, and the cost of reaching it (docs/notes/planner-evidence.md).
 
 Usage: python tools/needs.py RUN.jsonl[.gz] [--brief]
 
-`--brief`: only how many points are within precision, by what suite `standard` does. Else, by kind of memory and size:
-the spread of samples within a round and of the medians of rounds (half of the distance between their quartiles, and
-between the outer tenths), as they lie around the median of their point; how alike neighbours in time are (rank
-correlation of consecutive rounds, whatever their points, and of those ten apart); the rounds with which seven tenths of
-such points have an interval as narrow as asked, drawn from the rounds there are; and their seconds.
+`--brief` prints the share of points within precision by group. Otherwise, by memory and size: the spread of samples
+within a round and of the round medians around the median of their point (half of the distance between quartiles, and
+between deciles); the rank correlation of consecutive rounds, and of rounds ten apart; the number of rounds with which
+70 % of such points would reach their target, drawn from the existing rounds; and the cost of these rounds.
 """
 
 import argparse
@@ -27,43 +26,43 @@ from linkscope.stats import median, median_interval
 LADDER = (6, 9, 12, 15, 17, 20, 25, 30, 40, 50, 70, 100, 150, 200, 300, 500)
 DRAWS, ENOUGH = 200, 0.7
 FAR = 10
-LEAST = 20  # rounds that a kind must have
+LEAST = 20  # rounds that a group must have
 
 
-def kind_of(point: Point) -> str:
+def group_of(point: Point) -> str:
     memories = {point.src_memory, point.dst_memory}
     if point.bytes == 0:
         return "latencies"
     what = next((name for name in ("managed", "pageable") if name in memories), "other memory")
-    alone = ", alone" if point.params.get("mode") == "single" else ""
+    single = ", single" if point.params.get("mode") == "single" else ""
     peer = ", peer off" if point.params.get("peer") == "off" else ""
-    return f"{what}{alone}{peer}, {'from 1 MiB on' if point.bytes >= LARGE else 'smaller'}"
+    return f"{what}{single}{peer}, {'from 1 MiB' if point.bytes >= LARGE else 'below 1 MiB'}"
 
 
-def done(point: Point) -> str:
-    """What a point is of, as people would say it."""
+def brief_group(point: Point) -> str:
+    """The group of a point in the brief table."""
     if point.bytes == 0:
         return "latencies"
     memories = {point.src_memory, point.dst_memory}
     if managed := {"managed", "pageable"} & memories:
         return f"{min(managed)} memory"
     if len(point.flows) > (2 if point.bidirectional else 1):
-        return "paths at once, one to all, all to one"
-    size = "from 1 MiB on" if point.bytes >= LARGE else "smaller"
+        return "concurrent flows"
+    size = "from 1 MiB" if point.bytes >= LARGE else "below 1 MiB"
     if point.benchmark in ("read", "write"):
-        return f"accesses to host and peer memory by threads (zero-copy), {size}"
-    alone = "one copy alone" if point.params.get("mode") == "single" else "copies in a batch"
+        return f"SM accesses to host and peer memory (zero-copy), {size}"
+    mode = "single copies" if point.params.get("mode") == "single" else "batched copies"
     peer = ", no peer access" if point.params.get("peer") == "off" else ""
-    return f"{alone}, pinned, registered and device memory{peer}, {size}"
+    return f"{mode}, pinned, registered and device memory{peer}, {size}"
 
 
 def brief(points: Iterable[Point]) -> Iterator[str]:
-    yield "| points of | | within the precision asked for | seconds | of these for points that are not |"
+    yield "| points of | | within precision | seconds | of these for points that missed it |"
     yield "|---|---|---|---|---|"
     groups: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         if point.status in ("ok", "missed_precision"):
-            groups[done(point)].append(point)
+            groups[brief_group(point)].append(point)
     everything = [point for of in groups.values() for point in of]
     for kind, members in [*sorted(groups.items()), *([("all", everything)] if everything else [])]:
         ok = sum(of.status == "ok" for of in members) / len(members)
@@ -72,8 +71,7 @@ def brief(points: Iterable[Point]) -> Iterator[str]:
 
 
 def around(point: Point) -> list[float]:
-    """What the round medians of the first flow differ by from their median, as fractions; widened by what three or six
-    values lie too near to their own median."""
+    """Relative differences of the first flow's round medians from their median, corrected for the few rounds."""
     medians = point.flows[0].round_medians_s
     centre = median(medians)
     return [(value / centre - 1) * (len(medians) / (len(medians) - 1)) ** 0.5 for value in medians]
@@ -89,7 +87,7 @@ def half_range(values: Sequence[float], outside: float) -> float:
 
 
 def rounds_for(values: Sequence[float], precision: float) -> int | None:
-    """The fewest rounds of LADDER that are enough, drawn from `values`."""
+    """The smallest number of rounds in LADDER that reaches the precision, by draws from `values`; None if none does."""
     chance = random.Random(1)
     for count in LADDER:
         drawn = [median_interval([1 + chance.choice(values) for _ in range(count)]) for _ in range(DRAWS)]
@@ -99,11 +97,11 @@ def rounds_for(values: Sequence[float], precision: float) -> int | None:
 
 
 def rank_correlation(values: Sequence[float], lag: int) -> float:
-    """Of values with those that come `lag` later (Spearman)."""
+    """Spearman's rank correlation of values with those `lag` later."""
     first, second = _ranks(values[:-lag]), _ranks(values[lag:])
-    middle = (len(first) - 1) / 2
-    return sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True)) / max(
-        sum((a - middle) ** 2 for a in first), 1e-12
+    centre = (len(first) - 1) / 2
+    return sum((a - centre) * (b - centre) for a, b in zip(first, second, strict=True)) / max(
+        sum((a - centre) ** 2 for a in first), 1e-12
     )
 
 
@@ -115,7 +113,7 @@ def _ranks(values: Sequence[float]) -> list[int]:
 
 
 def in_time(path: Path, points: Sequence[Point]) -> list[float]:
-    """What rounds of these points differ by from their points, in the order in which they were measured."""
+    """Relative differences of the rounds of these points from their points, in the order of measurement."""
     centre = {point.id: point.median_s for point in points}
     found = []
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -127,14 +125,14 @@ def in_time(path: Path, points: Sequence[Point]) -> list[float]:
 
 def lines(run: Run) -> Iterator[str]:
     yield (
-        "| points of | | within precision | a round costs | spread within rounds, of rounds (quartiles, tenths) | "
-        "alike in time: next, tenth | rounds needed | seconds of all these points |"
+        "| points of | | within precision | cost of a round | spread within rounds, of rounds (quartiles, deciles) | "
+        "rank correlation: next, tenth next | rounds needed | cost of these rounds |"
     )
     yield "|---|---|---|---|---|---|---|---|"
     groups: dict[str, list[Point]] = defaultdict(list)
     for point in run.points:
         if point.status in ("ok", "missed_precision") and len(point.flows[0].round_medians_s) > 2:
-            groups[kind_of(point)].append(point)
+            groups[group_of(point)].append(point)
     for kind, points in sorted(groups.items()):
         values = [value for point in points for value in around(point)]
         if len(values) < LEAST:
@@ -147,17 +145,17 @@ def lines(run: Run) -> Iterator[str]:
         shown = f"{within:.1%}, {half_range(values, 0.25):.1%} {half_range(values, 0.1):.1%}"
         ok = sum(of.status == "ok" for of in points) / len(points)
         seconds = f"{needed * cost * len(points):.3g} s" if needed else ""
-        told = needed or f"more than {LADDER[-1]}"
-        yield f"| {kind} | {len(points)} | {ok:.0%} | {cost * 1e3:.3g} ms | {shown} | {near} | {told} | {seconds} |"
+        rounds = needed or f"more than {LADDER[-1]}"
+        yield f"| {kind} | {len(points)} | {ok:.0%} | {cost * 1e3:.3g} ms | {shown} | {near} | {rounds} | {seconds} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--brief", action="store_true")
-    asked = parser.parse_args()
-    run = read_run(asked.run)
-    for line in brief(run.points) if asked.brief else lines(run):
+    arguments = parser.parse_args()
+    run = read_run(arguments.run)
+    for line in brief(run.points) if arguments.brief else lines(run):
         print(line)
 
 

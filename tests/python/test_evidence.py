@@ -86,9 +86,7 @@ def test_full_gets_the_remaining_time_and_the_worst_exit_code_is_returned(
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_a_step_out_of_time_is_interrupted_and_then_killed(
-    monkeypatch: pytest.MonkeyPatch, deaf: bool
-) -> None:
+def test_a_step_out_of_time_is_interrupted_and_then_killed(monkeypatch: pytest.MonkeyPatch, deaf: bool) -> None:
     events: list[object] = []
 
     class Long:
