@@ -156,7 +156,8 @@ def test_points_that_one_run_took_over_are_counted_and_told(tmp_path, capsys) ->
     compared_points = sum(len(path["points"]) for path in answer["paths"])
     left = answer["not_compared"]
     assert left["unmeasured"] == count > 0
-    assert points == [compared_points + count + left[side] for side in ("only_before", "only_after")]
+    others = count + sum(left["other_method"].values())
+    assert points == [compared_points + others + left[side] for side in ("only_before", "only_after")]
 
 
 def test_a_path_of_which_some_sizes_are_undecided_is_not_called_the_same() -> None:

@@ -181,7 +181,7 @@ def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
         ]
 
 
-# --- what differs slowdowns ---
+# --- differences of machine and settings ---
 
 
 def header(machine: dict, environment: dict | None = None, *, modelled: bool = True) -> Header:

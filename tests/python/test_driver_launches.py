@@ -84,7 +84,7 @@ def test_what_is_more_than_double_of_what_went_through_is_rehearsed(worker, tmp_
     [([[40]], 16 + 40), ([[40], [36]], 16 + 40 + 36), ([[8], [64]], 16 + 8 + 64), ([[1], [20], [0]], 16 + 1 + 20)],
 )
 def test_a_rehearsal_goes_over_all_memory_once_at_most(worker, tmp_path, batches, launches):
-    """Of 16 slices: what a longer batch shows slowdowns, its first sample finds out."""
+    """Of 16 slices: the first sample finds what a longer batch shows in addition."""
     logged = Logged(worker, tmp_path)
     assert prepare(logged.pipe, access("write", "gpu:0", "gpu:1"))["supported"]
     assert len(logged.launches()) == 1

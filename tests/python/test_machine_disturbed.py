@@ -41,7 +41,7 @@ GOOD_FILES = {
     "late lie": fault("lie", 'match = "d2d/*"', "samples = 2"),
 }
 
-# The file, the key on whose line it is, and what the message holds slowdowns the cure.
+# The file, the key on whose line it is, and what the message holds in addition to the cure.
 BAD = {
     "shape": (noise("round", 'shape = "square"'), "shape", ["'square'", "lognormal", "bimodal"]),
     "no correlation": (noise("sample", 'shape = "autocorrelated"'), "[noise.sample]", ["correlation", "it is missing"]),
