@@ -1,8 +1,8 @@
-"""Fits the constants of a machine file to what a run measured, by the simulation that the file is for.
+"""Fits the constants of a machine file to a run, with the simulation that uses the file.
 
-Block by block (constants.py) the constants are those where the times that the simulation gives are nearest to those
-measured: least squares of the logarithms, in the measurements' own deviations, robust against points whose cause the
-simulation does not have. A constant that the points do not determine keeps a stated default.
+Block by block (constants.py), the constants are those whose simulated times are nearest to the measured times: least
+squares of logarithms, weighted by the uncertainty of the measurements, and robust against points whose cause the
+simulation lacks. A constant that the points do not determine keeps a stated default.
 """
 
 import copy
@@ -23,22 +23,22 @@ from linkscope.stats.least_squares import Fitted, Vector, huber, least_squares
 from linkscope.units import format_bytes
 
 _TELLS_APART = (Constant("link", "latency_us", 0.3, 0, 1), Constant("link", "efficiency", 1, 0, 1))
-_OF_HOSTS = ("numa", "link", "costs")  # tables that say something where there is no GPU
+_OF_HOSTS = ("numa", "link", "costs")  # tables that apply without a GPU
 _EFFICIENCY = Constant("link", "efficiency", 1, 0, 1)
-_LARGE = 16 << 20  # sizes at which a copy takes as long as its bytes
-_TIGHT = 1.03  # a link is as narrow as the flow over it where it gives no more than so much of its rate
-_APART = 0.025  # of the time: by how much all paths over a link differ from others that it is set apart
+_LARGE = 16 << 20  # sizes at which the bytes dominate the time of a copy
+_TIGHT = 1.03  # a link is as narrow as the flow over it if that flow gets at most this fraction of its rate
+_APART = 0.025  # of the time: difference of all paths over a link from which it is set apart
 _RAW = ("gbps",)
 _ROWS = ("numa", "gpu", "link", "share")
-_KNOWN = 0.3  # standard deviation of a logarithm from which on a constant is not determined
+_KNOWN = 0.3  # standard deviation of a logarithm from which a constant is undetermined
 _Z = 1.96
-_STEPS_OF_A_CHOICE = 4  # enough to see which is best
-_FEW_POOLED = 4  # paths that are alike share what the model does not say: more of them tell no more
+_STEPS_OF_A_CHOICE = 4  # enough to see which choice is best
+_FEW_POOLED = 4  # equal paths repeat what the model leaves out, so more of them add no information
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one fitted value stands: a table's key, and of a table with rows the rows that have it in common."""
+    """The place of a fitted value: a key of a table and, for tables with rows, the rows that share the value."""
 
     constant: Constant
     rows: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Place:
         while key not in table and key in defaults.STANDS_FOR:
             key = defaults.STANDS_FOR[key]
         if key not in table and isinstance(self.constant.start, float):
-            return self.constant.start  # nothing stands for it: without it there is no such cost
+            return self.constant.start  # absent: the file then has no such cost
         return float(table[key]["v"])
 
     def put(self, content: Content, value: Content) -> None:
@@ -61,7 +61,7 @@ class Place:
             table[self.constant.key] = value
 
     def put_back(self, content: Content, former: Content) -> None:
-        """As it was, also where it was not there."""
+        """Restores the old value, or its absence."""
         for table, old in zip(self.tables(content), self.tables(former), strict=True):
             table.pop(self.constant.key, None)
             if self.constant.key in old:
@@ -70,14 +70,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Observations of paths that are the same to the simulation, as one."""
+    """Observations of paths that are equal for the simulation, as one."""
 
     observation: Observation
     count: int
 
 
 class Fit:
-    """The content of a machine file while it is fitted. `run`: how `fitted_to` names the measurements."""
+    """The content of a machine file during the fit. `run` is how `fitted_to` names the measurements."""
 
     def __init__(self, content: Content, observations: Sequence[Observation], simulation: Simulation, run: str) -> None:
         self.content = content
@@ -86,7 +86,7 @@ class Fit:
         self.simulation = simulation
 
     def blocks(self, blocks: Iterable[Block], tell: Callable[[str], None]) -> None:
-        """Those of these that the run has points for, in their order."""
+        """The blocks for which the run has points, in order."""
         for block in blocks:
             chosen = [one for one in self.observations if block.points(one.point)]
             if chosen:
@@ -96,13 +96,15 @@ class Fit:
                     self._block(block, chosen)
 
     def times(self, content: Content, points: Iterable[PointId]) -> dict[str, Times]:
-        """What the simulation says of points, by id."""
+        """Simulated times of points, by id."""
         wanted = {str(point): point for point in points}
         return dict(zip(wanted, self.simulation.seconds(content, list(wanted.values())), strict=True))
 
     def pooled(self, observations: Sequence[Observation], constants: Sequence[Constant] = ()) -> list[Pooled]:
-        """Observations whose points the simulation can run, alike ones as one: those whose times remain the same where
-        everything that may tell paths apart is made different."""
+        """Observations whose points the simulation can run; equal ones are pooled.
+
+        Points are equal if their times stay equal when every constant that may distinguish paths is changed.
+        """
         apart = copy.deepcopy(self.content)
         places = [place for constant in (*constants, *_TELLS_APART) for place in self.places(constant)]
         for at, place in enumerate(places):
@@ -127,7 +129,7 @@ class Fit:
         return np.array(found)
 
     def solve(self, places: Sequence[Place], pooled: Sequence[Pooled], steps: int = 25) -> Fitted:
-        """The values of these places that tell the observations best; leaves the content with them."""
+        """Finds the values of these places that predict the observations best, and leaves them in the content."""
         content = self.content
         low = np.log([place.constant.low for place in places])
         high = np.log([place.constant.high for place in places])
@@ -168,7 +170,7 @@ class Fit:
                 place.put_back(self.content, unfitted)
         for table in {constant.table for constant in constants} - {place.constant.table for place in places}:
             if table not in before:
-                self.content.pop(table, None)  # what nobody measured is refused, not guessed
+                self.content.pop(table, None)  # operations that nobody measured are refused
         fitted = self.solve(places, pooled)
         choices = [choice for choice in block.choices if choice.table in self.content]
         if choices:
@@ -180,8 +182,8 @@ class Fit:
         self.record(places, fitted, pooled)
 
     def _split(self, chosen: Sequence[Observation]) -> bool:
-        """Sets one link apart whose paths are all slower, or faster, than those of the links that it was taken to be
-        alike. Whether there was one."""
+        """Sets apart one link whose paths are all slower, or all faster, than those of similar links. Returns whether
+        there was one."""
         large = [one for one in chosen if one.point.bytes >= _LARGE and not one.joint]
         times = self.times(self.content, (one.point for one in large))
         off: dict[str, list[float]] = defaultdict(list)
@@ -218,7 +220,7 @@ class Fit:
                     place.put(self.content, {"v": start, "from": "assumed", "why": defaults.WHY})
 
     def places(self, constant: Constant) -> list[Place]:
-        """Where the constant stands: a place for every group of rows that are alike."""
+        """The places of the constant, one for each group of equal rows."""
         if constant.table not in _ROWS:
             return [Place(constant)]
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -227,9 +229,12 @@ class Fit:
         return [Place(constant, tuple(rows)) for rows in groups.values()]
 
     def _narrow(self, chosen: Sequence[Observation]) -> None:
-        """Starts the links that hold single copies back at what these get: the highest rate over each link, and where
-        several on a way could be what is narrow, the one with the lowest raw rate. A search from above would not see a
-        link that is narrower than its raw rate says."""
+        """Starts the links of single copies at the rates seen on them, since a search from above would not find a
+        narrow link.
+
+        The start is the highest rate over each link. On a path with several candidates, the link with the lowest raw
+        rate counts.
+        """
         large = [one for one in chosen if one.point.bytes >= _LARGE and not one.joint]
         carried = self.simulation.carried(self.content, [one.point for one in large])
         rows = {name: link for link in self.content["link"] for name in directions(link)}
@@ -250,12 +255,12 @@ class Fit:
                 place.put(self.content, {"v": share[place], "from": "assumed", "why": defaults.WHY})
 
     def _goes_with_set_ups(self, place: Place) -> bool:
-        """Whether it only ever shows in a sum with the set-up of copies, unless loads are measured, too."""
+        """Whether the constant appears only in a sum with the set-up of copies, unless loads are measured."""
         ends = [end for link in place.tables(self.content) for pair in link.get("between", ()) for end in pair]
         return place.constant.key == "latency_us" and any("gpu:" in end for end in ends)
 
     def _felt(self, places: Sequence[Place], pooled: Sequence[Pooled]) -> list[Place]:
-        """Those on which the observations depend at all."""
+        """The places on which the observations depend."""
         base = self.residuals(self.content, pooled)
         felt = []
         for place in places:

@@ -1,7 +1,7 @@
-"""What there is, from the first line of a run: places, links and whom they join, as a machine file without constants.
+"""The structure of a machine file from the first line of a run: places, links and their ends, without constants.
 
-Of hardware this is what was probed; of a modelled run the same facts of its model: its places and the names, ends and
-raw rates of its links, none of its constants.
+On hardware this is what was detected. For a modelled run it is the same of its model: places, and names, ends and raw
+rates of links, but none of its constants.
 """
 
 import itertools
@@ -24,7 +24,8 @@ _FACTS = {
 
 
 def skeleton(header: Header, points: Iterable[Point]) -> Content:
-    """`numa`, `gpu`, `switch`, `link` (one pair of ends each), `peer` and what else the first line tells."""
+    """`numa`, `gpu`, `switch`, `link` (one pair of ends each), `peer`, and the other tables that the first line
+    determines."""
     model = header.machine.get("model")
     content = _of_model(model) if isinstance(model, dict) else _of_probe(header.machine)
     limits = _limits(points)
@@ -86,7 +87,7 @@ def _of_probe(machine: Content) -> Content:
 
 
 def _nvlinks(machine: Content, gpus: list[Content], links: list[Content]) -> Content:
-    """NVLinks go to a switch where the GPUs say so, otherwise from GPU to GPU."""
+    """NVLinks, to a switch if the GPUs report one, otherwise between GPUs."""
     behind = [gpu for gpu in gpus if any(one.get("remote") == "switch" for one in gpu.get("nvlinks", []))]
     for gpu in behind:
         count, rate = len(gpu["nvlinks"]), gpu["nvlink_gbps"]
@@ -110,7 +111,7 @@ def _told_memory(gpu: Content) -> Content:
 
 
 def _alike_gpus(rows: list[Content]) -> list[Content]:
-    """GPUs that differ in nothing but where they are, in one row."""
+    """GPUs that differ only in their place, in one row."""
     kinds: list[Content] = []
     for row in rows:
         rest = {key: value for key, value in row.items() if key != "at"}
@@ -125,7 +126,7 @@ def _alike_gpus(rows: list[Content]) -> list[Content]:
 
 
 def _limits(points: Iterable[Point]) -> dict[tuple[str, str], tuple[float, str]]:
-    """What the run says that the hardware of a path allows one direct copy."""
+    """The peak of one direct copy on each path, as stated by the run."""
     found: dict[tuple[str, str], tuple[float, str]] = {}
     for point in points:
         direct = point.params.get("peer") != "off" and not point.bidirectional and point.engine == "ce"
@@ -156,7 +157,7 @@ def _above_all(limits: dict[tuple[str, str], tuple[float, str]]) -> Content:
 
 
 def _told_peers(machine: Content) -> Content:
-    """Who can reach whom directly, as the driver says; of a modelled run as its model does."""
+    """GPU pairs with peer access, as the driver or the model states."""
     model = machine.get("model")
     if isinstance(model, dict):
         return {
@@ -168,7 +169,7 @@ def _told_peers(machine: Content) -> Content:
 
 
 def _seen_peers(points: Iterable[Point]) -> Content:
-    """Who copied to whom directly."""
+    """GPU pairs with a measured direct copy."""
     direct = {
         frozenset((point.src, point.dst))
         for point in points
@@ -204,6 +205,6 @@ def quantity(value: float, origin: str, *, why: str = "", ref: str = "", fitted_
 
 
 def identity(header: Header) -> str:
-    """What tells machines apart: the UUIDs of the GPUs, or the name where there are none."""
+    """The identity of a machine: the UUIDs of its GPUs, or its name without any."""
     gpus = [str(gpu.get("uuid")) for gpu in header.machine.get("gpus", [])]
     return ", ".join(gpus) or str(header.machine.get("name", ""))
