@@ -141,7 +141,7 @@ class Wobbling(Restless):
 )
 def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
     """All samples that may make it steady, few if none can, many if they are cheap."""
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise that bends the curve makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise that bends the curve makes the batch long
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)
@@ -278,7 +278,7 @@ def test_of_a_model_samples_cost_the_time_that_the_model_says(monkeypatch, littl
 
 def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
     record = Sampler(Restless(0.02), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert len(record.flows[0].samples_s) == 4  # three, and the verified one
@@ -526,7 +526,7 @@ def test_a_later_round_takes_two_samples_where_the_first_was_steady_and_it_does_
 
 
 def test_a_round_needs_to_be_no_steadier_than_rounds_differ(monkeypatch) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
 
     def samples(spread: float) -> int:

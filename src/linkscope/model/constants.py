@@ -85,8 +85,8 @@ _FORTH = _fraction("link", "kernel_efficiency", 0.85, optional=True)
 
 def _fastest(observations: Sequence[Observation]) -> float:
     """GB/s of the fastest single flow."""
-    alone = [one for one in observations if not one.joint] or observations
-    return max(one.flow_bytes[0] / one.seconds / 1e9 for one in alone)
+    single = [one for one in observations if not one.joint] or observations
+    return max(one.flow_bytes[0] / one.seconds / 1e9 for one in single)
 
 
 def _of(test: Callable[[PointId], bool], what: Callable[[Sequence[Observation]], float]) -> Start:
@@ -107,7 +107,7 @@ def _plain(point: PointId) -> bool:
     return all(name in _PLAIN or _DEFAULTS.get(name) == value for name, value in point.params)
 
 
-def _alone(point: PointId) -> bool:
+def _single(point: PointId) -> bool:
     return not point.bidirectional and "all" not in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
 
 
@@ -134,7 +134,7 @@ def _loads(point: PointId) -> bool:
 
 
 def _hosts(point: PointId) -> bool:
-    return _copy("h2d", "d2h")(point) and _pinned(point) and _alone(point)
+    return _copy("h2d", "d2h")(point) and _pinned(point) and _single(point)
 
 
 def _opposite(point: PointId) -> bool:
@@ -146,7 +146,7 @@ def _local(point: PointId) -> bool:
 
 
 def _peer(point: PointId, initiator: str) -> bool:
-    direct = _copy("d2d")(point) and point.param("peer", "on") == "on" and _alone(point)
+    direct = _copy("d2d")(point) and point.param("peer", "on") == "on" and _single(point)
     # The cost of a pulled copy after a wait differs between machines of one model by a factor of two
     # (docs/notes/prediction.md).
     unknown = initiator == "dst" and _after_a_wait(point)
@@ -168,7 +168,7 @@ def _threads(point: PointId) -> bool:
         and point.benchmark in ("read", "write", "h2d", "d2h", "d2d", "local")
         and _pinned(point)
         and _plain(point)
-        and _alone(point)
+        and _single(point)
     )
 
 
@@ -369,4 +369,4 @@ def _joint(point: PointId) -> bool:
     if len(point.paths) > 1:
         return is_plain(point) and point.bytes >= _LARGE
     together = _copy("h2d", "d2h", "d2d", "host_to_all", "all_to_host", "one_to_all", "all_to_one")(point)
-    return together and not _alone(point) and point.bytes >= _LARGE and _pinned(point)
+    return together and not _single(point) and point.bytes >= _LARGE and _pinned(point)

@@ -164,7 +164,7 @@ class Fit:
             return
         every = [place for constant in constants if not constant.optional for place in self.places(constant)]
         loads = any(one.observation.point.benchmark == "latency" for one in pooled)
-        places = [place for place in self._felt(every, pooled) if loads or not self._goes_with_set_ups(place)]
+        places = [place for place in self._influential(every, pooled) if loads or not self._goes_with_set_ups(place)]
         for place in every:
             if place not in places:
                 place.put_back(self.content, unfitted)
@@ -259,7 +259,7 @@ class Fit:
         ends = [end for link in place.tables(self.content) for pair in link.get("between", ()) for end in pair]
         return place.constant.key == "latency_us" and any("gpu:" in end for end in ends)
 
-    def _felt(self, places: Sequence[Place], pooled: Sequence[Pooled]) -> list[Place]:
+    def _influential(self, places: Sequence[Place], pooled: Sequence[Pooled]) -> list[Place]:
         """The places on which the observations depend."""
         base = self.residuals(self.content, pooled)
         felt = []
@@ -273,7 +273,7 @@ class Fit:
     def _choose(
         self, choices: Sequence[Choice], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> Fitted:
-        """The combination of values that tells the observations best; what was there unless another is better."""
+        """The combination of values that predicts the observations best; the current one unless another is better."""
         start = copy.deepcopy(self.content)
         tried = {tuple(choice.get(start) for choice in choices): (fitted, start)}
         first = next(iter(tried))
@@ -296,17 +296,18 @@ class Fit:
         return fitted
 
     def _why(self, choice: Choice, as_good: set[float | str], pooled: Sequence[Pooled]) -> Content:
-        """Where the value of a choice comes from: fitted where no other tells the observations as well."""
+        """The provenance of a choice: fitted if no other value predicts the observations as well."""
         listed = ", ".join(f"{value:g}" for value in choice.values if not isinstance(value, str))
         if len(as_good) <= 1:
-            return {"from": "fitted", "fitted_to": [f"{self._told(pooled)}; the best of {listed}"]}
+            return {"from": "fitted", "fitted_to": [f"{self._source_text(pooled)}; the best of {listed}"]}
         same = ", ".join(f"{value:g}" for value in sorted(value for value in as_good if not isinstance(value, str)))
         return {"from": "assumed", "why": f"{self.run} does not tell it from the others among {same}"}
 
     def _add_optional(
         self, constants: Sequence[Constant], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """One after the other, and again those that did not pay before another one came: some pay only together."""
+        """Adds optional constants one after the other, and tries rejected ones again after each addition, since some
+        pay only together."""
         while constants:
             passed_over: list[Constant] = []
             again: list[Constant] = []
@@ -323,11 +324,12 @@ class Fit:
     def _add(
         self, constant: Constant, places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """An optional constant, group by group, where it pays for itself, or for itself and what stands for it."""
+        """Adds an optional constant for each group of rows where it pays for itself, alone or in place of its
+        substitute."""
         for place in self.places(constant):
-            if not self._felt([place], pooled):
+            if not self._influential([place], pooled):
                 continue
-            for added in _ways_to_add(place):
+            for added in _additions_to_try(place):
                 if any(one in places for one in added):
                     continue
                 before = copy.deepcopy(self.content)
@@ -339,7 +341,7 @@ class Fit:
         return places, fitted
 
     def record(self, places: Sequence[Place], fitted: Fitted, pooled: Sequence[Pooled]) -> None:
-        """Writes to every value where it comes from: fitted, or assumed where the points do not determine it."""
+        """Writes the provenance of every value: fitted, or assumed if the points do not determine it."""
         for place, x, deviation in zip(places, fitted.x, fitted.deviation, strict=True):
             value, constant = rounded(math.exp(x)), place.constant
             if deviation > _KNOWN:
@@ -347,10 +349,10 @@ class Fit:
                 place.put(self.content, quantity(value, "assumed", why=why))
                 continue
             ends = [math.exp(x - _Z * deviation), min(math.exp(x + _Z * deviation), constant.high)]
-            told = f"{self._told(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
+            told = f"{self._source_text(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
             place.put(self.content, quantity(value, "fitted", fitted_to=[told]))
 
-    def _told(self, pooled: Sequence[Pooled]) -> str:
+    def _source_text(self, pooled: Sequence[Pooled]) -> str:
         """'RUN: 44 points of h2d and d2h by ce, 8 B to 256 MiB'."""
         points = [one.observation.point for one in pooled]
         names = sorted({f"{point.benchmark}/{point.engine}" for point in points})
@@ -360,8 +362,8 @@ class Fit:
         return f"{self.run}: {count} times of {', '.join(names)}" + (f", {span}" if sizes[-1] else "")
 
 
-def _ways_to_add(place: Place) -> list[list[Place]]:
-    """It; and where what stands for it may be left out as well, that one, which may pay for itself now, and both."""
+def _additions_to_try(place: Place) -> list[list[Place]]:
+    """The additions to try: the constant alone; without its substitute, if that can be left out; and both."""
     key = defaults.STANDS_FOR.get(place.constant.key)
     if key not in defaults.STANDS_FOR:
         return [[place]]
@@ -383,17 +385,17 @@ def _raw_rate(link: Content, name: str) -> float:
 
 
 def gain_needed(count: int) -> float:
-    """By how much the loss must fall for one constant more: twice Schwarz's ln(n) / 2."""
+    """The loss that one more constant must save: twice the Schwarz penalty ln(n) / 2."""
     return max(3.0, math.log(count))
 
 
 def rounded(value: float) -> float:
-    """Four digits: more than any constant is known to."""
+    """The value with four digits, more than any constant is known to."""
     return float(f"{value:.4g}")
 
 
 def _kind(table: str, facts: Content) -> tuple[object, ...]:
-    """Rows with the same are taken to be alike."""
+    """Key of rows that are taken to be alike."""
     if table != "link":
         return tuple((key, str(value)) for key, value in facts.items() if key not in ("places", "at"))
     own = tuple(map(str, facts["between"])) if facts.get("own") else ()

@@ -34,7 +34,7 @@ def skeleton(header: Header, points: Iterable[Point]) -> Content:
     known = {link["name"]: raw for link in reversed(content["link"]) if (raw := _raw(link, limits))}
     for link in content["link"]:
         link.setdefault("gbps", _raw(link, limits) or known.get(link["name"]) or _above_all(limits))
-    peer = _told_peers(header.machine) or _seen_peers(points)
+    peer = _stated_peers(header.machine) or _measured_peers(points)
     return content | ({"peer": peer} if peer else {})
 
 
@@ -75,11 +75,11 @@ def _of_probe(machine: Content) -> Content:
         row |= {"sms": gpu.get("sms") or 1, "l2_mib": round((gpu.get("l2_bytes") or _MIB) / _MIB, 2)}
         row |= {"copy_engines": gpu.get("copy_engines") or 1}
         row |= {"compute_capability": float(gpu["compute_capability"])} if gpu.get("compute_capability") else {}
-        content["gpu"].append(row | _told_memory(gpu))
+        content["gpu"].append(row | _stated_memory(gpu))
         lanes = (gpu.get("pcie") or {}).get("max_width") or 1
         kind = "c2c" if gpu.get("c2c_gbps") else "pcie"
         content["link"].append({"name": kind, "kind": kind, "lanes": lanes, "between": [[home, place]]})
-    content["gpu"] = _alike_gpus(content["gpu"])
+    content["gpu"] = _equal_gpus(content["gpu"])
     content["link"] += [
         {"name": "sockets", "kind": "sockets", "between": [list(pair)]} for pair in itertools.combinations(nodes, 2)
     ]
@@ -102,7 +102,7 @@ def _nvlinks(machine: Content, gpus: list[Content], links: list[Content]) -> Con
     return {"switch": [{"title": "NVSwitch", "places": ["switch:0"]}]} if behind else {}
 
 
-def _told_memory(gpu: Content) -> Content:
+def _stated_memory(gpu: Content) -> Content:
     if not gpu.get("memory_mhz") or not gpu.get("memory_bus_bits"):
         return {}
     rate = 2 * gpu["memory_mhz"] * 1e6 * gpu["memory_bus_bits"] / 8 / 1e9
@@ -110,7 +110,7 @@ def _told_memory(gpu: Content) -> Content:
     return {"memory_gbps": quantity(rate, "derived", why=why)}
 
 
-def _alike_gpus(rows: list[Content]) -> list[Content]:
+def _equal_gpus(rows: list[Content]) -> list[Content]:
     """GPUs that differ only in their place, in one row."""
     kinds: list[Content] = []
     for row in rows:
@@ -156,7 +156,7 @@ def _above_all(limits: dict[tuple[str, str], tuple[float, str]]) -> Content:
     return quantity(rate, "assumed", why="the run tells no limit of it: above all others")
 
 
-def _told_peers(machine: Content) -> Content:
+def _stated_peers(machine: Content) -> Content:
     """GPU pairs with peer access, as the driver or the model states."""
     model = machine.get("model")
     if isinstance(model, dict):
@@ -168,7 +168,7 @@ def _told_peers(machine: Content) -> Content:
     return _peers(direct, "the driver's answer for each pair, in the run")
 
 
-def _seen_peers(points: Iterable[Point]) -> Content:
+def _measured_peers(points: Iterable[Point]) -> Content:
     """GPU pairs with a measured direct copy."""
     direct = {
         frozenset((point.src, point.dst))

@@ -50,7 +50,7 @@ def slow_paths(run: Run) -> list[SlowPath]:
     """The slow paths of a run, by class and path; empty if its plan has no classes."""
     classes = run.header.plan.get("classes") or []
     tests: dict[tuple[str, str], list[_Test]] = {}
-    points = [point for point in run.points if point.status in ("ok", "missed_precision") and _one_way(point)]
+    points = [point for point in run.points if point.status in ("ok", "missed_precision") and _has_one_flow(point)]
     for of in classes:
         members = set(of["paths"])
         for alike in _by_operation(point for point in points if _path(point) in members):
@@ -67,7 +67,7 @@ def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: 
     Processes may fall into modes, and three rounds may all be of one mode by chance. `points` belong to one operation
     or more; `kinds` holds the paths of each class; `rounds` is the number needed.
     """
-    listed = [point for point in points if point.status in ("ok", "missed_precision") and _one_way(point)]
+    listed = [point for point in points if point.status in ("ok", "missed_precision") and _has_one_flow(point)]
     few = {point.id for point in listed if len(_rounds(point)) < rounds}
     found: set[str] = set()
     for members in kinds if few else ():
@@ -135,7 +135,7 @@ def _rounds(point: Point) -> list[float]:
     return measured_flows(point)[0].round_medians_s
 
 
-def _one_way(point: Point) -> bool:
+def _has_one_flow(point: Point) -> bool:
     """Whether the point has one flow. Concurrent flows share links differently even on equal paths."""
     flows = measured_flows(point)
     return len(flows) == 1 and bool(flows[0].round_medians_s) and min(flows[0].round_medians_s) > 0
