@@ -15,7 +15,7 @@ namespace linkscope {
 enum class PlaceKind : u8 { numa, gpu, nic, disk, rank };
 
 inline constexpr u32 all_places = ~u32{0};
-inline constexpr u32 one_host = ~u32{0};  // of a place without "host:N/": there is one host only
+inline constexpr u32 one_host = ~u32{0};  // of a place without "host:N/": a machine with one host
 
 struct Place {
   PlaceKind kind = PlaceKind::numa;
@@ -31,9 +31,9 @@ inline Place gpu(u32 index) { return {PlaceKind::gpu, index, one_host, {}}; }
 
 [[nodiscard]] std::string to_string(const Place&);
 [[nodiscard]] std::string_view to_string(PlaceKind);
-/// Throws Error{usage} naming the text when it is no place.
+/// Throws Error{usage} with the text if it is no place.
 [[nodiscard]] Place parse_place(std::string_view text);
-/// Paths from place to place, "numa:0->gpu:1,gpu:2->numa:0". Throws Error{usage} naming the part that is none.
+/// Paths, "numa:0->gpu:1,gpu:2->numa:0". Throws Error{usage} with the part that is no path.
 [[nodiscard]] std::vector<std::pair<Place, Place>> parse_paths(std::string_view text);
 
 }  // namespace linkscope

@@ -1,4 +1,4 @@
-// Integer widths, byte literals and bytes in words, used everywhere.
+// Integer widths, byte literals and sizes as text, used everywhere.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What memory of each kind costs besides its rate: to allocate, pin, map, touch for the first time and give back, by size
-// (Comm|Scope 3.1 pins by cudaHostRegister). With the rates of copies from and to that kind this gives the number of
-// copies from which on pinning pays.
+// The cost of each kind of memory besides its rate: allocate, pin, map, touch for the first time and free, by size
+// (Comm|Scope 3.1 pins by cudaHostRegister). With the rates of copies of that kind it gives the number of copies after
+// which pinning has paid.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 using namespace literals;
 
-/// Allocations of a sample: one of small ones says little, many of large ones are more than a node can spare; four, so that
-/// two can be compared with the double of it.
+/// Allocations per sample: few small ones say little, and many large ones exceed a node's memory. At least four, so
+/// that two can be compared with the double.
 u32 allocations(u64 bytes) { return static_cast<u32>(std::clamp<u64>(64_MiB / bytes, 4, 32)); }
 
 constexpr std::pair<std::string_view, u64> sizes[] = {{"4KiB", 4_KiB},   {"64KiB", 64_KiB}, {"1MiB", 1_MiB},
@@ -25,7 +25,7 @@ u64 size_of(const Case& c) {
   return std::find_if(std::begin(sizes), std::end(sizes), [&](const auto& one) { return one.first == size; })->second;
 }
 
-/// How much is allocated is a parameter and not the operation's bytes: nothing moves, so there is no rate.
+/// The allocated size is a parameter and not the operation's bytes, because nothing moves and there is no rate.
 Param size_param() {
   std::vector<std::string_view> names;
   for (const auto& [name, bytes] : sizes) names.push_back(name);

@@ -1,5 +1,5 @@
-// Comm|Scope 7 (CS-40): a GPU's threads add to words of memory, their GPU's own, a peer's or the host's, by
-// atomic operations: as many as go, or one after the other, each needing what the one before returned.
+// Comm|Scope 7 (CS-40): GPU threads add to words of their GPU's memory, a peer's or the host's by atomic operations: as
+// fast as possible, or one after the other, each using the result of the one before.
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {
@@ -28,7 +28,7 @@ Program build_latency(const Case& c) {
                 {{{0, 0, sizeof(u64), 0, 1}, Access::Dir::write, Access::Pattern::same, sizeof(u64)}},
                 scope_of(c)};
   Program program = one_sided(c, c.dst, c.dst_memory, c.src, Content::zero, line, std::move(kernel));
-  program.cache = CacheState::hot;  // one word: after the first step it is where it is added to
+  program.cache = CacheState::hot;  // with one word, all later steps add to the first
   return program;
 }
 

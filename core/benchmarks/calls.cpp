@@ -1,5 +1,5 @@
-// microbench 3 (MB-2), Comm|Scope 5: what calls cost the CPU thread that makes them. No work is waited for but where the call
-// itself waits; what is queued ends outside of the timing.
+// microbench 3 (MB-2), Comm|Scope 5: the cost of calls for the calling CPU thread. Only calls that wait by themselves
+// include the work; queued work ends outside the timing.
 #include <algorithm>
 #include <string>
 
@@ -8,16 +8,16 @@
 namespace linkscope {
 namespace {
 
-constexpr u32 queue = 512;  // a stream's queue holds about twice as many: a thread that fills it waits for the GPU
-constexpr u32 kept = 64;    // graphs that are there at once
+constexpr u32 queue = 512;  // half of what a stream's queue holds; a thread that fills the queue waits for the GPU
+constexpr u32 kept = 64;    // graphs that exist at the same time
 
 const std::vector<std::pair<MemKind, MemKind>> no_memory{{MemKind::pageable, MemKind::device}};
 
-/// So many threads of the case's NUMA node, each with a stream of its own, do `loop` at the same time.
+/// Several threads of the case's NUMA node, each with its own stream, run `loop` concurrently.
 Program by_threads(const Case& c, u32 threads, const std::vector<Step>& loop, u32 most = 0) {
   const Place& at = c.src.kind == PlaceKind::numa ? c.src : c.dst;
   Program program;
-  program.cache = CacheState::hot;  // nobody touches memory of which a cache could be cold
+  program.cache = CacheState::hot;  // no memory is accessed, so no cache can be cold
   program.most_iterations = most;
   for (u32 thread = 0; thread < threads; ++thread) {
     program.actors.push_back({at, ActorKind::cpu_thread, Clock::host, {}, 0, {}, loop});

@@ -1,4 +1,4 @@
-// One operation as the user names it, and the rows of the table that know how to build a Program from it.
+// One operation as the user names it, and the rows of the table that build a Program from it.
 #pragma once
 #include <map>
 #include <span>
@@ -17,35 +17,36 @@ struct Case {
   Place src, dst;
   MemKind src_memory = MemKind::pageable, dst_memory = MemKind::pageable;
   u64 bytes = 0;
-  u64 footprint_bytes = 0;  // what a batch should rotate over, at least; 0: one slice
+  u64 footprint_bytes = 0;  // least number of bytes that a batch rotates over; 0: one slice
   std::map<std::string, std::string> params;
   std::vector<Place> others{};  // the GPUs that gpu:all stands for
-  bool held = true;  // false: nothing holds the streams while work is queued, whatever the operation asks for
+  bool held = true;  // false: no gate holds the streams while work is queued, whatever the operation requests
 
-  /// The value of a parameter, or `otherwise` where the case does not set it.
+  /// The value of a parameter, or `otherwise` if the case does not set it.
   [[nodiscard]] std::string param(const std::string& name, const std::string& otherwise) const {
     const auto found = params.find(name);
     return found == params.end() ? otherwise : found->second;
   }
 };
 
-/// Of the two places: with to_all or from_all the destination or the source is gpu:all.
+/// Relation of the two places: with to_all or from_all the destination or the source is gpu:all.
 enum class Relation : u8 { any, same, different, to_all, from_all };
 
-/// Which rules of a suite take a row: also those that name nothing (the map of a machine), those that name its operation or
-/// engine, or those that name its kinds of memory.
+/// Which rules of a suite select a row: also those that name nothing (the map of a machine), those that name its
+/// operation or engine, or those that name its memory kinds.
 enum class Taken : u8 { unasked, by_name, by_memory };
 
 struct Param {
   std::string_view name;
   std::vector<std::string_view> values;  // the first is the default
   std::string_view help;
-  bool default_in_id = true;  // false: ids tell it only where it is not the default
-  bool paths = false;  // besides `values` it may be other paths (parse_paths), which the operation takes with its own
-  std::vector<std::string_view> told{};  // the values as people are told them, where they are too many to name each
+  bool default_in_id = true;  // false: ids hold the parameter only if it differs from the default
+  bool paths = false;  // the value may also be other paths (parse_paths), which run together with the operation's own
+  std::vector<std::string_view> told{};  // the values as text, if there are too many to list
 };
 
-/// A row of the table, found by name, engine, kinds of places and of memory: what `list`, the planner and the docs need to know, and how to build the program.
+/// A row of the table, found by name, engine, and kinds of places and memory: what `list`, the planner and the
+/// documentation need, and how to build the program.
 struct Benchmark {
   std::string_view name, summary, source;
   Engine engine;
@@ -61,7 +62,7 @@ struct Benchmark {
 /// The table of all benchmarks.
 [[nodiscard]] std::span<const Benchmark> benchmarks();
 
-/// Checks the case against its row and builds its program. Throws Error{usage} that names what does not fit.
+/// Checks the case against its row and builds its program. Throws Error{usage} that names the mistake.
 [[nodiscard]] Program build_program(const Case&);
 
 }  // namespace linkscope

@@ -1,5 +1,5 @@
-// docs/method/shared-links.md: explicit copies by copy engine on several paths at once, each on a stream of its own. What each
-// path gets beside the others tells what they share. Copies between GPUs have peer access.
+// docs/method/shared-links.md: concurrent copies by copy engine on several paths, each on its own stream. The rate of
+// each path beside the others shows shared links. Copies between GPUs have peer access.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,8 @@ std::string text(const Ends& path) { return to_string(path.first) + "->" + to_st
 
 MemKind memory_at(const Place& place) { return place.kind == PlaceKind::gpu ? MemKind::device : MemKind::pinned; }
 
-/// The path of the case, then those of `with`. Throws Error{usage} where one is no path of copies, or comes twice.
+/// The path of the case, then those of `with`. Throws Error{usage} for a path that is not one of copies, or is
+/// repeated.
 std::vector<Ends> paths_of(const Case& c) {
   std::vector<Ends> found{{c.src, c.dst}};
   const auto with = c.param("with", "none");

@@ -12,7 +12,8 @@ u64 slice_stride(u64 bytes) {
 }
 
 u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
-  // As many as a stream's queue takes of single calls: a batch of these meets none twice. A CPU thread queues nothing.
+  // The number of single calls that a stream's queue holds: a batch of these meets no slice twice. A CPU thread queues
+  // nothing.
   const u64 most = engine == Engine::cpu ? 32768 : 512;
   return static_cast<u32>(std::clamp<u64>((footprint_bytes + bytes - 1) / bytes, 1, most));
 }
@@ -53,7 +54,7 @@ void let_idle(Program& program, const Case& c) {
 void set_clock(Program& program, const Case& c) {
   if (c.param("clock", "event") != "host") return;
   for (auto& actor : program.actors) actor.clock = Clock::host;
-  program.held_by = HeldBy::nothing;  // the host's calls are in the time
+  program.held_by = HeldBy::nothing;  // the time includes the host's calls
 }
 
 Param cache_param() {
@@ -125,7 +126,7 @@ Region completed(const Case& c, Region region) {
 Shape kernel_shape(const Case& c) {
   if (c.engine != Engine::sm && c.engine != Engine::tma) return {};
   const auto blocks = c.param("blocks", "sms");
-  constexpr u32 one_warp = 32;  // a bulk copy is one thread's work
+  constexpr u32 one_warp = 32;  // one thread issues a TMA copy
   return {blocks == "sms" ? 0 : static_cast<u32>(std::stoul(blocks)),
           c.engine == Engine::tma ? one_warp : static_cast<u32>(std::stoul(c.param("threads", "512")))};
 }
@@ -159,7 +160,7 @@ void add_copy(Program& program, const Case& c, const Copy& copy, Actor actor) {
   actor.loop.emplace_back(std::move(move));
   program.flows.push_back(
       {static_cast<u32>(program.actors.size()), copy.src, copy.dst, copy.src_memory, copy.dst_memory, c.bytes});
-  // What a core has written stays so in its cache until it is copied for the first time.
+  // Data that a core has written stay in its cache until they are copied for the first time.
   if (once_only(program.cache)) program.most_iterations = from.slices;
   program.actors.push_back(std::move(actor));
 }

@@ -1,73 +1,73 @@
-// What operations have in common: regions, rotating slices, and for explicit copies one actor a direction.
+// Common parts of operations: regions, rotating slices, and for explicit copies one actor per direction.
 #pragma once
 #include "benchmarks/case.hpp"
 
 namespace linkscope {
 
-/// The ends of one explicit copy: a pattern region, a poisoned one, and the Move between them over as many slices as the
-/// footprint asks for.
+/// The ends of one explicit copy: a pattern region, a poisoned one, and the Move between them over as many slices as
+/// the footprint requires.
 struct Copy {
   Place src, dst;
   MemKind src_memory, dst_memory;
-  Rows src_rows{}, dst_rows{};  // how the bytes of a slice lie where they are not in one piece
+  Rows src_rows{}, dst_rows{};  // layout of a slice that is not contiguous
   bool row_by_row = false;
 };
 
-/// A program without actors, in the state that the case's parameters ask for.
+/// A program without actors, in the state that the case's parameters select.
 [[nodiscard]] Program empty_program(const Case&);
 
-/// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock; the case the
-/// engine, and the shape of the launch where a kernel copies.
+/// Adds regions, an actor with the copy as its loop, and the flow. `actor` carries place, kind and clock; the case
+/// carries the engine, and the launch shape for kernels.
 void add_copy(Program&, const Case&, const Copy&, Actor actor);
 
-/// The stream of the GPU that copies: the one that takes part, or of two the one that initiates.
+/// The stream of the GPU that copies; of two GPUs, that of the initiator.
 [[nodiscard]] Actor stream_of(const Case&);
-/// One copy on that stream, with peer access where it goes between GPUs.
+/// One copy on that stream, with peer access between GPUs.
 [[nodiscard]] Program one_copy(const Case&, const Copy&);
 
-/// The parameters that all copies by copy engine have, ready for a row: mode, then what precedes the copy in its stream.
+/// The parameters of all copies by copy engine, ready for a row: mode, then what precedes the copy in its stream.
 [[nodiscard]] Param mode_param();
 [[nodiscard]] Param after_param();
 
-/// Who takes the time: GPUs, of work that was queued before, or the host, from its first call until all is done.
+/// The clock: GPUs time work that was queued before; the host times from its first call until the end.
 [[nodiscard]] Param clock_param();
-/// How long nobody works before one operation alone.
+/// The idle time before a single operation.
 [[nodiscard]] Param idle_param();
-/// What the two ask for: the same of all programs. Throws Error{usage} where they do not fit the others.
+/// The settings of clock and idle time, for any program. Throws Error{usage} if they do not fit the others.
 void set_clock(Program&, const Case&);
 void let_idle(Program&, const Case&);
 
-/// Of copies from and to host memory: whether CPU caches hold it.
+/// For copies from and to host memory: the state of CPU caches.
 [[nodiscard]] Param cache_param();
 
-/// Of what a GPU's threads do with the memory of GPUs: whether their L2 holds it.
+/// For SM accesses to GPU memory: the state of the L2.
 [[nodiscard]] Param l2_param();
 
-/// The NUMA node of the host thread that drives streams: that of the memory, or one by its number. `bound` gives its place.
+/// The NUMA node of the host thread that drives streams: that of the memory, or a given one. `bound` returns its place.
 [[nodiscard]] Param cpu_param();
 [[nodiscard]] Place bound(const Case&, const Place& memory);
 
-/// The parameters of copies by a GPU's threads, and the shape that they ask for.
+/// The parameters of SM copies, and their launch shape.
 [[nodiscard]] Param blocks_param();
 [[nodiscard]] Param threads_param();
 [[nodiscard]] Shape kernel_shape(const Case&);
 [[nodiscard]] Param initiator_param();
 [[nodiscard]] Param bidirectional_param();
 
-/// Of host memory in huge pages: which.
+/// The kind of huge pages of host memory.
 [[nodiscard]] Param pages_param();
-/// The region with what its kind needs besides: the pages that the case asks for, the other process that owns it.
+/// The region with the requirements of its kind: page size, and the other process that owns it.
 [[nodiscard]] Region completed(const Case&, Region);
 
-/// How many distinct slices a batch rotates over, and how far apart they lie.
+/// The number of distinct slices in a batch, and their distance.
 [[nodiscard]] u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine);
 [[nodiscard]] u64 slice_stride(u64 bytes);
 
-/// A region of its own at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
+/// A region at `at`, and one actor at `by` (a stream or a CPU thread) whose loop is `kernel`.
 [[nodiscard]] Program one_sided(const Case&, const Place& at, MemKind memory, const Place& by, Content content,
                                 u64 region_bytes, Kernel kernel);
 
-/// Rows of one file each, for several engines or kinds of places.
+/// The rows of each file, for several engines or kinds of places.
 [[nodiscard]] std::vector<Benchmark> kernel_copies();
 [[nodiscard]] std::vector<Benchmark> joint_copies();
 [[nodiscard]] std::vector<Benchmark> kernel_accesses();

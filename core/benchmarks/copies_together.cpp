@@ -1,5 +1,5 @@
-// Explicit copies that are queued together: all copies of a batch by one call of
-// cuMemcpyBatchAsync, or by the launch of one graph with a node for each. One alone is such a call or graph with one copy.
+// Explicit copies that are queued together: all copies of a batch by one call of cuMemcpyBatchAsync, or by one launch
+// of a graph with a node each. A single operation is such a call or graph with one copy.
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {

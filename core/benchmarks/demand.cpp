@@ -1,6 +1,6 @@
-// Comm|Scope 3.4 (CS-9, CS-13, CS-14): unified memory on demand. Whoever touches one byte of a page that is elsewhere
-// faults, and the page comes. A GPU touches with a warp a page, a host with as many CPU threads as asked for. Who accesses
-// all bytes shows what advice is worth: pages then come, or are accessed where they are.
+// Comm|Scope 3.4 (CS-9, CS-13, CS-14): unified memory on demand. An access to one byte of a remote page faults, and the
+// page moves. A GPU uses one warp per page, a host the requested number of CPU threads. Accessing all bytes shows the
+// effect of advice: pages then move, or are accessed in place.
 #include "benchmarks/managed.hpp"
 
 namespace linkscope {
@@ -14,7 +14,7 @@ void add_touch(Program& program, const Case& c, const Place& home, const Place& 
       on_cpu ? Shape{1, threads == "all" ? all_cpus : static_cast<u32>(std::stoul(threads))} : Shape{256, 256};
   const Span span{0, 0, c.bytes, c.bytes, 1};
   Kernel kernel{"touch", shape, 0, {{span, dir, Access::Pattern::strided, 1}}};
-  // Told by bytes, a page that is accessed where it is moves 32 of them for a touch, and so nothing to compare with.
+  // An access in place moves only 32 bytes per page for one byte, which leaves no basis for a comparison.
   const bool all = c.param("touch", "page") == "all" || c.param("advice", "none") != "none";
   if (all && on_cpu) kernel.traffic = {{span, dir, Access::Pattern::linear, sizeof(u64)}};
   else if (all) kernel = {dir == Access::Dir::write ? "write" : "read", {0, 512}, 0, {{span, dir}}};

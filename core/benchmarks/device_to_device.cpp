@@ -1,5 +1,5 @@
-// Comm|Scope 3.2 (CS-7, CS-8): explicit copy between two GPUs, with peer access or explicitly without it, queued on a
-// stream of the source or of the destination, one way or both at once.
+// Comm|Scope 3.2 (CS-7, CS-8): explicit copy between two GPUs, with or explicitly without peer access, queued on a
+// stream of the source or of the destination, unidirectional or bidirectional.
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {

@@ -1,5 +1,5 @@
-// microbench 3 (MB-3): what one page fault takes. A thread follows a chain of addresses, each in a page of managed memory
-// that is elsewhere; a step needs the one before.
+// microbench 3 (MB-3): the latency of one page fault. A thread follows a chain of addresses, each in another page of
+// remote managed memory.
 #include "base/units.hpp"
 #include "benchmarks/managed.hpp"
 
@@ -8,14 +8,13 @@ namespace {
 
 using namespace literals;
 
-// A driver brings what lies around a page along with it, up to 2 MiB. Steps so far apart are a fault each; nearer ones
-// tell what of their faults the driver saves.
+// A driver moves neighbouring pages along, up to 2 MiB. Steps of that distance fault each time; shorter steps show how
+// many faults the driver avoids.
 u64 distance(const std::string& step) { return step == "2MiB" ? 2_MiB : step == "64KiB" ? 64_KiB : 4_KiB; }
 
 Program build(const Case& c) {
   const u64 apart = distance(c.param("step", "2MiB"));
-  // As many as the sampler takes of faults: at 2 MiB all that managed memory may be; where many share a block, several
-  // blocks' worth of them.
+  // The sampler's number of faults: at 2 MiB steps the largest managed region; for shorter steps several blocks.
   const u32 steps = apart == 2_MiB ? 512 : 4096;
   Kernel kernel{
       "touch_chain", {1, 1}, 1, {{{0, 0, sizeof(u64), apart, steps}, Access::Dir::read, Access::Pattern::chase, 8}}};

@@ -1,5 +1,5 @@
-// Comm|Scope's 3d/ (pack, peer copy, unpack): a face of a cube of cells goes to a cube on another GPU, or on the same: as it
-// lies, by a 2D copy or a kernel, or packed by a kernel, copied in one piece and unpacked by the other GPU.
+// Comm|Scope's 3d/ (pack, peer copy, unpack): a face of a cube of cells moves to a cube on another GPU or the same one:
+// in place, by a 2D copy or a kernel; or packed by a kernel, copied contiguously and unpacked by the other GPU.
 #include <bit>
 
 #include "base/error.hpp"
@@ -10,11 +10,11 @@ namespace {
 
 constexpr u64 largest = u64{4} << 20;  // of two cubes of 2 GiB
 
-/// Cells lie x by x, then y by y, then z by z.
+/// Cells are stored along x, then y, then z.
 struct Cube {
   u64 edge, cell;
 
-  /// Of so many bytes a face: cells of 8 B, or of 16 B where that makes the face square.
+  /// Cells of 8 B, or of 16 B if that makes a face of this many bytes square.
   static Cube with_face(const Case& c) {
     if (!std::has_single_bit(c.bytes) || c.bytes < 32 || c.bytes > largest)
       throw Error{ErrorKind::usage, c.benchmark + ": a cube has no face of " + std::to_string(c.bytes) +

@@ -1,5 +1,5 @@
-// Comm|Scope 3.2 (CS-1 to CS-4), Spafford 3.1 (SP-1): explicit copy from host memory bound to a NUMA node to a GPU, alone
-// or together with the opposite direction on a stream of its own.
+// Comm|Scope 3.2 (CS-1 to CS-4), Spafford 3.1 (SP-1): explicit copy from host memory bound to a NUMA node to a GPU,
+// alone or with the opposite direction on its own stream.
 #include "benchmarks/copies.hpp"
 
 namespace linkscope {

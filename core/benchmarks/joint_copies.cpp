@@ -1,5 +1,5 @@
-// nvbandwidth all_to_host, host_to_all, all_to_one and one_to_all: explicit copies between one place and every GPU at
-// once, one flow a GPU, by copy engine or by threads. In ids the GPUs are "gpu:all": all but the one at the other end.
+// nvbandwidth all_to_host, host_to_all, all_to_one and one_to_all: concurrent copies between one place and every GPU,
+// one flow per GPU, by copy engine or by SM. In ids the GPUs are "gpu:all": all except the one at the other end.
 #include <tuple>
 #include <utility>
 

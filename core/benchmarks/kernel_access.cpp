@@ -1,6 +1,6 @@
-// Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10's read-only and write-only kernels: the threads of a GPU read or write
-// memory without copying it, their GPU's own, a peer's or the host's (zero-copy), side by side, strided or at random. The
-// paper's own choice is blocks=256, threads=256, width=4.
+// Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10's read-only and write-only kernels: SMs read or write memory without
+// copying it: their GPU's own, a peer's or the host's (zero-copy); contiguous, strided or random. The paper uses
+// blocks=256, threads=256, width=4.
 #include <utility>
 
 #include "base/error.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr u64 line = 128;  // of a GPU's caches
 
-/// The accesses of one iteration: of all bytes, or of the first `width` bytes of every `stride`.
+/// The accesses of one iteration: all bytes, or the first `width` bytes of every `stride`.
 Access access_of(const Case& c, Access::Dir dir) {
   const u64 spacing = slice_stride(c.bytes);
   Access access{{0, 0, c.bytes, spacing, slice_count(c.bytes, c.footprint_bytes, c.engine)}, dir};
@@ -30,11 +30,11 @@ Access access_of(const Case& c, Access::Dir dir) {
   return access;
 }
 
-/// One way: `by` reads memory at `src`, or writes it at `dst`.
+/// One direction: `by` reads memory at `src`, or writes it at `dst`.
 Program one_way(const Case& c, Access::Dir dir) {
   const bool reads = dir == Access::Dir::read;
   Access access = access_of(c, dir);
-  // docs/notes/counters.md has the count.
+  // docs/notes/counters.md has the counts.
   if (!reads && c.dst.kind == PlaceKind::gpu && c.src != c.dst) access.unit = peer_write_bytes;
   Kernel kernel{reads ? "read" : "write", kernel_shape(c), 0, {access}};
   const u64 bytes = access.span.stride * access.span.slices;
@@ -45,7 +45,7 @@ Program one_way(const Case& c, Access::Dir dir) {
   return program;
 }
 
-/// The other way at the same time: of two GPUs the other one does the same, host memory is read and written.
+/// The opposite direction: with two GPUs the other one does the same; host memory is read and written.
 Program both_ways(const Case& c, Access::Dir dir) {
   const bool peers = c.src.kind == c.dst.kind;
   if (c.src == c.dst)
@@ -64,7 +64,7 @@ Program build(const Case& c, Access::Dir dir) {
 Program build_read(const Case& c) { return build(c, Access::Dir::read); }
 Program build_write(const Case& c) { return build(c, Access::Dir::write); }
 
-/// What copies by threads have, and the shape of the paper besides.
+/// The parameters of SM copies, and the paper's shape.
 std::vector<Param> params(bool between_gpus, bool both_ways) {
   constexpr bool default_in_id = false;
   Param blocks = blocks_param();

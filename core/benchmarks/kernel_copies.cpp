@@ -1,6 +1,5 @@
-// nvbandwidth *_memcpy_sm: explicit copies by the threads of a GPU, which reads host memory
-// or another GPU's (pull) or writes it (push), by loads and stores of 16 bytes or by bulk copies of the tensor memory
-// accelerator. No copy engine takes part.
+// nvbandwidth *_memcpy_sm: explicit copies by the SMs of a GPU, which read host memory or another GPU's (pull) or write
+// it (push), with loads and stores of 16 bytes or with the tensor memory accelerator (TMA). No copy engine takes part.
 #include <utility>
 
 #include "benchmarks/copies.hpp"

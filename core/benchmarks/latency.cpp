@@ -1,5 +1,5 @@
-// nvbandwidth host_device_latency_sm and device_to_device_latency_sm: a thread follows a chain of
-// addresses through memory, each load needing the one before. An iteration is a step, a batch one launch.
+// nvbandwidth host_device_latency_sm and device_to_device_latency_sm: a thread follows a chain of addresses through
+// memory; each load depends on the one before. An iteration is a step, a batch one launch.
 #include <array>
 #include <string>
 
@@ -22,7 +22,7 @@ Program build(const Case& c) {
 
 constexpr std::size_t most_sms = 256;
 
-/// "0" to "255", which live as long as the table of benchmarks does.
+/// "0" to "255", stored as long as the table of benchmarks.
 const std::array<std::string, most_sms>& sm_numbers() {
   static const auto numbers = [] {
     std::array<std::string, most_sms> all;

@@ -1,4 +1,4 @@
-// What operations on managed memory have in common: pages that are at home when a sample begins.
+// Common parts of operations on managed memory: pages that are at their home when a sample begins.
 #pragma once
 #include "benchmarks/copies.hpp"
 
@@ -6,7 +6,7 @@ namespace linkscope {
 
 inline const std::vector<std::pair<MemKind, MemKind>> managed_memory{{MemKind::managed, MemKind::managed}};
 
-/// Where one end is the host's: memory of the operating system as well, used as it is.
+/// With the host at one end, ordinary memory of the operating system as well, used in place.
 inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::managed, MemKind::managed},
                                                                     {MemKind::system, MemKind::system}};
 
@@ -15,15 +15,16 @@ inline const std::vector<std::pair<MemKind, MemKind>> moving_memory{{MemKind::ma
 /// Between GPUs: whether pages move directly.
 [[nodiscard]] Param managed_peer_param();
 
-/// What the driver is told of the pages, and what of `home` and `to` that names.
+/// The advice for the pages, and the one of `home` and `to` that it names.
 [[nodiscard]] Param advice_param();
 
-/// Adds a managed region of `bytes` at home, an actor whose loop is `step` (of region 0; it is given the new one), and the
-/// flow. Before every sample the pages go home, so `iterations` of the loop, and no more, find theirs there.
+/// Adds a managed region of `bytes` at home, an actor whose loop is `step` (on region 0; it is given the new one), and
+/// the flow. Pages return home before every sample, so at most `iterations` of the loop find them there.
 void add_migration(Program&, const Case&, const Place& home, const Place& to, const Place& by, Content, u64 bytes,
                    Step step, u32 iterations);
 
-/// A program to which `add` adds the migration from the case's source to its destination, and back where both ways are asked for.
+/// A program with the migration that `add` adds from the case's source to its destination, and back if it is
+/// bidirectional.
 template <class Add>
 [[nodiscard]] Program migrations(const Case& c, Add add) {
   Program program = managed_program(c);

@@ -1,6 +1,6 @@
-// The copies and accesses of other files from and to the other kinds of memory: write-combined, mapped, huge pages, pools,
-// virtual memory management, and memory that another process owns (Comm|Scope 3.3: CS-5; CUDA driver API). Pinned memory is portable here: the flag
-// that lets every context use it is part of how it is allocated.
+// The copies and accesses of other files on other kinds of memory: write-combined, mapped, huge pages, pools, virtual
+// memory management, and memory of another process (Comm|Scope 3.3: CS-5; CUDA driver API). Pinned memory here is
+// portable, so that every context can use it.
 #include <algorithm>
 
 #include "benchmarks/copies.hpp"
@@ -10,8 +10,8 @@ namespace {
 
 using Memories = std::vector<std::pair<MemKind, MemKind>>;
 
-/// The same operation with other memory; its ends keep their order. Suites take it where they name such memory: what these
-/// kinds are for, others show as well.
+/// The same operation with other memory; its ends keep their order. Suites select it by the names of such memory, since
+/// the plain kinds show the rest.
 Benchmark with(Benchmark row, const Memories& memories, const char* source) {
   row.memories = memories;
   row.source = source;

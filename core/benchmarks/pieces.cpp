@@ -1,6 +1,6 @@
-// Many small copies. One iteration moves pieces that lie apart on both sides: by a call for each, by one
-// call for all, as a graph, or by one kernel that gathers and scatters them. By either clock: what the GPU takes, and what
-// the host waits, are far apart where the call is what takes so long.
+// Many small copies. One iteration moves pieces that lie apart on both sides: by a call each, by one call for all, as a
+// graph, or by one kernel that gathers and scatters them. Both clocks are parameters, because the time of the GPU and
+// that of the calls differ widely.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -9,7 +9,7 @@
 namespace linkscope {
 namespace {
 
-// What goes behind a gate: a stream's queue holds about so many copies, and so many of one call (H200, driver 580).
+// The number of operations that fit behind a gate: a stream's queue, and one call (H200, driver 580).
 constexpr u64 queued_copies = 1024, queued_by_one_call = 4096;
 
 Program build(const Case& c) {

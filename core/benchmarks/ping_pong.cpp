@@ -1,5 +1,5 @@
-// Comm|Scope 7 (CS-40), Klenk 4: a word goes from one to the other and another comes back. Each side waits
-// for a word of its own by polling; an iteration is a round trip. Of two processes one has made the memory that holds the words.
+// Comm|Scope 7 (CS-40), Klenk 4: a word goes to the other side and another word comes back. Each side polls its own
+// word; an iteration is a round trip. With two processes, one of them allocates the memory of the words.
 #include "base/units.hpp"
 #include "benchmarks/copies.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 
 using namespace literals;
 
-// Neither in a cache line nor, where it is managed, in what a driver moves at once.
+// Separate cache lines, and for managed memory separate migration blocks.
 constexpr u64 apart = 2_MiB, word = sizeof(u64);
 
 struct Words {
@@ -34,21 +34,21 @@ Words add_words(Program& program, const Case& c) {
 Program build(const Case& c) {
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.src_memory != MemKind::pinned;
-  program.cache = CacheState::hot;  // a word that is polled is where it is polled from
+  program.cache = CacheState::hot;  // a polled word is in the memory of the side that polls
   const Words words = add_words(program, c);
   const Span ping{words.region[1], 0, word, 0, 1}, pong{words.region[0], apart, word, 0, 1};
   const auto actor = [&](const Place& at, std::vector<Step> loop) {
     Actor made;
     made.place = at;
     if (at.kind == PlaceKind::numa) made.kind = ActorKind::cpu_thread;
-    // Events of one process do not order what another does.
+    // Events of one process do not order the work of another.
     if (at.kind == PlaceKind::numa || is_shared(c.src_memory)) made.clock = Clock::host;
     made.loop = std::move(loop);
     return made;
   };
   program.actors = {actor(c.src, {Set{ping, 1, 1}, Wait{pong, 1, 1}}),
                     actor(c.dst, {Wait{ping, 1, 1}, Set{pong, 1, 1}})};
-  // Of two processes the second one has the CPU thread, and of two alike the destination's.
+  // Of two processes the second one drives the CPU thread, or the destination's GPU.
   if (is_shared(c.src_memory)) program.actors[c.src.kind == c.dst.kind].process = 1;
   if (c.src_memory == MemKind::managed) program.actors[0].once = {Prefetch{{0, 0, 2 * apart, 0, 1}, c.src}};
   constexpr bool measured = true;

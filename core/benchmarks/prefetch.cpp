@@ -1,5 +1,5 @@
-// Comm|Scope 3.5 (CS-10): unified memory prefetched: managed pages go to another place in bulk, by a call on a stream. Since
-// CUDA 13 one call takes many ranges, and may be told that what they hold is not needed.
+// Comm|Scope 3.5 (CS-10): prefetched unified memory: managed pages move in bulk, by a call on a stream. Since CUDA 13
+// one call takes many ranges, and may discard their contents.
 #include "benchmarks/managed.hpp"
 
 namespace linkscope {
@@ -10,7 +10,7 @@ void add_prefetch(Program& program, const Case& c, const Place& home, const Plac
   const auto ranges = c.param("ranges", "one"), discard = c.param("discard", "no");
   const u32 count = ranges == "one" ? 0 : static_cast<u32>(std::stoul(ranges));
   using enum Prefetch::Discard;
-  // Discarding and prefetching at once is a call for batches only: one range is a batch of one.
+  // Only the batch call discards and prefetches together, so one range is a batch of one.
   Prefetch step{{0, 0, c.bytes, c.bytes, 1}, to, count, discard == "no" ? no : discard == "before" ? before : with};
   if (step.discard == with && step.ranges == 0) step.ranges = 1;
   add_migration(program, c, home, to, stream, Content::pattern, c.bytes, step, 1);

@@ -1,5 +1,5 @@
-// One copy in parts, each on a stream of its own, all at once: a GPU gives its streams different copy engines where it
-// has several for that way, so what a path carries beyond one engine shows here (beside `h2d`, `d2h`, `d2d`, `local` by ce).
+// One copy in parts, each on its own stream, concurrently. If a GPU has several copy engines for that path, its streams
+// use them, and the rate beyond one engine shows here (compare `h2d`, `d2h`, `d2d`, `local` by ce).
 #include "base/error.hpp"
 #include "benchmarks/copies.hpp"
 

@@ -1,5 +1,5 @@
-// Comm|Scope's stride/ and 3d/: copies of rows that lie apart, by one call of cuMemcpy2DAsync or cuMemcpy3DAsync or by one
-// kernel; strided on both sides, or on one (pack, unpack).
+// Comm|Scope's stride/ and 3d/: copies of rows that lie apart, by one call of cuMemcpy2DAsync or cuMemcpy3DAsync or by
+// one kernel; strided on both sides, or on one (pack, unpack).
 #include "base/error.hpp"
 #include "benchmarks/copies.hpp"
 

@@ -9,7 +9,7 @@ namespace linkscope {
 namespace {
 
 const std::vector<Benchmark>& table() {
-  // Built on first use: the rows are globals of other files, whose order of construction is nobody's promise.
+  // Built on first use, because the order in which globals of other files are constructed is undefined.
   static const std::vector<Benchmark> rows = [] {
     std::vector<Benchmark> all{host_to_host, host_to_device, device_to_host, device_to_device, device_local};
     for (auto* more : {kernel_copies, joint_copies, kernel_accesses, exchanges, latencies, demands, prefetches,
@@ -45,7 +45,7 @@ const Benchmark& find(const Case& c) {
   if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
   const auto placed = [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; };
   const auto near = std::find_if(first, rows.end(), placed);
-  if (near == rows.end()) return *first;  // the first says what does not fit
+  if (near == rows.end()) return *first;  // the first row names the mistake
   const auto row = std::find_if(near, rows.end(), [&](const Benchmark& b) {
     return placed(b) &&
            std::find(b.memories.begin(), b.memories.end(), std::pair{c.src_memory, c.dst_memory}) != b.memories.end();

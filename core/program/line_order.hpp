@@ -22,7 +22,7 @@ LINKSCOPE_BOTH unsigned linkscope_line_half(unsigned long long mask) {
   return bits / 2 + 1;
 }
 
-/// The line that access i visits; `mask` and `half` are the two above.
+/// The line that access i visits; `mask` and `half` come from the two functions above.
 LINKSCOPE_BOTH unsigned long long linkscope_line_at(unsigned long long i, unsigned long long lines,
                                                     unsigned long long mask, unsigned half) {
   unsigned long long x = i;

@@ -129,7 +129,7 @@ std::string step_text(const Step& step) {
   throw Error{ErrorKind::usage, "program: " + where + ": " + what};
 }
 
-/// Rows in order that do not overlap, of whole words, as a pitched copy can state them.
+/// Rows in order that do not overlap, of whole words, as a pitched copy can express them.
 void check_rows(const Span& span, const std::string& where) {
   const auto& rows = span.rows;
   const auto refuse = [&](const std::string& what) { wrong(where, span_text(span) + ": " + what); };
@@ -272,7 +272,7 @@ std::vector<Touch> touches(const Step& step) {
                  [&](const Set& s) { all = {{s.word, true}}; },
                  [&](const Wait& w) { all = {{w.word, false}}; },
                  [&](const Call& c) {
-                   if (!c.on) return;  // is about memory, and moves nobody's data
+                   if (!c.on) return;  // concerns memory and moves no data
                    if (c.span) all.push_back({*c.span, false});
                    if (c.to) all.push_back({*c.to, true});
                  },

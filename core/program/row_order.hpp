@@ -1,4 +1,4 @@
-// What copies of rows leave behind. Compiled by g++ and by NVRTC.
+// The result of row copies. Compiled by g++ and by NVRTC.
 #pragma once
 #include "program/pattern.hpp"
 
@@ -7,8 +7,8 @@ struct linkscope_row_layout {
   unsigned long long pitch, in_plane, plane_pitch;
 };
 
-/// A copy of `count` rows of `row` bytes to slices of `slice_bytes`, from slices elsewhere that hold the pattern `seed`. What
-/// lies between rows and behind them is `untouched`. All are multiples of 8 bytes.
+/// A copy of `count` rows of `row` bytes to slices of `slice_bytes`, from slices elsewhere that hold the pattern
+/// `seed`. Memory between and behind the rows is `untouched`. All are multiples of 8 bytes.
 struct linkscope_row_copy {
   unsigned long long slice_bytes, row, count;
   linkscope_row_layout to, from;

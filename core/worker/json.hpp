@@ -19,6 +19,6 @@ using Json = nlohmann::json;
 [[nodiscard]] Json to_json(const DriverFacts&);
 [[nodiscard]] Json to_json(const std::vector<ContextsMade>&, const DriverFacts&);
 [[nodiscard]] Json to_json(const Spent&);
-[[nodiscard]] Json to_json(const Trace&);  // all but the stamps, which follow as doubles
+[[nodiscard]] Json to_json(const Trace&);  // everything except the stamps, which follow as doubles
 
 }  // namespace linkscope

@@ -156,7 +156,7 @@ void write_all(int file, const void* data, std::size_t size) {
     const ssize_t written = write(file, at, size);
     if (written < 0) {
       if (errno == EINTR) continue;
-      std::exit(0);  // the parent is gone: nobody is left to tell
+      std::exit(0);  // the parent is gone: no one is left to report to
     }
     at += written;
     size -= static_cast<std::size_t>(written);
@@ -169,12 +169,12 @@ void write_all(int file, const void* data, std::size_t size) {
 int main(int count, char** arguments) {
   using namespace linkscope;
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed parent leaves no worker behind
-  std::signal(SIGINT, SIG_IGN);      // Ctrl-C is the parent's to handle
+  std::signal(SIGINT, SIG_IGN);      // Ctrl-C is handled by the parent
   std::signal(SIGPIPE, SIG_IGN);
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-  std::ios::sync_with_stdio(false);  // or requests are read byte by byte
+  std::ios::sync_with_stdio(false);  // otherwise requests are read byte by byte
   if (count > 1 && std::string_view{arguments[1]} == owner_argument) {
-    close_range(STDERR_FILENO + 1, ~0u, 0);  // what the process that started this one did not close on its own
+    close_range(STDERR_FILENO + 1, ~0u, 0);  // descriptors that the starting process left open
     dup2(STDERR_FILENO, STDOUT_FILENO);
     own_memory(STDIN_FILENO);
   }

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from linkscope.errors import NOT_HERE, WRONG_USAGE, UserError
+from linkscope.errors import WRONG_USAGE, UserError
 from linkscope.machine import model
 from linkscope.machine.model_paths import directed_links, routes
 
@@ -384,7 +384,7 @@ def test_unknown_machines() -> None:
     assert "'h200x3'" in str(refused.value) and "h200x4" in str(refused.value)
     with pytest.raises(UserError) as refused:
         model.load("./nowhere.toml")
-    assert refused.value.exit_code == NOT_HERE
+    assert refused.value.exit_code == 2
 
 
 def test_unreadable_files(tmp_path) -> None:

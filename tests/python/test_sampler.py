@@ -141,7 +141,7 @@ class Wobbling(Restless):
 )
 def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
     """All samples that may make it steady, few if none can, many if they are cheap."""
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise that bends the curve makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)

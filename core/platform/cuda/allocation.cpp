@@ -46,11 +46,12 @@ Allocation::Allocation(const Driver& driver, Owner& owner, Device* device, const
     : driver_{driver}, owner_{owner}, device_{device}, region_{region}, bytes_{bytes} {}
 
 Allocation::~Allocation() {
-  if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is going down
+  if (device_ && driver_.cuCtxSetCurrent(device_->context()) != CUDA_SUCCESS) return;  // the driver is shutting down
   try {
     give_back();
-    if (region_.kind == MemKind::pool) LINKSCOPE_CU(driver_, cuMemPoolTrimTo, pool(), 0);  // what the pool still keeps
-  } catch (const Error&) {  // nobody is left to tell: the process ends, or has a reason already
+    // frees what the pool still keeps
+    if (region_.kind == MemKind::pool) LINKSCOPE_CU(driver_, cuMemPoolTrimTo, pool(), 0);
+  } catch (const Error&) {  // no one is left to report to: the process ends, or has a reason already
   }
 }
 
@@ -69,7 +70,7 @@ void Allocation::make() {
   }
   allocate();
   if (region_.kind == MemKind::vmm) map();
-  // Of all other memory that the driver gives, pages are there already.
+  // The pages of all other driver memory exist after allocation.
   if (pages_.data()) pages_.back(false);
   if (device_ && (region_.kind == MemKind::registered || region_.kind == MemKind::registered_hugepage)) pin();
   if (host_ && by_driver_) map();
@@ -129,7 +130,7 @@ void Allocation::allocate() {
     case MemKind::managed:
       return of_driver([&] { LINKSCOPE_CU(driver_, cuMemAllocManaged, &address_, bytes_, CU_MEM_ATTACH_GLOBAL); });
     case MemKind::pool: {
-      u64 all = ~u64{0};  // the pool keeps what is freed, which is what pools are for
+      u64 all = ~u64{0};  // a pool keeps freed memory by design
       LINKSCOPE_CU(driver_, cuMemPoolSetAttribute, pool(), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
       const auto& stream = device_->stream(0);
       return of_driver([&] {
@@ -154,7 +155,7 @@ void Allocation::allocate() {
       if (device_) return allocate_by_flags(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
       break;
     case MemKind::
-        system:  // by the same address for everybody; of a GPU's, pages begin on the first node and are sent there
+        system:  // one address for all processors; pages of a GPU's region begin on the first node and are sent there
       pages_ = HostPages{region_.at.kind == PlaceKind::numa ? region_.at.index : 0, bytes_, {}};
       address_ = reinterpret_cast<CUdeviceptr>(pages_.data());
       return;
@@ -168,7 +169,7 @@ void Allocation::allocate() {
   }
   pages_ = HostPages{region_.at.index, bytes_, pages_of_region()};
   host_ = pages_.data();
-  // No GPU that could pin it: page-locked by the kernel is what remains, and is the same to a CPU thread.
+  // Without a GPU that could pin it, the kernel locks the pages, which is equivalent for a CPU thread.
   if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
     throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) +
                                        " was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};

@@ -21,7 +21,7 @@ namespace linkscope {
 class OwnersPiece {
  public:
   OwnersPiece(Owner& owner, Owner::Piece piece) : owner_{owner}, piece_{std::move(piece)} {}
-  ~OwnersPiece();  // without complaint
+  ~OwnersPiece();  // without reporting errors
   OwnersPiece(const OwnersPiece&) = delete;
   OwnersPiece& operator=(const OwnersPiece&) = delete;
 
@@ -34,35 +34,35 @@ class OwnersPiece {
 
 class Allocation {
  public:
-  /// Nothing yet. `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host
-  /// without GPUs, or memory that no driver knows of. The region says place, kind and pages, and whether what is shared belongs to
-  /// this process or to `owner`'s.
+  /// Allocates nothing yet. `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null:
+  /// a host without GPUs, or memory that no driver knows. The region gives place, kind and pages, and whether shared
+  /// memory belongs to this process or to `owner`'s.
   Allocation(const Driver&, Owner& owner, Device* device, const Region&, u64 bytes);
-  ~Allocation();  // gives back what is there
+  ~Allocation();  // frees what exists
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 
-  /// All phases up to memory that is in use. Of what is shared its owner has seen a word that was written here: throws
-  /// Error{failed} where it does not.
+  /// Runs all phases up to usable memory. The owner of shared memory has then seen a word that was written here; throws
+  /// Error{failed} otherwise.
   void make();
-  /// One phase; those before it were done. Throws Error{memory} where there is no more.
+  /// Runs one phase; earlier ones are complete. Throws Error{memory} if there is no more.
   void advance(std::string_view phase);
-  /// To where `phase` is next: back to nothing, then all before it.
+  /// Prepares the phase: frees everything, then runs all phases before it.
   void bring_to(std::string_view phase);
-  /// Lets another GPU reach memory whose access is granted one by one (pools, virtual memory); once.
+  /// Gives another GPU access to memory that is granted per GPU (pools, virtual memory); once.
   void grant(const Device& other);
-  /// Of the other process's memory behind an IPC handle: as another GPU reaches it, which its owner has seen. Throws
-  /// Error{failed} where it does not arrive.
+  /// Another process's memory behind an IPC handle, opened by another GPU, as verified by its owner. Throws
+  /// Error{failed} if a written word does not arrive.
   [[nodiscard]] std::unique_ptr<IpcOpened> opened_by(Device& other);
-  /// Of this process's memory: as a GPU of the other process has opened it, likewise.
+  /// This process's memory as opened by a GPU of the other process, verified likewise.
   [[nodiscard]] std::unique_ptr<OwnersPiece> opened_there(const Device& by);
 
   [[nodiscard]] std::byte* host() const { return host_; }
   [[nodiscard]] CUdeviceptr address() const { return address_; }
-  /// Of what the other process shares: as that knows it.
+  /// The other process's name of the shared memory.
   [[nodiscard]] const Owner::Piece& piece() const { return piece_; }
   [[nodiscard]] bool in_use() const { return touched_; }
-  /// What pages it has, in words, where it is in huge ones; "" elsewhere.
+  /// Page sizes as text for memory in huge pages; "" otherwise.
   [[nodiscard]] std::string page_size() const;
 
  private:
@@ -74,12 +74,12 @@ class Allocation {
   void unmap();
   void give_back();
   void allocate_by_flags(unsigned flags);
-  /// What the driver has not got, with what was wanted and what helps.
+  /// The memory that the driver lacks, with the request and the cure.
   template <class Call>
   void of_driver(Call) const;
   [[nodiscard]] PageSize pages_of_region() const;
   [[nodiscard]] CUmemoryPool pool() const;
-  // What the process that owns shared memory does, and what it takes to open it here (allocation_shared.cpp).
+  // The work of the process that owns shared memory, and how it is opened here (allocation_shared.cpp).
   void allocate_there();
   void share();
   void import();
@@ -94,8 +94,8 @@ class Allocation {
   Owner& owner_;
   Device* device_;
   Region region_;
-  u64 bytes_;         // as asked for
-  u64 reserved_ = 0;  // of virtual memory: whole granules
+  u64 bytes_;         // requested
+  u64 reserved_ = 0;  // for virtual memory: whole granules
   HostPages pages_;
   Owner::Piece piece_;
   Owner::Share share_;
@@ -110,7 +110,7 @@ class Allocation {
   std::set<int> granted_;
 };
 
-/// The symbols that memory of a kind needs besides those that everything needs.
+/// Symbols that a kind of memory needs in addition to the common ones.
 [[nodiscard]] std::vector<const char*> symbols_of(MemKind);
 
 }  // namespace linkscope

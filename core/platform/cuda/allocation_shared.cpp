@@ -1,4 +1,4 @@
-// Memory that two processes share: what the other one does when it is asked, and how what it owns is opened here.
+// Memory that two processes share: requests to the other one, and how its memory is opened here.
 #include <cstring>
 
 #include "base/error.hpp"
@@ -93,12 +93,12 @@ std::unique_ptr<OwnersPiece> Allocation::opened_there(const Device& by) {
 OwnersPiece::~OwnersPiece() {
   try {
     owner_.free(piece_);
-  } catch (const Error&) {  // what it had went with it
+  } catch (const Error&) {  // its memory ended with it
   }
 }
 
-/// Writes a word there, by a GPU that calls it `at` (host memory: by the CPU), and has the other process look at it. Then what
-/// was there is there again.
+/// Writes a word by a GPU that calls the memory `at` (host memory: by the CPU), lets the other process read it, and
+/// restores the old contents.
 void Allocation::prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr at) {
   const u64 word = 0x6C696E6B53000000ull + (seen.number << 8) + ++proofs_,
             offset = (bytes_ - sizeof word) / sizeof word * sizeof word;

@@ -64,17 +64,17 @@ Buffer& Buffers::get(const Region& region, u32 number, Device* device) {
       kept_[{region.at, region.kind, region.process, region.page_bytes, region.transparent, region.content, number}];
   program = program_;
   if (!kept || kept->size() < region.bytes) {
-    kept.reset();  // before the larger one is made: both might not fit
+    kept.reset();  // before allocating the larger one: both might not fit
     const u64 most = most_of(region, number);
     std::unique_ptr<Buffer> fresh;
     try {
       fresh = made(region, std::max(region.bytes, most), device);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory || most <= region.bytes) throw;
-      fresh = made(region, region.bytes, device);  // what wants more will say so
+      fresh = made(region, region.bytes, device);  // the program that needs more will report it
     }
     if (region.content == Content::pattern) fresh->fill_with_pattern(0x6C696E6B73636F70ull + ++made_);
-    kept = std::move(fresh);  // filled: where that fails none is kept for the next program
+    kept = std::move(fresh);  // filled first: a buffer whose fill fails is not kept
   }
   kept->reach_from(device);
   return *kept;
@@ -105,7 +105,7 @@ bool Buffers::drop_unused() {
 
 namespace {
 
-/// By a kernel that is launched with the arguments and where to leave its result.
+/// Launches a kernel with its arguments and the place of its result.
 template <class... A>
 Compared compared_by(const Driver& driver, const Buffer& checked, CUfunction kernel, A... arguments) {
   auto& device = *checked.device();

@@ -1,4 +1,4 @@
-// The memory of regions: allocated, placed, checked, filled, and kept for the next program that wants the like.
+// The memory of regions: allocated, placed, checked, filled, and kept for later programs with equal regions.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,7 +14,8 @@
 
 namespace linkscope {
 
-/// Owns the memory behind one region. `host` is null for device and managed memory; `device` is 0 for memory that no GPU can reach.
+/// Owns the memory behind one region. `host` is null for device and managed memory; `device` is 0 for memory that no
+/// GPU can access.
 class Buffer {
  public:
   /// `device` is the GPU that holds the memory, or any GPU whose context pins host memory; null: a host without GPUs.
@@ -25,19 +26,19 @@ class Buffer {
   [[nodiscard]] CUdeviceptr address() const { return memory_.address(); }
   [[nodiscard]] Allocation& memory() { return memory_; }
   [[nodiscard]] Device* device() const { return device_; }
-  /// Pinned memory is portable: whichever GPU uses it next also fills and compares it.
+  /// Pinned memory is portable, so that the next GPU that uses it can also fill and compare it.
   void reach_from(Device* device) {
     if (host() && device_) device_ = device;
   }
   [[nodiscard]] MemKind kind() const { return kind_; }
   [[nodiscard]] u64 seed() const { return seed_; }
-  /// True when a GPU can read it in place: it is compared there.
+  /// Whether a GPU can read the memory in place and so compare it.
   [[nodiscard]] bool reachable() const { return address() != 0; }
 
   void fill_with_pattern(u64 seed);
-  /// The first `bytes`.
+  /// Fills the first `bytes`.
   void fill_with(std::byte, u64 bytes);
-  /// A cycle of addresses through the first `bytes`, as whoever reaches them calls them: a GPU where one does.
+  /// Writes a cycle of addresses into the first `bytes`, as the accessing processor calls them: a GPU if there is one.
   void fill_with_chain(u64 bytes);
 
  private:
@@ -49,26 +50,26 @@ class Buffer {
   Allocation memory_;
 };
 
-/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the
-/// platform: a round has one of its own, and so its allocations. Where memory runs out, those that the program does not use are given back.
+/// Buffers by place, kind, process, pages, content and number within a program. They live as long as the platform, so
+/// each round has its own allocations. If memory runs out, buffers that the program does not use are freed.
 class Buffers {
  public:
-  /// `most`: what programs to come want at most, so that memory which they share is made once.
+  /// `most`: the largest demands of later programs, so that shared memory is allocated once.
   Buffers(const Driver&, Owner&, const std::vector<Wanted>& most);
-  /// Of the program that comes: what was got for those before may go.
+  /// Starts the next program: buffers of earlier ones may be freed.
   void begin_program() { ++program_; }
   [[nodiscard]] Buffer& get(const Region&, u32 number, Device*);
-  /// Gives back what this program has not got; false where there is nothing like that.
+  /// Frees the buffers that this program does not use; false if there are none.
   bool drop_unused();
 
  private:
   [[nodiscard]] std::unique_ptr<Buffer> made(const Region&, u64 bytes, Device*);
-  /// As many bytes as programs to come want of a first buffer like this; 0 where nobody said.
+  /// The demand of later programs for such a first buffer; 0 if unknown.
   [[nodiscard]] u64 most_of(const Region&, u32 number) const;
 
   struct Kept {
     std::unique_ptr<Buffer> buffer;
-    u64 program = 0;  // that got it last
+    u64 program = 0;  // the program that used it last
   };
   const Driver& driver_;
   Owner& owner_;
@@ -77,7 +78,7 @@ class Buffers {
   u64 made_ = 0, program_ = 0;
 };
 
-/// What `make` makes. Where there is no memory for it, once more without what the program does not use.
+/// Allocates with `make`. If memory runs out, frees what the program does not use and tries once more.
 template <class Make>
 auto with_room(Buffers& buffers, Make make) {
   try {
@@ -88,17 +89,19 @@ auto with_room(Buffers& buffers, Make make) {
   return make();
 }
 
-/// Compares part of `checked` with the pattern `seed` from byte `pattern_offset` on; by the GPU where it can reach it.
+/// Compares part of `checked` with the pattern `seed` from byte `pattern_offset`; on the GPU if it can access the
+/// memory.
 struct Compared {
   u64 wrong_words = 0;
   u64 first_word = 0;
 };
 [[nodiscard]] Compared compare(const Driver&, const Buffer& checked, u64 offset, u64 bytes, u64 seed,
                                u64 pattern_offset);
-/// Compares so many bytes of slices with what copies of rows leave; likewise.
+/// Compares slices with the result of row copies; likewise.
 [[nodiscard]] Compared compare_rows(const Driver&, const Buffer& checked, u64 offset, u64 bytes,
                                     const linkscope_row_copy&);
-/// Compares what writing lines of a slice left with the pattern `seed`, and that it left the rest; memory that its GPU reaches.
+/// Compares the written lines of a slice with the pattern `seed`, and the rest with its old contents; for memory that
+/// its GPU can access.
 [[nodiscard]] Compared compare_lines(const Driver&, const Buffer& checked, u64 offset, const Access&, u64 seed);
 
 }  // namespace linkscope

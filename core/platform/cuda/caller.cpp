@@ -55,7 +55,7 @@ class ReadyGraph {
 
 constexpr std::size_t most_arguments = 4096;
 
-/// The kernel that takes so many bytes of arguments.
+/// The kernel with this many bytes of arguments.
 std::string kernel_of(u64 arguments) {
   return arguments ? "linkscope_take_" + std::to_string(arguments) : "linkscope_empty";
 }
@@ -76,10 +76,10 @@ struct CallState {
   alignas(16) std::array<std::byte, most_arguments> arguments{};
   void* argument = arguments.data();
 
-  CUstream made = nullptr;  // from its creation until it is destroyed
+  CUstream made = nullptr;  // from its creation until its destruction
   std::unique_ptr<KernelChain> chain;
   std::vector<ReadyGraph> graphs;
-  std::size_t next = 0;  // of the graphs: to be uploaded
+  std::size_t next = 0;  // graphs that wait for their upload
 
   using Make = void (*)(CallState&, const Call&, u64 iteration);
   struct Step {
@@ -95,7 +95,7 @@ enum class Needs : u8 { nothing, kernel, graph };
 
 struct Api {
   std::string_view name;
-  std::vector<const char*> symbols;  // of the driver, beyond those without which there is no use in it
+  std::vector<const char*> symbols;  // driver symbols beyond the common ones
   Needs needs;
   CallState::Make make;
 };
@@ -122,7 +122,7 @@ void copy(CallState& s, const Call& call, u64 iteration) {
 }
 
 void query_event(CallState& s, const Call&, u64) {
-  // Not ready is an answer as well.
+  // "Not ready" is a valid answer.
   if (const CUresult status = s.driver.cuEventQuery(s.event.get()); status != CUDA_ERROR_NOT_READY)
     s.driver.check(status, "cuEventQuery");
 }
@@ -213,7 +213,7 @@ Caller::Caller(const CudaSession& session, const Actor& actor, Device& device, c
 
 Caller::~Caller() {
   auto& s = *state_;
-  if (s.driver.cuCtxSetCurrent(s.device.context()) != CUDA_SUCCESS) return;  // the driver is going down
+  if (s.driver.cuCtxSetCurrent(s.device.context()) != CUDA_SUCCESS) return;  // the driver is shutting down
   s.driver.cuStreamSynchronize(s.stream.get());
   if (s.made) s.driver.cuStreamDestroy(s.made);
 }
@@ -223,7 +223,7 @@ void Caller::ready(u32 iterations) {
   s.device.use();
   s.next = 0;
   s.graphs.clear();
-  s.graphs.reserve(iterations);  // or instantiating would move them
+  s.graphs.reserve(iterations);  // reserved, since instantiating would move the elements
   for (const auto& [make, call] : s.loop) {
     const u32 graphs = make == upload_graph ? iterations : make == launch_graph ? 1 : 0;
     for (u32 i = 0; i < graphs; ++i) s.graphs.emplace_back(s.driver, s.chain->get());

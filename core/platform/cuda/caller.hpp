@@ -1,4 +1,4 @@
-// Calls that are made for a GPU: by what they do, as a program names them, and what they need to be made.
+// Calls that CPU threads make for a GPU, by the names that programs use, and their prerequisites.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,29 +7,29 @@
 
 namespace linkscope {
 
-/// Whether an actor's loop is calls that are made for a GPU.
+/// Whether an actor's loop consists of calls for a GPU.
 [[nodiscard]] bool makes_calls(const Actor&);
-/// Why no CPU thread here can make this call; "" where one can.
+/// Why no CPU thread can make this call here; "" if one can.
 [[nodiscard]] std::string why_no_call(const Driver&, const Call&);
 
 struct CallState;
 
-/// A CPU thread that makes the calls of a loop: with a stream and an event of its own, and the graphs that it launches.
+/// A CPU thread that makes the calls of a loop, with its own stream and event, and the graphs that it launches.
 class Caller {
  public:
-  /// `stream` is of the GPU that the calls are for. Both outlive it, as do the session and its buffers.
+  /// `stream` belongs to the GPU of the calls. Both outlive this object, as do the session and its buffers.
   Caller(const CudaSession&, const Actor&, Device&, const Stream&);
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
-  /// Untimed: all that so many iterations need is there.
+  /// Untimed: prepares that many iterations.
   void ready(u32 iterations);
-  /// Untimed: the GPU's context is the calling thread's.
+  /// Untimed: makes the GPU's context that of the calling thread.
   void enter() const;
   /// Timed.
   void make(u64 first_iteration, u32 iterations);
-  /// Untimed: what was queued has ended, and what was made is given back.
+  /// Untimed: waits for queued work and frees what was made.
   void settle();
 
  private:

@@ -42,7 +42,7 @@ void prepare_phases(CudaSession& session, u32 region, Device* device) {
 }
 
 void bring_to(CudaSession& session, const Call& call) {
-  // All back to nothing before any is made again: what does not fit twice is not there twice.
+  // Frees all before any is made again, because both may not fit at once.
   for (auto& one : made_by(session, call))
     one->bring_to(phases_of(session.program.regions[call.span->region].kind).front());
   for (auto& one : made_by(session, call)) one->bring_to(call.api);
@@ -58,7 +58,7 @@ void check_phase(const CudaSession& session, const Call& call, Verdict& verdict)
     verdict.checked_bytes += call.span->bytes;
     if (!one->in_use() || !one->host()) continue;
     const auto found = page_nodes(one->host(), call.span->bytes);
-    (void)one->page_size();  // throws where it is not what was asked for
+    (void)one->page_size();  // throws if pages are not as requested
     if (found == "hidden" || found == to_string(region.at)) continue;
     if (verdict.ok) verdict.first_wrong = "pages asked for on " + to_string(region.at) + " are on " + found;
     verdict.ok = false;

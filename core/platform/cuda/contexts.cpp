@@ -9,10 +9,11 @@
 namespace linkscope {
 namespace {
 
-// By operation_cost() the cheaper contexts of an H200 are within 1 % of each other, and the dearer ones 6 % above them.
+// By operation_cost() the cheap contexts of an H200 are within 1 % of each other, and the expensive ones 6 % above
+// them.
 constexpr double alike = 1.02;
 constexpr Seconds noise{20e-9};
-constexpr std::size_t to_know = 8, most = 16;  // where three of five are dear, one run of sixty sees none that is not
+constexpr std::size_t to_know = 8, most = 16;  // if three of five are expensive, one run of sixty sees no cheap one
 
 /// Owns memory of the current context's GPU.
 class Room {
@@ -33,10 +34,10 @@ class Room {
 std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextMaker>& makers, Floors floors) {
   std::vector<std::vector<Seconds>> costs(makers.size());
   std::vector<bool> failed(makers.size());
-  std::map<std::string, std::size_t> wanted;  // of models that nothing is known of
+  std::map<std::string, std::size_t> wanted;  // of models without a known floor
   for (const auto& maker : makers)
     if (!floors.contains(maker.model)) wanted[maker.model] = to_know;
-  // A GPU that has slowed down since has no such context any more: then one like the cheapest of these has to do.
+  // A GPU that has slowed down no longer has such a context; one like its cheapest must do.
   const auto is_dear = [&](std::size_t gpu) {
     const auto& own = costs[gpu];
     if (own.size() >= most) return false;
@@ -54,7 +55,7 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
     floor->second = std::min(floor->second, *cost);
   };
   for (std::size_t gpu = 0; gpu < makers.size(); ++gpu) make(gpu);
-  // In turn, so that GPUs of a model share what it takes to know it.
+  // In turn, so that GPUs of a model share the effort of learning it.
   for (bool more = true; more;) {
     more = false;
     for (std::size_t gpu = 0; gpu < makers.size(); ++gpu) {
@@ -98,7 +99,7 @@ Seconds operation_cost(const Driver& driver, Device& device) {
   Seconds all{0};
   for (std::size_t number = 0; number < streams; ++number) {
     const auto& stream = device.stream(number);
-    batch(stream, sizes.back(), few);  // a stream's first copies take longer, and the GPU's clocks rise
+    batch(stream, sizes.back(), few);  // the first copies of a stream take longer, and clocks rise
     for (const u64 bytes : sizes) all += (batch(stream, bytes, many) - batch(stream, bytes, few)) / (many - few);
   }
   return std::max(all / (streams * sizes.size()), noise);

@@ -22,7 +22,7 @@
 namespace linkscope {
 namespace {
 
-/// Why the host would wait for every call, so that nothing can be queued behind a gate; "" if nothing is known to.
+/// Why the host would wait for every call, so that nothing can be queued behind a gate; "" if no reason is known.
 std::string why_no_gate() {
   const auto set = [](const char* name) {
     const char* value = std::getenv(name);
@@ -99,12 +99,12 @@ class CudaPlatformImpl final : public CudaPlatform {
   DriverFacts facts_;
   Offer offer_;
   std::string no_gate_;
-  std::vector<std::unique_ptr<Device>> devices_;  // opened when first used
+  std::vector<std::unique_ptr<Device>> devices_;  // opened at first use
   std::unique_ptr<Gate> gate_;
   Owner owner_;
   std::map<std::tuple<MemKind, Place, u32, std::optional<u32>>, std::string>
-      not_shared_;   // why not, or "": found out when first asked for
-  Buffers buffers_;  // after the devices: given back before them
+      not_shared_;   // why not, or "": determined at first use
+  Buffers buffers_;  // after the devices: freed before them
   std::set<std::pair<u32, u32>> peers_on_;
 };
 
@@ -128,8 +128,8 @@ Device& CudaPlatformImpl::device(u32 index) {
   return *device;
 }
 
-/// What an operation costs in a context made anew. Nothing where that cannot be found out: what is wrong with that GPU its
-/// own points tell, and those of others are measured.
+/// The cost of an operation in a new context. Nothing on failure: the points of that GPU report the cause, and other
+/// GPUs are measured.
 std::optional<Seconds> CudaPlatformImpl::context_anew(u32 gpu) {
   devices_[gpu].reset();
   try {
@@ -163,8 +163,8 @@ u64 CudaPlatformImpl::free_bytes(u32 gpu) {
   return free;
 }
 
-/// Whether memory can be shared is known when some was: what forbids it (namespaces of containers, sandboxes, modes of
-/// GPUs) has no other name.
+/// Whether memory can be shared is known only by trying: namespaces of containers, sandboxes and modes of GPUs forbid
+/// it under no common name.
 std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional<u32> by) {
   const std::tuple what{region.kind, region.at, region.process, by};
   if (const auto known = not_shared_.find(what); known != not_shared_.end()) return known->second;
@@ -177,7 +177,7 @@ std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional
     else if (by) (void)tried.opened_by(device(*by));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::failed && error.kind() != ErrorKind::lost) throw;
-    owner_.check_alive();  // drivers say 'unknown error' of what they do not permit, too; the loss of a GPU shows again
+    owner_.check_alive();  // drivers also report forbidden calls as 'unknown error'; the loss of a GPU shows again
     const auto where = to_string(region.at), whose = region.process
                                                          ? "of another process cannot be opened on " + where
                                                          : "on " + where + " cannot be opened by another process";
@@ -188,7 +188,7 @@ std::string CudaPlatformImpl::why_not_shared(const Region& region, std::optional
   return not_shared_[what] = why;
 }
 
-/// The first GPU that lets this process in, or null: host memory alone needs none in particular.
+/// The first GPU that admits this process, or null: host memory needs no particular one.
 Device* CudaPlatformImpl::any_device() {
   constexpr int shared = CU_COMPUTEMODE_DEFAULT, prohibited = CU_COMPUTEMODE_PROHIBITED;
   for (u32 index = 0; index < devices_.size(); ++index) {
@@ -204,7 +204,7 @@ Device* CudaPlatformImpl::any_device() {
   return nullptr;
 }
 
-/// The GPU that holds a region, or for host memory one whose context pins it: the first that uses it, else any.
+/// The GPU that holds a region, or for host memory one whose context pins it: the first that uses it, or any.
 Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
   const auto& [place, kind] = std::tie(program.regions[region].at, program.regions[region].kind);
   if (place.kind == PlaceKind::gpu) return &device(place.index);
@@ -224,7 +224,7 @@ Device* CudaPlatformImpl::device_for(const Program& program, u32 region) {
 }
 
 void CudaPlatformImpl::set_peers(const Program& program) {
-  if (peer_pairs(program).empty()) return;  // nothing goes between GPUs: what is set costs nothing
+  if (peer_pairs(program).empty()) return;  // nothing moves between GPUs, so the setting costs nothing
   const auto gpus = gpus_of(program);
   for (const u32 from : gpus)
     for (const u32 to : gpus) {
@@ -325,7 +325,7 @@ void CudaPlatformImpl::make_actors(CudaSession& session) {
   prepare_managed(session);
 }
 
-/// How many iterations touch all that an actor touches.
+/// The number of iterations that access everything an actor accesses.
 u32 whole_footprint(const Actor& actor) {
   u64 most = 1;
   for (const auto& step : actor.loop) {
@@ -337,13 +337,13 @@ u32 whole_footprint(const Actor& actor) {
   return static_cast<u32>(most);
 }
 
-/// This batch, or as much of it as goes over all memory once.
+/// The batch, or the part of it that accesses all memory once.
 std::vector<u32> at_most_footprint(const Program& program, std::vector<u32> batch) {
   for (std::size_t a = 0; a < batch.size(); ++a) batch[a] = std::min(batch[a], whole_footprint(program.actors[a]));
   return batch;
 }
 
-constexpr Seconds rehearsal{0.02};  // how long queueing may take where nothing is known of it
+constexpr Seconds rehearsal{0.02};  // limit for queueing while its duration is unknown
 
 bool within(const std::vector<u32>& small, const std::vector<u32>& large) {
   return std::equal(small.begin(), small.end(), large.begin(), large.end(), std::less_equal<>{});
@@ -359,8 +359,9 @@ bool rehearsed(const CudaSession& session, const std::vector<u32>& batch) {
                      [&](const auto& other) { return within(batch, other); });
 }
 
-/// Runs everybody's loop once, and where caches are to be hot over all memory: code is loaded, staging memory made, and
-/// the time of an iteration known. Behind a gate where one will be used: large copies are too dear for a rehearsal more.
+/// Runs every actor's loop once, over all memory if caches are to be hot: this loads code, allocates staging memory and
+/// gives the time of an iteration. Behind a gate if one will be used, because large copies are too expensive for
+/// another rehearsal.
 void CudaPlatformImpl::warm_up(CudaSession& session) {
   const Clocked clocked{session.spent.rehearsals};
   std::vector<u32> once;
@@ -377,9 +378,9 @@ void CudaPlatformImpl::warm_up(CudaSession& session) {
     session.expected_loop = std::max(session.expected_loop, Seconds{stamps[a].exit_s - stamps[a].enter_s} / once[a]);
 }
 
-/// Whether queueing this batch behind a closed gate goes through without holding the host up.
+/// Whether this batch can be queued behind a closed gate without blocking the host.
 bool CudaPlatformImpl::rehearse(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
-  // Once may be the host's own hiccup or staging memory being made; what blocks for good does so again.
+  // One block may be a hiccup of the host or the allocation of staging memory; a permanent one repeats.
   const bool through = sample_gated(session, *gate_, batch, rehearsal, stamps) ||
                        sample_gated(session, *gate_, batch, rehearsal, stamps);
   (through ? session.rehearsed : session.blocking).push_back(batch);
@@ -408,7 +409,8 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
     return;
   }
   if (!no_gate_.empty()) {
-    // Without a gate one stream's copies may be done before the next one's are queued: several start at a barrier.
+    // Without a gate one stream's copies may end before the next one's are queued, so several streams start at a
+    // barrier.
     session.timing = session.actors.size() > 1 ? Timing::host : Timing::events;
     session.why_timing = "no gate: " + no_gate_;
     return;
@@ -416,15 +418,15 @@ void CudaPlatformImpl::choose_timing(CudaSession& session) {
   if (!gate_) gate_ = std::make_unique<Gate>(driver_, *session.actors.front().device);
 }
 
-/// How to time this order: by the host's clock where queueing one of its batches behind a closed gate holds the host up.
-/// Staged copies without peer access do so from some number of bytes in flight on a stream on. Found out by doing it
-/// once, which is a rehearsal as well.
+/// Chooses the timing of this order: the host's clock if queueing one of its batches behind a closed gate blocks the
+/// host. Staged copies without peer access block from a certain number of bytes in flight. One trial decides, and
+/// serves as a rehearsal.
 Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
   if (session.timing != Timing::gate) return session.timing;
   const Clocked clocked{session.spent.rehearsals};
   const auto total = [](const std::vector<u32>& batch) { return std::accumulate(batch.begin(), batch.end(), u32{0}); };
   std::vector<Stamp> unused(session.actors.size());
-  auto batches = order.batches;  // the largest first: what it shows holds of smaller ones
+  auto batches = order.batches;  // the largest batch first: its result holds for smaller ones
   std::sort(batches.begin(), batches.end(), [&](const auto& a, const auto& b) { return total(a) > total(b); });
   for (const auto& batch : batches) {
     const bool hopeless = std::any_of(session.blocking.begin(), session.blocking.end(),
@@ -432,7 +434,7 @@ Timing CudaPlatformImpl::timing_of(CudaSession& session, const Order& order) {
     if (hopeless) return Timing::host;  // another way of timing is another quantity
     if (total(batch) == 0) continue;
     const auto all_memory =
-        at_most_footprint(session.program, batch);  // what a longer one would show more the sample itself finds out
+        at_most_footprint(session.program, batch);  // the sample itself shows whether a longer one blocks
     if (rehearsed(session, halved(all_memory))) continue;
     if (!rehearse(session, all_memory, unused.data())) return Timing::host;
   }
@@ -461,8 +463,8 @@ std::unique_ptr<Session> CudaPlatformImpl::prepare(const Program& program, const
 
 // --- run ----------------------------------------------------------------------------------------------------------
 
-/// One sample behind the gate; false where the host was held up. A batch that had not been rehearsed now has. One that had
-/// only just went through then: what a stream holds of such copies varies. From here on it counts as blocking.
+/// Takes one sample behind the gate; false if the host was blocked. The batch then counts as rehearsed. A batch that
+/// barely passed earlier may block now, because the capacity of a stream varies; from here it counts as blocking.
 bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   const bool known = rehearsed(session, batch);
   const Seconds patience = known ? gate_timeout(session, batch) : rehearsal;
@@ -475,17 +477,17 @@ bool CudaPlatformImpl::gated(CudaSession& session, const std::vector<u32>& batch
     return false;
   }
   sample_host(session, batch, stamps);
-  // A host that is slow is so without a gate, too; half: nobody opens this one late.
+  // A slow host is slow without a gate, too; half, because nobody opens this gate late.
   for (std::size_t a = 0; a < batch.size(); ++a)
     if (stamps[a].exit_s - stamps[a].enter_s > patience.count() / 2)
       throw Error{ErrorKind::timeout, "the host did not finish queueing before the gate's time-out of " +
                                           std::to_string(patience.count()) + " s"};
-  // Once may have been a hiccup of the host; what blocks for good does so again.
+  // One block may be a hiccup of the host; a permanent one repeats.
   if (!sample_gated(session, *gate_, batch, rehearsal, stamps)) session.blocking.push_back(batch);
   return false;
 }
 
-/// Takes the order's samples; false where they must be taken again, for a batch was rehearsed or held the host up on the way.
+/// Takes the order's samples; false if they must be repeated because a batch was rehearsed or blocked the host.
 bool CudaPlatformImpl::take_samples(CudaSession& session, const Order& order, Timing timing, Trace& trace) {
   for (u32 sample = 0; sample < order.samples; ++sample)
     for (u32 b = 0; b < trace.batches; ++b) {
@@ -517,11 +519,12 @@ Trace CudaPlatformImpl::run(Session& base, const Order& order) {
   Timing timing;
   do {
     timing = timing_of(session, order);
-    // Into fresh poison: what warm-up, rehearsals and earlier samples delivered does not prove that these do.
+    // Compares with fresh poison: earlier deliveries, such as those of warm-up and rehearsals, do not prove that these
+    // samples deliver.
     if (order.verify || !session.sampled) session.start_afresh();
   } while (!take_samples(session, order, timing, trace));
   session.sampled = true;
-  owner_.check_alive();  // or what was measured is memory that nobody owns
+  owner_.check_alive();  // otherwise memory without an owner would be measured
   trace.timing = timing == Timing::gate ? "gate" : timing == Timing::events ? "events" : "host";
   if (order.verify) trace.verdict = both(before, compared());
   trace.notes = session.notes;

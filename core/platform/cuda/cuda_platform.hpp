@@ -1,4 +1,4 @@
-// The machine at hand: its NUMA nodes, and 0 to N GPUs through the CUDA driver.
+// This machine: its NUMA nodes, and 0 to N GPUs through the CUDA driver.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ struct PeerFacts {
   int performance_rank = 0;
 };
 
-/// What the driver says of itself and its GPUs (in PCI bus order), before anything is opened.
+/// The driver's facts about itself and its GPUs (in PCI bus order), before anything is opened.
 struct DriverFacts {
   bool present = false;
   int version = 0;
@@ -26,7 +26,7 @@ struct DriverFacts {
   std::vector<PeerFacts> peers;
 };
 
-/// The contexts that were made of a GPU, and what an operation costs in each; the last is in use.
+/// The contexts that were made on a GPU, with the cost of an operation in each; the last is in use.
 struct ContextsMade {
   u32 gpu = 0;
   std::vector<Seconds> costs;
@@ -34,19 +34,20 @@ struct ContextsMade {
 
 struct CudaPlatform : Platform {
   [[nodiscard]] virtual const DriverFacts& facts() const = 0;
-  /// Before anything is prepared: contexts that cost alike. Not of GPUs that another process could take meanwhile (compute
-  /// mode), and none where what an operation costs cannot be told. Throws Error{usage} for a GPU that is not there.
+  /// Before anything is prepared: chooses contexts of equal cost. Not for GPUs that another process could take
+  /// meanwhile (compute mode), and not if the cost of an operation is unknown. Throws Error{usage} for a GPU that does
+  /// not exist.
   [[nodiscard]] virtual std::vector<ContextsMade> make_contexts(const std::vector<u32>& gpus, const Floors&) = 0;
 };
 
-/// So much memory of a kind at a place.
+/// An amount of memory of a kind at a place.
 struct Wanted {
   Place at;
   MemKind kind = MemKind::pageable;
   u64 bytes = 0;
 };
 
-/// `most`: what programs to come want at most, so that memory which they share is made once.
+/// `most`: the largest demands of later programs, so that shared memory is allocated once.
 [[nodiscard]] std::unique_ptr<CudaPlatform> make_cuda(const std::vector<Wanted>& most = {});
 
 }  // namespace linkscope

@@ -109,7 +109,8 @@ Device::Device(const Driver& driver, DeviceFacts facts) : driver_{driver}, facts
 }
 
 Device::~Device() {
-  if (driver_.cuCtxSetCurrent(context_) != CUDA_SUCCESS) return;  // the driver is going down: nothing left to give back
+  // the driver is shutting down, so nothing can be freed
+  if (driver_.cuCtxSetCurrent(context_) != CUDA_SUCCESS) return;
   streams_.clear();
   if (flush_buffer_) driver_.cuMemFree(flush_buffer_);
   if (scratch_) driver_.cuMemFree(scratch_);
@@ -125,7 +126,7 @@ void Device::load_module(const std::string& module) {
   const DeviceCode* best = nullptr;
   for (const auto& code : device_codes()) {
     if (module != code.module) continue;
-    // Machine code runs on its own major version from its minor on; PTX is compiled by the driver for what is newer.
+    // Machine code runs on its major version from its minor version; the driver compiles PTX for newer GPUs.
     const bool fits = code.ptx ? code.arch <= arch : code.arch / 10 == major && code.arch <= arch;
     if (fits && (!best || (best->ptx && !code.ptx) || (best->ptx == code.ptx && code.arch > best->arch))) best = &code;
   }

@@ -1,4 +1,4 @@
-// One GPU as this process uses it: its context, its code, its streams, and the events that stamp time on it.
+// One GPU as this process uses it: its context, code, streams, and events that stamp time.
 #pragma once
 #include <map>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace linkscope {
 
-/// Owns a stream; non-blocking, so that nothing is ordered by the legacy default stream.
+/// Owns a non-blocking stream, so that the legacy default stream orders nothing.
 class Stream {
  public:
   explicit Stream(const Driver&);
@@ -26,7 +26,7 @@ class Stream {
   CUstream stream_ = nullptr;
 };
 
-/// Owns an event that records time, or that only orders.
+/// Owns an event that records time, or that only orders work.
 class Event {
  public:
   explicit Event(const Driver&, unsigned flags = CU_EVENT_DEFAULT);
@@ -45,7 +45,7 @@ struct DeviceFacts {
   CUdevice handle = 0;
   std::string name, uuid, pci;
   u64 memory_bytes = 0;
-  std::vector<std::pair<std::string, int>> attributes;  // those the driver knows
+  std::vector<std::pair<std::string, int>> attributes;  // those that the driver knows
   [[nodiscard]] int attribute(const std::string& name, int otherwise) const;
 };
 
@@ -63,18 +63,18 @@ class Device {
   [[nodiscard]] CUfunction function(const std::string& module, const std::string& name);
   void launch(CUfunction, unsigned blocks, unsigned threads, CUstream, void** arguments,
               unsigned shared_bytes = 0) const;
-  /// The most shared memory that a block may have: from compute capability 7.0 on no second such block fits on an SM.
+  /// The largest shared memory of a block: from compute capability 7.0 no second such block fits on an SM.
   [[nodiscard]] unsigned all_shared_bytes() const;
-  /// Before a function is launched with as much.
+  /// Must precede the launch of a function with that much shared memory.
   void allow_all_shared(CUfunction) const;
-  /// Blocks of a launch: as many as the shape says, or one on each multiprocessor.
+  /// Blocks of a launch: as the shape states, or one on each multiprocessor.
   [[nodiscard]] unsigned blocks_of(const Shape&) const;
-  /// Streams by number, made when first asked for and kept.
+  /// Streams by number, created at first use and kept.
   [[nodiscard]] Stream& stream(std::size_t number);
   /// Two words of this GPU's memory for the result of a comparison, and two for each actor of a session.
   [[nodiscard]] CUdeviceptr scratch();
   [[nodiscard]] CUdeviceptr result(std::size_t actor);
-  /// Writes twice the L2's size elsewhere, queued on the stream: whatever the L2 held is gone.
+  /// Queues a write of twice the L2's size elsewhere, which evicts everything from the L2.
   void flush_l2(CUstream);
 
  private:

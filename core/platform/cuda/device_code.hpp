@@ -1,13 +1,13 @@
-// The embedded device code, one entry a source file and architecture. The definitions are written at build time.
+// The embedded device code, one entry per source file and architecture. Definitions are written at build time.
 #pragma once
 #include <span>
 
 namespace linkscope {
 
 struct DeviceCode {
-  const char* module;  // the .cu file's name without its ending
+  const char* module;  // name of the .cu file without its ending
   int arch;            // 90: sm_90
-  bool ptx;            // to be compiled by the driver, for GPUs newer than the build's compiler
+  bool ptx;            // compiled by the driver, for GPUs newer than the build's compiler
   const unsigned char *begin, *end;
 };
 

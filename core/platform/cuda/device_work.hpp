@@ -1,4 +1,4 @@
-// Untimed work on memory, each GPU's in a thread of its own: GPUs fill and compare over links of their own.
+// Untimed work on memory, each GPU in its own thread: GPUs fill and compare over separate links.
 #pragma once
 #include <functional>
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace linkscope {
 
-/// What one GPU is to do, or the host where there is none.
+/// The work of one GPU, or of the host.
 struct DeviceWork {
   Device* device = nullptr;
   std::function<void()> work;
 };
 
-/// Does all of it; the work of one GPU in its order. Throws what was thrown first.
+/// Does all work; that of one GPU in order. Throws the first error.
 void side_by_side(const std::vector<DeviceWork>&);
 
 }  // namespace linkscope

@@ -9,7 +9,7 @@
 namespace linkscope {
 namespace {
 
-constexpr int oldest = 12000;  // R525: the first driver that runs code made by NVRTC 12.x
+constexpr int oldest = 12000;  // R525: the first driver that runs code of NVRTC 12.x
 
 std::string dotted(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
@@ -85,7 +85,7 @@ void Driver::check(CUresult status, const char* call) const {
   switch (status) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       throw Error{ErrorKind::memory, message};
-    // These stick to the context or the device: nothing after them can be trusted in this process.
+    // These stick to the context or the device, so that nothing after them can be trusted in this process.
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_LAUNCH_TIMEOUT:

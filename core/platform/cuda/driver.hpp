@@ -1,5 +1,5 @@
-// The CUDA driver, loaded at run time: one table of symbol and literal version. Each entry is fetched with exactly that
-// version, because signatures changed between 12.x and 13; what is absent is a stated reason, never a crash.
+// The CUDA driver, loaded at run time: one table of symbols and literal versions. Each entry is fetched with exactly
+// that version, because signatures changed between 12.x and 13. An absent entry is a stated reason, never a crash.
 #pragma once
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -9,7 +9,7 @@
 
 namespace linkscope {
 
-// Without these there is no use in the driver at all …
+// Symbols without which the driver cannot be used at all …
 #define LINKSCOPE_DRIVER_CORE(X)      \
   X(cuDeviceGetCount, 2000)           \
   X(cuDeviceGet, 2000)                \
@@ -45,7 +45,7 @@ namespace linkscope {
   X(cuGetErrorName, 6000)             \
   X(cuGetErrorString, 6000)
 
-// … and without these, no use in the operations that need them.
+// … and symbols that some operations need.
 #define LINKSCOPE_DRIVER_OPTIONAL(X)          \
   X(cuDeviceCanAccessPeer, 4000)              \
   X(cuDeviceGetP2PAttribute, 8000)            \
@@ -101,7 +101,7 @@ namespace linkscope {
 
 class Driver {
  public:
-  /// Loads libcuda.so.1 and initializes it. Never throws: `why_not()` says what is wrong.
+  /// Loads libcuda.so.1 and initializes it. Never throws: `why_not()` gives the reason.
   Driver();
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -113,7 +113,7 @@ class Driver {
   /// "" or why an operation that needs `symbol` cannot run.
   [[nodiscard]] std::string why_no(const std::string& symbol) const;
 
-  /// Throws Error with the call, the driver's words for the status, and whether this process is lost.
+  /// Throws Error with the call, the driver's text for the status, and whether this process is lost.
   void check(CUresult status, const char* call) const;
 
 #define LINKSCOPE_MEMBER(name, version) PFN_##name##_v##version name = nullptr;
@@ -128,7 +128,7 @@ class Driver {
   std::vector<std::string> missing_;
 };
 
-/// `call(driver, cuMemAlloc, &p, n)`: calls and checks.
+/// `call(driver, cuMemAlloc, &p, n)`: calls and checks the status.
 #define LINKSCOPE_CU(driver, name, ...) (driver).check((driver).name(__VA_ARGS__), #name)
 
 }  // namespace linkscope

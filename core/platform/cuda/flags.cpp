@@ -17,7 +17,7 @@ bool waits_first(const Actor& actor) { return std::holds_alternative<Wait>(actor
 
 u64* seen_by_cpu(const CudaSession& session, const Span& word) {
   const Buffer& buffer = *session.buffers[word.region];
-  // Managed memory has one address for all.
+  // Managed memory has one address for all processors.
   auto* start = buffer.host() ? buffer.host() : reinterpret_cast<std::byte*>(buffer.address());
   return reinterpret_cast<u64*>(start + word.offset);
 }

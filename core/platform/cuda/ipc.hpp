@@ -1,16 +1,16 @@
-// Memory of a GPU that another process shares by an IPC handle, as one GPU of this process reaches it.
+// GPU memory that another process shares by an IPC handle, as one GPU of this process accesses it.
 #pragma once
 #include "platform/cuda/device.hpp"
 
 namespace linkscope {
 
-/// Owns what a GPU's context opened. The driver maps the memory for the GPU whose context is current and for no other: on
-/// H200, copies by another one went through the host, and its kernels faulted.
+/// Owns what a GPU's context opened. The driver maps the memory only for the GPU whose context is current: on H200,
+/// copies by another GPU went through the host, and its kernels faulted.
 class IpcOpened {
  public:
   /// `by` is the GPU that has the memory, or a peer of it. It may open a handle once.
   IpcOpened(const Driver&, const Device& by, const CUipcMemHandle&);
-  ~IpcOpened();  // without complaint
+  ~IpcOpened();  // without reporting errors
   IpcOpened(const IpcOpened&) = delete;
   IpcOpened& operator=(const IpcOpened&) = delete;
 

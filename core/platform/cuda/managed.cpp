@@ -17,12 +17,12 @@ namespace {
 
 u64 page_bytes() { return static_cast<u64>(sysconf(_SC_PAGESIZE)); }
 
-/// As a CPU calls it: by the same address as a GPU.
+/// The address for a CPU, which equals that for a GPU.
 std::byte* host_view(const Buffer& buffer) { return reinterpret_cast<std::byte*>(buffer.address()); }
 
 bool writes(const Kernel& kernel) { return kernel.traffic.front().dir == Access::Dir::write; }
 
-/// Whether all words of the pages are touched, and not the first byte of each.
+/// Whether all words of the pages are accessed, and not only the first byte of each.
 bool every_word(const Kernel& kernel) {
   return kernel.name == "touch" && kernel.traffic.front().pattern == Access::Pattern::linear;
 }
@@ -88,7 +88,7 @@ std::string why_no_managed_step(const Driver& driver, const Program& program, co
 
 std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device* device, const Region& region,
                                      u64 number) {
-  constexpr u64 block = u64{2} << 20;  // what the driver moves at once
+  constexpr u64 block = u64{2} << 20;  // unit of migration of the driver
   auto made = std::make_unique<Buffer>(driver, owner, device, region, (region.bytes + block - 1) / block * block);
   if (region.content == Content::pattern) made->fill_with_pattern(0x6D616E6167656421ull + number);
   return made;
@@ -96,7 +96,7 @@ std::unique_ptr<Buffer> make_managed(const Driver& driver, Owner& owner, Device*
 
 namespace {
 
-/// Of regions at home on the host: move_pages() does not see pages that are on a GPU.
+/// For regions at home on the host, because move_pages() does not see pages on a GPU.
 void check_home(CudaSession& session) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i) {
     const auto& region = session.program.regions[i];
@@ -135,7 +135,7 @@ void restore_managed(const CudaSession& session) {
 
 namespace {
 
-/// Gives an advice, or takes it back. What was copied because of it, or mapped, is gone then.
+/// Gives an advice, or withdraws it, which also removes copies and mappings that it caused.
 void advise(const CudaSession& session, const Buffer& buffer, const Region& region, bool gives) {
   const auto kind = [&] {
     switch (region.advice->kind) {
@@ -147,17 +147,17 @@ void advise(const CudaSession& session, const Buffer& buffer, const Region& regi
         return gives ? CU_MEM_ADVISE_SET_ACCESSED_BY : CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     }
   }();
-  // Who mostly reads is nobody in particular: the driver wants some place all the same.
+  // Read-mostly advice names no place, but the driver requires one.
   const Place& place = region.advice->kind == Advice::Kind::read_mostly ? region.at : region.advice->place;
   CUmemLocation location = location_of(session, place);
-  // Whoever accesses from the host does so from any of its nodes: the driver refuses to be told which.
+  // Host accesses come from any NUMA node: the driver refuses a particular one.
   if (region.advice->kind == Advice::Kind::accessed_by && place.kind == PlaceKind::numa)
     location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
   buffer.device()->use();
   LINKSCOPE_CU(session.driver, cuMemAdvise, buffer.address(), region.bytes, kind, location);
 }
 
-/// Of every region that has one. Before pages go home it is taken back: it might keep copies of them elsewhere.
+/// For every region with advice. It is withdrawn before pages return home, because it might keep copies elsewhere.
 void advise_all(const CudaSession& session, bool gives) {
   for (std::size_t i = 0; i < session.buffers.size(); ++i)
     if (session.program.regions[i].advice) advise(session, *session.buffers[i], session.program.regions[i], gives);
@@ -194,7 +194,7 @@ void queue_prefetch(const CudaSession& session, const ActorState& state, const P
   using enum Prefetch::Discard;
   const Buffer& buffer = *session.buffers[prefetch.span.region];
   Device& device = state.stream ? *state.device : *buffer.device();
-  const CUstream stream = state.stream ? state.stream->get() : device.stream(0).get();  // a CPU thread's, untimed
+  const CUstream stream = state.stream ? state.stream->get() : device.stream(0).get();  // of a CPU thread, untimed
   device.use();
   const CUdeviceptr start = buffer.address() + prefetch.span.offset_at(state.iteration);
   CUmemLocation to = location_of(session, prefetch.to);
@@ -204,7 +204,7 @@ void queue_prefetch(const CudaSession& session, const ActorState& state, const P
     starts.push_back(start + range.offset);
     lengths.push_back(range.bytes);
   }
-  std::size_t first = 0;  // all ranges go to one place: it counts from the first on
+  std::size_t first = 0;  // all ranges go to one place, so the first entry applies to all
   if (prefetch.discard == before)
     LINKSCOPE_CU(session.driver, cuMemDiscardBatchAsync, starts.data(), lengths.data(), starts.size(), 0, stream);
   if (prefetch.discard == with)
@@ -218,10 +218,10 @@ void queue_prefetch(const CudaSession& session, const ActorState& state, const P
 
 namespace {
 
-/// The part of `pages` that thread `part` of `parts` has.
+/// The part of `pages` for thread `part` of `parts`.
 u64 bound(u64 pages, u32 part, u32 parts) { return pages * part / parts; }
 
-/// Writes 0, or gives what is there.
+/// Writes 0, or returns the content.
 template <class Word>
 u64 touched(std::byte* at, bool write) {
   auto* word = reinterpret_cast<volatile Word*>(at);
@@ -230,7 +230,7 @@ u64 touched(std::byte* at, bool write) {
   return 0;
 }
 
-/// Each thread has its part of the pages.
+/// Each thread handles its part of the pages.
 void touch_on_cpu(ActorState& state, std::byte* start, u64 bytes, bool write, bool every_word) {
   const u64 page = page_bytes(), pages = (bytes + page - 1) / page;
   const u32 parts = state.crew ? state.crew->size() : 1;
@@ -296,8 +296,8 @@ u64 result_of(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
-/// The pattern, but for the first byte of each page where pages were written: that is 0. Gives what the bytes that
-/// were touched add up to in the pattern.
+/// The expected content: the pattern, with a 0 in the first byte of each written page. Returns the sum of the accessed
+/// bytes in the pattern.
 u64 check_pages(const CudaSession& session, const Span& span, bool written, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[span.region];
   const std::byte* start = host_view(buffer) + span.offset;
@@ -310,7 +310,7 @@ u64 check_pages(const CudaSession& session, const Span& span, bool written, Verd
     changed += written && first != 0;
     add_wrong(verdict, found == expected ? 0 : 8, session, span, span.offset + at,
               written ? ", the first of a page that was touched" : "");
-    changed -= written && first != 0 && found == pattern;  // told just now
+    changed -= written && first != 0 && found == pattern;  // requested just now
   }
   const auto differs = check_pattern(start, span.bytes, buffer.seed(), span.offset);
   verdict.checked_bytes += span.bytes;
@@ -320,7 +320,7 @@ u64 check_pages(const CudaSession& session, const Span& span, bool written, Verd
   return sum;
 }
 
-/// The pattern, or 0 in all words where they were written. Gives what they add up to in the pattern.
+/// The expected content: the pattern, or 0 in all words if they were written. Returns the sum of the pattern.
 u64 check_words(const CudaSession& session, const Span& span, bool written, Verdict& verdict) {
   const Buffer& buffer = *session.buffers[span.region];
   const auto* words = reinterpret_cast<const u64*>(host_view(buffer) + span.offset);
@@ -350,7 +350,7 @@ void check_chain(const CudaSession& session, const ActorState& state, const Span
 void check_managed(const CudaSession& session, const ActorState& state, const Step& step, Verdict& verdict) {
   if (state.iteration == 0) return;
   if (const auto* prefetch = std::get_if<Prefetch>(&step)) {
-    // What was discarded may be anything now: the pages have to hold what is written from now on.
+    // Discarded pages may hold anything, but must keep what is written from now.
     if (prefetch->discard != Prefetch::Discard::no) {
       Buffer& pages = *session.buffers[prefetch->span.region];
       pages.fill_with_pattern(pages.seed());

@@ -6,10 +6,10 @@
 namespace linkscope {
 namespace {
 
-/// Where an iteration of a move takes its bytes from and brings them to.
+/// Source and destination of one iteration of a move.
 struct Ends {
   const Buffer &from, &to;
-  CUdeviceptr from_start, to_start;  // as the GPU that makes the move calls them
+  CUdeviceptr from_start, to_start;  // addresses for the GPU that makes the move
   u64 from_offset, to_offset;
 
   Ends(const CudaSession& session, const Move& move, const Device& by, u64 iteration)
@@ -19,7 +19,7 @@ struct Ends {
         to_start{session.address(move.to.region, by)},
         from_offset{move.from.offset_at(iteration)},
         to_offset{move.to.offset_at(iteration)} {}
-  /// The address that names a byte for any call: of pinned host memory, its CPU address.
+  /// The address of a byte for any call; for pinned host memory its CPU address.
   static CUdeviceptr any(const Buffer& buffer, CUdeviceptr start) {
     return buffer.host() ? reinterpret_cast<CUdeviceptr>(buffer.host()) : start;
   }
@@ -33,7 +33,7 @@ CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
   copy.WidthInBytes = rows.bytes;
   copy.Height = in_plane;
   copy.Depth = rows.count / in_plane;
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;  // the driver knows whose an address is
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;  // the driver knows the owner of an address
   copy.srcDevice = ends.any_from();
   copy.dstDevice = ends.any_to();
   copy.srcPitch = rows.from.pitch;
@@ -43,7 +43,7 @@ CUDA_MEMCPY3D described(const Ends& ends, const RowCopy& rows) {
   return copy;
 }
 
-/// One copy of bytes in one piece.
+/// One copy of contiguous bytes.
 void queue_piece(const Driver& driver, const Ends& ends, bool peer_call, u64 from_row, u64 to_row, u64 bytes,
                  CUstream stream) {
   const u64 from = ends.from_offset + from_row, to = ends.to_offset + to_row;
@@ -98,7 +98,7 @@ void queue_kernel_copy(Device& device, const Move& move, const Ends& ends, CUstr
   device.launch(copy_code(device, move), device.blocks_of(move.shape), move.shape.threads, stream, arguments);
 }
 
-/// By a stream, whichever GPU's it is.
+/// By a stream of any GPU.
 void queue_on(const CudaSession& session, const Move& move, Device& device, CUstream stream, u64 iteration) {
   const Ends ends{session, move, device, iteration};
   if (move.engine != Engine::ce) return queue_kernel_copy(device, move, ends, stream);
@@ -192,7 +192,7 @@ void CopyGraph::launch(CUstream stream) const { LINKSCOPE_CU(driver_, cuGraphLau
 
 namespace {
 
-/// Calls `copy` with the ends of each iteration, and of each row of it where rows are copied one by one.
+/// Calls `copy` with the ends of each iteration, and of each of its rows if rows are copied one by one.
 template <class Copy>
 void each_copy(const CudaSession& session, const ActorState& state, const Move& move, u32 count, Copy copy) {
   const auto rows = in_rows(move);

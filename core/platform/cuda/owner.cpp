@@ -8,10 +8,11 @@
 namespace linkscope {
 namespace {
 
-// Together less than what whoever asked this process waits at least. The first answer comes when the driver has started there.
+// Together less than the shortest time-out of the requesting process. The first answer comes when the driver has
+// started there.
 constexpr Seconds first_patience{3.0}, short_patience{3.0};
 
-/// For what is made, touched or given back.
+/// For memory that is allocated, touched or freed.
 Seconds patience_for(u64 bytes) {
   constexpr double slowest_rate = 0.2e9;
   return short_patience + Seconds{static_cast<double>(bytes) / slowest_rate};
@@ -27,7 +28,7 @@ struct Owner::Answered {
 
 void Owner::tell(const OwnerRequest& request, int descriptor) {
   if (!process_) process_ = std::make_unique<SecondProcess>(owner_argument);
-  if (exchange_patience_) (void)exchanged();  // that nobody asked for after all
+  if (exchange_patience_) (void)exchanged();  // that was never requested
   process_->tell(&request, sizeof request, descriptor);
 }
 

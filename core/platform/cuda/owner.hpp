@@ -1,5 +1,5 @@
-// Memory that another process owns, as this one asks for it. That process is this program started again: it opens the
-// driver for itself, allocates what it is asked for, and ends when this one does.
+// Memory of another process, as requested by this one. That process is this program started again: it opens the driver
+// for itself, allocates on request, and ends when this one does.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,49 +12,50 @@
 
 namespace linkscope {
 
-/// The driver shares whole blocks: smaller pieces have neighbours in theirs.
+/// The driver shares whole blocks, which smaller pieces share with their neighbours.
 [[nodiscard]] constexpr u64 whole_blocks(u64 bytes) { return (bytes + (u64{2} << 20) - 1) >> 21 << 21; }
 
-/// The argument by which this program is the owner.
+/// The argument that makes this program the owner.
 inline constexpr const char* owner_argument = "--owns-memory";
 
 class Owner {
  public:
-  /// A piece of its memory by its number there. Host memory comes with the descriptor that both map it by.
+  /// A piece of its memory by its number there. Host memory comes with the descriptor by which both map it.
   struct Piece {
     u64 number = 0;
-    u64 bytes = 0;  // at least as many as were asked for: whole granules
+    u64 bytes = 0;  // at least the requested bytes, in whole granules
     Descriptor descriptor{};
   };
-  /// What another process opens a piece of a GPU's memory by: of `ipc` the handle, of `posix_fd` the descriptor.
+  /// What another process needs to open a piece of a GPU's memory: the handle of `ipc`, the descriptor of `posix_fd`.
   struct Share {
     CUipcMemHandle handle{};
     Descriptor descriptor{};
   };
 
-  /// Each throws what went wrong there, Error{lost} where it has ended or does not answer. The first starts it. `gpu` is the
-  /// UUID of the GPU whose memory it is; "" for host memory.
+  /// Each throws the error that occurred there, and Error{lost} if it has ended or does not answer. The first request
+  /// starts it. `gpu` is the UUID of the GPU whose memory it is; "" for host memory.
   [[nodiscard]] Piece allocate(const Region&, const std::string& gpu, u64 bytes);
   [[nodiscard]] Share share(const Piece&);
-  /// Writes a byte to each page: the first to do so.
+  /// Writes the first byte to each page.
   void touch(const Piece&);
-  /// The word of 8 bytes that it sees there.
+  /// The word of 8 bytes as the owner sees it.
   [[nodiscard]] u64 look(const Piece&, u64 offset);
-  /// Gives a piece back that it allocated or opened.
+  /// Frees a piece that it allocated or opened.
   void free(const Piece&);
-  /// Has it open so many bytes that this process shares, for a GPU (by its UUID).
+  /// Opens memory that this process shares, for a GPU (by its UUID).
   [[nodiscard]] Piece open(MemKind, const Share&, const std::string& gpu, u64 bytes);
-  /// Has a thread of its own, of a GPU (by its UUID) or a CPU (""), set words there and wait for them, until `exchanged`.
+  /// Starts a thread of the owner, of a GPU (by its UUID) or a CPU (""), that sets words and waits for them, until
+  /// `exchanged`.
   void exchange(const OwnerExchange&, const std::string& gpu);
   struct Exchanged {
-    std::optional<u64> in_vain;      // the value that it waited for, if it did not come
+    std::optional<u64> in_vain;      // the value that did not arrive in time, if any
     double enter_s = 0, exit_s = 0;  // by its clock, which is the host's
   };
   [[nodiscard]] Exchanged exchanged();
   [[nodiscard]] bool exchanging() const { return exchange_patience_.has_value(); }
-  /// How long its own calls have taken in all, by its clock: what messages take is not in it.
+  /// Total duration of its own calls by its clock, without messages.
   [[nodiscard]] Seconds spent() const { return spent_; }
-  /// Throws Error{lost} where it was started and has ended.
+  /// Throws Error{lost} if it was started and has ended.
   void check_alive();
 
  private:
@@ -64,10 +65,10 @@ class Owner {
   Answered ask(const OwnerRequest&, Seconds patience, int descriptor = -1);
   std::unique_ptr<SecondProcess> process_;
   Seconds spent_{0};
-  std::optional<Seconds> exchange_patience_;  // of what it was told and has not answered yet
+  std::optional<Seconds> exchange_patience_;  // requests without an answer yet
 };
 
-/// The owner's life: does what comes through the socket until that ends, and ends the process.
+/// Main loop of the owner: serves the socket until it closes, and ends the process.
 [[noreturn]] void own_memory(int socket);
 
 }  // namespace linkscope

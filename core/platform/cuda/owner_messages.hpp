@@ -1,4 +1,4 @@
-// What goes between a process that owns memory and the one that asks it to: one request, one answer, of fixed size.
+// Messages between a process that owns memory and the one that requests it: one request, one answer, of fixed size.
 #pragma once
 #include <cuda.h>
 
@@ -9,7 +9,7 @@ namespace linkscope {
 
 enum class OwnerOp : u32 { allocate, share, touch, look, free, exchange, open };
 
-/// Words that a thread of the owner sets and waits for: a CPU thread, or where the request names a GPU one of that.
+/// Words that a thread of the owner sets and waits for: a CPU thread, or a GPU thread if the request names a GPU.
 struct OwnerExchange {
   u64 set_piece = 0, set_offset = 0, wait_piece = 0, wait_offset = 0;
   u32 node = 0;  // NUMA node of a CPU thread (dense number)
@@ -24,18 +24,19 @@ struct OwnerRequest {
   u64 piece = 0;   // share, touch, look, free
   u64 offset = 0;  // look
   char gpu[64] =
-      {};  // UUID of the GPU whose memory it is (allocate), that opens it (open), whose thread it is (exchange); or ""
-  CUipcMemHandle handle{};  // open, ipc; of posix_fd the descriptor comes beside
+      // UUID of the GPU of the memory (allocate), of the GPU that opens it (open), or of the thread (exchange); or ""
+      {};
+  CUipcMemHandle handle{};  // open, ipc; for posix_fd the descriptor is passed alongside
   OwnerExchange exchange{};
 };
 
 struct OwnerAnswer {
-  u32 failed = 0;            // 0, or 1 and as ErrorKind; then `message` says how
+  u32 failed = 0;            // 0, or 1 + ErrorKind; then `message` has the text
   u64 piece = 0, bytes = 0;  // allocate, open
-  u64 word = 0;              // look; exchange: what was waited for in vain
+  u64 word = 0;              // look; exchange: the value that did not arrive
   u32 in_vain = 0;           // exchange
-  double enter_s = 0;        // when they began, by the host's clock
-  double seconds = 0;        // that the calls themselves took
+  double enter_s = 0;        // their start, by the host's clock
+  double seconds = 0;        // duration of the calls themselves
   CUipcMemHandle handle{};   // share
   char message[256] = {};
 };

@@ -1,5 +1,5 @@
-// The process that owns memory: what it does when it is asked. Whoever asks is the only other end of its socket; what makes
-// no sense is refused all the same, for a piece that is not there would end this process and all that it owns.
+// The process that owns memory: its answers to requests. The requesting process is the only other end of its socket.
+// Invalid requests are refused all the same, because a missing piece would end this process and everything it owns.
 #include <unistd.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ Seconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 class Owning {
  public:
-  /// Fills the answer; the descriptor that goes with it, or -1. One came with the request where that is about one.
+  /// Fills the answer; returns the descriptor that goes with it, or -1. A request may bring a descriptor.
   int answer(const OwnerRequest& request, const Descriptor& came, OwnerAnswer& answer) {
     switch (request.op) {
       case OwnerOp::allocate:
@@ -47,13 +47,13 @@ class Owning {
  private:
   struct Piece {
     MemKind kind = MemKind::ipc;
-    Device* device = nullptr;  // that has or opened it
+    Device* device = nullptr;  // the GPU that has or opened it
     u64 bytes = 0;
     CUdeviceptr address = 0;                  // ipc
-    std::unique_ptr<IpcOpened> opened{};      // ipc, that the other process has
+    std::unique_ptr<IpcOpened> opened{};      // ipc, memory of the other process
     CUmemGenericAllocationHandle handle = 0;  // posix_fd
-    std::unique_ptr<Mapping> mapping{};       // posix_fd, where it was looked at or its words are set
-    Descriptor descriptor{};                  // posix_fd, the last that was sent
+    std::unique_ptr<Mapping> mapping{};       // posix_fd, after it was looked at or its words were set
+    Descriptor descriptor{};                  // posix_fd, the last descriptor that was sent
     SharedPages pages{};                      // shm
   };
 
@@ -78,7 +78,7 @@ class Owning {
     return *device;
   }
 
-  /// Does something timed.
+  /// Does one timed call.
   template <class Call>
   static void timed(OwnerAnswer& answer, Call call) {
     const Seconds start = now();
@@ -120,7 +120,7 @@ class Owning {
     return pieces_.emplace(answer.piece, std::move(made)).first->second;
   }
 
-  /// What the other process has; its descriptor may be closed once it is imported.
+  /// Memory of the other process; its descriptor may be closed after the import.
   int open(const OwnerRequest& request, const Descriptor& came, OwnerAnswer& answer) {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
     if (made.kind != MemKind::ipc && made.kind != MemKind::posix_fd)
@@ -207,7 +207,7 @@ class Owning {
     answer.in_vain = answer.word != 0;
   }
 
-  /// Of a GPU's memory, as the GPU that has or has opened it calls it.
+  /// The address of GPU memory for the GPU that has or opened it.
   CUdeviceptr address(Piece& piece) {
     if (piece.opened) return piece.opened->address();
     if (piece.kind == MemKind::ipc) return piece.address;
@@ -272,7 +272,7 @@ void own_memory(int socket) {
     }
     if (!give_message(socket, &answer, sizeof answer, descriptor)) break;
   }
-  // What it owns goes with it: the driver gives it back, also where calls to do so would hang.
+  // Its memory ends with it: the driver frees it, even if calls to do so would hang.
   _exit(0);
 }
 

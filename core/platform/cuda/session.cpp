@@ -42,7 +42,7 @@ Gate::Gate(const Driver& driver, Device& device) : driver_{driver} {
 
 Gate::~Gate() { driver_.cuMemFreeHost(const_cast<unsigned*>(words_)); }
 
-// Word 0 is the gate, word 64 (another cache line) tells that a kernel gave up waiting.
+// Word 0 is the gate; word 64 (another cache line) reports that a kernel gave up waiting.
 void Gate::close() const {
   words_[64] = 0;
   words_[0] = 0;
@@ -63,7 +63,7 @@ bool Gate::timed_out() const { return words_[64] != 0; }
 
 void Gate::queue(Device& device, CUstream stream, HeldBy held_by, Seconds timeout) const {
   CUdeviceptr word = address_, flag = address_ + 64 * sizeof(unsigned);
-  if (held_by == HeldBy::wait) {  // has no time-out of its own: GateKeeper
+  if (held_by == HeldBy::wait) {  // has no time-out of its own: see GateKeeper
     LINKSCOPE_CU(driver_, cuStreamWaitValue32, stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ);
     return;
   }
@@ -123,7 +123,7 @@ void CudaSession::start_afresh() {
 
 namespace {
 
-/// Flushes the slices that the next `count` iterations touch, with the gaps between them.
+/// Flushes the slices that the next `count` iterations access, with the gaps between them.
 void flush_slices(const Buffer& buffer, const Span& span, u64 iteration, u64 count) {
   const u64 first = iteration % span.slices, end = first + std::min<u64>(count, span.slices);
   const auto flush = [&](u64 from, u64 to) {
@@ -144,20 +144,20 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
   const auto l2 = [](const Device& device) { return static_cast<u64>(device.facts().attribute("L2_CACHE_SIZE", 0)); };
   std::set<Device*> gpus;
   for (std::size_t a = 0; a < actors.size(); ++a) {
-    if (batch[a] == 0) continue;  // touches nothing
+    if (batch[a] == 0) continue;  // accesses nothing
     for (const auto& step : actors[a].actor->loop) {
       const auto* move = std::get_if<Move>(&step);
       for (const auto& [span, writes] : touches(step)) {
         const Buffer& buffer = *buffers[span.region];
-        // A footprint of three caches evicts itself; a smaller one is flushed, only where the batch will touch it.
+        // A footprint of three caches evicts itself; a smaller one is flushed, but only what the batch will access.
         const u64 footprint =
-            span.slices * (span.rows.bytes ? span.bytes : span.stride);  // what lies between rows evicts nothing
+            span.slices * (span.rows.bytes ? span.bytes : span.stride);  // memory between rows evicts nothing
         if (on_host(buffer) && once_only(program.cache)) {
           std::byte* start = buffer.host() + span.offset;
           if (program.cache == CacheState::written) write_again(start, footprint);
           else dirty_in_another_core(start, footprint, program.regions[span.region].at.index);
         } else if (on_host(buffer) && footprint < 3 * host_cache) {
-          // What only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
+          // Memory that only a GPU reads is flushed once: reading brings nothing back into a CPU's cache, writing may.
           const bool by_cpu = !actors[a].stream || is_pageable(buffer.kind());
           if (writes || by_cpu) flush_slices(buffer, span, actors[a].iteration, batch[a]);
           else if (flushed_.insert(span.region).second) flush_slices(buffer, span, 0, span.slices);
@@ -183,15 +183,15 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
 
 namespace {
 
-/// Nobody works for so long. The thread looks at the clock all the while: one that sleeps must be woken, and its core too,
-/// which would be in the time of what comes next.
+/// Idles for that long. The thread polls the clock, because a sleeping thread and its core would have to wake up within
+/// the next measurement.
 void idle(Seconds gap) {
   const double end = host_now() + std::min(gap, longest_idle).count();
   while (gap > Seconds{0} && host_now() < end) {
   }
 }
 
-/// What happens before a sample, outside the timing.
+/// Untimed preparation before a sample.
 void make_ready(CudaSession& session, const std::vector<u32>& batch) {
   bring_home(session);
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
@@ -222,13 +222,13 @@ void drain(CudaSession& session) {
   }
 }
 
-/// Leaves nothing in flight, also where queueing failed: what comes next may write where that still writes.
+/// Leaves nothing in flight, also after an error while queueing, because queued work may still write.
 struct Drained {
   CudaSession& session;
   ~Drained() {
     try {
       drain(session);
-    } catch (const Error&) {  // whoever failed tells; of success the caller makes sure again
+    } catch (const Error&) {  // the error is reported already; after success the caller checks again
     }
   }
 };
@@ -241,7 +241,7 @@ void queue_behind(CudaSession& session, const Gate& gate, const std::vector<u32>
   queue_loops(session, batch);
 }
 
-/// Event times count from the first actor's entry on the same GPU: events of different GPUs share no clock.
+/// Event times count from the first actor's start on the same GPU, because events of different GPUs share no clock.
 void read_events(CudaSession& session, Stamp* stamps) {
   for (std::size_t a = 0; a < session.actors.size(); ++a) {
     auto& state = session.actors[a];
@@ -290,7 +290,7 @@ void sample_events(CudaSession& session, const std::vector<u32>& batch, Stamp* s
 
 namespace {
 
-/// Of those who failed, the first that did not just wait for another in vain.
+/// Of several errors, the first that is not a wait for another actor.
 void rethrow(const std::vector<std::exception_ptr>& failures) {
   std::exception_ptr first;
   for (const auto& failure : failures) {
@@ -309,8 +309,7 @@ void rethrow(const std::vector<std::exception_ptr>& failures) {
 
 void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* stamps) {
   make_ready(session, batch);
-  double begun =
-      0;  // when nothing more held those in other processes, whose threads here may come to their clocks later
+  double begun = 0;  // after nothing holds those in other processes, whose threads here may read their clocks later
   std::barrier start{static_cast<std::ptrdiff_t>(session.actors.size()), [&begun]() noexcept { begun = host_now(); }};
   std::vector<std::exception_ptr> failures(session.actors.size());
   const auto run_actor = [&](std::size_t a) {
@@ -331,7 +330,7 @@ void sample_host(CudaSession& session, const std::vector<u32>& batch, Stamp* sta
       else stamps[a] = {enter, state.actor->process ? enter + (session.owner.spent() - there).count() : host_now()};
     } catch (...) {
       failures[a] = std::current_exception();
-      if (!started) start.arrive_and_drop();  // or the others would wait for ever
+      if (!started) start.arrive_and_drop();  // otherwise the others would wait for ever
     }
   };
   {

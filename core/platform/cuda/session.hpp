@@ -1,4 +1,4 @@
-// A prepared program on the machine at hand, and the two ways of timing it.
+// A prepared program on this machine, and the ways of timing it.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -28,7 +28,7 @@ class Gate {
   /// Queues what waits for open() on a stream: a kernel that gives up after the time-out, or a wait of the stream.
   void queue(Device&, CUstream, HeldBy, Seconds timeout) const;
   void open() const;
-  /// Opens it, too late: timed_out() is true until the next close().
+  /// Opens it after a time-out: timed_out() is true until the next close().
   void give_up() const;
   [[nodiscard]] bool timed_out() const;
 
@@ -38,11 +38,11 @@ class Gate {
   CUdeviceptr address_ = 0;
 };
 
-/// Keeps the gate closed while it lives; whatever is thrown while queueing, what was queued does not wait for ever. The
-/// kernel at the gate has a time-out of its own; a stream that waits is let go by a thread.
+/// Keeps the gate closed while it lives; after an exception while queueing, queued work does not wait for ever. The
+/// kernel at the gate has its own time-out; a thread releases a waiting stream.
 class GateKeeper {
  public:
-  GateKeeper(const Gate&, HeldBy, Seconds timeout);  // a kernel's own time-out is given where it is queued
+  GateKeeper(const Gate&, HeldBy, Seconds timeout);  // a kernel's time-out is set when it is queued
   ~GateKeeper();
   GateKeeper(const GateKeeper&) = delete;
   GateKeeper& operator=(const GateKeeper&) = delete;
@@ -54,7 +54,7 @@ class GateKeeper {
   std::jthread clock_;
 };
 
-/// Owns a graph of copies, each after the one before, and what is launched of it.
+/// Owns a graph of copies, each after the one before.
 class CopyGraph {
  public:
   explicit CopyGraph(const Driver&);
@@ -62,9 +62,9 @@ class CopyGraph {
   CopyGraph(const CopyGraph&) = delete;
   CopyGraph& operator=(const CopyGraph&) = delete;
 
-  /// What is launched from now on: the copies that it was made of at first, or as many others in their place.
+  /// Sets what later launches do: the original copies, or as many others in their place.
   void set(const std::vector<CUDA_MEMCPY3D>&, CUcontext);
-  /// Brings it to the GPU, so that no launch has to. Queues on the stream.
+  /// Uploads it to the GPU, so that no launch has to. Queues on the stream.
   void upload(CUstream) const;
   void launch(CUstream) const;
 
@@ -89,24 +89,24 @@ struct Helper {
 };
 class Caller;
 
-/// An actor with what it needs to act.
+/// An actor with what it needs to run.
 struct ActorState {
   const Actor* actor = nullptr;
   Device* device = nullptr;  // streams only
-  Stream* stream = nullptr;  // null besides: another process acts
+  Stream* stream = nullptr;  // otherwise null: another process acts
   std::unique_ptr<Event> enter, exit;
   u32 node = 0;  // NUMA node of its host thread
   u64 iteration = 0;
-  CUdeviceptr result = 0;          // what its kernels leave to be checked, in its GPU's memory; 0: nothing
+  CUdeviceptr result = 0;          // results of its kernels to be checked, in its GPU's memory; 0: none
   u64 turns = 0;                   // launches of its chase on one SM, which that SM counts behind the result
-  const void* position = nullptr;  // where a CPU thread's chase stands; null: at the start
-  u64 sum = 0;                     // what CPU threads read from managed pages, added up
-  std::unique_ptr<Crew> crew;      // they, where they are several
+  const void* position = nullptr;  // position of a CPU thread's chase; null: at the start
+  u64 sum = 0;                     // sum of what CPU threads read from managed pages
+  std::unique_ptr<Crew> crew;      // the threads, if there are several
   std::map<u32, Helper> helpers;   // by GPU
   std::map<u32, std::unique_ptr<CopyGraph>> graphs;  // by batch
-  Pieces pieces;                                     // of the batch that comes
-  std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop is calls
-  std::optional<Stamp> there;  // by the thread of another process that acted for it, of the last batch
+  Pieces pieces;                                     // of the next batch
+  std::shared_ptr<Caller> caller;                    // of a CPU thread whose loop consists of calls
+  std::optional<Stamp> there;  // by the thread of another process that acted for it, in the last batch
 };
 
 enum class Timing { gate, events, host };
@@ -114,48 +114,49 @@ enum class Timing { gate, events, host };
 struct CudaSession final : Session {
   CudaSession(const Driver& d, Owner& o, const Program& p) : driver{d}, owner{o}, program{p} {}
   const Driver& driver;
-  Owner& owner;  // of memory that is shared; what its process does is asked for by one actor at a time
+  Owner& owner;  // of shared memory; one actor at a time sends requests to its process
   Program program;
-  std::vector<Buffer*> buffers;  // one a region; null: `called` has its memory
+  std::vector<Buffer*> buffers;  // one per region; null: `called` has its memory
   std::map<std::pair<u32, const Device*>, std::unique_ptr<IpcOpened>>
-      opened;  // by region and GPU, of those that a GPU opens for itself
+      opened;  // by region and GPU, for memory that a GPU opens for itself
   std::map<u32, std::unique_ptr<OwnersPiece>>
-      opened_there;                              // by region, of this process's memory that the other one has opened
-  std::vector<std::unique_ptr<Buffer>> managed;  // those of them that end with the session
-  std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region, of those that calls allocate
-  std::vector<std::pair<u32, Device*>> gpus;                       // by number, where there is managed memory
+      opened_there;                              // by region: this process's memory that the other one has opened
+  std::vector<std::unique_ptr<Buffer>> managed;  // those that end with the session
+  std::map<u32, std::vector<std::unique_ptr<Allocation>>> called;  // by region whose memory calls allocate
+  std::vector<std::pair<u32, Device*>> gpus;                       // by number, with managed memory
   std::vector<ActorState> actors;
   Timing timing = Timing::gate;
   std::string why_timing;
   std::vector<std::vector<u32>> rehearsed,
-      blocking;          // batches queued behind the gate without and with the host getting stuck
+      blocking;          // batches queued behind the gate without and with blocking the host
   bool sampled = false;  // whether anything ran since the warm-up
   std::vector<std::pair<std::string, std::string>> notes;
 
-  /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only what was
-  /// written since.
+  /// Poisons destinations, sets words to zero and begins at the first slice, so that the next comparison sees only
+  /// later writes.
   void start_afresh();
-  /// Where a region begins, as a GPU calls it.
+  /// The start of a region as an address for a GPU.
   [[nodiscard]] CUdeviceptr address(u32 region, const Device& by) const;
-  /// The piece that a region is to the other process.
+  /// The piece of a region for the other process.
   [[nodiscard]] u64 piece(u32 region) const;
   /// Brings caches into the state that the program asks for.
   void settle_caches(const std::vector<u32>& batch);
 
  private:
   void reset_destinations() const;
-  std::set<u32> flushed_;  // regions that are out of the CPU caches for as long as the session lasts
+  std::set<u32> flushed_;  // regions that stay out of the CPU caches for the whole session
 };
 
-/// All work queued behind a closed gate, then released: stamps by events, without the cost of queueing. False where the
-/// host was held up for longer than `patience` while it queued: nothing was measured.
+/// Queues all work behind a closed gate and opens it: stamps by events, without the cost of queueing. False if the host
+/// was blocked for longer than `patience` while it queued: nothing was measured.
 [[nodiscard]] bool sample_gated(CudaSession&, const Gate&, const std::vector<u32>& batch, Seconds patience,
                                 Stamp* stamps);
-/// How long queueing a batch may take that is known to go through.
+/// Time limit for queueing a batch that is known to pass.
 [[nodiscard]] Seconds gate_timeout(const CudaSession&, const std::vector<u32>& batch);
-/// Event pairs without a gate, where something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for each call.
+/// Event pairs without a gate, for cases in which something (a profiler, CUDA_LAUNCH_BLOCKING) makes the host wait for
+/// each call.
 void sample_events(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
-/// One host thread an actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
+/// One host thread per actor, started together, stamped by the host's clock; streams are drained before the exit stamp.
 void sample_host(CudaSession&, const std::vector<u32>& batch, Stamp* stamps);
 
 }  // namespace linkscope

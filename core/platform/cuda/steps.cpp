@@ -18,10 +18,10 @@
 namespace linkscope {
 namespace {
 
-/// Of the pattern that a kernel writes.
+/// Seed of the pattern that a kernel writes.
 constexpr u64 written_seed = 0x7772697474656E21ull;
 
-/// Whether its accesses are not the kernels' usual ones, of 16 bytes side by side.
+/// Whether its accesses differ from the usual ones of 16 neighbouring bytes.
 bool by_lines(const Kernel& kernel) {
   return (kernel.name == "read" || kernel.name == "write") && kernel.traffic.front().stride > 0;
 }
@@ -45,7 +45,7 @@ const std::byte* chase_on_cpu(const std::byte* at, u64 steps) {
   return at;
 }
 
-/// Where an SM counts the launches that it has followed the chain in.
+/// The place where an SM counts its launches of a chase.
 CUdeviceptr turns_of(const ActorState& state) { return state.result + sizeof(u64); }
 
 bool adds_to_one(const Kernel& kernel) { return kernel.traffic.front().pattern == Access::Pattern::same; }
@@ -120,7 +120,7 @@ void act(CudaSession& session, ActorState& state, u32 count) {
     return;
   }
   const auto* kernel = std::get_if<Kernel>(&loop.front());
-  if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused loops of more)
+  if (kernel && kernel->dependent_steps > 0) {  // one launch is the whole batch (supports() refused longer loops)
     const u64 steps = u64{count} * kernel->dependent_steps;
     if (count > 0 && touches_pages(*kernel)) touch(session, state, *kernel, steps);
     else if (count > 0) queue_kernel(session, state, *kernel, steps);
@@ -215,7 +215,7 @@ linkscope_row_layout layout_of(const Rows& rows, u64 count) {
   return {rows.pitch, count, ~u64{0}};
 }
 
-/// Compares what slices of `to` hold, and that what lies between their rows and behind them still is poison.
+/// Compares slices of `to`, and that the memory between and behind their rows still is poison.
 void check_slices(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 slices,
                   Verdict& verdict) {
   const Buffer& buffer = *session.buffers[to.region];
@@ -236,7 +236,7 @@ void check_slices(const CudaSession& session, const Span& from, const Span& to, 
   add_wrong(verdict, found.wrong_words * 8, byte_of(session, to, to.offset + found.first_word * 8));
 }
 
-/// What `iterations` left in `to`: the pattern `seed` as it stands in `from`.
+/// The result of `iterations` in `to`: the pattern `seed` as it stands in `from`.
 void check_written(const CudaSession& session, const Span& from, const Span& to, u64 seed, u64 iterations,
                    Verdict& verdict) {
   const u64 slices = std::min<u64>(iterations, to.slices);
@@ -246,7 +246,7 @@ void check_written(const CudaSession& session, const Span& from, const Span& to,
   else check_slices(session, from, to, seed, slices, verdict);
 }
 
-/// Accesses side by side leave none: every byte is written.
+/// Contiguous accesses leave no gaps: every byte is written.
 bool leaves_gaps(const Kernel& kernel) { return kernel.traffic.front().stride > kernel.traffic.front().width; }
 
 u64 word_at(const CudaSession& session, const ActorState& state) {
@@ -256,7 +256,7 @@ u64 word_at(const CudaSession& session, const ActorState& state) {
   return word;
 }
 
-/// Of lines that were written, and what lies between them.
+/// For written lines and the memory between them.
 void check_lines(const CudaSession& session, const Access& access, u64 iterations, Verdict& verdict) {
   const Span& span = access.span;
   for (u64 slice = 0; slice < std::min<u64>(span.slices, iterations); ++slice) {
@@ -267,7 +267,7 @@ void check_lines(const CudaSession& session, const Access& access, u64 iteration
   }
 }
 
-/// The sum of all that was read, against the sum of what lies there, computed on the GPU that read.
+/// Compares the sum of all that was read with the sum of the memory, computed on the GPU that read.
 void check_read(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
   if (state.iteration == 0) return;
   const Access& access = kernel.traffic.front();
@@ -299,7 +299,7 @@ void check_read(const CudaSession& session, const ActorState& state, const Kerne
               byte_of(session, span, span.offset) + " or later, by the sum of all words read");
 }
 
-/// As many additions as there were: what all words of the region add up to, on the GPU that added.
+/// As many additions as there were: the sum of all words of the region, computed on the GPU that added.
 void check_added(const CudaSession& session, const ActorState& state, const Kernel& kernel, Verdict& verdict) {
   const Span& span = kernel.traffic.front().span;
   auto& device = *state.device;

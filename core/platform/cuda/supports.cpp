@@ -164,7 +164,7 @@ std::string Offer::why_no_gpu_memory(const Region& region) const {
   return "";
 }
 
-/// What this process has another one do: the phases of memory that it owns, and words that go to and fro.
+/// What this process requests from another one: phases of memory that it owns, and ping-pong words.
 std::string Offer::why_no_other_process(const Program& program, const Actor& actor) const {
   if (actor.process == 0) return "";
   const bool owns = std::all_of(actor.loop.begin(), actor.loop.end(), [&](const Step& step) {

@@ -1,4 +1,4 @@
-// What this machine can run of a program, and why not what it cannot.
+// The programs that this machine can run, and reasons for the others.
 #pragma once
 #include <functional>
 #include <optional>
@@ -12,9 +12,9 @@ namespace linkscope {
 
 class Offer {
  public:
-  /// Tries whether such memory can be shared with another process: by the GPU that has it, or opened by a GPU besides.
+  /// Tries whether such memory can be shared with another process: by the GPU that has it, or opened by another GPU.
   using WhyNotShared = std::function<std::string(const Region&, std::optional<u32> by)>;
-  /// All outlive it. `free_bytes` opens a GPU and says how much of its memory is free.
+  /// All arguments outlive it. `free_bytes` opens a GPU and returns its free memory.
   Offer(const Driver& driver, const DriverFacts& facts, std::function<u64(u32)> free_bytes, WhyNotShared why_not_shared)
       : driver_{driver},
         facts_{facts},
@@ -43,17 +43,17 @@ class Offer {
 
 /// The GPUs, by number, that a program names.
 [[nodiscard]] std::set<u32> gpus_of(const Program&);
-/// Pairs of GPUs between which its flows go.
+/// Pairs of GPUs with flows between them.
 [[nodiscard]] std::set<std::pair<u32, u32>> peer_pairs(const Program&);
-/// GPUs that open a region for themselves besides the GPU that has it: other GPUs of this process what lies behind an IPC
-/// handle of the other one, and GPUs of that what this one shares.
+/// GPUs that open a region for themselves in addition to the GPU that has it: GPUs of this process for memory behind an
+/// IPC handle of the other, and GPUs of the other for memory of this one.
 struct Opens {
   u32 region = 0, gpu = 0;
   bool there = false;  // in the other process
   auto operator<=>(const Opens&) const = default;
 };
 [[nodiscard]] std::set<Opens> opens(const Program&);
-/// Whether one GPU may have direct access to the memory of another.
+/// Whether one GPU may access the memory of another directly.
 [[nodiscard]] bool can_access(const DriverFacts&, u32 from, u32 to);
 
 }  // namespace linkscope

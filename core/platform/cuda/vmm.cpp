@@ -25,7 +25,7 @@ u64 whole_granules(const Driver& driver, const CUmemAllocationProp& prop, u64 by
 }
 
 CUmemGenericAllocationHandle import_descriptor(const Driver& driver, const Descriptor& descriptor) {
-  // The driver takes the number of the descriptor where others take an address.
+  // The driver takes the number of the descriptor in place of an address.
   auto* number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
   CUmemGenericAllocationHandle handle = 0;
   LINKSCOPE_CU(driver, cuMemImportFromShareableHandle, &handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);

@@ -1,4 +1,4 @@
-// Memory of a GPU by its parts: what is made, and where it is mapped.
+// GPU memory in separate steps: creating it and mapping it.
 #pragma once
 #include "base/units.hpp"
 #include "platform/cuda/driver.hpp"
@@ -6,25 +6,25 @@
 
 namespace linkscope {
 
-/// What is made on a GPU; such that others may open it by a POSIX file descriptor, where that is wanted.
+/// Creates memory on a GPU, exportable by a POSIX file descriptor if requested.
 [[nodiscard]] CUmemAllocationProp on_device(CUdevice);
 [[nodiscard]] CUmemAllocationProp exportable_on(CUdevice);
-/// So many bytes and what is missing to whole granules.
+/// The size rounded up to whole granules.
 [[nodiscard]] u64 whole_granules(const Driver&, const CUmemAllocationProp&, u64 bytes);
 
-/// What another process exported as a descriptor.
+/// Memory that another process exported as a descriptor.
 [[nodiscard]] CUmemGenericAllocationHandle import_descriptor(const Driver&, const Descriptor&);
 
-/// Owns a range of addresses where memory is mapped.
+/// Owns a range of addresses in which memory is mapped.
 class Mapping {
  public:
   Mapping(const Driver&, CUmemGenericAllocationHandle, u64 bytes, CUdevice);
-  ~Mapping();  // without complaint
+  ~Mapping();  // without reporting errors
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
   [[nodiscard]] CUdeviceptr address() const { return address_; }
-  /// Lets a GPU reach it.
+  /// Gives a GPU access.
   void allow(CUdevice) const;
   void unmap();
 

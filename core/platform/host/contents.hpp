@@ -12,15 +12,15 @@ inline constexpr u64 poison_word = 0x0101010101010101ull * static_cast<u64>(pois
 
 struct Mismatch {
   u64 wrong_words = 0;
-  u64 first_word = ~u64{0};  // index of the first wrong one
+  u64 first_word = ~u64{0};  // index of the first wrong word
 };
 
 void fill_pattern(std::byte* start, u64 bytes, u64 seed);
 void fill(std::byte* start, u64 bytes, std::byte with);
 
-/// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset` on.
+/// Compares `bytes` (a multiple of 8) at `start` with the pattern from byte `pattern_offset`.
 [[nodiscard]] Mismatch check_pattern(const std::byte* start, u64 bytes, u64 seed, u64 pattern_offset);
-/// Compares slices with what copies of rows leave.
+/// Compares slices with the result of row copies.
 [[nodiscard]] Mismatch check_rows(const std::byte* start, u64 bytes, const linkscope_row_copy&);
 
 }  // namespace linkscope

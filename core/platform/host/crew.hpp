@@ -1,5 +1,5 @@
-// CPU threads of one NUMA node that do a part each of what is timed. They are there before the timing begins: a thread
-// takes tens of microseconds to start or to wake.
+// CPU threads of one NUMA node that share timed work. They exist before the timing begins, because a thread takes tens
+// of microseconds to start or to wake.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -19,9 +19,9 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
 
   [[nodiscard]] u32 size() const { return static_cast<u32>(threads_.size()) + 1; }
-  /// Wakes them up, untimed: for some milliseconds they look for work.
+  /// Wakes them, untimed: for some milliseconds they poll for work.
   void wake();
-  /// work(part) for every part below size(), each by a thread of its own; returns when all are done.
+  /// Runs work(part) for every part below size(), each in its own thread; returns when all are done.
   void run(const std::function<void(u32)>& work);
 
  private:
@@ -29,7 +29,7 @@ class Crew {
   std::atomic<u32> left_{0};
   std::atomic<bool> ends_{false};
   const std::function<void(u32)>* work_ = nullptr;
-  std::vector<std::jthread> threads_;  // last: they use what is above
+  std::vector<std::jthread> threads_;  // last: the threads use the members above
 
   void serve(u32 node, u32 part);
 };

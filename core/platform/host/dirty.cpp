@@ -15,9 +15,9 @@
 namespace linkscope {
 namespace {
 
-constexpr u64 line = 64;  // of the processors here; where lines are longer, some are written twice
+constexpr u64 line = 64;  // of the processors here; with longer lines, some are written twice
 
-/// A CPU of the node that has caches of its own, apart from those of the CPU `here`.
+/// A CPU of the node whose caches are separate from those of the CPU `here`.
 std::optional<int> other_cpu(u32 node, int here) {
   const auto siblings = cpus_of_core(here);
   const auto& cpus = host_nodes().at(node).cpus;

@@ -1,4 +1,4 @@
-// Host memory that a core's cache holds modified: who touches it next gets it from there and not from memory.
+// Host memory that a core's cache holds modified: the next reader gets it from that cache and not from memory.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace linkscope {
 
-/// Writes every line of [start, start + bytes) with what it holds, by the caller.
+/// Rewrites every line of [start, start + bytes) by the calling thread.
 void write_again(std::byte* start, u64 bytes);
 
-/// Why no thread of the NUMA node (dense number) runs on another core than the caller; "" where one can.
+/// Why no thread of the NUMA node (dense number) runs on another core than the caller; "" if one can.
 [[nodiscard]] std::string why_no_other_core(u32 node);
 
-/// The same by a thread on another core of the node than that of the caller; waits until that is done. Throws Error{failed} where there is none.
+/// The same by a thread on another core of the node; returns when it is done. Throws Error{failed} without such a core.
 void dirty_in_another_core(std::byte* start, u64 bytes, u32 node);
 
 }  // namespace linkscope

@@ -5,10 +5,10 @@
 
 namespace linkscope {
 
-/// Flushes every line of [start, start + bytes) and waits until that is done.
+/// Flushes every line of [start, start + bytes) and waits for the end.
 void flush_cpu_caches(const void* start, u64 bytes);
 
-/// The instruction used: "clflushopt", "clflush", "dc civac", "dcbf", for the record.
+/// The instruction for the record: "clflushopt", "clflush", "dc civac", "dcbf".
 [[nodiscard]] const char* cache_flush_instruction();
 
 }  // namespace linkscope

@@ -27,8 +27,8 @@ const bool optimized = has_clflushopt();
 }  // namespace
 
 void flush_cpu_caches(const void* start, u64 bytes) {
-  // The address goes into the instruction as an address: libscope's "clflush %0" with the pointer as a memory operand
-  // flushed the stack slot that held it.
+  // The address is passed as an address: libscope's "clflush %0" with the pointer as a memory operand flushed the stack
+  // slot that held it.
   const auto address = reinterpret_cast<u64>(start);
   auto* first = reinterpret_cast<char*>(address / line * line);
   const auto* end = reinterpret_cast<const char*>(address + bytes);

@@ -27,7 +27,7 @@
 namespace linkscope {
 namespace {
 
-// The kernel's calls by number: libnuma is not everywhere and adds nothing here.
+// System calls by number: libnuma is not everywhere and adds nothing here.
 constexpr std::size_t mask_bits = 1024;
 using NodeMask = std::array<unsigned long, mask_bits / (8 * sizeof(unsigned long))>;
 
@@ -38,7 +38,7 @@ NodeMask mask_of(u32 node) {
   return mask;
 }
 
-// With one node there is nothing to choose, and sandboxes that show one often refuse the calls.
+// With one node there is nothing to choose, and sandboxes with one node often refuse the calls.
 bool has_choice() { return host_nodes().size() > 1; }
 
 }  // namespace
@@ -107,7 +107,8 @@ HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{
                                                  : "; free memory there, or ask for smaller sizes (--only)")};
   data_ = mapping_ = static_cast<std::byte*>(start);
   if (page.transparent) data_ += (page.bytes - reinterpret_cast<u64>(start) % page.bytes) % page.bytes;
-  // Plain pages: transparent huge pages come and go with the machine's luck; huge pages are a memory kind of their own.
+  // Plain pages: transparent huge pages depend on the state of the machine, and huge pages are a memory kind of their
+  // own.
   if (!reserved) madvise(data_, bytes, page.transparent ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   bind_to_node(data_, reserved ? mapped_ : bytes, node);
 }
@@ -115,7 +116,7 @@ HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{
 void HostPages::back(bool by_one_thread) {
   const u64 page = page_.bytes && !page_.transparent ? page_.bytes : static_cast<u64>(sysconf(_SC_PAGESIZE));
 #ifdef MADV_POPULATE_WRITE
-  // A node without a huge page left would end the process at the touch; asked this way the kernel says so.
+  // Touching a page on a node without free huge pages would end the process; this call returns an error instead.
   if (page_.bytes && !page_.transparent && madvise(data_, mapped_, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
     throw Error{ErrorKind::memory, "numa:" + std::to_string(node_) + " has no huge pages of " +
                                        bytes_text(page_.bytes) + " left for " + bytes_text(bytes_) + " (" +
@@ -130,7 +131,7 @@ void HostPages::back(bool by_one_thread) {
 
 namespace {
 
-/// "AnonHugePages:      2048 kB" of the mapping that holds an address; none where the kernel does not say.
+/// "AnonHugePages:      2048 kB" of the mapping that holds an address; none if the kernel hides it.
 std::optional<u64> from_smaps(const std::byte* address, std::string_view field) {
   std::ifstream smaps{"/proc/self/smaps"};
   const auto wanted = reinterpret_cast<u64>(address);

@@ -1,4 +1,4 @@
-// Splits untimed work on host memory (touching, filling, comparing) over a few threads.
+// Divides untimed work on host memory (touching, filling, comparing) among a few threads.
 #pragma once
 #include <algorithm>
 #include <thread>
@@ -13,7 +13,7 @@ template <class Work>
 void parallel_ranges(u64 bytes, u64 grain, Work work) {
   constexpr u64 worth_a_thread = u64{4} << 20;
   static const u64 most =
-      std::clamp<u64>(std::thread::hardware_concurrency(), 1, 16);  // asking takes 10 us: it reads a file
+      std::clamp<u64>(std::thread::hardware_concurrency(), 1, 16);  // the query takes 10 us, because it reads a file
   const u64 parts = std::clamp<u64>(bytes / worth_a_thread, 1, most);
   const u64 grains = (bytes + grain - 1) / grain;
   const auto bound = [&](u64 part) { return std::min(bytes, grains * part / parts * grain); };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Seconds end_patience{5.0};
 
-/// One message with room for one descriptor beside it.
+/// One message with room for one descriptor.
 struct Envelope {
   iovec data{};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -74,7 +74,7 @@ SecondProcess::SecondProcess(const char* argument) {
   char name[] = "linkscope-worker";
   std::string text{argument};
   char* arguments[] = {name, text.data(), nullptr};
-  // Started anew and not forked: the CUDA driver does not outlive a fork.
+  // Started anew and not forked, because the CUDA driver does not survive a fork.
   const int status = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   if (status != 0)
@@ -90,8 +90,7 @@ void SecondProcess::end() {
   const auto start = std::chrono::steady_clock::now();
   int status = 0;
   while (again_after_signals([&] { return waitpid(pid_, &status, WNOHANG); }) == 0) {
-    if (std::chrono::steady_clock::now() - start > end_patience)
-      break;  // the kernel holds it; it ends with what holds it
+    if (std::chrono::steady_clock::now() - start > end_patience) break;  // the kernel holds it until its holder ends
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   how_ = "was ended";
@@ -113,7 +112,7 @@ void SecondProcess::check_alive() {
 }
 
 void SecondProcess::gone() {
-  // Its end of the socket is closed a moment before it can be waited for.
+  // Its end of the socket closes shortly before it can be waited for.
   const auto start = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - start < Seconds{1.0}) {
     check_alive();

@@ -27,8 +27,8 @@ SharedPages::SharedPages(u32 node, u64 bytes) : bytes_{bytes} {
   if (ftruncate(descriptor_.get(), static_cast<off_t>(bytes)) != 0)
     refused(ErrorKind::memory, "no " + bytes_text(bytes) + " of shared memory");
   map(descriptor_.get());
-  madvise(data_, bytes_, MADV_NOHUGEPAGE);  // as of other host memory
-  bind_to_node(data_, bytes_, node);        // of the object, whoever touches it
+  madvise(data_, bytes_, MADV_NOHUGEPAGE);  // as for other host memory
+  bind_to_node(data_, bytes_, node);        // for the object, whoever touches it
 }
 
 SharedPages::SharedPages(const Descriptor& made, u64 bytes) : bytes_{bytes} {

@@ -10,9 +10,9 @@ namespace linkscope {
 class SharedPages {
  public:
   SharedPages() = default;
-  /// Makes it, as yet without pages; those that come are on the node. Throws Error{memory} where there is no more.
+  /// Creates it without pages; later pages are on the node. Throws Error{memory} if there is no more.
   SharedPages(u32 node, u64 bytes);
-  /// Maps what another process made, all of so many bytes. Throws Error{failed} where the descriptor holds fewer.
+  /// Maps all bytes of another process's object. Throws Error{failed} if the descriptor holds fewer.
   SharedPages(const Descriptor&, u64 bytes);
   ~SharedPages();
   SharedPages(SharedPages&&) noexcept;
@@ -20,7 +20,7 @@ class SharedPages {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] u64 size() const { return bytes_; }
-  [[nodiscard]] const Descriptor& descriptor() const { return descriptor_; }  // of who made it
+  [[nodiscard]] const Descriptor& descriptor() const { return descriptor_; }  // of its creator
   /// One thread writes a byte to each page.
   void touch();
 

@@ -62,7 +62,7 @@ std::vector<HostNode> read_nodes() {
 }  // namespace
 
 const std::vector<HostNode>& host_nodes() {
-  // Read before any thread is bound, so that "allowed" means what the user allows.
+  // Read before any thread is bound, so that "allowed" means the CPUs that the user allows.
   static const std::vector<HostNode> nodes = read_nodes();
   return nodes;
 }

@@ -1,4 +1,4 @@
-// NUMA nodes of this host as the worker needs them: dense numbers from 0 over the nodes that have memory, and their CPUs.
+// NUMA nodes of this host, numbered from 0 without gaps over the nodes that have memory, and their CPUs.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,19 +12,19 @@ struct HostNode {
   std::vector<int> cpus;  // CPUs of this node that this process may use
 };
 
-/// The nodes of this host; one node with all CPUs where the kernel shows none.
+/// The nodes of this host; one node with all CPUs if the kernel shows none.
 [[nodiscard]] const std::vector<HostNode>& host_nodes();
 
-/// The dense NUMA node of a PCI device ("0000:0a:00.0"), or -1 where the kernel hides it.
+/// The dense NUMA node of a PCI device ("0000:0a:00.0"), or -1 if the kernel hides it.
 [[nodiscard]] int node_of_pci_device(const std::string& bus_id);
 
 /// Binds the calling thread to the CPUs of a node (dense number).
 void bind_thread_to_node(u32 node);
 
-/// The CPUs that share a core with this one, itself among them; itself alone where the kernel hides it.
+/// The CPUs that share a core with this one, including itself; only itself if the kernel hides it.
 [[nodiscard]] std::vector<int> cpus_of_core(int cpu);
 
-/// Bytes of the largest CPU cache, or 0 where it is hidden.
+/// Bytes of the largest CPU cache, or 0 if hidden.
 [[nodiscard]] u64 last_level_cache_bytes();
 
 }  // namespace linkscope

@@ -7,7 +7,7 @@ namespace linkscope {
 namespace {
 
 bool arrives(u64* word, u64 value, Seconds timeout) {
-  constexpr unsigned polls = 256;  // between two looks at the clock, which would make them rarer
+  constexpr unsigned polls = 256;  // between two readings of the clock, which would slow the polling
   const std::atomic_ref<u64> there{*word};
   const auto start = std::chrono::steady_clock::now();
   do {

@@ -1,4 +1,4 @@
-// What calls cost who makes them, words that are set and waited for, and atomic operations.
+// The cost of calls, of words that are set and polled, and of atomic operations.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@ namespace linkscope::sim {
 
 namespace {
 
-/// What a call takes, by its name: always, and more for its amount. Null where the model does not know the call.
+/// The time of a call by name: a fixed part, and more for its amount. Null for calls that the model does not know.
 using Cost = double (*)(const CallCosts&, double amount);
 Cost cost_of(const std::string& api) {
   static const std::map<std::string, Cost> costs{
@@ -58,7 +58,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Call& call) co
   stage.by = Stage::By::thread;
   if (call.api == "copy") {
     stage.setup = machine_.costs.call;
-    // What it queues is under way when the thread's last call returns; of its time the calls have no part.
+    // Queued work runs when the thread's last call returns; the calls take no part of its time.
     add_links(stage.path, node(program.regions[call.span->region].at), node(program.regions[call.to->region].at));
     stage.path.uses.clear();
     stage.path.latency = 0;
@@ -103,7 +103,7 @@ Support Compiler::supports_flag(const Program& program, const Actor& actor, cons
   return {};
 }
 
-/// The word that an actor sets or waits for, and how far it is from it.
+/// The word that an actor sets or waits for, and its distance.
 Flag Compiler::flag(const Program& program, const Actor& actor, const Span& word, Lanes& lanes) const {
   const Node at = node(program.regions[word.region].at), by = node(actor.place);
   const std::pair<u32, u64> named{word.region, word.offset};
@@ -172,10 +172,10 @@ Op Compiler::atomic(const Program& program, const Actor& actor, const Kernel& ke
     stage.path = std::move(way);
     stage.path.latency = 0;
     const bool same = access.pattern == Access::Pattern::same;
-    // To one word in a host's memory an operation waits until the one before is back.
+    // An operation on one word of a host's memory waits until the one before has returned.
     if (at_gpu) stage.path.cap = word * (!same ? costs.gpu_rate : at == by ? costs.same_rate : costs.same_peer_rate);
     else stage.path.cap = same ? word / (2 * there + costs.host) : word * costs.host_rate;
-    // Words that are not in the cache are read and written back; one word is.
+    // Words outside the cache are read and written back; a single word stays in it.
     if (access.pattern != Access::Pattern::same)
       stage.path.uses.push_back({at, 2 / (at_gpu ? machine_.kernel->memory_share : 1)});
   }

@@ -22,7 +22,7 @@ std::size_t Contents::index_of(u64 at) const {
 void Contents::copy(u64 to, const Contents& source, u64 from, u64 bytes) {
   const u64 end = from + bytes;
   std::size_t i = source.index_of(from);
-  if (source.ranges_[i].end >= end) {  // the common case: one range, written where one like it lies
+  if (source.ranges_[i].end >= end) {  // the common case: one range, written where an equal one lies
     const Range& range = source.ranges_[i];
     const Range moved{to, to + bytes, range.generator, range.source_offset + (from - range.begin)};
     if (next_ >= ranges_.size() || ranges_[next_].begin != moved.begin) next_ = index_of(to);
@@ -40,7 +40,7 @@ void Contents::copy(u64 to, const Contents& source, u64 from, u64 bytes) {
   replace(to, to + bytes, moved);
 }
 
-/// [begin, end) as it would read from `as_begin` on.
+/// [begin, end) as it reads from `as_begin`.
 void Contents::add_part(std::vector<Range>& into, u64 begin, u64 end, u64 as_begin) const {
   if (begin == end) return;
   for (std::size_t i = index_of(begin); i < ranges_.size() && ranges_[i].begin < end; ++i) {

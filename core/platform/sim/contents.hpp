@@ -1,5 +1,5 @@
-// What memory holds, in words: ranges that say which generator's bytes, from which offset on. A copy of a GiB costs as
-// much as one of 8 B, and so does its verification.
+// The contents of memory as ranges, each with a generator of bytes and an offset. A copy of a GiB then costs as much as
+// one of 8 B, and so does its verification.
 #pragma once
 #include <vector>
 
@@ -15,8 +15,8 @@ struct Range {
   u64 source_offset = 0;
 };
 
-inline constexpr u32 poison_generator = 0;         // what destinations hold at first
-inline constexpr u32 corrupt_generator = ~u32{0};  // bytes that are not what anybody wrote
+inline constexpr u32 poison_generator = 0;         // initial content of destinations
+inline constexpr u32 corrupt_generator = ~u32{0};  // bytes that nobody wrote
 
 struct Wrong {
   u64 bytes = 0, first = 0;
@@ -26,18 +26,18 @@ class Contents {
  public:
   Contents(u64 bytes, u32 generator) : ranges_{{0, bytes, generator, 0}} {}
 
-  /// [to, to + bytes) here becomes what [from, from + bytes) of `source` is.
+  /// [to, to + bytes) here becomes [from, from + bytes) of `source`.
   void copy(u64 to, const Contents& source, u64 from, u64 bytes);
-  /// The same of rows that lie apart: what is between them here stays.
+  /// The same for rows that lie apart; the memory between them stays.
   void copy_rows(u64 to, const Contents& source, u64 from, const RowCopy& rows);
-  /// One byte becomes wrong.
+  /// Makes one byte wrong.
   void corrupt(u64 at);
-  /// How many bytes of [begin, begin + bytes) are not the generator's from source_offset on.
+  /// The number of bytes of [begin, begin + bytes) that differ from the generator's bytes from source_offset.
   [[nodiscard]] Wrong check(u64 begin, u64 bytes, u32 generator, u64 source_offset) const;
 
  private:
   std::vector<Range> ranges_;  // in order, without gaps
-  std::size_t next_ = 0;       // after the range that was written last: batches write slice by slice
+  std::size_t next_ = 0;       // the range after the last write: batches write slice by slice
 
   void add_part(std::vector<Range>& into, u64 begin, u64 end, u64 as_begin) const;
   [[nodiscard]] std::size_t index_of(u64 at) const;

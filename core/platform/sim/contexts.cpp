@@ -1,5 +1,5 @@
-// GPUs that several processes share. A GPU runs the context of one process at a time. It changes to that of another when
-// its slice is over and when it has no work; what has begun by then (a copy, a chunk, a kernel) is finished first.
+// GPUs that several processes share. A GPU runs the context of one process at a time. It switches to another when its
+// slice is over and it has no work; work that has begun by then (a copy, a chunk, a kernel) is finished first.
 #include <algorithm>
 
 #include "platform/sim/simulation.hpp"
@@ -22,11 +22,11 @@ void Simulation::leave(Shared& gpu, const Stage& stage) {
   if (stage.server != nobody) ++servers_[stage.server].free;
 }
 
-/// Whoever waits and may work begins, or the context changes.
+/// Starts the waiting runners that may work, or switches the context.
 void Simulation::schedule(Shared& gpu) {
   if (gpu.changing || gpu.waiting.empty()) return;
   const auto process = [&](u32 runner) { return lanes_[lane_of(runner)].process; };
-  if (gpu.active == nobody) {  // the first of a sample: nothing to change from
+  if (gpu.active == nobody) {  // the first of a sample has no context to switch from
     gpu.active = process(gpu.waiting.front());
     begin_slice(gpu);
   }

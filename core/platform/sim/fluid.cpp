@@ -17,7 +17,7 @@ MaxMin::MaxMin(std::vector<double> capacities)
 
 void MaxMin::solve(std::vector<Demand>& demands) {
   using State = Demand::State;
-  constexpr double slack = 1 + 1e-9;  // resources that fill at the same level must not part over rounding
+  constexpr double slack = 1 + 1e-9;  // rounding must not separate resources that fill at the same level
   used_.clear();
   for (auto& demand : demands) {
     demand.state = State::rising;
@@ -47,7 +47,7 @@ void MaxMin::solve(std::vector<Demand>& demands) {
       demand.state = State::stopped;
       demand.rate = level;
       --waiting;
-      for (const auto& use : *demand.uses) {  // full_ holds what this pass compares with
+      for (const auto& use : *demand.uses) {  // full_ holds the levels that this pass compares with
         left_[use.resource] = std::max(0.0, left_[use.resource] - level * use.weight);
         load_[use.resource] -= use.weight;
         --rising_[use.resource];

@@ -1,4 +1,4 @@
-// Kinds of memory: which a place has, how fast CPUs and GPUs get at them, and what their allocation costs.
+// Memory kinds: which a place has, how fast CPUs and GPUs access them, and what their allocation costs.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -54,13 +54,13 @@ Support Compiler::supports_phase(const Program& program, const Actor& actor, con
   return {};
 }
 
-/// What one CPU thread gets of write-combined memory at most: it has no cache for it.
+/// The highest rate of one CPU thread on write-combined memory, which has no cache.
 double Compiler::cpu_cap(const Region& region, bool writes) const {
   if (region.kind != MemKind::wc) return never;
   return writes ? machine_.memory->wc_write : machine_.memory->wc_read;
 }
 
-/// Bytes of host memory that one translation is good for: a huge page's are one.
+/// Bytes of host memory that one translation covers: a huge page has one.
 double Compiler::translated_by_page(const Region& region) const {
   return std::max(machine_.kernel->host_page, is_huge(region.kind) ? static_cast<double>(region.page_bytes) : 0.0);
 }
@@ -72,7 +72,7 @@ Op Compiler::phase(const Program& program, const Call& call) const {
   const auto index = phase_index(region.kind, call.api);
   Op op;
   op.phase = Phase{*call.span, call.until, call.until ? index > 0 : index + 1 < phases.size()};
-  op.waits = true;  // what a call costs is what its caller waits for
+  op.waits = true;  // the caller waits for the whole cost of the call
   op.stages.push_back({.by = Stage::By::thread, .path = {}});
   if (call.until) return op;
 
@@ -89,7 +89,7 @@ Op Compiler::phase(const Program& program, const Call& call) const {
     if (gpu) {  // a fill by the GPU, waited for
       stage.setup = machine_.costs.launch + machine_.costs.sync;
       stage.path.uses.push_back({at, 1});
-    } else if (by_driver) {  // its pages are there: a word of each is written
+    } else if (by_driver) {  // its pages exist: a word of each is written
       stage.setup = pages * machine_.numa[at].load;
       op.bytes = op.chunk_bytes = 0;
     } else {

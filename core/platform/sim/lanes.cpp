@@ -17,15 +17,15 @@ void add_use(Path& path, u32 resource, double weight = 1) {
   path.uses.push_back({resource, weight});
 }
 
-// Pageable memory goes to a GPU in the command up to this size: such copies end after the call has returned (NVIDIA, CUDA
-// Driver API, "API synchronization behavior").
+// Copies of pageable memory to a GPU up to this size carry their bytes in the command and end after the call has
+// returned (NVIDIA, CUDA Driver API, "API synchronization behavior").
 constexpr u64 small_pageable = 64 << 10;
-// The bytes of one of the parts of a copy, which go side by side.
+// Bytes of one of the parts of a copy, which proceed side by side.
 constexpr double part = 4 << 10;
-// The part of the last-level cache from which on memcpy writes past the caches (glibc, x86_non_temporal_threshold).
+// The fraction of the last-level cache from which memcpy writes past the caches (glibc, x86_non_temporal_threshold).
 constexpr double streamed_part = 0.75;
 
-/// Whoever makes a move for an actor on another GPU.
+/// The actor that makes a move on another GPU.
 Actor helper_of(const Actor& actor, const Place& place) {
   return {place, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}};
 }
@@ -44,8 +44,8 @@ Servers::Servers(const Machine& machine) {
     return static_cast<u32>(counts_.size() - 1);
   };
   for (const auto& gpu : machine.gpus) {
-    // One engine does everything in turn; with two, each direction has its own; from three on, what goes to other GPUs
-    // has the rest.
+    // One engine does everything in turn; with two, each direction has its own; with three or more, copies to other
+    // GPUs use the rest.
     const u32 in = add(1);
     const u32 out = gpu.copy_engines > 1 ? add(1) : in;
     const u32 peer = gpu.copy_engines > 2 ? add(gpu.copy_engines - 2) : out;
@@ -74,8 +74,8 @@ std::vector<u32> Lanes::shared_gpus() const {
   return shared;
 }
 
-// Resources, in order: the memories of NUMA nodes and GPUs (by node), directed links, shares, the page walks of GPUs (in
-// walks a second), their L2 caches.
+// Resources, in order: memories of NUMA nodes and GPUs (by node), directed links, shares, page walks of GPUs (walks per
+// second), L2 caches of GPUs.
 std::vector<double> Compiler::capacities() const {
   std::vector<double> all;
   for (const auto& numa : machine_.numa) all.push_back(numa.dram);
@@ -112,7 +112,7 @@ Lanes Compiler::compile(const Program& program) const {
         else ops.push_back(op(program, actor, std::get<Kernel>(step)));
         if (place != actor.place) {
           ops.back().elsewhere = true;
-          ops.back().start += 2 * costs.stream_wait.value_or(0);  // there and back
+          ops.back().start += 2 * costs.stream_wait.value_or(0);  // in both directions
         }
         queue(step, ops.back());
         ops.back().id = all.tracks;
@@ -143,7 +143,7 @@ Lanes Compiler::compile(const Program& program) const {
     } else {
       lane.closing = costs.host_stamp;
     }
-    // Calls overlap with the copy before only where nothing of another kind stands between them.
+    // Calls overlap with the copy before only if nothing of another kind stands between them.
     if (lane.loop.size() > 1)
       for (auto& o : lane.loop) o.overlaps = false;
     wake(program, actor, lane);
@@ -189,7 +189,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
                          .setup = machine_.costs.cpu_copy});
     auto& cap = op.stages[0].path.cap;
     cap = std::min({cap, cpu_cap(source, false), cpu_cap(target, true)});
-    // Of copies in a row the first loads of each go on while the bytes of those before flow.
+    // In a row of copies the first loads of each overlap with the bytes of those before.
     op.lead = std::max(0.0, first_load(program, host, from) - static_cast<double>(op.bytes) / cap);
   } else if (from == to) {
     op.stages.push_back(engine_stage(from, within_device, from, to));
@@ -198,14 +198,15 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
     op.stages[0].setup += late(within_device, op.bytes);
   } else if (machine_.is_gpu(from) && machine_.is_gpu(to)) {
     if (program.peer) {
-      // What costs more where the destination asks for it is that the source's engine does it all the same: three copies
-      // of 8 B that a GPU asks three others for take 13.3 us each, as one alone; three that one is asked for 40 us (four H200s).
+      // A copy that the destination queues costs more, but the source's engine does the work: three copies of 8 B that
+      // a GPU requests from three others take 13.3 us each, as one alone; three requested from one GPU take 40 us (four
+      // H200s).
       op.stages.push_back(engine_stage(machine_.pull.extra > 0 ? from : node(actor.place), between_devices, from, to));
       if (node(actor.place) == to) op.stages[0].setup += pull_setup(op.stages[0].path, op.bytes);
       else if (op.bytes <= machine_.copy.in_command.bytes)
         op.stages[0].setup = machine_.copy.small_peer.value_or(op.stages[0].setup);
     } else {
-      // The driver's own ring lies with the host thread that drives the stream.
+      // The driver's own ring is on the node of the host thread that drives the stream.
       through_ring(machine_.staged_peer, servers_.staged_peer_ring(actor.process));
       op.stages.push_back(engine_stage(from, from_device, from, host));
       op.stages.push_back(engine_stage(to, to_device, host, to));
@@ -246,8 +247,8 @@ Op Compiler::op(const Program& program, const Actor& actor, const Move& move) co
 
 namespace {
 
-// What a block of 512 threads has in flight, of 16 B each: Machine::KernelCosts. Accesses side by side go as requests of
-// whole lines, others as one of a sector each, or of what less crosses a link.
+// Bytes in flight for a block of 512 threads with 16 B each: Machine::KernelCosts. Contiguous accesses are requests of
+// whole lines, others of a sector each, or of less on a link.
 constexpr double in_tile = 512 * 4, line = 128;
 
 double bytes_of_access(const Access& access) {
@@ -258,20 +259,20 @@ bool in_sectors(const Access& access) { return access.stride > sector_bytes; }
 
 double request_bytes(const Access& access) { return in_sectors(access) ? access.unit : line; }
 
-/// How many times as many bytes the memory takes as move there: whole sectors.
+/// Ratio of bytes that the memory moves to requested bytes: whole sectors.
 double taken_of_memory(const Access& access) {
   if (access.stride < sector_bytes) return 1;
   const auto whole = [&](u32 unit) { return (access.width + unit - 1) / unit * unit; };
   return static_cast<double>(whole(sector_bytes)) / whole(access.unit);
 }
 
-/// How many times as many requests a tile is, at least one, than one of 16 B an access: a block makes them one by one.
+/// Ratio of requests in a tile to those with 16 B per access, at least one: a block issues them one by one.
 double requests_in_tile(const Access& access) {
   return std::max(1.0, bytes_of_access(access) / request_bytes(access) / (16 / line));
 }
 
-/// One side more of what a stage's threads do: its memory, its way, each with what threads get of it, and what requests as
-/// small as these take of it besides.
+/// Adds one side of a stage's SM accesses: its memory and its path, each with the part that SMs get, and the overhead
+/// of small requests.
 void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32 first_link, double besides = 1) {
   for (const auto& use : way.uses) {
     const bool link = use.resource >= first_link && use.resource < first_link + links.size();
@@ -283,7 +284,7 @@ void add_shared(Path& path, const Path& way, const std::vector<Link>& links, u32
 
 }  // namespace
 
-/// Adds what the threads of a GPU read or write, and the latency that the kernel shows of it.
+/// Adds what the SMs of a GPU read or write, and the latency that the kernel shows.
 void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& access, Stage& stage) const {
   const Node at = node(program.regions[access.span.region].at);
   const bool writes = access.dir == Access::Dir::write;
@@ -294,22 +295,22 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
   if (at != gpu) add_links(way, writes ? gpu : at, writes ? at : gpu);
   for (auto& use : way.uses) use.weight *= sectors(access.span);
   if (const double missing = machine_.is_gpu(at) ? 0 : out_of_reach(program, gpu); missing > 0) {
-    // In order a page is walked to once, however little of it is asked for; at random once for every access.
+    // Sequential accesses walk to a page once, however little of it they use; random ones once per access.
     const double each = 1 / bytes_of_access(access), pages = static_cast<double>(access.span.bytes) /
                                                              static_cast<double>(moved_bytes(access)) /
                                                              translated_by_page(program.regions[access.span.region]);
     add_use(way, walks(gpu), missing * (access.pattern == Access::Pattern::random ? each : std::min(pages, each)));
   }
-  // A link's part for threads is that of requests of whole lines.
+  // A link's part for SMs applies to requests of whole lines.
   const double packet = machine_.kernel->packet, size = request_bytes(access);
   add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
-  // The last data to be read come back once round the way; the last to be written go once along it.
+  // The last data to be read return after one round trip; the last to be written go one way.
   stage.setup +=
       writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
 }
 
-/// The part of a page in host memory that the threads of a GPU find untranslated, where they go round and round over more
-/// pages than the GPU's reach holds: what of them does not fit.
+/// The part of host pages that SMs find untranslated when they cycle over more pages than the GPU's reach: the part
+/// that does not fit.
 double Compiler::out_of_reach(const Program& program, Node gpu) const {
   const double reach = machine_.kernel->host_reach;
   if (reach == 0) return 0;
@@ -326,17 +327,17 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
   return touched > reach ? 1 - reach / touched : 0;
 }
 
-/// Little's law: what its threads have in flight over the time that a tile takes, for as many threads as the GPU holds.
+/// Little's law: the bytes in flight of the GPU's threads over the time of a tile.
 double Compiler::kernel_cap(Node gpu, const Shape& shape, double tile, double tile_bytes) const {
   const double sms = machine_.gpu(gpu).sms, most = 4 * sms, blocks = shape.blocks ? shape.blocks : sms;
   const double tiles =
-      std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a bulk copy has as much in flight
+      std::min(most, blocks * (shape.threads > 32 ? shape.threads / 512.0 : 1));  // a TMA copy has as many in flight
   return tiles * tile_bytes / tile;
 }
 
 namespace {
 
-/// Rows that are no whole vectors of 16 B are copied by words, with half as much in flight.
+/// Rows that are no whole vectors of 16 B are copied by words, with half as many bytes in flight.
 double part_of_vector(const Kernel& kernel) {
   const auto whole = [](const Access& access) {
     const auto& rows = access.span.rows;
@@ -363,7 +364,7 @@ Op Compiler::op(const Program& program, const Actor& actor, const Kernel& kernel
   return accessed(program, actor, kernel);
 }
 
-/// Memory that a GPU's threads access where it is.
+/// Memory that SMs access in place.
 Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node gpu = node(actor.place);
   Op op;
@@ -382,9 +383,9 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
     tile += requests_in_tile(access) * (reads ? machine_.kernel->read_tile : machine_.kernel->write_tile);
   }
   stage.setup += loads + machine_.kernel->launch;
-  // Both ways: half of the threads each, which read and write their own tiles.
+  // Bidirectional: half of the threads each read and write their own tiles.
   const double ways = kernel.traffic.size() == 4 ? 2 : 1;
-  // Stores are acknowledged by the GPU's own memory system; who only writes waits for that.
+  // The GPU's own memory system acknowledges stores; a kernel that only writes waits for that.
   const double vector = bytes_of_access(kernel.traffic.front()) * part_of_vector(kernel);
   stage.path.cap =
       kernel_cap(gpu, kernel.shape, tile / ways + (loads > 0 ? loads : machine_.kernel->load), in_tile * vector) / ways;
@@ -394,7 +395,7 @@ Op Compiler::accessed(const Program& program, const Actor& actor, const Kernel& 
   return op;
 }
 
-/// A step at a time: there and back, and what the memory takes.
+/// One step at a time: both directions of the path, and the memory.
 Op Compiler::chase(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Node at = node(program.regions[kernel.traffic.front().span.region].at), by = node(actor.place);
   Path way;
@@ -441,7 +442,7 @@ Path Compiler::path(Node from, Node to) const {
   return path;
 }
 
-/// Whether all that the program has in the GPU's memory stays in its L2.
+/// Whether all of the program's memory on the GPU fits in its L2.
 bool Compiler::in_l2(const Program& program, Node gpu) const {
   const auto& node = machine_.gpu(gpu);
   if (program.cache != CacheState::hot || node.l2 == 0) return false;
@@ -451,7 +452,7 @@ bool Compiler::in_l2(const Program& program, Node gpu) const {
   return wanted <= node.l2_bytes;
 }
 
-/// Whether all that the program has on the node, and its drivers' rings, stay in the last-level cache of its CPUs.
+/// Whether all of the program's memory on the node, and its drivers' rings, fit in the last-level cache of its CPUs.
 bool Compiler::in_cache(const Program& program, Node numa) const {
   const auto& node = machine_.numa[numa];
   if (program.cache == CacheState::cold || (program.cache == CacheState::dirty ? node.dirty : node.llc) == 0)
@@ -466,7 +467,7 @@ Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node 
   Path path;
   if (from == thread && to == thread && in_cache(program, thread)) {
     path.cap = program.cache == CacheState::dirty ? machine_.numa[thread].dirty
-                                                  : machine_.numa[thread].llc;  // its memory has no part in it
+                                                  : machine_.numa[thread].llc;  // its memory takes no part
     return path;
   }
   add_use(path, from);
@@ -476,7 +477,7 @@ Path Compiler::memcpy_path(const Program& program, Node thread, Node from, Node 
   const auto& numa = machine_.numa[thread];
   const bool near = from == thread && to == thread;
   path.cap = near ? rate_near : rate_near * numa.memcpy_far / numa.memcpy_near;
-  path.latency = 0;  // loads and stores are in flight all the time; the thread's rate holds what they cost
+  path.latency = 0;  // loads and stores are always in flight, and the thread's rate includes their cost
   return path;
 }
 
@@ -496,20 +497,20 @@ Stage Compiler::engine_stage(Node gpu, Direction direction, Node from, Node to) 
           .gpu = gpu - machine_.first_gpu()};
 }
 
-/// How much later than the first the last of a copy's parts ends: of parts side by side the slowest, which is by so much
-/// slower for each doubling of their number.
+/// Delay of the last part of a copy against the first. The slowest of parallel parts counts, and each doubling of their
+/// number delays it.
 double Compiler::late(Direction direction, u64 bytes) const {
   return machine_.copy.late[direction] * std::log2(1 + static_cast<double>(bytes) / part);
 }
 
-/// Of one thread, both sides on its node.
+/// For one thread with both sides on its node.
 double Compiler::memcpy_rate(Node host, u64 bytes) const {
   const auto& numa = machine_.numa[host];
   return static_cast<double>(bytes) < streamed_part * static_cast<double>(numa.llc_bytes) ? numa.memcpy_near
                                                                                           : numa.streamed;
 }
 
-/// How long a thread waits for the first line that it loads, where no cache has it.
+/// Delay of a thread's first load if no cache holds the line.
 double Compiler::first_load(const Program& program, Node host, Node from) const {
   if (program.cache != CacheState::cold || machine_.numa[from].load == 0) return 0;
   Path way;
@@ -517,7 +518,8 @@ double Compiler::first_load(const Program& program, Node host, Node from) const 
   return machine_.numa[from].load + 2 * way.latency;
 }
 
-/// What the hand-over between the destination's stream and its copy adds: the bytes flow during a part of it.
+/// The additional time of the hand-over between the destination's stream and its copy; the bytes flow during a part of
+/// it.
 double Compiler::pull_setup(const Path& path, u64 bytes) const {
   const auto& pull = machine_.pull;
   double rate = never;

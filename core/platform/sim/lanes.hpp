@@ -1,5 +1,5 @@
-// A Program as the simulation runs it: each actor a lane of copies, each copy one or two stages with their paths and
-// fixed costs, all looked up once, when the program is prepared.
+// A Program as the simulation runs it: each actor is a lane of copies, each copy has one or two stages with their paths
+// and fixed costs, looked up once when the program is prepared.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,20 +14,20 @@ namespace linkscope::sim {
 
 inline constexpr u32 nobody = ~u32{0};
 
-/// What can be held by one transfer at a time (or a few): copy engines, the driver's copying thread, slots of a ring.
-/// Engines are the machine's; each process has a driver of its own, with its thread and its rings.
+/// Servers that one transfer holds at a time (or a few): copy engines, the driver's copying thread, slots of a ring.
+/// Engines belong to the machine; each process has a driver of its own, with its thread and its rings.
 struct Servers {
   explicit Servers(const Machine&);
 
-  /// How many each can serve at a time, where there are so many processes.
+  /// How many transfers each can serve, for a number of processes.
   [[nodiscard]] std::vector<u32> counts(u32 processes) const;
-  /// The driver's, for all pageable copies in both directions; nobody where each caller copies for itself.
+  /// The driver's thread for all pageable copies in both directions; nobody if each caller copies for itself.
   [[nodiscard]] u32 copying_thread(u32 process) const { return by_caller_ ? nobody : driver(process); }
   /// Slots, to_device and from_device.
   [[nodiscard]] u32 pageable_ring(u32 process, Direction direction) const { return driver(process) + 1 + direction; }
   /// Slots, for all pairs together.
   [[nodiscard]] u32 staged_peer_ring(u32 process) const { return driver(process) + 3; }
-  /// In which a thread at a time has the driver.
+  /// The driver's lock, held by one thread at a time.
   [[nodiscard]] u32 lock(u32 process) const { return driver(process) + 4; }
   /// The copy engines of a GPU that serve a direction.
   [[nodiscard]] u32 engine(u32 gpu_index, Direction direction) const { return engines_[gpu_index * 4 + direction]; }
@@ -36,7 +36,7 @@ struct Servers {
   std::vector<u32> counts_;     // of engines
   std::vector<u32> of_driver_;  // of a process's thread, rings and lock
   std::vector<u32> engines_;
-  bool by_caller_ = false;  // pageable copies are copied by who calls
+  bool by_caller_ = false;  // the calling thread copies pageable memory
 
   [[nodiscard]] u32 driver(u32 process) const { return static_cast<u32>(counts_.size() + process * of_driver_.size()); }
 };
@@ -46,39 +46,39 @@ struct Stage {
   enum class By : u8 {
     engine,   // a copy engine
     compute,  // the GPU itself, in its compute channel
-    threads,  // a GPU's threads: a kernel
+    threads,  // SMs of a GPU: a kernel
     relay,    // copy engines, chunk by chunk, with the driver's hand-over between GPUs
     thread,   // memcpy by a CPU thread
-    call,     // a CPU thread in the driver, held while it lasts
+    call,     // a CPU thread in the driver, held for the duration
   } by = By::engine;
   u32 server = nobody;
-  bool drains = false;  // the server does all that a stream has for it before it turns to another
+  bool drains = false;  // the server finishes everything of one stream before it turns to another
   Path path;
-  double setup = 0;  // s a chunk, besides the path's latency
+  double setup = 0;  // s per chunk, besides the path's latency
   u64 first_setup =
-      0;  // B that one set-up brings; each further one as many as are there already; 0: one brings the chunk
-  double byte_setup = 0;    // and s a byte of it
-  double region_setup = 0;  // and s a region of pages, and a block, of which none was there
+      0;  // B of the first set-up; each further one brings as much as is there already; 0: one brings the chunk
+  double byte_setup = 0;    // and s per byte of it
+  double region_setup = 0;  // and s per region of pages, and per block, of which none was there
   double block_setup = 0;
-  double present = 0;     // s instead, where nothing is missing
-  double wake_up = 0;     // s more of its first chunk: what it needs had been idle
+  double present = 0;     // s instead, if nothing is missing
+  double wake_up = 0;     // additional s of its first chunk, for what had been idle
   Inline in_command{};    // small chunks go in the command itself
   u32 opposite = nobody;  // the engine of the other direction, which delays this one's set-up
-  u32 gpu = nobody;       // by its index: which must run the process's context for this; nobody: a CPU's work
-  u32 counter = 0;        // index among all stages of the program, for bytes carried
+  u32 gpu = nobody;       // by its index: the GPU that must run the process's context for this; nobody: CPU work
+  u32 counter = 0;        // index among all stages of the program, for byte counts
 };
 
-/// Pages of a managed region that move: home, or to the one other place where the program touches them.
+/// Pages of a managed region that move: home, or to the one other place where the program accesses them.
 struct Migration {
   Span span;
   bool home = false;
-  u64 around = 1;        // whole multiples of so many bytes come, whatever of them is wanted
-  u64 block = 1;         // and where these are not the first of such a block, as much as lies before them there
-  bool contents = true;  // they bring what they hold
+  u64 around = 1;        // pages move in whole multiples of this many bytes
+  u64 block = 1;         // and except in the first part of such a block, as much as lies before them in it
+  bool contents = true;  // moving pages bring their contents
 };
 
-/// A word that a step sets or waits for. What is set is there `way` after; who waits looks again and again, a look takes
-/// `poll` and finds what is there in its middle.
+/// A word that a step sets or waits for. A set word is visible after `way`; a waiting actor polls, each poll takes
+/// `poll` and sees the word in its middle.
 struct Flag {
   u32 word = 0;  // Lanes::words
   bool waits = false;
@@ -87,13 +87,14 @@ struct Flag {
   std::string what;  // of a wait, in words
 };
 
-/// A phase in the life of memory, an allocation a slice; or all of them brought to where it is next.
+/// A phase in the life of memory, one allocation per slice; or the preparation of all of them.
 struct Phase {
   Span span;
-  bool until = false, holds = false;  // holds: there is memory once it is done
+  bool until = false, holds = false;  // holds: memory exists after it
 };
 
-/// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the last.
+/// One step: chunk by chunk through its stages; a ring's slot is held from the start of the first to the end of the
+/// last.
 struct Op {
   std::vector<Stage> stages;
   u64 bytes = 0, chunk_bytes = 0;
@@ -103,26 +104,26 @@ struct Op {
   double call = 0;          // CPU time of the call, where the caller waits for it
   double start = 0;         // s before the first chunk
   bool elsewhere = false;   // on a stream of another GPU, which the lane's waits for
-  double lead = 0;          // s more before the first of a batch
-  double tail = 0;          // s more after the last
-  u32 calls = 1;            // on the host, an iteration; 0: one for the whole batch
-  double queue = 0;         // s of the host for a call that queues it
-  double queue_copy = 0;    // and for each copy of a call for the whole batch
-  bool overlaps = false;    // the next of its kind starts when the source has been read, not when this one has arrived
-  std::vector<Move> moves;  // what it leaves where; none: it only reads, or writes what nobody copies
+  double lead = 0;          // additional s before the first of a batch
+  double tail = 0;          // additional s after the last
+  u32 calls = 1;            // on the host, per iteration; 0: one for the whole batch
+  double queue = 0;         // s of the host per call that queues it
+  double queue_copy = 0;    // and per copy of a call for the whole batch
+  bool overlaps = false;    // the next of its kind starts when the source has been read, before this one has arrived
+  std::vector<Move> moves;  // its effect on memory; none: it only reads, or writes what nobody copies
   u32 id = 0;               // of its first track (Memory)
-  std::optional<Migration> migration;  // of a chunk, only pages that are not there move
+  std::optional<Migration> migration;  // of a chunk only missing pages move
   std::optional<Flag> flag;
   double launches = 0,
-         each = 0;     // it leaves work for the GPU: s until that ends where there is no other, and after another
-  bool joins = false;  // it ends no sooner than what the lane left
+         each = 0;     // GPU work that remains: s until it ends on an idle GPU, and after another
+  bool joins = false;  // it ends no sooner than the work that the lane left
   std::optional<Phase> phase;
 };
 
 struct Lane {
   std::vector<Op> once, loop;
   u32 process = 0;
-  bool by_event = true;       // stamped by events on the stream; otherwise by the clock of the host
+  bool by_event = true;       // stamped by events on the stream; otherwise by the host's clock
   bool after_kernel = false;  // the gate that held its stream was a kernel
   bool held = true;           // its stream, until everything is queued
   bool waits = false;         // its calls return when their copies are done
@@ -133,10 +134,10 @@ struct Lane {
 
 struct Lanes {
   std::vector<Lane> lanes;
-  std::vector<std::pair<u32, u64>> words;  // that are set and waited for: region and offset
+  std::vector<std::pair<u32, u64>> words;  // set or waited for: region and offset
   u32 tracks = 0, stages = 0, processes = 1;
 
-  /// The GPUs, by their index, that more than one process works on.
+  /// The GPUs, by index, that several processes use.
   [[nodiscard]] std::vector<u32> shared_gpus() const;
 };
 
@@ -151,9 +152,9 @@ class Compiler {
   [[nodiscard]] u32 link_resource(u32 link) const {
     return machine_.first_gpu() + static_cast<u32>(machine_.gpus.size()) + link;
   }
-  /// Why the machine cannot run the program, if it cannot.
+  /// The reason why the machine cannot run the program, if any.
   [[nodiscard]] Support supports(const Program&) const;
-  /// Only for programs that it supports.
+  /// Only for supported programs.
   [[nodiscard]] Lanes compile(const Program&) const;
   /// The capacities that paths refer to.
   [[nodiscard]] std::vector<double> capacities() const;
@@ -170,7 +171,7 @@ class Compiler {
   void in_pieces(const Move&, Op&) const;
   void together(const Move&, Op&) const;
   [[nodiscard]] double sectors(const Span&) const;
-  // What an operation costs the host that queues it, and what had been idle before it (queueing.cpp).
+  // The cost of queueing on the host, and wake-up delays (queueing.cpp).
   void queue(const Step&, Op&) const;
   void wake(const Program&, const Actor&, Lane&) const;
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
@@ -187,7 +188,7 @@ class Compiler {
   [[nodiscard]] std::optional<Node> away(const Program&, u32 region) const;
   [[nodiscard]] bool pages_go_directly(const Program&, Node from, Node to) const;
   [[nodiscard]] Path migration_path(const Program&, Node from, Node to) const;
-  // Memory of other kinds, and what it costs (kinds.cpp).
+  // Other memory kinds and their cost (kinds.cpp).
   [[nodiscard]] Support supports_kind(const Region&) const;
   [[nodiscard]] Support supports_phase(const Program&, const Actor&, const Call&) const;
   [[nodiscard]] Op phase(const Program&, const Call&) const;

@@ -1,4 +1,4 @@
-// How much memory is in use at each place: what sessions take they give back.
+// Memory in use at each place; sessions return what they take.
 #pragma once
 #include <map>
 #include <string>
@@ -10,7 +10,7 @@ namespace linkscope::sim {
 
 class Ledger {
  public:
-  /// Throws Error{memory} where the place has not so much left.
+  /// Throws Error{memory} if the place has less left.
   void take(const Place& at, u64 bytes, u64 capacity) {
     u64& used = in_use_[at];
     if (used + bytes > capacity)
@@ -34,7 +34,7 @@ class Ledger {
   std::map<Place, u64> in_use_;
 };
 
-/// What one session has of it; all of that goes back with the session.
+/// The memory of one session, returned with it.
 class Holding {
  public:
   explicit Holding(Ledger& ledger) : ledger_{ledger} {}

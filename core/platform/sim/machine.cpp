@@ -21,7 +21,7 @@ constexpr double kib = 1024, gib = 1024.0 * 1024 * 1024;
   throw Error{ErrorKind::usage, "machine: " + where + ": " + what};
 }
 
-/// A table with the name under which messages speak of it.
+/// A table with its name for messages.
 struct Table {
   const json* value;
   std::string name;
@@ -34,7 +34,7 @@ struct Table {
   }
   [[nodiscard]] double number(const char* key) const {
     const Table at = (*this)[key];
-    const json& plain = at.value->is_object() ? at.value->at("v") : *at.value;  // {v, from, …} or the bare number
+    const json& plain = at.value->is_object() ? at.value->at("v") : *at.value;  // {v, from, …} or a plain number
     if (!plain.is_number()) wrong(at.name, "it is a number");
     const double number = plain.get<double>();
     if (!(number >= 0)) wrong(at.name, "it is no less than 0");

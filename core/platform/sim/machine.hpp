@@ -1,5 +1,5 @@
-// A machine file (machines/*.toml, as JSON) as the simulation uses it: SI units, indices instead of names. The file's
-// own checks with path and cure are Python's (linkscope/machine/model.py); here only what would crash is refused.
+// A machine file (machines/*.toml, as JSON) for the simulation: SI units, indices instead of names. Python checks the
+// file with path and cure (linkscope/machine/model.py); here only what would crash is refused.
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,10 @@
 
 namespace linkscope::sim {
 
-/// A node of the graph: NUMA nodes first, then GPUs, then what data only pass, NICs and switches, then disks.
+/// A node of the graph: NUMA nodes first, then GPUs, then nodes that data only pass (NICs and switches), then disks.
 using Node = u32;
 
-/// What idles goes to sleep: the longer, the more of it. The first to come waits `most` after a long time, and 63 % of
-/// that after `constant`.
+/// Wake-up after idling: the first user waits `most` after a long time, and 63 % of that after `constant`.
 struct WakeUp {
   double most = 0, constant = 0;  // s
 
@@ -26,12 +25,12 @@ struct NumaNode {
   Place place;
   u64 memory_bytes = 0;
   double dram = 0;                         // B/s, reads and writes together
-  double memcpy_near = 0, memcpy_far = 0;  // B/s of one thread; far: where a side lies on another node
+  double memcpy_near = 0, memcpy_far = 0;  // B/s of one thread; far: with a side on another node
   double streamed = 0;                     // B/s of one thread that writes past the caches
-  double load = 0;                         // s of a load that meets no cache, from a core of the node; 0: not known
+  double load = 0;                         // s of a load that misses all caches, from a core of the node; 0: unknown
   u64 llc_bytes = 0;
-  double llc = 0;                    // B/s of one thread that copies within the last-level cache; 0: not known
-  double dirty = 0;                  // the same where another core's cache holds it modified; 0: not known
+  double llc = 0;                    // B/s of one thread that copies within the last-level cache; 0: unknown
+  double dirty = 0;                  // the same if another core's cache holds the data modified; 0: unknown
   u64 huge_2mib = 0, huge_1gib = 0;  // reserved huge pages
   u32 cpus = 1;
 };
@@ -45,9 +44,9 @@ struct GpuNode {
   double memory = 0;      // B/s, reads and writes together
   double local_copy = 0;  // B/s of one copy within the GPU
   u64 l2_bytes = 0;
-  double l2 = 0;  // B/s of threads from and to what the L2 holds; 0: not known
+  double l2 = 0;  // B/s of SM accesses to data in the L2; 0: unknown
   WakeUp wake_up{};
-  double compute_capability = 0;  // 0: not known
+  double compute_capability = 0;  // 0: unknown
 };
 
 /// One direction of a link.
@@ -56,12 +55,12 @@ struct Link {
   Node from = 0, to = 0;
   double rate = 0;          // B/s, after its efficiency
   double latency = 0;       // s
-  double kernel_share = 1;  // what a GPU's threads get of the rate
+  double kernel_share = 1;  // the part of the rate that SMs get
   WakeUp wake_up{};
   bool nvlink = false;
 };
 
-/// A capacity that several directed links have in common.
+/// A capacity that several directed links share.
 struct Share {
   double rate = 0;
   std::vector<u32> links;
@@ -74,150 +73,151 @@ struct Route {
 
 enum Direction : u8 { to_device, from_device, between_devices, within_device };
 
-/// Copies whose bytes are in the command itself: up to how many, their set-up, and the most that they get.
+/// Copies whose bytes are in the command itself: their largest size, their set-up, and their highest rate.
 struct Inline {
   u64 bytes = 0;
   double setup = 0, rate = 0;
 };
 
-/// What copies cost besides their bytes and the latency of their way. A stream's work goes through channels: kernels,
-/// copies within the GPU and small copies to it (their bytes in the command itself) through the compute channel, the
-/// rest through a copy engine's. A stream that changes from one to the other pays for it (docs/notes/single-copies.md).
+/// The cost of copies besides their bytes and the latency of their path. A stream's work goes through channels:
+/// kernels, copies within the GPU and small copies to it (their bytes in the command) through the compute channel, the
+/// rest through a copy engine's. A stream that switches between them pays for it (docs/notes/single-copies.md).
 struct CopyCosts {
   std::array<double, 4> setup{};  // by Direction
   Inline in_command{};            // copies to the device
   double channel = 0;
-  std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, where that is another
-  std::optional<double> row;         // s that a row takes at least, where one copy is of several
-  double both_ways = 0;              // s of set-up more while the GPU's engine of the other direction works
-  bool by_stream = false;            // an engine does all that a stream has queued before it serves another
-  double arrive = 0;                 // s from the last bytes to a host until they are known to be there
-  std::array<double, 4> late{};      // by Direction: s that a copy ends later for each doubling of its parts
+  std::optional<double> small_peer;  // set-up between GPUs of copies up to inline_bytes, if that differs
+  std::optional<double> row;         // least s of a row in a copy of several
+  double both_ways = 0;              // additional s of set-up while the GPU's engine of the other direction works
+  bool by_stream = false;            // an engine finishes all that a stream has queued before it serves another
+  double arrive = 0;                 // s from the last bytes to a host until their arrival is known
+  std::array<double, 4> late{};      // by Direction: additional s of a copy for each doubling of its parts
 };
 
-/// Copies that one call queues together. The first is set up as any; the set-ups of the others go on while bytes of those
-/// before flow.
+/// Copies that one call queues together. The first is set up as usual; the set-ups of the others overlap with earlier
+/// bytes.
 struct BatchCosts {
   double issue = 0;  // s from one copy's set-up to the next
-  double host = 0;   // s of the call for each of its copies
+  double host = 0;   // s of the call per copy
 };
 
 /// Copies that are nodes of a graph, one after the other.
 struct GraphCosts {
   double launch = 0;  // s from the graph's turn in its stream to its first node
-  double node = 0;    // s a node costs more than a copy in a stream
+  double node = 0;    // additional s of a node over a copy in a stream
 };
 
-/// What a copy between GPUs costs more where the destination's stream queues it: so long before its bytes, of which a part
-/// of the bytes' own time goes on meanwhile, down to the least.
+/// The additional cost of a copy between GPUs that the destination's stream queues: a delay before its bytes, reduced
+/// by a part of the bytes' own time, down to the least.
 struct PullCosts {
   double extra = 0, overlap = 0, least = 0;
 };
 
-/// How a GPU's threads access memory. A tile is what a block of 512 threads has in flight: four accesses of 16 B each.
-/// The GPU keeps the translations of so much host memory; for a page beyond it walks the page table, a walk at a time.
+/// SM accesses to memory. A tile is what a block of 512 threads has in flight: four accesses of 16 B each. The GPU
+/// keeps the translations of a limited amount of host memory; for a page beyond it walks the page table, one walk at a
+/// time.
 struct KernelCosts {
   double launch = 0;                     // s from one kernel to the next in a stream
-  double load = 0;                       // s of a load from the GPU's own memory that meets no cache
-  double read_tile = 0, write_tile = 0;  // s a block needs for a tile, besides the latency of its loads
-  double memory_share = 1;               // what threads get of the memory's rate
+  double load = 0;                       // s of a load from the GPU's own memory that misses all caches
+  double read_tile = 0, write_tile = 0;  // s that a block needs for a tile, besides the latency of its loads
+  double memory_share = 1;               // the part of the memory's rate that SMs get
   double host_reach = 0, host_page = 0;  // B; 0: all host memory is in reach
   double host_walk = 0;                  // s
-  double packet = 0;                     // B that each request takes of a link besides its bytes
+  double packet = 0;                     // B that each request uses of a link besides its bytes
 };
 
-/// How pages of managed memory move: as somebody faults on them, or by prefetch.
+/// How pages of managed memory move: on faults, or by prefetch.
 struct ManagedCosts {
   u64 page_bytes = 0;
   double launch = 0,
-         peer_launch = 0;  // s of a kernel that touches a host's, or another GPU's pages, besides what its faults take
+         peer_launch = 0;  // s of a kernel that accesses pages of a host, or of another GPU, besides its faults
   u64 gpu_batch_bytes = 0,
-      cpu_fault_bytes = 0;               // what a batch of a GPU's faults, or the first of one CPU thread, brings
-  u64 cpu_block_bytes = 0;               // in which each further fault brings as much as is there already
-  double gpu_batch = 0, gpu_page = 0;    // s a batch, and more a page of it
-  double gpu_region = 0, gpu_block = 0;  // s more for each region, or block, of which nothing was there before
-  double cpu_fault = 0, cpu_page = 0;    // s a fault, and more a page that is touched; threads fault at the same time
-  double to_device = 0, from_device = 0, peer = 0;  // B/s of pages that move because of faults
-  double cpu_reach = 0;                             // B/s of a CPU thread on a GPU's pages where they are; 0: it cannot
-  double prefetch = 0;                              // s a call
-  u64 piece_bytes = 0;                              // of a prefetch
-  double to_device_piece = 0, from_device_piece = 0;  // s a piece, besides its bytes
+      cpu_fault_bytes = 0;               // pages in a batch of a GPU's faults, or in the first fault of one CPU thread
+  u64 cpu_block_bytes = 0;               // block in which each further fault brings as much as is there already
+  double gpu_batch = 0, gpu_page = 0;    // s per batch, and per page of it
+  double gpu_region = 0, gpu_block = 0;  // additional s per region, or block, of which nothing was there before
+  double cpu_fault = 0, cpu_page = 0;    // s per fault, and per accessed page; threads fault side by side
+  double to_device = 0, from_device = 0, peer = 0;    // B/s of pages that move because of faults
+  double cpu_reach = 0;                               // B/s of a CPU thread on a GPU's pages in place; 0: not possible
+  double prefetch = 0;                                // s per call
+  u64 piece_bytes = 0;                                // of a prefetch
+  double to_device_piece = 0, from_device_piece = 0;  // s per piece, besides its bytes
 };
 
-/// What another process's memory of a GPU costs besides: s of making what others open it by, of a call that opens or closes
-/// it, of taking in a file descriptor.
+/// The additional cost of GPU memory of another process: s of making a handle, of a call that opens or closes it, of
+/// importing a file descriptor.
 struct SharingCosts {
   double make = 0, open = 0, import = 0;
 };
 
-/// What memory costs besides its rate. A page is of the kernel, or a huge one where memory has such; a block is what GPU
-/// memory is made of and mapped by. Times are of one thread.
+/// The cost of memory besides its rate. A page is that of the kernel, or a huge one; a block is the unit of GPU memory.
+/// Times are of one thread.
 struct MemoryCosts {
   u64 page_bytes = 0, block_bytes = 0;
   double call = 0;  // s of mmap or munmap, besides its pages
   double fault = 0, clear = 0,
-         free_page = 0;  // s of the fault on an untouched page; B/s of clearing it; s of giving it back
-  double pin = 0, pin_page = 0, unpin_page = 0;  // s of a call that pins; s a page
-  double made_page = 0, unmade_page = 0;         // s a page of memory that the driver allocates pinned, and gives back
-  double host_pointer = 0;                       // s of asking by which address a GPU reaches pinned memory
-  double device = 0, device_block = 0, free_block = 0;  // s of a call; s a block that is made, and given back
+         free_page = 0;  // s of the fault on an untouched page; B/s of clearing it; s of freeing it
+  double pin = 0, pin_page = 0, unpin_page = 0;         // s of a call that pins; s per page
+  double made_page = 0, unmade_page = 0;                // s per page that the driver allocates pinned, and frees
+  double host_pointer = 0;                              // s of a query for the GPU address of pinned memory
+  double device = 0, device_block = 0, free_block = 0;  // s per call; s per block that is made, and freed
   double pool = 0;                                      // s of memory that the pool keeps
-  double map = 0, map_block = 0;                        // s of mapping or unmapping; s a block
-  double wc_read = 0, wc_write = 0;                     // B/s of one CPU thread at write-combined memory
-  std::optional<SharingCosts> sharing{};                // not known: nobody's shared memory is timed
+  double map = 0, map_block = 0;                        // s of mapping or unmapping; s per block
+  double wc_read = 0, wc_write = 0;                     // B/s of one CPU thread on write-combined memory
+  std::optional<SharingCosts> sharing{};                // unknown: phases of shared memory are not timed
 };
 
 struct Costs {
   double call = 0, launch = 0, sync = 0;  // CPU time of a call: enqueue, kernel launch, wait for an idle stream
-  double event = 0, event_tick = 0;       // between two events back to back; the step of their stamps
+  double event = 0, event_tick = 0;       // between two consecutive events; the resolution of their stamps
   double host_stamp = 0, cpu_copy = 0;    // reading the clock; calling memcpy
-  std::optional<double> stream_wait;      // from an event of one stream until another that waits for it goes on
+  std::optional<double> stream_wait;      // from an event of one stream until another that waits for it continues
 };
 
-/// What calls cost the CPU thread that makes them, in s.
+/// The cost of calls for the calling CPU thread, in s.
 struct CallCosts {
   double launch = 0, locked = 0,
-         argument = 0;  // of a launch: in all, in the driver's lock, and more a byte of arguments
-  double end = 0;       // from its return until its kernel has ended, as a thread that waits sees it
-  double synchronize = 0, record = 0, query = 0;  // where nothing is waited for
+         argument = 0;                            // of a launch: total, in the driver's lock, and per byte of arguments
+  double end = 0;                                 // from its return until its kernel has ended, for a waiting thread
+  double synchronize = 0, record = 0, query = 0;  // of objects that are already complete
   double create_stream = 0, destroy_stream = 0;
   double instantiate = 0, instantiate_node = 0, upload = 0, upload_node = 0, graph = 0, graph_node = 0;
 };
 
-/// How a GPU's threads add to words by atomic operations, where the words are.
+/// How SMs add to words by atomic operations, by the place of the words.
 struct AtomicCosts {
-  double gpu = 0, host = 0;                  // s an operation that is waited for, besides its way
+  double gpu = 0, host = 0;                  // s of a dependent operation, besides its path
   double gpu_rate = 0, host_rate = 0;        // operations a second, each on a word of its own
-  double same_rate = 0, same_peer_rate = 0;  // all on one, of the GPU itself or of another
-  double link_bytes = 0;                     // of a link, an operation
+  double same_rate = 0, same_peer_rate = 0;  // all on one word, of the GPU itself or of another
+  double link_bytes = 0;                     // of a link, per operation
 };
 
 /// How a GPU is shared by processes: one context at a time.
 struct TimeSlices {
   double change = 0;  // s from one process's context to another's
-  double length = 0;  // s after which another's turn comes
+  double length = 0;  // s after which another process gets its turn
 };
 
-/// A ring of pinned chunks through which the driver takes what it cannot send directly.
+/// A ring of pinned chunks through which the driver moves what it cannot send directly.
 struct Ring {
   u64 chunk_bytes = 0;
   u32 slots = 1;
 };
 
-/// Spreads (sigma of a log-normal factor) of one level of noise: times of the compute channel, of copy engines and of the
-/// change between them; rates of links; speeds of CPU threads.
+/// Spreads (sigma of a log-normal factor) of one level of noise: times of the compute channel, of copy engines and of
+/// the switch between them; rates of links; speeds of CPU threads.
 struct Spread {
   double compute = 0, engine = 0, channel = 0, rate = 0, host = 0;
-  double correlation = 0;        // of a sample's factors with those of the sample before
-  double second = 1, share = 0;  // two modes: in a `share` of cases everything takes `second` times as long
+  double correlation = 0;        // correlation of a sample's factors with those of the sample before
+  double second = 1, share = 0;  // two modes: with probability `share` everything takes `second` times as long
 };
 
 struct Fault {
   enum class Kind : u8 { corrupt, hang, die, ramp, throttle, slow, flaky, lie } kind = Kind::corrupt;
   std::string match;  // glob on the key, "POINT_ID#ROUND"
   u64 after_samples = 0;
-  u64 samples = 0;         // ramp, throttle: how many are slower; lie: how many later the bytes arrive, 0: never
-  double factor = 1;       // ramp, throttle: how many times slower; slow, flaky: the part of its rate that a link has
+  u64 samples = 0;         // ramp, throttle: number of slower samples; lie: delay of the bytes in samples, 0: for ever
+  double factor = 1;       // ramp, throttle: factor of times; slow, flaky: the part of its rate that a link keeps
   double share = 1;        // flaky: of samples
   std::vector<u32> links;  // slow, flaky
 };
@@ -234,26 +234,25 @@ struct Machine {
   std::vector<u8> peers;  // [from * gpus + to]: may GPU `from` reach GPU `to` directly
 
   Costs costs;
-  std::optional<TimeSlices> slices;  // not known: no GPU is shared by processes
+  std::optional<TimeSlices> slices;  // unknown: GPUs are not shared by processes
   CopyCosts copy;
   PullCosts pull;
-  std::optional<BatchCosts> batch;      // not known: nothing is copied so
+  std::optional<BatchCosts> batch;      // unknown: such copies are unsupported
   std::optional<GraphCosts> graph;      // the same
-  std::optional<KernelCosts> kernel;    // not known: nobody's kernels run
-  std::optional<ManagedCosts> managed;  // not known: nobody has managed memory
-  std::optional<CallCosts> calls;       // not known: only copies are queued
-  std::optional<AtomicCosts> atomic;    // not known: no atomic operations
-  std::optional<MemoryCosts>
-      memory;  // not known: nobody's allocations are timed, and no CPU copies write-combined memory
+  std::optional<KernelCosts> kernel;    // unknown: kernels are unsupported
+  std::optional<ManagedCosts> managed;  // unknown: managed memory is unsupported
+  std::optional<CallCosts> calls;       // unknown: only queueing of copies is supported
+  std::optional<AtomicCosts> atomic;    // unknown: atomic operations are unsupported
+  std::optional<MemoryCosts> memory;    // unknown: allocations are not timed, and no CPU copies write-combined memory
   Ring pageable;
-  double pageable_rate[2] = {0, 0};            // B/s of the thread that copies, to_device and from_device
-  double pageable_call[2] = {0, 0};            // s of the call, besides its chunks
-  double small_pageable_rate = 0;              // B/s of the thread, to a device, of copies that are small
-  std::optional<double> small_pageable_setup;  // s of their set-up; not known: as of any copy
-  double pageable_end = 0;                     // s from the last bytes to a device until a thread that waits goes on
-  bool pageable_by_caller = false;             // each caller's thread copies; otherwise one of the driver, for all
+  double pageable_rate[2] = {0, 0};            // B/s of the copying thread, to_device and from_device
+  double pageable_call[2] = {0, 0};            // s per call, besides its chunks
+  double small_pageable_rate = 0;              // B/s of the thread for small copies to a device
+  std::optional<double> small_pageable_setup;  // s of their set-up; unknown: as for any copy
+  double pageable_end = 0;                     // s from the last bytes to a device until a waiting thread continues
+  bool pageable_by_caller = false;  // each calling thread copies; otherwise one thread of the driver, for all
   Ring staged_peer;
-  double staged_peer_chunk = 0;  // s a chunk and stage: hand-over between the two GPUs
+  double staged_peer_chunk = 0;  // s per chunk and stage: hand-over between the two GPUs
   Spread machine_noise, round_noise, sample_noise;
   std::vector<Fault> faults;
 
@@ -261,7 +260,7 @@ struct Machine {
   [[nodiscard]] Node first_gpu() const { return static_cast<Node>(numa.size()); }
   [[nodiscard]] Node first_passed() const { return first_gpu() + static_cast<Node>(gpus.size()); }
   [[nodiscard]] Node first_disk() const { return first_passed() + passed; }
-  /// Whether data may go through it on their way elsewhere.
+  /// Whether data may pass through the node.
   [[nodiscard]] bool is_passed(Node node) const { return !is_gpu(node) && node < first_disk(); }
   [[nodiscard]] bool is_gpu(Node node) const { return node >= first_gpu() && node < first_passed(); }
   [[nodiscard]] const GpuNode& gpu(Node node) const { return gpus[node - first_gpu()]; }
@@ -271,7 +270,7 @@ struct Machine {
   [[nodiscard]] std::optional<Node> find(const Place&) const;
 };
 
-/// Throws Error{usage} that names the key when the file cannot be used.
+/// Throws Error{usage} that names the key of an unusable file.
 [[nodiscard]] Machine parse_machine(const nlohmann::json&);
 
 }  // namespace linkscope::sim

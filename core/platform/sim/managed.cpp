@@ -1,4 +1,4 @@
-// Managed memory: what the model cannot do with it, what moving its pages costs, and where they are.
+// Managed memory: what the model cannot do with it, the cost of moving its pages, and their places.
 #include "platform/sim/managed.hpp"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void Pages::arrive(const Op& op, u32 iteration, u64 chunk) {
 
 namespace {
 
-/// Everybody who moves pages of a region to himself or elsewhere, as a place.
+/// The places to which actors move pages of a region.
 std::vector<Place> destinations(const Program& program, u32 region) {
   std::vector<Place> places;
   for (const auto& actor : program.actors)
@@ -87,7 +87,7 @@ std::vector<Place> destinations(const Program& program, u32 region) {
 
 }  // namespace
 
-/// The one place besides its home where the pages of a region go; none: they stay, or there are several.
+/// The one place besides its home to which the pages of a region move; none: they stay, or there are several.
 std::optional<Node> Compiler::away(const Program& program, u32 region) const {
   std::optional<Node> away;
   const Place& home = program.regions[region].at;
@@ -147,9 +147,9 @@ Support Compiler::supports_touch(const Program&, const Actor& actor, const Kerne
 
 // --- what moving costs ----------------------------------------------------------------------------------------------
 
-/// Whether the driver moves pages from GPU to GPU without the memory of the host: where a process has peer access, and over
-/// NVLink in any case (the driver for managed memory makes GPUs joined by it each other's peers; four H200s without peer
-/// access: 118 GB/s by prefetch, through the host it could be 58).
+/// Whether the driver moves pages between GPUs without host memory: with peer access, and over NVLink in any case,
+/// because the driver makes linked GPUs peers (four H200s without peer access: 118 GB/s by prefetch, where the host
+/// would allow 58).
 bool Compiler::pages_go_directly(const Program& program, Node from, Node to) const {
   if (program.peer) return true;
   const auto links = path(from, to).links;
@@ -186,8 +186,8 @@ Op moving(const Span& span, bool home, u64 chunk_bytes) {
 
 }  // namespace
 
-/// Whether who touches the pages accesses them where they are, as was advised: a GPU those of the host and of its peers, a
-/// CPU those of a GPU on a machine that lets it.
+/// Whether the advised processor accesses the pages in place: a GPU those of the host and of its peers, a CPU those of
+/// a GPU on a machine that allows it.
 bool Compiler::mapped(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const auto& region = program.regions[kernel.traffic.front().span.region];
   if (!region.advice || actor.place == region.at) return false;
@@ -199,7 +199,7 @@ bool Compiler::mapped(const Program& program, const Actor& actor, const Kernel& 
          (region.advice->kind == Advice::Kind::accessed_by) == (region.advice->place == actor.place);
 }
 
-/// A GPU's memory that CPU threads access where it is.
+/// A GPU's memory that CPU threads access in place.
 Op Compiler::accessed_by_cpu(const Program& program, const Actor& actor, const Kernel& kernel) const {
   const Access& access = kernel.traffic.front();
   const Node at = node(program.regions[access.span.region].at), by = node(actor.place);
@@ -227,7 +227,7 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
   const u32 threads = on_cpu ? cpu_threads(node(actor.place), kernel) : std::max(1u, kernel.shape.threads);
   if (mapped(program, actor, kernel)) {
     Op op = on_cpu ? accessed_by_cpu(program, actor, kernel) : accessed(program, actor, kernel);
-    // Without being told who will access them, the driver maps pages as they are first asked for: faults that move nothing.
+    // Without advice about the accessing processor, the driver maps pages at the first fault, which moves nothing.
     const auto count = [&](u64 unit) { return std::ceil(static_cast<double>(span.bytes) / static_cast<double>(unit)); };
     if (program.regions[span.region].advice->kind != Advice::Kind::preferred) return op;
     op.start = on_cpu ? count(costs.cpu_fault_bytes * threads) * costs.cpu_fault
@@ -237,13 +237,13 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
   }
   const Node home = node(program.regions[span.region].at), by = node(actor.place);
   const Node from = by == home ? *away(program, span.region) : home;
-  // The threads of a GPU fault in batches, those of a CPU each for itself and all at the same time.
+  // The threads of a GPU fault in batches, those of a CPU separately and side by side.
   const bool dependent = kernel.dependent_steps > 0;
-  // A block's faults are handled one at a time: only threads in different ones help each other.
+  // Faults of a block are handled one at a time, so only threads in different blocks help each other.
   const u64 at_once = std::min<u64>(threads, (span.bytes + costs.cpu_block_bytes - 1) / costs.cpu_block_bytes);
   Op op = moving(span, by == home, on_cpu ? costs.cpu_block_bytes * at_once : costs.gpu_batch_bytes);
-  // A single fault brings what lies around its page: of a GPU the whole region, of a CPU, which goes through a block in
-  // order, as much as is there of it (Ganguly et al., ISCA 2019, section 3).
+  // A single fault also moves neighbouring pages: on a GPU the whole region, on a CPU, which crosses a block in order,
+  // as much as is there of it (Ganguly et al., ISCA 2019, section 3).
   if (dependent) op.migration->around = on_cpu ? costs.cpu_fault_bytes : std::max(managed_region, costs.page_bytes);
   if (dependent && on_cpu) op.migration->block = costs.cpu_block_bytes;
   Stage stage;
@@ -255,7 +255,7 @@ Op Compiler::touch(const Program& program, const Actor& actor, const Kernel& ker
       stage.first_setup = costs.cpu_fault_bytes * at_once;
       stage.byte_setup = costs.cpu_page / static_cast<double>(costs.page_bytes * at_once);
     }
-    // Who touches all words of a page that came takes as long for them as for a copy within the node.
+    // Accessing all words of a moved page takes as long as a copy within the node.
     if (kernel.traffic.front().pattern == Access::Pattern::linear)
       stage.byte_setup += 1 / (machine_.numa[by].memcpy_near * threads);
     if (dependent) stage.present = machine_.numa[by].load;
@@ -280,8 +280,8 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   const Node from = to == home ? *away(program, prefetch.span.region) : home;
   const bool to_gpu = machine_.is_gpu(to);
   const auto direction = !to_gpu ? from_device : machine_.is_gpu(from) ? between_devices : to_device;
-  // Each range takes as long as a prefetch of its own, and no piece is of two; discarding is one call more, and leaves
-  // nothing to bring.
+  // Each range takes as long as a prefetch of its own, and pieces do not span ranges; a discard is one more call, and
+  // leaves nothing to move.
   const u64 piece = (std::min(costs.piece_bytes, ranges_of(prefetch).front().bytes) + costs.page_bytes - 1) /
                     costs.page_bytes * costs.page_bytes;
   Op op = moving(prefetch.span, to == home, piece);
@@ -293,7 +293,7 @@ Op Compiler::op(const Program& program, const Actor&, const Prefetch& prefetch) 
   stage.gpu = (to_gpu ? to : from) - machine_.first_gpu();
   stage.server = servers_.engine(stage.gpu, direction);
   stage.path = migration_path(program, from, to);
-  // The host makes and maps page by page what it gets: less for a piece that is not whole.
+  // The host creates and maps arriving pages one by one: less for a partial piece.
   if (to_gpu) stage.setup = costs.to_device_piece;
   else stage.byte_setup = costs.from_device_piece / static_cast<double>(costs.piece_bytes);
   op.stages.push_back(std::move(stage));

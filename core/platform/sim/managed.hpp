@@ -1,4 +1,4 @@
-// Where the pages of managed memory are: at home, or with those who touched them.
+// The places of managed pages: at home, or where they were accessed.
 #pragma once
 #include <vector>
 
@@ -6,19 +6,19 @@
 
 namespace linkscope::sim {
 
-// What NVIDIA's driver keeps one state, and one mapping, for: its big pages, and its blocks of addresses.
+// Units for which NVIDIA's driver keeps one state and one mapping: its big pages, and its blocks of addresses.
 inline constexpr u64 managed_region = u64{64} << 10, managed_block = u64{2} << 20;
 
 class Pages {
  public:
-  /// All pages that the lanes' steps move, at home. Both outlive it.
+  /// All pages that the lanes' steps move, initially at home. Both arguments outlive it.
   Pages(const Lanes&, const Machine&);
 
-  /// Bytes of the pages of a chunk that are not yet where the step wants them.
+  /// Bytes of a chunk's pages that are not yet where the step needs them.
   [[nodiscard]] u64 missing(const Op&, u32 iteration, u64 chunk) const;
-  /// How many units of so many bytes it wants something of, of which no page has arrived where the step wants them.
+  /// Units of this size of which the step needs a part and no page has arrived.
   [[nodiscard]] u64 fresh(const Op&, u32 iteration, u64 chunk, u64 unit) const;
-  /// Now they are.
+  /// Marks them as arrived.
   void arrive(const Op&, u32 iteration, u64 chunk);
 
  private:

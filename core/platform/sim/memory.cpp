@@ -7,7 +7,7 @@
 namespace linkscope::sim {
 namespace {
 
-constexpr u64 most_rows = u64{1} << 16;  // that are written down one by one, of each copy; of a slice all
+constexpr u64 most_rows = u64{1} << 16;  // recorded individually for each copy; of a slice all
 
 u32 generator_of(u32 region) { return region + 1; }
 
@@ -94,7 +94,7 @@ void Memory::start_afresh() {
     std::fill(track.from.begin(), track.from.end(), 0);
     track.there.assign(track.there.size(), false);
   }
-  late_.clear();  // by now it has arrived, and is gone with the rest
+  late_.clear();  // it has arrived by now, and ends with the rest
   unmoved_ = 0;
   unmoved_wrong_ = false;
 }
@@ -106,7 +106,7 @@ void Memory::copied(const Op& op, u64 iteration) {
     const u64 slice = iteration % to.slices, source = from.offset_at(iteration), target = to.offset + slice * to.stride;
     const u64 written = track.origin->offset_at(iteration) + 1;
     const bool lies = lies_ && between_gpus(op.moves[k]);
-    // Rows are dear to write down, and the same ones again change nothing.
+    // Rows are expensive to record, and repeating the same rows changes nothing.
     const bool again = track.rows.count > 1 && track.there[slice] && track.from[slice] == written;
     if (lies && *lies_ > 0) late_.push_back({&track, source, target, sample_ + *lies_});
     if (!lies && !again && slice < track.written_down) deliver(track, source, target);
@@ -140,7 +140,7 @@ Verdict Memory::verify() const {
   return verdict;
 }
 
-/// What one slice holds: the rows that were brought, and between them what was there before.
+/// The content of a slice: the copied rows, and between them the earlier content.
 void Memory::check(const Track& track, u64 slice, Verdict& verdict) const {
   const auto& to = track.move->to;
   const auto rows = in_rows(Move{*track.origin, to});

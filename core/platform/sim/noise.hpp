@@ -1,5 +1,5 @@
-// Random numbers that depend on names and counters only, never on the order of calls, and that are the same on every
-// computer: plain IEEE arithmetic, no libm (whose last bit differs between versions and CPUs).
+// Random numbers that depend on names and counters only, never on the order of calls, and that are equal on every
+// computer: plain IEEE arithmetic without libm (whose last bit differs between versions and CPUs).
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,5 @@
-// Copies that are not of one piece, or not one by one: rows, and what one call or one graph queues together.
+// Copies that are not contiguous, or not queued one by one: rows, and copies that one call or one graph queues
+// together.
 #include <algorithm>
 
 #include "platform/sim/lanes.hpp"
@@ -36,14 +37,14 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
   return {};
 }
 
-/// How many bytes cross memory and links for one that is copied by threads: rows begin and end within sectors.
+/// Ratio of bytes on memory and links to bytes copied by SMs: rows begin and end within sectors.
 double Compiler::sectors(const Span& span) const {
   const u64 row = span.rows.bytes;
   if (row == 0) return 1;
   return static_cast<double>((row + sector_bytes - 1) / sector_bytes * sector_bytes) / static_cast<double>(row);
 }
 
-/// Rows: a chunk for each, or one copy whose engine goes from row to row while the bytes of those before flow.
+/// Rows: a chunk each, or one copy whose engine goes from row to row while earlier bytes flow.
 void Compiler::in_pieces(const Move& move, Op& op) const {
   const auto rows = in_rows(move);
   if (rows.count == 1) return;
@@ -54,11 +55,11 @@ void Compiler::in_pieces(const Move& move, Op& op) const {
   }
   auto& cap = op.stages[0].path.cap;
   if (*machine_.copy.row > 0) cap = std::min(cap, static_cast<double>(rows.bytes) / *machine_.copy.row);
-  op.stages[0].in_command = {};  // commands carry one piece
+  op.stages[0].in_command = {};  // commands carry contiguous bytes
 }
 
-/// All copies of a batch by one call or one launch: a graph's nodes wait for each other, and so do a batch's copies within
-/// a GPU, which are its own work (H200: as long as by single calls); others of a batch do not.
+/// All copies of a batch by one call or one launch. A graph's nodes wait for each other, and so do a batch's copies
+/// within a GPU (H200: as slow as single calls); other copies of a batch do not.
 void Compiler::together(const Move& move, Op& op) const {
   op.calls = 0;
   op.overlaps = true;
@@ -76,7 +77,7 @@ void Compiler::together(const Move& move, Op& op) const {
   issue.gpu = copy.gpu;
   issue.setup = machine_.batch->issue;
   op.lead = copy.path.latency + (small ? copy.in_command.setup : copy.setup);
-  copy.path.latency = 0;  // the bytes of one copy are under way while the next one's are
+  copy.path.latency = 0;  // the bytes of one copy flow during the set-up of the next
   copy.setup = 0;
   if (small) copy.path.cap = copy.in_command.rate, copy.by = Stage::By::compute;
   copy.in_command = {};

@@ -1,4 +1,4 @@
-// What work costs the host that queues it, and what the first of it waits for where all had been idle.
+// The cost of queueing for the host, and the wake-up delays of the first work after idling.
 #include <algorithm>
 
 #include "platform/sim/lanes.hpp"
@@ -17,8 +17,8 @@ void Compiler::queue(const Step& step, Op& op) const {
   op.queue_copy = machine_.calls ? machine_.calls->graph_node : 0;
 }
 
-/// Commands cross the links between the host and the GPU, and wake both: behind a gate, whose word lies in the host's
-/// memory, or an event, before the time begins; where the host takes the time, in it. Other links wake as bytes come.
+/// Commands cross the links between the host and the GPU and wake both: before the time begins with a gate, whose word
+/// is in host memory, or an event; within the time with the host's clock. Other links wake when bytes arrive.
 void Compiler::wake(const Program& program, const Actor& actor, Lane& lane) const {
   const double idle = program.idle.count();
   const auto* call = std::get_if<Call>(&actor.loop.front());

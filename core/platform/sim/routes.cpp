@@ -12,7 +12,7 @@ Routes::Routes(const Machine& machine) : nodes_{machine.nodes()}, routes_(std::s
 
 void Routes::from_node(const Machine& machine, Node from) {
   // Breadth first: each round extends the paths of the round before by one link and keeps the widest to each new node;
-  // among equals the first in the file.
+  // among equal ones the first in the file.
   std::vector<double> width(nodes_, 0);
   std::vector<u8> reached(nodes_, 0);
   const auto route_to = [&](Node to) -> auto& { return routes_[from * nodes_ + to]; };

@@ -1,4 +1,4 @@
-// Which links a transfer takes: fewest hops, then the widest, unless the machine file says otherwise.
+// The links of a transfer: fewest hops, then the widest, unless the machine file overrides it.
 #pragma once
 #include <optional>
 #include <vector>
@@ -11,8 +11,8 @@ class Routes {
  public:
   explicit Routes(const Machine&);
 
-  /// The directed links from one node to another; none where no path leads there. Data passes through NUMA nodes and
-  /// switches, never through a GPU that has no part in it.
+  /// The directed links from one node to another; none without a path. Data passes through NUMA nodes and switches,
+  /// never through a GPU that is not an end.
   [[nodiscard]] const std::optional<std::vector<u32>>& between(Node from, Node to) const {
     return routes_[from * nodes_ + to];
   }

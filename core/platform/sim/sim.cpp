@@ -37,13 +37,13 @@ Factors factors_of(const Spread& spread, const Normals& drawn) {
 
 Factors draw(const Spread& spread, u64 h) { return factors_of(spread, normals(h)); }
 
-/// AR(1): each sample has a part of the one before, and as much of its own that the spread stays what it is.
+/// AR(1): each sample has a part of the one before, and enough of its own to keep the spread.
 void follow(Normals& state, const Normals& fresh, double correlation) {
   const double own = std::sqrt(1 - correlation * correlation);
   for (std::size_t kind = 0; kind < state.size(); ++kind) state[kind] = correlation * state[kind] + own * fresh[kind];
 }
 
-/// How many times longer everything takes in the mode that is drawn.
+/// The factor on all times in the drawn mode.
 double mode(const Spread& spread, u64 h) {
   return spread.share > 0 && uniform(hash(h, "mode")) < spread.share ? spread.second : 1;
 }
@@ -53,7 +53,7 @@ Factors operator*(const Factors& a, const Factors& b) {
           a.rate * b.rate,       a.host * b.host,     a.slow * b.slow};
 }
 
-/// The machine that this seed stands for: one of many of its kind.
+/// The machine of this seed: one of many equal models.
 Machine vary(Machine machine, u64 seed) {
   const auto& spread = machine.machine_noise;
   const u64 links = hash(seed, "links"), host = hash(seed, "host");
@@ -111,7 +111,7 @@ class Sim final : public SimPlatform {
       : machine_{vary(machine, seed)},
         seed_{seed},
         slow_{mode(machine.machine_noise, hash(seed, "machine"))},
-        routes_{machine},  // as the file has it: equal ways must not part over a seed's noise
+        routes_{machine},  // as in the file, so that a seed's noise never changes a path
         servers_{machine_},
         compiler_{machine_, routes_, servers_} {}
 
@@ -143,7 +143,8 @@ class Sim final : public SimPlatform {
     check_iterations(session.program, order);
 
     Verdict before;
-    if (order.verify) {  // as on hardware: what earlier samples delivered, and then, afresh, what these do
+    // as on hardware: the deliveries of earlier samples, and then, with fresh poison, those of these
+    if (order.verify) {
       before = session.memory.verify();
       session.memory.start_afresh();
     }
@@ -169,7 +170,7 @@ class Sim final : public SimPlatform {
     trace.links = count_links(session);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane)
       trace.notes.emplace_back("route a" + std::to_string(lane), lanes[lane].route);
-    // On hardware the parent asks NVML; a model's GPU says the same word itself.
+    // On hardware the parent asks NVML; a model's GPU reports the same word itself.
     if (session.throttled) trace.notes.emplace_back("throttled", "sw_thermal");
     return trace;
   }
@@ -188,7 +189,7 @@ class Sim final : public SimPlatform {
             a.ok ? b.first_wrong : a.first_wrong};
   }
 
-  /// What the faults do in the sample that comes; how many times longer it takes through them.
+  /// The effects of faults in the next sample; returns the factor on its times.
   double strike(SimSession& session, u64 noise) const {
     double slow = 1;
     std::optional<u64> lies;
@@ -206,7 +207,7 @@ class Sim final : public SimPlatform {
         case Fault::Kind::die:
           std::abort();
         case Fault::Kind::hang:
-          for (;;) std::this_thread::sleep_for(std::chrono::hours{1});  // the parent's watchdog is what ends this
+          for (;;) std::this_thread::sleep_for(std::chrono::hours{1});  // the parent's watchdog ends this
         case Fault::Kind::ramp:
           if (since < fault.samples)
             slow *= 1 + (fault.factor - 1) * (1 - static_cast<double>(since) / static_cast<double>(fault.samples));

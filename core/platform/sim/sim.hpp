@@ -8,14 +8,14 @@
 namespace linkscope {
 
 struct SimPlatform : Platform {
-  /// Bytes of a place's memory that open sessions have.
+  /// Bytes that open sessions hold at a place.
   [[nodiscard]] virtual u64 in_use(const Place&) const = 0;
-  /// Of all places.
+  /// The same for all places.
   [[nodiscard]] virtual u64 in_use() const = 0;
 };
 
-/// `machine` is the content of a machine file; `seed` and the keys given to prepare() decide all noise. Throws
-/// Error{usage} that names the key when the file cannot be used.
+/// `machine` is the content of a machine file; `seed` and the keys given to prepare() determine all noise. Throws
+/// Error{usage} that names the key of an unusable file.
 [[nodiscard]] std::unique_ptr<SimPlatform> make_sim(const nlohmann::json& machine, u64 seed);
 
 }  // namespace linkscope

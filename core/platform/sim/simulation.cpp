@@ -14,12 +14,12 @@ u64 chunk_size(const Op& op, u64 chunk) {
   return chunk % op.chunks == op.chunks - 1 ? op.bytes - op.chunk_bytes * (op.chunks - 1) : op.chunk_bytes;
 }
 
-/// What queueing it so many times takes the host, in s.
+/// Host seconds for queueing it that many times.
 double queueing(const Op& op, u32 iterations) {
   return op.calls ? op.queue * op.calls * iterations : op.queue + op.queue_copy * op.chunks * iterations;
 }
 
-/// How many set-ups a chunk takes, where each brings as much as those before it together.
+/// The number of set-ups of a chunk, if each brings as much as all those before it.
 double set_ups(const Stage& stage, u64 bytes) {
   if (stage.first_setup == 0) return 1;
   return 1 + std::bit_width((bytes + stage.first_setup - 1) / stage.first_setup - 1);
@@ -56,13 +56,13 @@ void Simulation::sample(std::span<const u32> iterations, std::span<const Factors
   }
   run_to_end();
 
-  // One host thread closes the gate, queues everything behind it and opens it; whoever works on the host starts then.
+  // One host thread closes the gate, queues everything behind it and opens it; actors on the host start then.
   double queued = 0;
   for (u32 lane = 0; lane < lanes_.size(); ++lane)
     if (lanes_[lane].by_event && iterations[lane] > 0)
       for (const auto& op : lanes_[lane].loop) queued += queueing(op, iterations[lane]);
   now_ += machine_.costs.launch + queued;
-  // Of streams that nothing holds it queues one after the other: event, loop, event, each a call.
+  // Streams that nothing holds are queued one after the other: event, loop, event, a call each.
   const auto pace = [&](u32 lane) { return factors[lane].host * factors[lane].slow; };
   const auto all_queued = [&](u32 lane) {
     double time = 0;
@@ -97,7 +97,7 @@ std::vector<u64> Simulation::take_carried() { return std::exchange(carried_, std
 
 void Simulation::run_to_end() {
   for (;;) {
-    for (auto& gpu : shared_) schedule(gpu);  // when all that happens at this instant is known
+    for (auto& gpu : shared_) schedule(gpu);  // after everything that happens at this instant
     const double timer = timers_.empty() ? never : timers_.back().at, flow = fluid_.next_end();
     if (timer == never && flow == never) {
       if (const auto* stuck = words_.stuck())
@@ -138,7 +138,7 @@ void Simulation::begin_op(u32 lane) {
   feed(lane, 0);
 }
 
-/// When the host has queued the next chunk of a lane's op: no sooner than when the lane begins.
+/// The time at which the host has queued the next chunk of a lane's op, not before the lane begins.
 double Simulation::next_queued(u32 lane) const {
   const auto& running = running_[lane];
   if (!lanes_[lane].queues) return running.start;
@@ -168,7 +168,7 @@ void Simulation::feed(u32 lane, u32 stage) {
   proceed(lane * 2 + stage);
 }
 
-/// What the runner waited for is there.
+/// The event that the runner waited for has occurred.
 void Simulation::proceed(u32 runner) {
   const u32 lane = lane_of(runner), stage_index = stage_of(runner);
   auto& running = running_[lane];
@@ -181,7 +181,7 @@ void Simulation::proceed(u32 runner) {
       self.step = Step::idle;
       feed(lane, stage_index);
       return;
-    // An engine is held while it sets up; a thread makes its calls before it asks for the driver's lock.
+    // An engine is held during set-up; a thread makes its calls before it requests the driver's lock.
     case Step::slot:
       if (by_thread) return start_setup(runner);
       self.step = Step::server;
@@ -265,7 +265,7 @@ void Simulation::chunk_done(u32 runner) {
   ++self.done;
   self.step = Step::idle;
   if (stage.opposite != nobody) servers_[stage.server].moves = false;
-  u32 drained = nobody;  // the server that is released only when what comes next has asked for it
+  u32 drained = nobody;  // the server that is released after the next requests for it
   if (auto* gpu = shared(stage)) leave(*gpu, stage);
   else if (stage.drains) drained = stage.server;
   else if (stage.server != nobody) release(stage.server);
@@ -273,7 +273,7 @@ void Simulation::chunk_done(u32 runner) {
   if (drained != nobody) release(drained, runner);
 }
 
-/// With what follows the chunk that has left a stage.
+/// Starts what follows the chunk that has left a stage.
 void Simulation::go_on(u32 lane, u32 stage_index) {
   auto& running = running_[lane];
   auto& self = running.runners[stage_index];
@@ -317,7 +317,7 @@ bool Simulation::take(u32 server, u32 runner) {
   return true;
 }
 
-/// For the runner that has waited longest, or for `first` where that waits too.
+/// Serves the runner that has waited longest, or `first` if that one waits too.
 void Simulation::release(u32 server, u32 first) {
   auto& held = servers_[server];
   if (held.waiting.empty()) {
@@ -336,7 +336,7 @@ void Simulation::wake(u32 runner, double at) {
   timers_.insert(place, {at, runner});
 }
 
-/// What a chunk costs more for regions and blocks of which nothing is there yet.
+/// Additional cost of a chunk for regions and blocks of which nothing is there yet.
 double Simulation::fresh_setup(const Running& running, const Op& op, const Stage& stage) const {
   if (stage.region_setup == 0 && stage.block_setup == 0) return 0;
   const auto fresh = [&](u64 unit) {
@@ -345,7 +345,7 @@ double Simulation::fresh_setup(const Running& running, const Op& op, const Stage
   return stage.region_setup * fresh(managed_region) + stage.block_setup * fresh(managed_block);
 }
 
-/// What a chunk costs before its bytes flow.
+/// The cost of a chunk before its bytes flow.
 double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u64 bytes) const {
   const auto& stage = op.stages[stage_index];
   const auto& factors = running.factors;
@@ -382,7 +382,7 @@ double Simulation::setup_time(Running& running, const Op& op, u32 stage_index, u
   return op.joins ? std::max(time, running.busy - now_) : time;
 }
 
-/// How much longer an engine's set-up takes as the other direction's is at work.
+/// The delay of an engine's set-up while the other direction's engine works.
 double Simulation::beside_opposite(const Stage& stage) const {
   const bool beside = stage.opposite != nobody && servers_[stage.opposite].moves;
   return beside ? machine_.copy.both_ways : 0;

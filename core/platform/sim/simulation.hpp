@@ -1,5 +1,5 @@
-// The event loop: lanes take their copies through engines, threads, rings and links, one event after the other, in
-// virtual time. One sample at a time; nothing is allocated on the way.
+// The event loop: lanes take their copies through engines, threads, rings and links, event by event, in virtual time.
+// One sample at a time; nothing is allocated during a sample.
 #pragma once
 #include <span>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace linkscope::sim {
 
-/// What noise makes of a lane's costs (times) and rates (speeds) in one sample. All that it does takes `slow` times as long.
+/// The noise of a lane in one sample: factors of costs (times) and rates (speeds). `slow` multiplies all times.
 struct Factors {
   double compute = 1, engine = 1, channel = 1, rate = 1, host = 1, slow = 1;
 };
@@ -21,16 +21,16 @@ class Simulation {
   /// All arguments outlive it.
   Simulation(const Machine&, const Servers&, std::vector<double> capacities, const Lanes&, Memory&);
 
-  /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps have the tick's phase in them. Throws
-  /// Error{timeout} where somebody waits for a word in vain.
+  /// One sample: `once`, the gate, then iterations[lane] times each loop. Stamps include the phase of the clock's tick.
+  /// Throws Error{timeout} for a wait in vain.
   void sample(std::span<const u32> iterations, std::span<const Factors>, double tick_phase, Stamp* stamps);
-  /// For the samples from now on.
+  /// Applies to the samples from now.
   void set_capacity(u32 resource, double capacity) { fluid_.set_capacity(resource, capacity); }
   /// Bytes that each stage carried since the last call.
   [[nodiscard]] std::vector<u64> take_carried();
 
  private:
-  enum class Step : u8 { idle, issue, slot, server, setup, word, flow };  // what a stage of a lane waits for
+  enum class Step : u8 { idle, issue, slot, server, setup, word, flow };  // the reason why a stage of a lane waits
   enum class Channel : u8 { none, compute, engine };                      // on which a stream's last step was
   struct Runner {
     Step step = Step::idle;
@@ -41,10 +41,10 @@ class Simulation {
     const std::vector<Op>* ops = nullptr;
     u32 op = 0, iteration = 0, iterations = 0;
     u64 chunks = 0;
-    double queued = 0;  // s that the host took to queue what came before the current op
+    double queued = 0;  // s that the host took to queue everything before the current op
     Channel channel = Channel::none;
     double start = 0, end = 0;
-    double busy = 0;  // until when the work that it left lasts
+    double busy = 0;  // end of the work that it left
     Factors factors;
     Runner runners[2];
   };
@@ -54,17 +54,17 @@ class Simulation {
   };
   struct Server {
     u32 free = 0;
-    bool moves = false;        // an engine that sets up or moves what is not in a command
+    bool moves = false;        // an engine during set-up or transfer of bytes outside a command
     std::vector<u32> waiting;  // runners, first come first served
   };
-  /// A GPU that several processes work on (contexts.cpp).
+  /// A GPU that several processes use (contexts.cpp).
   struct Shared {
     u32 gpu = 0;
     u32 active = nobody;         // the process whose context runs
     bool changing = false;       // to `active`
     double until = 0;            // its slice,
-    bool fresh = false;          // in which it has begun nothing yet: however short, it does something
-    u32 working = 0;             // runners that have begun what they will finish
+    bool fresh = false;          // in which nothing has begun yet: every slice does something, however short
+    u32 working = 0;             // runners with work in progress
     std::vector<u32> waiting{};  // runners of all processes, first come first served
   };
 
@@ -73,15 +73,15 @@ class Simulation {
   Memory& memory_;
   Fluid fluid_;
   std::vector<Server> servers_;
-  std::vector<Shared> shared_;  // mostly none
+  std::vector<Shared> shared_;  // usually none
   std::vector<Running> running_;
-  std::vector<Timer> timers_;  // the next last; of equal ones the one set first. They are few
+  std::vector<Timer> timers_;  // sorted, the next last; of equal ones the one set first
   std::vector<u64> carried_;
   Pages pages_;
   Words words_;
   double now_ = 0;
 
-  // A runner is one stage of one lane; those beyond them are changes of context.
+  // A runner is one stage of one lane; indices beyond these are context switches.
   [[nodiscard]] static u32 lane_of(u32 runner) { return runner / 2; }
   [[nodiscard]] static u32 stage_of(u32 runner) { return runner % 2; }
 

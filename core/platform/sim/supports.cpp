@@ -1,4 +1,4 @@
-// What the model cannot run, and why.
+// The programs that the model cannot run, with reasons.
 #include <algorithm>
 #include <map>
 
@@ -47,7 +47,7 @@ Support Compiler::supports(const Program& program) const {
   return supports_processes(program);
 }
 
-/// Of a program whose every step it supports.
+/// For a program whose steps are all supported.
 Support Compiler::supports_processes(const Program& program) const {
   for (const auto& actor : program.actors)
     for (const auto* steps : {&actor.once, &actor.loop})
@@ -142,7 +142,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
   if (actor.kind == ActorKind::stream && !machine_.kernel)
     return Support::no("the model " + machine_.name +
                        " does not say how its GPUs' threads access memory: its file has no [kernel]");
-  if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // those that are there are all alike
+  if (kernel.sm && *kernel.sm >= machine_.gpu(by).sms)  // the existing ones are all equal
     return Support::no(why_no_sm(actor.place, *kernel.sm, machine_.gpu(by).sms));
   for (const auto& access : kernel.traffic) {
     const auto& region = program.regions[access.span.region];

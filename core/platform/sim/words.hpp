@@ -1,4 +1,4 @@
-// Words that one lane sets and another waits for, by looking again and again.
+// Words that one lane sets and another polls.
 #pragma once
 #include <optional>
 #include <vector>
@@ -11,23 +11,23 @@ class Words {
  public:
   explicit Words(const Lanes& lanes) : words_(lanes.words.size()) {}
 
-  /// All are zero, and nobody waits.
+  /// All are zero, without waiting lanes.
   void start_afresh();
 
-  /// Who waits, since when, and by which step.
+  /// A waiting lane, its start, and its step.
   struct Waiting {
     u32 runner = 0;
-    double since = 0, pace = 1;  // a look takes so many times as long as its step says
+    double since = 0, pace = 1;  // factor on the duration of a poll of its step
     const Flag* flag = nullptr;
     u64 value = 0;
   };
-  /// `value` is there from `at` on; gives those that waited for it.
+  /// `value` is visible from `at`; returns the lanes that waited for it.
   [[nodiscard]] std::vector<Waiting> set(u32 word, u64 value, double at);
-  /// When it sees the value; nothing where it must wait until somebody sets it.
+  /// The time at which the lane sees the value; nothing if it must wait until somebody sets it.
   [[nodiscard]] std::optional<double> wait(const Waiting&);
-  /// When who waits sees what is there from `at` on.
+  /// The time at which a waiting lane sees what is visible from `at`.
   [[nodiscard]] static double seen(const Waiting&, double at);
-  /// Somebody who waits for what nobody has set, or null.
+  /// A lane that waits for a value that nobody has set, or null.
   [[nodiscard]] const Waiting* stuck() const;
 
  private:

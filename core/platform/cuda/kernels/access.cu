@@ -1,18 +1,19 @@
-// A GPU's own accesses to memory, its own or another's: reading, writing, and following a chain of addresses. What they
-// leave behind is checked: the sum of what was read, the pattern that was written, where the chase stands.
+// A GPU's accesses to memory, its own or another's: reading, writing, and following a chain of addresses. The results
+// are checked: the sum of what was read, the pattern that was written, the end of the chase.
 #include "program/chain.hpp"
 #include "program/line_order.hpp"
 #include "program/pattern.hpp"
 
 typedef unsigned long long u64;
 
-// One atomic addition a warp. All its threads get here together.
+// One atomic addition per warp. All its threads arrive here together.
 static __device__ __forceinline__ void add_up(u64 mine, u64* sum) {
   for (unsigned lanes = 16; lanes; lanes /= 2) mine += __shfl_xor_sync(~0u, mine, lanes);
   if (threadIdx.x % 32 == 0 && mine) atomicAdd(sum, mine);
 }
 
-// Spans are multiples of 8 bytes; 16 bytes an access and four in flight a thread, neighbours side by side.
+// Spans are multiples of 8 bytes. Each thread has four accesses of 16 bytes in flight; neighbouring threads access
+// neighbouring bytes.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_read(const char* from, u64 bytes, u64* sum) {
   constexpr unsigned in_flight = 4;
   const u64 vectors = bytes / 16, tile = u64{blockDim.x} * in_flight;
@@ -42,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_read(const char* fr
   add_up(mine, sum);
 }
 
-// Writes the pattern of `seed` as it stands from word `first_index` on.
+// Writes the pattern of `seed` from word `first_index`.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_write(char* to, u64 bytes, u64 seed, u64 first_index) {
   const u64 vectors = bytes / 16, step = u64{gridDim.x} * blockDim.x;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
@@ -54,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_write(char* to, u64
     *reinterpret_cast<u64*>(to + bytes - 8) = linkscope_pattern_word(seed, first_index + bytes / 8 - 1);
 }
 
-// What reading the words so many times adds up to.
+// The sum of the words that are read that many times.
 extern "C" __global__ void linkscope_sum_pattern(u64 words, u64 seed, u64 first_index, u64 times, u64* sum) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   u64 mine = 0;
@@ -63,7 +64,7 @@ extern "C" __global__ void linkscope_sum_pattern(u64 words, u64 seed, u64 first_
   add_up(mine * times, sum);
 }
 
-// --- accesses of any width, side by side, strided or at random -----------------------------------------------------
+// --- accesses of any width: contiguous, strided or random ---------------------------------------------------------
 
 static __device__ __forceinline__ unsigned load_one(const unsigned* at) {
   unsigned value;
@@ -103,7 +104,7 @@ static __device__ __forceinline__ void store_one(ulonglong2* at, u64 seed, u64 b
   asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(x), "l"(y) : "memory");
 }
 
-// Where access i lies: the first bytes of every `stride`, in order or at random.
+// The place of access i: the first bytes of every `stride`, in order or random.
 struct Lines {
   u64 count, stride, mask;
   unsigned half;
@@ -118,7 +119,7 @@ static __device__ __forceinline__ Lines lines_of(u64 count, u64 stride, unsigned
   return Lines{count, stride, mask, linkscope_line_half(mask), random != 0};
 }
 
-// Four loads in flight a thread, as in linkscope_read.
+// Four loads in flight per thread, as in linkscope_read.
 template <class T>
 static __device__ __forceinline__ void read_lines(const char* from, const Lines& lines, u64* sum) {
   constexpr unsigned in_flight = 4;
@@ -140,7 +141,7 @@ static __device__ __forceinline__ void read_lines(const char* from, const Lines&
   add_up(mine, sum);
 }
 
-// The pattern as it stands from byte `first` on.
+// The pattern from byte `first`.
 template <class T>
 static __device__ __forceinline__ void write_lines(char* to, const Lines& lines, u64 seed, u64 first) {
   const u64 step = u64{gridDim.x} * blockDim.x;
@@ -166,14 +167,14 @@ extern "C" __global__ void __launch_bounds__(1024)
   else write_lines<ulonglong2>(to, lines, seed, first);
 }
 
-// The part of a word that accesses ask for: all of it, its lower half, or nothing.
+// The part of a word that accesses request: all of it, its lower half, or nothing.
 static __device__ __forceinline__ u64 asked_part(u64 byte, u64 count, u64 stride, u64 width) {
   const u64 line = byte / stride, within = byte % stride;
   if (line >= count || within >= width) return 0;
   return width == 4 ? 0xFFFFFFFFull : ~0ull;
 }
 
-// What reading the lines so many times adds up to: of words read by halves each half counts by itself.
+// The sum of the lines that are read that many times; for words read by halves, each half counts separately.
 extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width, u64 seed, u64 first, u64 times,
                                                u64* sum) {
   const u64 step = u64{gridDim.x} * blockDim.x;
@@ -186,7 +187,7 @@ extern "C" __global__ void linkscope_sum_lines(u64 count, u64 stride, u64 width,
   add_up(mine * times, sum);
 }
 
-// Compares what writing the lines left, and that it left the rest: result[0] counts wrong words, result[1] is the first.
+// Compares the written lines, and that the rest is unchanged: result[0] counts wrong words, result[1] is the first.
 extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 count, u64 stride, u64 width, u64 seed,
                                                  u64 first, u64 untouched, u64* result) {
   const u64 step = u64{gridDim.x} * blockDim.x;
@@ -200,14 +201,14 @@ extern "C" __global__ void linkscope_check_lines(const u64* at, u64 words, u64 c
   }
 }
 
-// Each load needs the one before. Loads go past the L1, in which a line of an earlier launch might still be.
+// Each load needs the one before. Loads bypass the L1, which might still hold a line of an earlier launch.
 static __device__ __forceinline__ void chase(u64* position, u64 steps) {
   u64 at = *position;
   for (u64 i = 0; i < steps; ++i) asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(at) : "l"(at));
   *position = at;
 }
 
-// One thread, wherever it is.
+// One thread on any SM.
 extern "C" __global__ void linkscope_chase(u64* position, u64 steps) { chase(position, steps); }
 
 static __device__ __forceinline__ u64 timer_ns() {
@@ -216,10 +217,9 @@ static __device__ __forceinline__ u64 timer_ns() {
   return t;
 }
 
-// One thread on the SM of that number. The launch has a block of one thread for each SM, which leaves no room there for
-// another one: all others stay where they are until the one that is meant is on its way, lest its SM gets none because
-// another has had two. It takes its turn, the number of this launch, which says that it was there. The others leave then,
-// or after a time-out where it does not come.
+// One thread on the SM of that number. The launch has a block of one thread for each SM, and no SM has room for two.
+// All blocks stay until the selected one has started, so that no other block takes its SM. The selected block stores
+// the number of this launch as proof. The others then leave, or after a time-out if it does not come.
 extern "C" __global__ void linkscope_chase_on(u64* position, u64 steps, unsigned sm, u64* turns, u64 turn) {
   constexpr u64 patience_ns = 1000000;
   unsigned here;

@@ -1,7 +1,8 @@
 // Additions to words of memory by atomic operations, ordered for the GPU's threads or for the whole system.
 typedef unsigned long long u64;
 
-// Nobody needs what was there: as many as go. With `mask` 0 all are to the first word, else each to its own.
+// Results are not used, so operations are independent. With `mask` 0 all are to the first word, otherwise each to its
+// own.
 extern "C" __global__ void __launch_bounds__(1024) linkscope_add(u64* words, u64 additions, u64 mask, unsigned system) {
   const u64 step = u64{gridDim.x} * blockDim.x;
   for (u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x; i < additions; i += step) {
@@ -11,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_add(u64* words, u64
   }
 }
 
-// One thread; where each addition goes depends on what the one before found, though it is always the same word.
+// One thread; the place of each addition depends on the result of the one before, though it is always the same word.
 extern "C" __global__ void linkscope_add_chain(u64* word, u64 steps, unsigned system) {
   u64* at = word;
   for (u64 i = 0; i < steps; ++i) {

@@ -1,4 +1,4 @@
-// Kernels that do nothing with so many bytes of arguments.
+// Empty kernels with arguments of several sizes.
 template <unsigned bytes>
 struct Arguments {
   char held[bytes];

@@ -1,5 +1,5 @@
-// Copies by a GPU's own threads: 16 bytes a load, four loads in flight a thread, neighbours side by side. Both ends are
-// aligned to 16 bytes; a last 8 bytes are one thread's.
+// Copies by a GPU's threads: 16 bytes per load, four loads in flight per thread, neighbouring threads at neighbouring
+// bytes. Both ends are aligned to 16 bytes; one thread copies a last 8 bytes.
 typedef unsigned long long u64;
 
 static __device__ __forceinline__ uint4 load(const uint4* at) {
@@ -38,8 +38,8 @@ extern "C" __global__ void __launch_bounds__(1024) linkscope_copy(char* to, cons
   copy_tail(to, from, bytes);
 }
 
-// Rows of one length, gathered from where they lie and scattered to where they go: a thread takes a piece of 16 bytes, or of
-// 8 where rows or pitches are no multiples of 16, neighbours side by side in a row and then in the next.
+// Rows of one length, gathered and scattered: a thread moves a piece of 16 bytes, or of 8 if rows or pitches are no
+// multiples of 16. Neighbouring threads move neighbouring pieces of a row, then of the next.
 template <class Piece>
 static __device__ __forceinline__ void copy_rows(char* to, const char* from, u64 row, u64 rows, u64 to_pitch,
                                                  u64 from_pitch, u64 in_plane, u64 to_plane, u64 from_plane,
@@ -91,8 +91,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   else copy_rows(to, from, row, rows, to_pitch, from_pitch, in_plane, to_plane, from_plane, Word{});
 }
 
-// Two copies of one size at once: even warps do the first, odd warps the second. Four accesses in flight a thread, or one
-// where there are threads enough for all.
+// Two concurrent copies of one size: even warps do the first, odd warps the second. Four accesses in flight per thread,
+// or one if there are enough threads.
 extern "C" __global__ void __launch_bounds__(1024)
     linkscope_exchange(char* to, const char* from, char* back_to, const char* back_from, u64 bytes) {
   constexpr unsigned in_flight = 4, warp = 32;
@@ -120,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   copy_tail(back_to, back_from, bytes);
 }
 
-// A copy by the tensor memory accelerator: one thread a block sends 16 KiB pieces through shared memory, two pieces
-// being fetched while one is written. Compute capability 9.0 and later; empty below, and never launched there.
+// A copy by the tensor memory accelerator: one thread per block sends 16 KiB pieces through shared memory; two pieces
+// are fetched while one is written. Compute capability 9.0 and later; empty below, and never launched there.
 extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 bytes) {
 #if __CUDA_ARCH__ >= 900
   constexpr unsigned piece = 16384, stages = 3;
@@ -150,7 +150,7 @@ extern "C" __global__ void linkscope_copy_tma(char* to, const char* from, u64 by
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     for (u64 i = 0; i < stages - 1 && i < mine; ++i) fetch(i);
     for (u64 i = 0; i < mine; ++i) {
-      // The piece after next goes where the one before this was: once that one's store has read it.
+      // The piece after the next reuses the buffer of the previous one, once its store has read it.
       if (i + stages - 1 < mine) {
         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         fetch(i + stages - 1);

@@ -1,5 +1,5 @@
-// One thread sets words and waits for others. Where the other side never answers it gives up after a time-out and says for
-// which value. Before compute capability 7.0 volatile accesses and fences stand in for release and acquire.
+// One thread sets words and waits for others. If the other side never answers, it gives up after a time-out and reports
+// the value. Before compute capability 7.0, volatile accesses and fences replace release and acquire.
 typedef unsigned long long u64;
 
 static __device__ __forceinline__ u64 clock_ns() {
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void put(u64* word, u64 value) {
 }
 
 static __device__ __forceinline__ bool arrives(const u64* word, u64 value, u64 timeout_ns) {
-  constexpr unsigned polls = 256;  // between two looks at the clock, which would make them rarer
+  constexpr unsigned polls = 256;  // between two readings of the clock, which would slow the polling
   const u64 start = clock_ns();
   do {
     for (unsigned i = 0; i < polls; ++i)
@@ -38,8 +38,8 @@ static __device__ __forceinline__ bool arrives(const u64* word, u64 value, u64 t
   return false;
 }
 
-// Iteration i sets `set` to set_value + i * set_step and waits for `wait` to be wait_value + i * wait_step or more, in one
-// order or the other.
+// Iteration i sets `set` to set_value + i * set_step and waits until `wait` is at least wait_value + i * wait_step, in
+// one order or the other.
 extern "C" __global__ void linkscope_flags(u64* set, u64 set_value, u64 set_step, const u64* wait, u64 wait_value,
                                            u64 wait_step, u64 iterations, unsigned waits_first, u64 timeout_ns,
                                            u64* gave_up) {

@@ -1,4 +1,4 @@
-// The gate: holds a stream until the host has queued everything behind it. It gives up after a time-out and says so.
+// The gate: holds a stream until the host has queued everything behind it. It gives up after a time-out and reports it.
 static __device__ __forceinline__ unsigned long long now_ns() {
   unsigned long long t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));

@@ -1,4 +1,4 @@
-// Touches one byte of every page of a range, a warp a page, as Comm|Scope does (CS-14): whoever is not there comes.
+// Accesses one byte of every page of a range, one warp per page, as Comm|Scope does (CS-14). Absent pages move.
 typedef unsigned long long u64;
 
 static __device__ __forceinline__ u64 first_warp() { return u64{blockIdx.x} * (blockDim.x / 32) + threadIdx.x / 32; }
@@ -9,7 +9,7 @@ extern "C" __global__ void linkscope_touch_write(char* range, u64 bytes, u64 pag
   for (u64 at = first_warp() * page; at < bytes; at += all_warps() * page) *static_cast<volatile char*>(range + at) = 0;
 }
 
-// What was read adds up to something that the host can compare with.
+// The sum of what was read lets the host verify it.
 extern "C" __global__ void linkscope_touch_read(const unsigned char* range, u64 bytes, u64 page, u64* sum) {
   if (threadIdx.x % 32) return;
   u64 mine = 0;

@@ -1,4 +1,4 @@
-// Fills a region with its pattern and compares one with it, or rows in it, 8 bytes a thread and step.
+// Fills a region with its pattern and compares a region, or rows in it, with the pattern; 8 bytes per thread and step.
 #include "program/pattern.hpp"
 #include "program/row_order.hpp"
 
@@ -22,7 +22,7 @@ extern "C" __global__ void linkscope_check(const unsigned long long* p, unsigned
   }
 }
 
-// The same of slices with rows and gaps: `words` are those of all slices.
+// The same for slices with rows and gaps: `words` counts those of all slices.
 extern "C" __global__ void linkscope_check_rows(const unsigned long long* p, unsigned long long words,
                                                 linkscope_row_copy copy, unsigned long long* result) {
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
