@@ -10,8 +10,9 @@ from fake_driver import DEVICE_CODE
 from on_gpus import gpus
 
 NEED_TWO = {
-    "peers_are_kept_in_books", "devices_do_not_mix", "data_goes_between_devices",
-    "what_another_process_shares_is_opened_by_each_gpu_for_itself", "what_one_gpu_opened_another_does_not_reach",
+    "peer_access_is_enabled_and_disabled_once", "devices_do_not_mix", "data_goes_between_devices",
+    "shared_memory_of_another_process_is_opened_by_each_gpu",
+    "shared_memory_opened_by_one_gpu_is_out_of_reach_of_another",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Shared parts of the tests of the papers' machines: steady-state rates as in `linkscope predict`.
+"""Shared parts of the tests of the papers' machines: steady-state rates, as `linkscope predict` computes them.
 
-The tests contain numbers and shapes of the papers; they do not read them from the machine files.
+The tests contain numbers and shapes of the papers. They never read them from the machine files.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""tools/comm_scope_cost.py, agreement.py, needs.py: the cost and agreement of runs, on points with known answers."""
+"""tools/comm_scope_cost.py, agreement.py, needs.py: cost and agreement of runs, on points with known answers."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_only_measured_points_with_bytes_are_compared() -> None:
     assert [of.bytes for of in comm_scope_cost.compared(points)] == [8]
 
 
-def test_the_cost_of_the_tool_is_its_cpu_time_where_that_is_longer(tmp_path: Path) -> None:
+def test_the_cost_of_the_tool_is_its_cpu_time_if_longer(tmp_path: Path) -> None:
     printed = tmp_path / "printed.txt"
     printed.write_text(ROWS)
     assert comm_scope_cost.tool_factors(printed) == [2.0, 1.0]
@@ -50,7 +50,7 @@ def test_the_cost_of_the_tool_is_its_cpu_time_where_that_is_longer(tmp_path: Pat
         comm_scope_cost.tool_factors(printed)
 
 
-def test_the_committed_run_took_a_fiftieth_of_the_time_of_that_rule() -> None:
+def test_the_committed_run_took_a_fiftieth_of_the_time_of_comm_scopes_rule() -> None:
     ours = comm_scope_cost.cost_of(RUN)
     samples = [read_run(ROOT / "results" / f"h200x{n}-comm-scope.jsonl.gz", rounds=False) for n in (1, 2)]
     factor = comm_scope_cost.total(map(comm_scope_cost.cost_of, samples)).factor

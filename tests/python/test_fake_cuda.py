@@ -41,7 +41,7 @@ def test_older_versions_behave_alike(version):
 
 @pytest.mark.parametrize("capability", [60, 70, 80, 89, 100, 120])
 def test_device_code_is_looked_into_on_every_architecture(capability):
-    names = ["code_has_to_fit", "patterns_are_filled_and_checked"]
+    names = ["device_code_must_match_the_gpu", "patterns_are_filled_and_checked"]
     run([sys.executable, str(CHECKS), str(DEVICE_CODE), *names], environment(CUDA_CAPABILITY=capability))
 
 
