@@ -30,7 +30,7 @@ def rate(machine: str, end: str, **how: Any) -> float:
     return rates(machine, end, **how)[0]
 
 
-def both_ways(machine: str, end: str, **how: Any) -> list[float]:
+def bidirectional_rates(machine: str, end: str, **how: Any) -> list[float]:
     src, dst = end.split(" > ")
     return rates(machine, end, f"{dst} > {src}", **how)
 
