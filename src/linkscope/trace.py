@@ -83,7 +83,7 @@ def _transfer(text: str) -> Transfer:
         raise ValueError(f"'{unknown}' is not known here: behind the size may stand x COUNT, then {', '.join(_WORDS)}")
     if count == 0 or not 0 < size <= MOST_BYTES:
         raise ValueError(f"'{text}': a transfer has at least a byte and at most 1 TiB, and is made at least once")
-    return Transfer(_point(src, dst, -(-size // 8) * 8, words), count)
+    return Transfer(_point(src, dst, size, words), count)
 
 
 def _point(src: str, dst: str, size: int, words: list[str]) -> PointId:

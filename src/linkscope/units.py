@@ -1,9 +1,10 @@
-"""Sizes, times and rates as text and back: KiB/MiB/GiB are powers of two, GB/s is 1e9 bytes a second."""
+"""Sizes, times and rates as text and back: KiB/MiB/GiB are powers of 1024, kB/MB/GB and GB/s powers of 1000."""
 
 import math
 import re
 
-_BINARY = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "m": 60.0, "h": 3600.0}
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
@@ -89,12 +90,26 @@ def unresolved_text(low: float | None, high: float | None) -> str | None:
 
 
 def parse_bytes(text: str) -> int | None:
-    """'64 MiB', '64MiB', '8' or '8 B' in bytes; None where it is no size."""
+    """'64 MiB', '64MiB', '64MB', '8' or '8 B' in bytes; None if the text is no size or no whole number of bytes."""
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _BINARY:
+    if match is None or match[2].upper() not in _SIZES:
         return None
-    count = float(match[1]) * _BINARY[match[2].upper()]
+    count = float(match[1]) * _SIZES[match[2].upper()]
     return int(count) if count == int(count) else None
+
+
+def parse_sizes(text: str) -> list[int] | None:
+    """'4KiB:1GiB,777KiB' in bytes: a range doubles from its first size to at most its last; None if a part is no size,
+    is 0, or ends before it begins."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        low = parse_bytes(first)
+        high = parse_bytes(last) if colon else low
+        if not low or not high or high < low:
+            return None
+        found += [low << power for power in range((high // low).bit_length())]
+    return list(dict.fromkeys(found))
 
 
 def parse_duration(text: str) -> float | None:
@@ -105,12 +120,10 @@ def parse_duration(text: str) -> float | None:
     return float(match[1]) * _DURATION[match[2]]
 
 
-def parse_fraction(text: str) -> float | None:
-    """'1%' or '0.01' as a fraction; None where it is neither."""
-    match = re.fullmatch(rf"\s*([+-]?{_NUMBER})\s*(%?)\s*", text)
-    if match is None:
-        return None
-    return float(match[1]) / (100.0 if match[2] else 1.0)
+def parse_percent(text: str) -> float | None:
+    """'1%' as a fraction, 0.01; None without the percent sign, since 0.5 could mean 0.5 % or 50 %."""
+    match = re.fullmatch(rf"\s*([+-]?{_NUMBER})\s*%\s*", text)
+    return None if match is None else float(match[1]) / 100.0
 
 
 def _decimals(value: float, width: float) -> int:

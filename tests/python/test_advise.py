@@ -25,8 +25,8 @@ def h2d(memory: str, size: int, seconds: float, gpu: int = 0, params: str = BATC
     return point(f"h2d/ce/{src}.{memory}->gpu:{gpu}.device/{size}?{params}", seconds)
 
 
-def found(points, habit):
-    return next((one for one in advice(points) if one.habit.name == habit), None)
+def found(points, name):
+    return next((one for one in advice(points) if one.recommendation.name == name), None)
 
 
 def saved(folder: Path, points, **machine) -> Path:
@@ -40,7 +40,7 @@ def saved(folder: Path, points, **machine) -> Path:
 def test_the_gain_of_pinning_is_the_ratio_of_the_measured_times():
     one = found([h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5)], "pin")
     (gain,) = one.gains
-    assert gain.ratio == pytest.approx(4, rel=1e-9) and gain.instead == "pinned"
+    assert gain.ratio == pytest.approx(4, rel=1e-9) and gain.change == "pinned"
     assert gain.interval.low < 4 < gain.interval.high and gain.interval.high < 4.3
     assert one.sizes == (MIB, MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
 
@@ -70,13 +70,13 @@ def test_the_fastest_of_several_cures_is_counted_and_named():
     ]
     points.append(point(f"prefetch/prefetch/{ends}/{64 * MIB}", 2e-3))
     threads = found(points, "touching threads")
-    assert [(gain.instead, round(gain.ratio, 6)) for gain in threads.gains] == [("threads 16", 3.0)]
+    assert [(gain.change, round(gain.ratio, 6)) for gain in threads.gains] == [("threads 16", 3.0)]
     prefetch = found(points, "prefetch")
     assert max(round(gain.ratio, 6) for gain in prefetch.gains) == 4.5
-    assert {gain.instead for gain in prefetch.gains} == {"prefetch"}
+    assert {gain.change for gain in prefetch.gains} == {"prefetch"}
 
 
-def test_every_habit_is_found_where_it_is_planted():
+def test_every_recommendation_is_found_where_it_is_planted():
     d2d = "gpu:0.device->gpu:1.device"
     copy = "bidirectional=false&call=memcpy&initiator=src&mode=batched"
     pieces = "pinned->gpu:0.device"
@@ -101,10 +101,10 @@ def test_every_habit_is_found_where_it_is_planted():
         points = [point(now, 3e-4), point(then, 1e-4)]
         one = found(points, name)
         assert one is not None and [round(gain.ratio, 6) for gain in one.gains] == [3.0], name
-        assert one.gains[0].now.id == now and one.gains[0].then.id == then
-        assert name not in {habit.name for habit in untried(advice(points))}
+        assert one.gains[0].current.id == now and one.gains[0].recommended.id == then
+        assert name not in {one.name for one in untried(advice(points))}
         backwards = found([point(now, 1e-4), point(then, 3e-4)], name)
-        assert backwards is None or all(gain.then.id != then for gain in backwards.gains), name
+        assert backwards is None or all(gain.recommended.id != then for gain in backwards.gains), name
 
 
 def test_pieces_by_the_device_clock_give_no_advice():
@@ -183,7 +183,11 @@ def test_the_command_prints_a_summary_and_its_json_has_everything(tmp_path, caps
     assert main(["advise", str(path)]) == 0
     text = " ".join(capsys.readouterr().out.split())  # lines are wrapped
     assert text.startswith("MODELLED invented") and "Pin host memory" in text and "cudaMallocHost" in text
-    assert "Irregular" in text and "60 % slower at 2 MiB" in text and "let GPUs reach each other directly" in text
+    assert (
+        "Sizes that are slower than a smaller size" in text
+        and "60 % slower at 2 MiB" in text
+        and "enable peer access between GPUs" in text
+    )
     assert main(["advise", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["modelled"] and {one["habit"] for one in told["advice"]} == {"pin", "queue"}
@@ -205,7 +209,7 @@ def test_unmeasured_habits_point_to_suite_full_unless_it_was_measured(tmp_path, 
     path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in (made.header, *made.points, made.end)))
     assert main(["advise", str(path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Not measured both ways in this run" in text and ("suite full has them" in text) is sent_there
+    assert "this run measured only one practice" in text and ("suite full measures them" in text) is sent_there
 
 
 def test_one_transfer_on_the_command_line(tmp_path, capsys):
@@ -213,7 +217,7 @@ def test_one_transfer_on_the_command_line(tmp_path, capsys):
     asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     assert main([*asked, "2MiB"]) == 0
     text = capsys.readouterr().out
-    assert "h2d by ce, pinned -> device (after kernel) *" in text and "* read between" in text
+    assert "h2d by ce, pinned -> device (after kernel) *" in text and "* interpolated between" in text
     assert main([*asked, "1MiB", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
@@ -255,7 +259,7 @@ def test_methods_are_listed_with_ratio_interval_and_missed_precision(tmp_path, c
     lines = capsys.readouterr().out.splitlines()
     words = ("method", "pinned", "pageable")
     heads, pinned, pageable = (next(line for line in lines if word in line) for word in words)
-    assert heads.rstrip().endswith("times the first") and pinned.endswith("  1")
+    assert heads.rstrip().endswith("time / fastest") and pinned.endswith("  1")
     low, high = slow.ci95_s
     ends = (low / (20e-6 * high / 100e-6), high / (20e-6 * low / 100e-6))
     assert pageable.endswith(f"5.00 [{ends[0]:.2f}, {ends[1]:.2f}]") and " ~100" in pageable
@@ -275,19 +279,18 @@ def test_lines_fit_a_narrow_terminal(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("words, code, sentence", [
     (["--src", "numa:0"], 2, "give all three"),
-    (["--alone"], 2, "say which with --src"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: a size is"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "a size is"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "3"], 2, "a multiple of 8 B"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "at most 1 TiB"),
+    (["--alone"], 2, "add --src, --dst"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "much"], 2, "--bytes much: this is no size"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "0"], 2, "this is no size"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "10TiB"], 2, "largest size is 1 TiB"),
     (["--src", "numa:0", "--dst", "gpu:7", "--bytes", "1MiB"], 3, "it has numa:0 -> gpu:0; measure it: linkscope run"),
-    (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: a place is written like numa:0"),
+    (["--src", "gpus", "--dst", "gpu:0", "--bytes", "1MiB"], 2, "--src gpus: this is no place"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--memory", "wc"], 3,
      "with wc memory; it has pageable, pinned"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1GiB"], 3, "it has 1 MiB to 64 MiB; write 'numa:0 -> gpu:0"),
-    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "4MiB", "--alone"], 3, "of 4 MiB alone"),
+    (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "4MiB", "--alone"], 3, "of 4 MiB (single)"),
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--alone", "--memory", "pageable"], 3,
-     "from numa:0 to gpu:0 that was measured alone"),
+     "from numa:0 to gpu:0 (single)"),
 ])  # fmt: skip
 def test_a_question_without_an_answer_gets_the_reason(tmp_path, capsys, words, code, sentence):
     assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
@@ -337,6 +340,6 @@ def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):
         one.flows[0].round_medians_s[:] = [1e-4] if one.src_memory == "pinned" else [1e-6, 1e-2]
     path = saved(tmp_path, points)
     assert main(["advise", str(path)]) == 0
-    assert "No habit that this run has both ways" in capsys.readouterr().out
+    assert "No recommendation of which this run measured both practices" in capsys.readouterr().out
     assert main(["report", str(path), "--summary"]) == 0 and main(["compare", str(path), str(path)]) == 0
     assert "48 undecided" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import pytest
 
 from invented import point
-from linkscope.advise import advice, is_worthwhile, transfer_methods
+from linkscope.advise import advice, transfer_methods, worthwhile
 from linkscope.advise.text import details, headline
 from linkscope.model.curves import curves
 from linkscope.model.dips import dips
@@ -62,16 +62,16 @@ def test_the_most_certain_gain_comes_first() -> None:
     points += [timed(h2d("pageable", MIB, 6.4e-5, 1), wild), timed(h2d("pinned", MIB, 2e-5, 1), wild)]
     one = found(points, "pin")
     assert [gain.path.dst for gain in one.gains] == ["gpu:0", "gpu:1"] and one.gains[1].ratio > one.gains[0].ratio
-    assert "up to 3 [" in headline(one)
+    assert "×3.1 (median, 1 to 64 MiB, 2 paths)" in headline(one)
 
 
-def test_the_habit_that_gains_most_comes_first_and_useless_ones_last() -> None:
+def test_the_largest_typical_gain_comes_first_and_no_gain_last() -> None:
     single = h2d("pinned", MIB, 1.3e-4, params="after=kernel&bidirectional=false&mode=single")
     same = [point(f"d2d/ce/gpu:0.device->gpu:1.device/{MIB}?call=memcpy&initiator=src&mode=batched&peer={peer}", 1e-5)
             for peer in ("off", "on")]  # fmt: skip
     points = [h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5), single, *same]
-    assert [one.habit.name for one in advice(points)] == ["queue", "pin", "peer"]
-    assert [one.habit.name for one in is_worthwhile(points)] == ["queue", "pin"]
+    assert [one.recommendation.name for one in advice(points)] == ["queue", "pin", "peer"]
+    assert [one.recommendation.name for one in worthwhile(points)] == ["queue", "pin"]
 
 
 # --- the sizes and paths that the advice names ---
@@ -104,7 +104,7 @@ def test_the_sizes_that_lose_are_named(losing: list[int], expected: str) -> None
     points = gains_by_size()
     points += [steady(memory, size, 1e-6 * ratio) for size in losing for memory, ratio in
                (("pageable", 1), ("pinned", 2))]  # fmt: skip
-    assert f", from 1 MiB to 64 MiB, though not {expected}: " in details(found(points, "pin"))[1]
+    assert f", 1 MiB to 64 MiB, but not {expected}: " in details(found(points, "pin"))[1]
 
 
 def test_the_gain_by_size_is_the_median_of_the_paths_that_gain_at_any_size() -> None:
@@ -118,7 +118,7 @@ def test_of_many_sizes_a_few_are_listed_with_the_first_and_the_last(count: int, 
     sizes = [MIB << at for at in range(count)]
     points = [steady(memory, size, size / rate) for size in sizes for memory, rate in
               (("pageable", 10e9), ("pinned", 50e9))]  # fmt: skip
-    (line,) = [line for line in details(found(points, "pin")) if line.startswith("times as fast by size")]
+    (line,) = [line for line in details(found(points, "pin")) if line.startswith("median speed-up by size")]
     named = line.partition(": ")[2].split(", ")
     assert len(named) == expected and named[0].startswith("1 MiB ") and "5" in named[-1]
     assert len(set(named)) == expected
@@ -176,3 +176,15 @@ def test_a_larger_size_is_a_dip_only_where_the_intervals_do_not_overlap() -> Non
 
     assert lost(40e9, 0.01) == pytest.approx([0.2])
     assert lost(40e9, 0.25) == [] and lost(45e9, 0.01) == [] and lost(60e9, 0.01) == []
+
+
+def test_recommendations_are_ranked_by_their_median_gain_from_one_to_64_mib() -> None:
+    """A large gain at 8 B counts for nothing in the ranking when points from 1 to 64 MiB were compared."""
+    points = [steady("pageable", 8, 9e-6), steady("pinned", 8, 1e-6)]
+    points += [steady("pageable", MIB, 3e-5), steady("pinned", MIB, 2e-5)]
+    one = found(points, "pin")
+    assert one.is_typical and one.typical_gain == pytest.approx(1.5)
+    assert headline(one).endswith("×1.5 (median, 1 to 64 MiB, 1 path)")
+    small = found(points[:2], "pin")
+    assert not small.is_typical and small.typical_gain == pytest.approx(9)
+    assert "sizes outside 1 to 64 MiB" in headline(small)

@@ -27,14 +27,12 @@ def real_worker(monkeypatch):
 
 CANNOT_BE = {
     # sizes
-    f"h2d/ce/{TO_GPU}/7?{UNIDIRECTIONAL}&mode=batched": "multiples of 8 B",
     f"h2d/ce/{TO_GPU}/0?{UNIDIRECTIONAL}&mode=batched": "0 B is not a possible size",
     f"pieces/ce/{TO_GPU}/4104?mode=batched&piece=4096": "1000 of them are 4096000 B",
     f"strided/ce/{TO_GPU}/1000?gaps=both&mode=batched&row=512&shape=2d": "sizes are multiples of 4096 B",
     "halo/ce/gpu:0.device->gpu:1.device/24?face=z&mode=batched&way=direct": "powers of two from 32 B",
     "latency/sm/numa:0.pinned->gpu:0.device/8?range=2MiB": "latency moves no bytes; write 0",
     "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB&sm=999": "sm is any or 0 to 255, not '999'",
-    "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB&sm=any": "sm=any is the default",
     "latency/cpu/numa:0.pageable->numa:0.pageable/0?cache=cold&range=2MiB&sm=0": "no parameter 'sm'; it has range",
     # places and kinds
     f"h2d/ce/gpu:0.pinned->gpu:1.device/8?{UNIDIRECTIONAL}&mode=batched": "h2d copies from numa:N to gpu:N",

@@ -156,7 +156,8 @@ def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys
     compared_points = sum(len(path["points"]) for path in answer["paths"])
     not_compared = answer["not_compared"]
     assert not_compared["unmeasured"] == count > 0
-    assert points == [compared_points + count + not_compared[side] for side in ("only_before", "only_after")]
+    others = count + sum(not_compared["other_method"].values())
+    assert points == [compared_points + others + not_compared[side] for side in ("only_before", "only_after")]
 
 
 def test_a_path_with_undecided_sizes_is_not_called_the_same() -> None:

@@ -383,7 +383,6 @@ def test_older_runs_report_what_their_points_show(run: str, words: str, capsys) 
         (id_of("numa:0->gpu:0", "numa:0->gpu:all"), 2, "numa:0->gpu:all is not a possible path"),
         (id_of("numa:0->gpu:0", "numa:0->gpu:9"), 3, "gpu:9 is not on"),
         (id_of("numa:0->gpu:0") + "?with=gpu:1", 2, "'gpu:1' is not a path; write numa:0->gpu:1"),
-        (id_of("numa:0->gpu:0") + "?with=none", 2, "Leave it out"),
     ],
 )  # fmt: skip
 def test_invalid_paths_get_one_sentence(id: str, code: int, words: str, capsys, tmp_path) -> None:

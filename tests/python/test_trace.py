@@ -43,11 +43,11 @@ def test_lines_become_points_and_counts(trace: Path) -> None:
     assert found == [
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 10),
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 5),
-        ("h2d/ce/numa:0.pageable->gpu:0.device/4104?after=kernel&bidirectional=false&mode=single", 1),
+        ("h2d/ce/numa:0.pageable->gpu:0.device/4097?after=kernel&bidirectional=false&mode=single", 1),
         (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{alone}&peer=off", 2),
         (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{among}&peer=on", 1),
         ("local/ce/gpu:1.device->gpu:1.device/8?after=kernel&mode=single", 1),
-        ("d2h/ce/gpu:1.device->numa:0.pinned/8?after=kernel&mode=single", 1),
+        ("d2h/ce/gpu:1.device->numa:0.pinned/3?after=kernel&mode=single", 1),
     ]
     assert len(point_ids(parts)) == 6  # one of them twice
 
@@ -61,7 +61,7 @@ def test_times_are_summed_by_kind_with_the_ends_of_their_intervals(trace: Path) 
     assert {kind: one.time.value for kind, one in second.kinds.items()} == pytest.approx(
         {"h2d": 5 * 2e-6 + 3e-6, "d2d": 2 * 100e-6 + 50e-6, "local": 1e-6}
     )
-    assert second.total.count == 10 and second.total.bytes == 5 * 4096 + 4104 + 3 * (1 << 20) + 8
+    assert second.total.count == 10 and second.total.bytes == 5 * 4096 + 4097 + 3 * (1 << 20) + 8
     assert (second.total.time.low, second.total.time.high) == pytest.approx((0.98 * 264e-6, 1.02 * 264e-6))
     assert ("second", "GPU to GPU", "3", "3 MiB", "250 us [245, 255]", "95 %") in cells(bars)
     one = next(iter(seconds))
@@ -141,7 +141,7 @@ def test_the_example_is_measured_and_told_and_shows_what_the_paper_shows(tmp_pat
 def test_what_goes_with_a_trace_and_what_does_not(trace: Path, tmp_path: Path, capsys) -> None:
     target = tmp_path / "r.jsonl"
     assert main(["run", "--machine", "h200x2", "--trace", str(trace), "--only", "h2d/*"]) == 2
-    assert "says all that is measured: leave out --only" in capsys.readouterr().err
+    assert "names everything that is measured: leave out --only" in capsys.readouterr().err
     assert main(["run", "--machine", "h200x1", "--trace", str(trace)]) == 3
     assert f"--trace {trace}: gpu:1 is not here: h200x1 has numa:0, gpu:0" in capsys.readouterr().err
     quick = ["--suite", "quick", "--only", "h2d/*pinned*/4096?*", "--rounds", "1", "--output", str(target)]

@@ -1,4 +1,4 @@
-"""New work slowdowns unfinished points shares their passes."""
+"""New work shares the passes of unfinished points."""
 
 import itertools
 from collections import defaultdict

@@ -16,7 +16,7 @@ from linkscope.units import (
     format_seconds_interval,
     parse_bytes,
     parse_duration,
-    parse_fraction,
+    parse_percent,
     time_unit,
     with_interval,
 )
@@ -38,7 +38,7 @@ def test_parse_bytes(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "-1", "8 MB", "1.3 B", "8 8", "nan", "0x10", "8 MiBs"])
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "8 MX", "1.3 B", "8 8", "nan", "0x10", "8 MiBs"])
 def test_what_is_no_size(text: str) -> None:
     assert parse_bytes(text) is None
 
@@ -64,14 +64,14 @@ def test_what_is_no_duration(text: str) -> None:
     assert parse_duration(text) is None
 
 
-@pytest.mark.parametrize("text, value", [("1%", 0.01), ("0.01", 0.01), (" 5 % ", 0.05), ("-3%", -0.03)])
-def test_parse_fraction(text: str, value: float) -> None:
-    assert parse_fraction(text) == pytest.approx(value)
+@pytest.mark.parametrize("text, value", [("1%", 0.01), (" 5 % ", 0.05), ("-3%", -0.03)])
+def test_a_percentage_is_read_as_a_fraction(text: str, value: float) -> None:
+    assert parse_percent(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "%", "fine", "1%%", "1 percent"])
-def test_what_is_no_fraction(text: str) -> None:
-    assert parse_fraction(text) is None
+@pytest.mark.parametrize("text", ["", "%", "fine", "1%%", "1 percent", "0.01"])
+def test_text_without_a_percent_sign_is_no_percentage(text: str) -> None:
+    assert parse_percent(text) is None
 
 
 @pytest.mark.parametrize("value, text", [(None, "-"), (0.88, "88 %"), (0.0123, "1.2 %"), (1.0, "100 %")])

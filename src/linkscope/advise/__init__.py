@@ -1,6 +1,6 @@
-"""What to do otherwise on a machine, and what it gains, from what a run measured (Comm|Scope, section 6)."""
+"""Recommendations for a machine with their gains, from the points of a run (Comm|Scope, section 6)."""
 
-from linkscope.advise.gains import Advice, Gain, advice, is_worthwhile, untried
+from linkscope.advise.gains import Advice, Gain, advice, untried, worthwhile
 from linkscope.advise.methods import TransferMethod, kinds, plain, sizes, transfer_methods
 
 __all__ = [
@@ -8,10 +8,10 @@ __all__ = [
     "Gain",
     "TransferMethod",
     "advice",
-    "is_worthwhile",
     "kinds",
     "plain",
     "sizes",
     "transfer_methods",
     "untried",
+    "worthwhile",
 ]

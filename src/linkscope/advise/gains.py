@@ -1,136 +1,161 @@
-"""What each habit costs on this machine: times of both ways held against each other, all intervals together at 95 %."""
+"""The measured gain of each recommendation: times of both practices compared, with simultaneous 95 % intervals."""
 
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from linkscope.advise.recommendations import RECOMMENDATIONS, Recommendation, instead, same_but
+from linkscope.advise.recommendations import RECOMMENDATIONS, Recommendation, same_but, what_changes
 from linkscope.model.break_even import PAGEABLE, Uses, choices
 from linkscope.model.curves import Path, path_of
 from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Point
 from linkscope.stats import Interval, geometric_mean, median, ratio_interval
 
-LEVEL = 0.95  # that all intervals hold together (Bonferroni)
-WORTH = 0.05  # what is shown to gain less is not worth a change
+LEVEL = 0.95  # that all intervals of a run hold together (Bonferroni)
+LEAST_GAIN = 0.05  # smaller gains are not worth a change
+TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
 
 
 @dataclass(frozen=True)
 class Gain:
-    """One point done otherwise: `ratio` is how many times as fast it is, with its interval."""
+    """One point and its recommended alternative: the speed-up (ratio of times) and its interval."""
 
-    now: Point
-    then: Point
-    instead: str
+    current: Point
+    recommended: Point
+    change: str  # what the alternative changes: 'pinned', 'threads 8'
     ratio: float
     interval: Interval
 
     @property
-    def worth(self) -> bool:
-        """Whether the whole interval is."""
-        return self.interval.low >= 1 + WORTH
+    def is_worthwhile(self) -> bool:
+        """Whether the whole interval is a gain of 5 % or more."""
+        return self.interval.low >= 1 + LEAST_GAIN
 
     @property
     def path(self) -> Path:
-        """Where the habit was measured."""
-        return path_of(self.now)
+        """The path of both points."""
+        return path_of(self.current)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A habit with all that was compared. `paid_after`: for how many transfers the best gain has paid for itself."""
+    """A recommendation with everything that was compared.
 
-    habit: Recommendation
+    `paid_after`: the number of transfers after which the best gain has paid for its memory; None where unknown.
+    """
+
+    recommendation: Recommendation
     compared: tuple[Gain, ...]
     paid_after: Uses | None = None
 
     @property
     def gains(self) -> list[Gain]:
-        """What is worth it, the most certain gain first."""
-        return sorted((gain for gain in self.compared if gain.worth), key=lambda gain: -gain.interval.low)
+        """The worthwhile gains, the most certain first."""
+        return sorted((gain for gain in self.compared if gain.is_worthwhile), key=lambda gain: -gain.interval.low)
+
+    @property
+    def is_typical(self) -> bool:
+        """Whether points from 1 to 64 MiB were compared."""
+        return any(map(_has_typical_size, self.compared))
+
+    @property
+    def typical_gain(self) -> float:
+        """The median speed-up over all paths and the sizes from 1 to 64 MiB; over all sizes if none of these exist."""
+        ratios = [gain.ratio for gain in self.compared if _has_typical_size(gain) or not self.is_typical]
+        return median(ratios)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The least and the largest size at which it is worth it, (0, 0) where there is none."""
-        found = [gain.now.bytes for gain in self.gains] or [0]
+        """The smallest and the largest size with a worthwhile gain; (0, 0) without one."""
+        found = [gain.current.bytes for gain in self.gains] or [0]
         return min(found), max(found)
 
     @property
     def paths(self) -> list[Path]:
-        """On which it is worth it, at one size or more."""
+        """The paths with a worthwhile gain at one size or more."""
         return sorted({gain.path for gain in self.gains})
 
     def by_size(self) -> list[tuple[int, float]]:
-        """The middle ratio at every size, over the paths on which it is worth it."""
-        worth = set(self.paths)
-        ordered = sorted((gain for gain in self.compared if gain.path in worth), key=lambda gain: gain.now.bytes)
-        groups = itertools.groupby(ordered, lambda gain: gain.now.bytes)
+        """The median speed-up at every size, over the paths with a worthwhile gain."""
+        paths = set(self.paths)
+        ordered = sorted((gain for gain in self.compared if gain.path in paths), key=lambda gain: gain.current.bytes)
+        groups = itertools.groupby(ordered, lambda gain: gain.current.bytes)
         return [(size, median([gain.ratio for gain in of_size])) for size, of_size in groups]
 
 
 def advice(points: Iterable[Point]) -> list[Advice]:
-    """Every habit that was measured both ways; what gains most first, what gains nothing last."""
+    """Every recommendation of which the run measured both practices: worthwhile ones first, by their typical gain."""
     everything = list(points)
     listed = [point for point in everything if rounds_of(point)]
-    pairs = {habit.name: _pairs(habit, listed) for habit in RECOMMENDATIONS}
+    pairs = {one.name: _pairs(one, listed) for one in RECOMMENDATIONS}
     count = sum(map(len, pairs.values()))
     level = 1 - (1 - LEVEL) / max(count, 1)
     spreads = Spreads(listed)
     found = []
-    for habit in RECOMMENDATIONS:
-        gains = [gain for now, then in pairs[habit.name] if (gain := _gain(habit, now, then, spreads, level))]
+    for one in RECOMMENDATIONS:
+        gains = [gain for both in pairs[one.name] if (gain := _gain(one, *both, spreads, level))]
         if gains:
             best = _best_each(gains)
-            found.append(Advice(habit, tuple(best), _paid_after(habit, best, everything)))
-    return sorted(found, key=lambda one: -max((gain.interval.low for gain in one.gains), default=0.0))
+            found.append(Advice(one, tuple(best), _paid_after(one, best, everything)))
+    return sorted(found, key=lambda one: (not one.gains, -one.typical_gain))
 
 
-def is_worthwhile(points: Iterable[Point]) -> list[Advice]:
-    """Those of them that gain something."""
+def worthwhile(points: Iterable[Point]) -> list[Advice]:
+    """The recommendations with a worthwhile gain, the largest typical gain first."""
     return [one for one in advice(points) if one.gains]
 
 
 def untried(found: Sequence[Advice]) -> list[Recommendation]:
-    """The habits of which the run has not both ways."""
-    told = {one.habit.name for one in found}
-    return [habit for habit in RECOMMENDATIONS if habit.name not in told]
+    """The recommendations of which the run did not measure both practices."""
+    names = {one.recommendation.name for one in found}
+    return [one for one in RECOMMENDATIONS if one.name not in names]
 
 
-def _pairs(habit: Recommendation, points: Sequence[Point]) -> list[tuple[Point, Point]]:
+def _has_typical_size(gain: Gain) -> bool:
+    return TYPICAL[0] <= gain.current.bytes <= TYPICAL[1]
+
+
+def _pairs(recommendation: Recommendation, points: Sequence[Point]) -> list[tuple[Point, Point]]:
+    """Pairs of points that are equal except for the fields that the recommendation changes."""
     groups: dict[object, tuple[list[Point], list[Point]]] = {}
     for point in points:
-        if habit.now(point) or habit.then(point):
-            now, then = groups.setdefault(same_but(point, habit.free), ([], []))
-            if habit.now(point):
-                now.append(point)
-            if habit.then(point):
-                then.append(point)
-    return [(one, other) for now, then in groups.values() for one in now for other in then if one.id != other.id]
+        is_current, is_recommended = recommendation.is_current(point), recommendation.is_recommended(point)
+        if is_current or is_recommended:
+            current, recommended = groups.setdefault(same_but(point, recommendation.free), ([], []))
+            if is_current:
+                current.append(point)
+            if is_recommended:
+                recommended.append(point)
+    return [pair for both in groups.values() for pair in itertools.product(*both) if pair[0].id != pair[1].id]
 
 
-def _gain(habit: Recommendation, now: Point, then: Point, spreads: Spreads, level: float) -> Gain | None:
-    before, after = rounds_of(then), rounds_of(now)
-    alike = max(filter(None, (spreads.of(now), spreads.of(then))), default=None)
-    interval = ratio_interval(before, after, alike=alike, level=level)
+def _gain(
+    recommendation: Recommendation, current: Point, recommended: Point, spreads: Spreads, level: float
+) -> Gain | None:
+    before, after = rounds_of(recommended), rounds_of(current)
+    pooled = max(filter(None, (spreads.of(current), spreads.of(recommended))), default=None)
+    interval = ratio_interval(before, after, alike=pooled, level=level)
+    if interval is None:
+        return None
     ratio = geometric_mean(after) / geometric_mean(before)
-    return None if interval is None else Gain(now, then, instead(now, then, habit.free), ratio, interval)
+    return Gain(current, recommended, what_changes(current, recommended, recommendation.free), ratio, interval)
 
 
 def _best_each(gains: Sequence[Gain]) -> list[Gain]:
-    """Of every point the best that could be done instead."""
+    """The best alternative of every point."""
     best: dict[str, Gain] = {}
     for gain in gains:
-        if gain.now.id not in best or gain.ratio > best[gain.now.id].ratio:
-            best[gain.now.id] = gain
+        if gain.current.id not in best or gain.ratio > best[gain.current.id].ratio:
+            best[gain.current.id] = gain
     return list(best.values())
 
 
-def _paid_after(habit: Recommendation, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
-    """Of the best gain, where memory of another kind is what is done instead and what both cost was measured."""
-    best = max((gain for gain in gains if gain.worth), key=lambda gain: gain.interval.low, default=None)
-    if best is None or habit.name != "pin":
+def _paid_after(recommendation: Recommendation, gains: Sequence[Gain], points: Sequence[Point]) -> Uses | None:
+    """For the best gain of pinning: the uses after which it has paid, where the run measured the cost of the memory."""
+    best = max((gain for gain in gains if gain.is_worthwhile), key=lambda gain: gain.interval.low, default=None)
+    if best is None or recommendation.name != "pin":
         return None
     for choice in choices(points):
-        if (choice.path, choice.bytes, choice.name) == (best.path, best.now.bytes, best.instead):
+        if (choice.path, choice.bytes, choice.name) == (best.path, best.current.bytes, best.change):
             return next((one.uses for one in choice.against if one.than == PAGEABLE), None)
     return None

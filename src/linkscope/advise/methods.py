@@ -1,4 +1,4 @@
-"""The ways of moving so many bytes from one place to another that a run knows, the fastest first."""
+"""The methods that a run measured for one transfer, the fastest first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,15 @@ from linkscope.model.curves import Curve, Estimate, curves, time_of
 from linkscope.runfile import Point
 
 _MOVES = ("h2h", "h2d", "d2h", "d2d", "local", "split", "read", "write", "demand", "prefetch")
-_QUEUED = ("read", "write")  # measured one behind the other only
-_APART = (
-    "stride",
-    "order",
-    "width",
-    "cache",
-    "discard",
-    "ranges",
-    "advice",
-)  # what data must be like for it, or is odd
-_FAR = 16  # sizes so many times apart tell nothing of what is between
+_QUEUED = ("read", "write")  # measured batched only
+# Parameters of points that need special data or access patterns.
+_SPECIAL = ("stride", "order", "width", "cache", "discard", "ranges", "advice")
+_FAR = 16  # largest ratio of two sizes between which a time is interpolated
 
 
 @dataclass(frozen=True)
 class TransferMethod:
-    """One method: seconds for the bytes asked for, and the points that say so (two: read between them)."""
+    """A method with its time for the requested bytes, in seconds, and the points behind it: one, or two neighbours."""
 
     curve: Curve
     time: Estimate
@@ -33,36 +26,40 @@ class TransferMethod:
 def transfer_methods(
     points: Iterable[Point], src: str, dst: str, size: int, *, memory: str = "", alone: bool = False
 ) -> list[TransferMethod]:
-    """One way, the fastest first; with `memory` of the host only, those that start or end in such; `alone`: one
-    transfer with nothing before it, where that was measured."""
+    """Unidirectional methods from one place to another, the fastest first.
+
+    `memory` keeps methods with this kind of host memory. `alone` takes single operations instead of batched ones.
+    """
     found = []
     for curve in _of_mode(points, src, dst, memory, alone):
         of = at(curve.measured, size)
         if of:
             found.append(TransferMethod(curve, *of))
-    return sorted(found, key=lambda way: way.time.value)
+    return sorted(found, key=lambda method: method.time.value)
 
 
 def kinds(points: Iterable[Point], src: str, dst: str) -> list[str]:
-    """The kinds of host memory that the ways from one place to another start or end in."""
-    return sorted({kind for point in points if _asked(point, src, dst, "") for kind in _host_kinds(point)})
+    """The kinds of host memory of the methods from one place to another."""
+    return sorted({kind for point in points if _is_on_path(point, src, dst, "") for kind in _host_kinds(point)})
 
 
 def sizes(points: Iterable[Point], src: str, dst: str, *, memory: str = "", alone: bool = False) -> list[int]:
-    """The bytes that these ways, as `ways` has them, were measured with."""
+    """The measured sizes of these methods, in bytes."""
     return sorted({point.bytes for curve in _of_mode(points, src, dst, memory, alone) for point in curve.measured})
 
 
 def _of_mode(points: Iterable[Point], src: str, dst: str, memory: str, alone: bool) -> list[Curve]:
-    asked = [point for point in points if _asked(point, src, dst, memory)]
+    listed = [point for point in points if _is_on_path(point, src, dst, memory)]
     if alone:
-        return [of for of in curves(p for p in asked if p.benchmark not in _QUEUED) if of.mode != "batched"]
-    return [of for of in curves(asked) if of.mode != "single"]
+        return [of for of in curves(p for p in listed if p.benchmark not in _QUEUED) if of.mode != "batched"]
+    return [of for of in curves(listed) if of.mode != "single"]
 
 
 def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...]] | None:
-    """Seconds at a size: as measured, else by the latency and the rate that join its neighbours; None beyond them, far
-    from them, and where the curve breaks between them."""
+    """Seconds at a size, measured or interpolated linearly between its neighbours, and the points behind it.
+
+    None outside the measured sizes, between sizes more than 16 times apart, and across a break of the curve.
+    """
     exact = next((point for point in measured if point.bytes == size), None)
     if exact is not None:
         time = time_of(exact)
@@ -84,11 +81,11 @@ def at(measured: Sequence[Point], size: int) -> tuple[Estimate, tuple[Point, ...
 
 
 def plain(point: Point) -> bool:
-    """Whether it moves data one way, whatever they are: neither from caches, nor thrown away, nor in odd steps."""
-    return point.benchmark in _MOVES and not point.bidirectional and not any(name in point.params for name in _APART)
+    """Whether the point moves data in one direction, without a special cache state, discard or access pattern."""
+    return point.benchmark in _MOVES and not point.bidirectional and not any(name in point.params for name in _SPECIAL)
 
 
-def _asked(point: Point, src: str, dst: str, memory: str) -> bool:
+def _is_on_path(point: Point, src: str, dst: str, memory: str) -> bool:
     if (point.src, point.dst) != (src, dst) or not plain(point) or point.params.get("blocks", "").isdecimal():
         return False
     return not memory or memory in _host_kinds(point)

@@ -1,7 +1,7 @@
-"""Habits: what programs do, what they could do instead, and how. A habit is a row here.
+"""The recommendations: what programs do, what they could do instead, and how. Each recommendation is a row.
 
-Two points are held against each other where they are the same in all but what the row calls free: a copy from pageable
-memory and one from pinned memory, on one path, of one size, alone or in a batch as each is.
+Two points are compared when they are equal except for the fields that a row frees: a copy of pageable memory and one of
+pinned memory, on one path, at one size, both single or both batched.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ COPIES = (*HOST_COPIES, "d2d", "local")
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`free`: fields and parameters that may differ. `now`, `then`: which points are the habit, and which its cure."""
+    """`free`: fields and parameters that may differ; `is_current`, `is_recommended`: the points of each practice."""
 
     name: str
     title: str
     how: str
     free: frozenset[str]
-    now: Callable[[Point], bool]
-    then: Callable[[Point], bool]
+    is_current: Callable[[Point], bool]
+    is_recommended: Callable[[Point], bool]
 
 
 def _param(name: str, *values: str) -> Callable[[Point], bool]:
@@ -57,60 +57,60 @@ _PLAIN = _all(_param("cache", ""), _param("peer", "", "on"), _param("call", "", 
 RECOMMENDATIONS = (
     Recommendation(
         "pin", "pin host memory that is copied to or from a GPU",
-        "cudaMallocHost, or cudaHostRegister for a buffer that is there; pin_memory() in PyTorch",
+        "cudaMallocHost, or cudaHostRegister for an existing buffer; pin_memory() in PyTorch",
         _MEMORIES, _all(_is(HOST_COPIES, ("ce",)), _host_memory("pageable")), _host_memory("pinned", "registered"),
     ),
     Recommendation(
-        "peer", "let GPUs reach each other directly",
-        "cudaDeviceEnablePeerAccess once for each pair, before the copies",
+        "peer", "enable peer access between GPUs",
+        "cudaDeviceEnablePeerAccess, once per pair, before the copies",
         frozenset({"peer", "call"}), _all(_is(("d2d",), ("ce",)), _param("peer", "off")), _param("peer", "on"),
     ),
     Recommendation(
-        "node", "keep a GPU's data and the thread that copies them on the NUMA node that serves it best",
+        "node", "keep a GPU's input data and the copying thread on its fastest NUMA node",
         "numactl --cpunodebind=N --membind=N, or the MPI launcher's binding",
         frozenset({"src"}), _is(("h2d",), ("ce",)), _is(("h2d",), ("ce",)),
     ),
     Recommendation(
-        "node back", "bring a GPU's results to the NUMA node that serves it best",
+        "node back", "copy a GPU's results to its fastest NUMA node",
         "numactl --cpunodebind=N --membind=N, or the MPI launcher's binding",
         frozenset({"dst"}), _is(("d2h",), ("ce",)), _is(("d2h",), ("ce",)),
     ),
     Recommendation(
-        "queue", "queue copies one behind the other and wait once, after the last",
-        "cudaMemcpyAsync on a stream, and no synchronization in between",
+        "queue", "queue copies and wait once, after the last",
+        "cudaMemcpyAsync on a stream, without synchronization between copies",
         frozenset({"mode"}), _all(_BY_CE, _param("mode", "single")), _param("mode", "batched"),
     ),
     Recommendation(
-        "kernel", "copy by the threads of a kernel",
-        "a kernel that loads and stores 16 B a thread; it takes multiprocessors from what else runs",
+        "kernel", "copy by a kernel",
+        "a kernel that loads and stores 16 B per thread; it occupies multiprocessors",
         _KERNEL, _all(_BY_CE, _PLAIN, _param("after", "kernel", "")),
         lambda point: point.engine in ("sm", "tma") and not point.params.get("blocks", "sms").isdecimal(),
     ),
     Recommendation(
-        "pieces at once", "hand many small copies over at once",
-        "cudaMemcpyBatchAsync, a graph that is launched again, or one kernel that gathers them",
-        # By the host's clock: behind a gate a GPU's time leaves out what handing them over takes the caller.
+        "pieces at once", "combine many small copies",
+        "cudaMemcpyBatchAsync, a graph, or one kernel that gathers the pieces",
+        # By the host's clock, since the time behind a gate leaves out the calls.
         frozenset({"engine", "blocks", "threads"}), _all(_is(("pieces",), ("ce",)), _param("clock", "host")),
         lambda point: point.engine != "ce",
     ),
     Recommendation(
-        "prefetch", "prefetch managed memory before it is touched",
+        "prefetch", "prefetch managed memory before it is accessed",
         "cudaMemPrefetchAsync",
         _MANAGED, _all(_is(("demand",), ("fault",)), _param("advice", "")), _is(("prefetch",), ("prefetch",)),
     ),
     Recommendation(
-        "advice", "tell the driver how managed memory is used",
-        "cudaMemAdvise, with what is named here",
+        "advice", "advise the driver how managed memory is used",
+        "cudaMemAdvise with the advice named above",
         frozenset({"advice"}), _all(_is(("demand",), ("fault",)), _param("advice", "")), lambda point: True,
     ),
     Recommendation(
-        "touching threads", "bring managed memory back to the host by several CPU threads",
-        "touch the pages from a parallel loop, each thread a part of its own",
+        "touching threads", "fetch managed memory to the host with several CPU threads",
+        "access the pages in a parallel loop, each thread its own part",
         frozenset({"threads"}), _all(_is(("demand",), ("fault",)), _param("threads", "1")), lambda point: True,
     ),
     Recommendation(
         "pool", "allocate GPU memory from a pool",
-        "cudaMallocAsync, with a release threshold above what is in use",
+        "cudaMallocAsync with a release threshold above the memory in use",
         _MEMORIES, _all(_is(("allocation",), ("cpu",)), _param("phase", "allocate", "free"),
                         lambda point: point.src_memory == point.dst_memory == "device"),
         lambda point: point.src_memory == "pool",
@@ -119,18 +119,18 @@ RECOMMENDATIONS = (
 
 
 def same_but(point: Point, free: frozenset[str]) -> tuple[object, ...]:
-    """All that a point is but what is free; equal of points that a habit compares."""
+    """Everything that describes a point except the free fields; equal for points that are compared."""
     fields = ("benchmark", "engine", "src", "dst", "src_memory", "dst_memory", "bytes", "bidirectional")
     kept = [getattr(point, name) for name in fields if name not in free]
     params = (pair for pair in point.params.items() if pair[0] not in free and pair[0] != "bidirectional")
     return (*kept, *sorted(params))
 
 
-def instead(now: Point, then: Point, free: frozenset[str]) -> str:
-    """What is done otherwise, in a word or two: 'pinned', 'threads 8', 'batch'."""
+def what_changes(current: Point, recommended: Point, free: frozenset[str]) -> str:
+    """The change in a word or two: 'pinned', 'threads 8', 'batch'."""
     fields = [name for name in ("src", "dst", "engine", "src_memory", "dst_memory") if name in free]
-    words = [getattr(then, name) for name in fields if getattr(then, name) != getattr(now, name)]
+    words = [getattr(recommended, name) for name in fields if getattr(recommended, name) != getattr(current, name)]
     if not words:
-        changed = (name for name in sorted(free) if then.params.get(name, "") != now.params.get(name, ""))
-        words = [param_text(name, then.params[name]) for name in changed if name in then.params]
+        changed = (name for name in sorted(free) if recommended.params.get(name, "") != current.params.get(name, ""))
+        words = [param_text(name, recommended.params[name]) for name in changed if name in recommended.params]
     return ", ".join(dict.fromkeys(words))

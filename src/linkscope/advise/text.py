@@ -1,4 +1,4 @@
-"""What is advised, in sentences with their numbers."""
+"""Recommendations as text, with their numbers."""
 
 from linkscope.advise.gains import Advice, Gain
 from linkscope.model.curves import time_of
@@ -11,50 +11,58 @@ _MOST_LOSING = 3
 
 
 def headline(one: Advice) -> str:
-    """'Pin host memory that is copied to or from a GPU: up to 5.8 [5.6, 6.0] times as fast', of one that has gains."""
-    return f"{one.habit.title[:1].upper()}{one.habit.title[1:]}: up to {ratio_text(one.gains[0])} times as fast"
+    """'Pin host memory that is copied to or from a GPU: ×4.2 (median, 1 to 64 MiB, 2 paths)'."""
+    title = one.recommendation.title
+    return f"{title[:1].upper()}{title[1:]}: ×{one.typical_gain:.3g} ({typical_text(one)})"
+
+
+def typical_text(one: Advice) -> str:
+    """'median, 1 to 64 MiB, 2 paths': what the typical gain is the median of."""
+    sizes = "1 to 64 MiB" if one.is_typical else "sizes outside 1 to 64 MiB" if one.sizes[1] else "all measured sizes"
+    return f"median, {sizes}, {count_text(len({gain.path for gain in one.compared}), 'path')}"
 
 
 def details(one: Advice) -> list[str]:
-    """Where that was seen, where else it is worth it, when it has paid, and how it is done."""
+    """The largest gain, the paths and sizes where the recommendation is worthwhile, its cost, and how to follow it."""
     best = one.gains[0]
     paths = {gain.path for gain in one.compared}
     least, most = map(format_bytes, one.sizes)
-    between = "" if not one.sizes[1] else f", from {least} to {most}" if least != most else f", at {most}"
+    between = "" if not one.sizes[1] else f", {least} to {most}" if least != most else f", at {most}"
     by_size = [(size, ratio) for size, ratio in one.by_size() if size]
-    between += _though([size for size, ratio in by_size if ratio < 1])
+    between += _except([size for size, ratio in by_size if ratio < 1])
     lines = [
-        f"{point_text(best.now)}: {_time(best.now)}; {best.instead}: {_time(best.then)}",
-        f"worth it on {len(one.paths)} of {count_text(len(paths), 'path')}{between}: {paths_text(one.paths)}",
+        f"most certain gain: {ratio_text(best)}: {point_text(best.current)} {_time(best.current)}; "
+        f"{best.change} {_time(best.recommended)}",
+        f"worthwhile on {len(one.paths)} of {count_text(len(paths), 'path')}{between}: {paths_text(one.paths)}",
     ]
-    sizes = [f"{format_bytes(size)} {ratio:.3g}" for size, ratio in by_size]
+    sizes = [f"{format_bytes(size)} ×{ratio:.3g}" for size, ratio in by_size]
     if len(sizes) > 1:
-        lines.append(f"times as fast by size, the middle of these paths: {', '.join(_thinned(sizes))}")
+        lines.append(f"median speed-up by size: {', '.join(_thinned(sizes))}")
     if one.paid_after:
         lines.append(_paid(one.paid_after.first, best))
-    return [*lines, f"how: {one.habit.how}"]
+    return [*lines, f"how: {one.recommendation.how}"]
 
 
 def ratio_text(gain: Gain) -> str:
-    """'5.79 [5.58, 6.01]'."""
-    return f"{gain.ratio:.3g} [{gain.interval.low:.3g}, {gain.interval.high:.3g}]"
+    """'×5.79 [5.58, 6.01]'."""
+    return f"×{gain.ratio:.3g} [{gain.interval.low:.3g}, {gain.interval.high:.3g}]"
 
 
-def _though(losing: list[int]) -> str:
-    """', though not at 4 KiB', of the sizes at which the middle of the paths loses; of many the ends."""
+def _except(losing: list[int]) -> str:
+    """', but not at 4 KiB': the sizes at which the median path loses; the ends of many."""
     if not losing:
         return ""
     if len(losing) > _MOST_LOSING:
-        return f", though not at {len(losing)} sizes from {format_bytes(losing[0])} to {format_bytes(losing[-1])}"
+        return f", but not at {len(losing)} sizes from {format_bytes(losing[0])} to {format_bytes(losing[-1])}"
     *others, last = map(format_bytes, losing)
-    return f", though not at {', '.join(others)} and {last}" if others else f", though not at {last}"
+    return f", but not at {', '.join(others)} and {last}" if others else f", but not at {last}"
 
 
 def _paid(first: int | None, best: Gain) -> str:
-    size = format_bytes(best.now.bytes)
+    size = format_bytes(best.current.bytes)
     if first is None:
-        return f"getting the memory and giving it back costs more than any number of copies of {size} gains"
-    return f"getting the memory and giving it back is paid for by the {_ordinal(first)} copy of {size}"
+        return f"allocating and freeing this memory costs more than any number of copies of {size} gains"
+    return f"allocating and freeing this memory is paid for by the {_ordinal(first)} copy of {size}"
 
 
 def _time(point: Point) -> str:
@@ -63,7 +71,7 @@ def _time(point: Point) -> str:
 
 
 def _thinned(sizes: list[str]) -> list[str]:
-    """A few, with both ends."""
+    """At most eight of the texts, with both ends."""
     step = -(-(len(sizes) - 1) // (_MOST_SIZES - 1))
     return [*sizes[:-1:step], sizes[-1]]
 

@@ -1,13 +1,13 @@
-"""Compare runs: what got slower or faster, what stayed the same, what cannot be told.
+"""Compare runs: which paths became slower or faster, stayed the same, or cannot be decided.
 
 linkscope compare before.jsonl after.jsonl
 linkscope compare before.jsonl after.jsonl --margin 5% -o changes.svg
-linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      since when, and what drifts
+linkscope compare monday.jsonl tuesday.jsonl wednesday.jsonl      also the run since which a path changed, and drifts
 linkscope compare before.jsonl after.jsonl --json
 
-Says first what differs in machine, environment and plan. A point is the same where the interval of the ratio of its
-times lies within the margin, slower or faster where it lies beyond; all intervals hold together in 95 % of comparisons.
-Exit code 1 where something got slower or failed that had not.
+The output begins with differences in machine, environment and plan. A point is the same if the interval of the ratio
+of its times lies within the margin, and slower or faster if it lies beyond. All intervals hold together with 95 %
+confidence. Exit code 1: a path became slower, or failed that had not failed before.
 """
 
 import argparse
@@ -17,30 +17,34 @@ from typing import TYPE_CHECKING, Any
 
 from linkscope.cli.runs import read
 from linkscope.cli.screen import columns, filled
+from linkscope.cli.target import add_force, check_writable, write
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
-from linkscope.units import format_fraction, parse_fraction
+from linkscope.units import format_fraction, parse_percent
 
 if TYPE_CHECKING:
     from linkscope.compare import Change, Comparison, Difference
     from linkscope.runfile import Run
 
-SUMMARY = "say what changed between runs, and since when"
+SUMMARY = "find what changed between runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `compare`."""
     parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="two or more run files, the earliest first")
-    parser.add_argument("--margin", metavar="FRACTION", default="2%", help="what is no change (default 2%%)")
-    parser.add_argument("--all", action="store_true", help="also list the same and the undecided")
+    parser.add_argument(
+        "--margin", metavar="PERCENT", default="2%", help="largest change that counts as the same (default 2%%)"
+    )
+    parser.add_argument("--all", action="store_true", help="also list paths that are the same or undecided")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-o", "--output", metavar="FILE.svg", help="also draw the changes")
+    add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """`linkscope compare`."""
-    margin = parse_fraction(arguments.margin)
+    margin = parse_percent(arguments.margin)
     if margin is None or not 0 < margin < 1:
-        raise UserError(f"--margin {arguments.margin}: a fraction above 0 and below 1, like 2%")
+        raise UserError(f"--margin {arguments.margin}: a margin is more than 0 % and less than 100 %, like 2%")
     if len(arguments.runs) < 2:
         raise UserError(f"a comparison needs two runs or more, and {arguments.runs[0]} is one; name a second")
     target = _target(arguments)
@@ -58,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
     if target:
         from linkscope.compare.forest import forest
 
-        target.write_text(forest(compared, first.modelled or last.modelled), encoding="utf-8")
+        write(target, forest(compared, first.modelled or last.modelled))
     if arguments.json:
         print(json.dumps(_as_json(runs, same, differs, compared, found)))
     else:
@@ -69,12 +73,10 @@ def main(arguments: argparse.Namespace) -> int:
 def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
-    from linkscope.cli.target import check_writable
-
     target = Path(arguments.output)
     if target.suffix.lower() != ".svg":
         raise UserError(f"-o {target}: the picture of a comparison is an .svg file")
-    check_writable(target, [Path(run) for run in arguments.runs])
+    check_writable(target, [Path(run) for run in arguments.runs], force=arguments.force)
     return target
 
 
@@ -106,7 +108,7 @@ def _print(
         print("The run that is given first was measured last: before is after.")
     if not same:
         print("These are runs of different machines: paths of the same name are compared.")
-    print("\nWhat differs slowdowns:")
+    print("\nWhat else differs:")
     for line in differences_text(differs, everything):
         print(f"  {line}")
     within = format_fraction(compared.margin)
@@ -122,7 +124,11 @@ def _print(
         if count
     ]
     if compared.unmeasured:
-        alone.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (as taken over)")
+        alone.append(f"{count_text(compared.unmeasured, 'point')} that one of them did not measure (inherited)")
+    if compared.other_method:
+        names = ", ".join(sorted(compared.other_method))
+        count = count_text(sum(compared.other_method.values()), "point")
+        alone.append(f"{count} of {names}, which the runs measured by different methods (CHANGELOG.md)")
     if alone:
         print(f"  not compared: {', '.join(alone)}")
     if found is not None:
@@ -167,6 +173,7 @@ def _as_json(
         "worse": compared.worse,
         "not_compared": {
             "only_before": compared.only_before, "only_after": compared.only_after, "unmeasured": compared.unmeasured,
+            "other_method": compared.other_method,
         },
         "paths": paths,
     }  # fmt: skip

@@ -1,12 +1,12 @@
-"""Say what about this machine will spoil a measurement or a workload, and what to do about it.
+"""Name the settings of this machine that spoil measurements or workloads, each with its cure.
 
-Exit code 1 where something is bad, 0 where there are only warnings.
+Exit code 1: a setting is bad. Exit code 0: at most warnings.
 """
 
 import argparse
 import json
 
-SUMMARY = "say what about this machine will spoil a measurement"
+SUMMARY = "name the settings of this machine that spoil measurements"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,9 @@
 """Turn a run file into a table for other programs.
 
-linkscope export run.jsonl -o run.csv        one row a flow of a point
+linkscope export run.jsonl -o run.csv        one row per flow of a point
 linkscope export run.jsonl                   the same on standard output
 linkscope export run.jsonl -o run.parquet    the same with types (needs pyarrow)
-linkscope export run.jsonl -o run.json       for what reads Google Benchmark's JSON, as its compare.py
+linkscope export run.jsonl -o run.json       the JSON of Google Benchmark, for its compare.py
 """
 
 import argparse
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linkscope.cli.runs import read
+from linkscope.cli.target import STANDARD_OUTPUT, add_force, check_writable, write
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 if TYPE_CHECKING:
@@ -21,40 +22,40 @@ if TYPE_CHECKING:
 SUMMARY = "turn a run file into CSV, Parquet or Google Benchmark's JSON"
 _FORMATS = ("csv", "parquet", "gbench")
 _ENDINGS = {".parquet": "parquet", ".json": "gbench"}
+_TEXT = (".csv", ".txt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `export`."""
     parser.add_argument("run", metavar="RUN.jsonl", help="the run file (.jsonl or .jsonl.gz)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output, as with -")
     parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        help="default: by the ending of FILE: .parquet is parquet, .json is gbench, all else is csv",
+        "--format", choices=_FORMATS, help="default: by the ending of FILE: .csv, .parquet, .json (gbench)"
     )
+    add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """`linkscope export`. What was asked for wrongly, or cannot be done here, is found before the run is read."""
-    from linkscope.cli.target import check_writable, not_written
-
-    target = Path(arguments.output) if arguments.output else None
-    kind = arguments.format or (_ENDINGS.get(target.suffix.lower(), "csv") if target else "csv")
-    if kind == "parquet" and target is None:
+    """Runs `linkscope export`. Wrong arguments are refused before the run is read."""
+    target = Path(arguments.output) if arguments.output else STANDARD_OUTPUT
+    check_writable(target, [Path(arguments.run)], force=arguments.force)
+    kind = arguments.format or _kind(target)
+    if kind == "parquet" and target == STANDARD_OUTPUT:
         raise UserError("--format parquet is not text: give it a file with -o FILE.parquet")
     convert = _converter(kind)
-    if target:
-        check_writable(target, [Path(arguments.run)])
-    run = read(arguments.run)
-    content = convert(run)
-    if target is None:
-        print(content.decode("utf-8"), end="")
-        return FINE
-    try:
-        target.write_bytes(content)
-    except OSError as error:
-        raise not_written(target, error) from None
+    write(target, convert(read(arguments.run)))
     return FINE
+
+
+def _kind(target: Path) -> str:
+    """The format of an ending; csv for standard output."""
+    ending = target.suffix.lower()
+    if target == STANDARD_OUTPUT or not ending or ending in _TEXT:
+        return "csv"
+    if ending not in _ENDINGS:
+        known = ", ".join([".csv", *_ENDINGS])
+        raise UserError(f"-o {target}: no format has the ending {ending}. Choose {known}, or add --format")
+    return _ENDINGS[ending]
 
 
 def _converter(kind: str) -> "Callable[[Run], bytes]":

@@ -1,10 +1,10 @@
 """List what can be measured.
 
-linkscope list             the benchmarks: name, what it measures, the paper or tool that it comes from
-linkscope list h2d         the parameters of this one, with their values; * and ? stand for other letters
+linkscope list             the benchmarks, what they measure, and the paper or tool that they follow
+linkscope list h2d         the parameters of a benchmark with their values; * and ? are wildcards
 linkscope list suites      the suites for `run --suite`
 linkscope list machines    the bundled models for `run --machine`
-linkscope list --source comm-scope    what a paper or tool measures, and the points that do so here: comm-scope,
+linkscope list --source comm-scope    the operations of a paper or tool, with the points that measure them: comm-scope,
                            nvbandwidth, microbench, spafford, jorda, klenk
 """
 
@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="benchmarks",
         metavar="benchmarks|suites|machines|NAME",
-        help="default: benchmarks; NAME is of a benchmark",
+        help="default: benchmarks; or the NAME of one",
     )
-    parser.add_argument("--source", metavar="NAME", help="what this paper or tool measures, and with which points")
+    parser.add_argument("--source", metavar="NAME", help="operations of a paper or tool, with their points")
     parser.add_argument("--json", action="store_true", help="print objects with at least name, summary and source")
 
 
@@ -43,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return FINE
-    if arguments.what == "benchmarks":  # one has a row for each kind of path, which differ in parameters alone
+    if arguments.what == "benchmarks":  # rows of one benchmark for several kinds of paths differ only in parameters
         rows = list({(row["name"], row["engine"], row["summary"], row["source"]): row for row in rows}.values())
     names = [row["name"] + (f" by {row['engine']}" if "engine" in row else "") for row in rows]
     width = max(map(len, names))
@@ -57,18 +57,18 @@ def main(arguments: argparse.Namespace) -> int:
             values = " | ".join(param["told"] or param["values"])
             _print(f"{'':<{width}}    {param['name']} = {values}: {param['help']}", width + 6)
     if arguments.what == "benchmarks":
-        _print(f"`linkscope list {rows[0]['name']}` has the parameters of {rows[0]['name']}, and so of each.", 0)
+        _print(f"`linkscope list {rows[0]['name']}` shows the parameters of a benchmark.", 0)
     return FINE
 
 
 def _named(pattern: str) -> list[dict[str, Any]]:
-    """The benchmarks whose name is like that."""
+    """The benchmarks whose name matches the pattern."""
     rows = _benchmarks()
     found = [row for row in rows if fnmatch.fnmatchcase(row["name"], pattern)]
     if not found:
         near = difflib.get_close_matches(pattern, [*_LISTS, *{row["name"] for row in rows}], n=1)
-        told = f"; near it: {near[0]}" if near else ""
-        raise UserError(f"list {pattern}: there is no such benchmark{told}; `linkscope list` names all")
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise UserError(f"list {pattern}: unknown benchmark{meant}; `linkscope list` names all")
     return found
 
 
@@ -81,7 +81,7 @@ def _memories(pairs: list[list[str]]) -> str:
 
 
 def _of_source(arguments: argparse.Namespace) -> int:
-    """Every operation of a paper or tool, with the patterns of the points that answer it, or that none does yet."""
+    """Prints every operation of a paper or tool with the patterns of the points that measure it, or `not yet`."""
     if arguments.what != "benchmarks":
         raise UserError(f"--source lists operations of a paper or tool: leave out {arguments.what}")
     from linkscope.plan import patterns, presets, sizes_text, source_named
@@ -114,7 +114,7 @@ def _of_source(arguments: argparse.Namespace) -> int:
 
 
 def _print(text: str, indent: int) -> None:
-    """Within the terminal's width; what follows the first line `indent` columns in."""
+    """Prints the text in the width of the terminal; lines after the first are indented."""
     lead = text[: len(text) - len(text.lstrip())]
     columns = max(shutil.get_terminal_size().columns, 60)
     body = textwrap.wrap(

@@ -1,25 +1,28 @@
-"""Show what this machine, a model or a saved probe is made of (also: linkscope topo).
+"""Show the CPUs, NUMA nodes, GPUs and links of a machine, and the peak of every path (also: linkscope topo).
 
-linkscope machine                       CPUs, NUMA nodes, GPUs, links, limits of every path
-linkscope machine --save node7.json     keep what the probes read, for later and for other computers
-linkscope machine --machine node7.json  show a saved one; a name or a .toml file shows a model
+linkscope machine                       this machine
+linkscope machine --save node7.json     save what was detected, to show it later or elsewhere
+linkscope machine --machine node7.json  a saved machine; a name or a .toml file shows a model
 """
 
 import argparse
 import json
 from pathlib import Path
 
-from linkscope.cli.target import check_writable
+from linkscope.cli.target import add_force, check_writable, name_output, write
 from linkscope.errors import FINE, UserError
 
-SUMMARY = "show what the machine is made of, and the limits of its paths"
+SUMMARY = "show the parts of a machine and the peaks of its paths"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `machine`."""
-    parser.add_argument("--machine", metavar="auto|NAME|FILE", default="auto", help="this one, a model, a saved probe")
-    parser.add_argument("--save", metavar="FILE", help="write what the probes read to this file")
+    parser.add_argument(
+        "--machine", metavar="auto|NAME|FILE", default="auto", help="this machine, a model or a saved one"
+    )
+    parser.add_argument("--save", metavar="FILE", help="write what was detected to this file")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -28,12 +31,13 @@ def main(arguments: argparse.Namespace) -> int:
 
     if arguments.save is not None:
         if arguments.machine != "auto":
-            raise UserError(f"--save keeps a probe of this machine: leave out --machine {arguments.machine}")
-        from linkscope.machine.saved import read_machine, save
+            raise UserError(f"--save saves this machine: leave out --machine {arguments.machine}")
+        from linkscope.machine.saved import read_machine, saved_text
 
-        check_writable(Path(arguments.save), [], option="--save")
-        save(arguments.save, read_machine(driver_facts()))
-        print(f"saved: {arguments.save}")
+        target = Path(arguments.save)
+        check_writable(target, [], "--save", force=arguments.force)
+        write(target, saved_text(read_machine(driver_facts())), "--save")
+        name_output("saved", target)
         return FINE
     from linkscope.machine.choose import Modelled, resolve
     from linkscope.machine.draw import draw

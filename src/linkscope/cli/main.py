@@ -1,6 +1,6 @@
-"""`linkscope VERB …`: finds the verb, and turns what goes wrong into one sentence and an exit code.
+"""`linkscope VERB …`: runs the module of the verb, and turns errors into one sentence and an exit code.
 
-Verbs are imported when they are asked for: `--help` must not wait for what only measuring needs.
+A verb is imported when it is used, so that `--help` does not wait for modules that only measuring needs.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import linkscope
-from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError
+from linkscope.errors import FINE, STOPPED_EARLY, WRONG_USAGE, UserError, suggestion
 
 # Verb: the module linkscope.cli.<verb> with SUMMARY, add_arguments(parser) and main(arguments) -> exit code.
 VERBS = ("run", "list", "machine", "predict", "doctor", "selftest", "report", "compare", "model", "advise", "export")
@@ -22,10 +22,12 @@ ALIASES = {"topo": "machine"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the whole usage."""
+    """Reports an error in one sentence, with a suggestion for a mistyped option, instead of the usage."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{message}; `{self.prog} --help` shows what there is")
+        wrong = re.search(r"unrecognized arguments: (-[\w-]+)", message)
+        meant = suggestion(wrong[1], self._option_string_actions) if wrong else ""
+        raise UserError(f"{message}{meant}; `{self.prog} --help` lists the options")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +61,8 @@ def _drop_output() -> None:
 
 
 def _carry_out(words: list[str]) -> int:
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [words[1], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return FINE if words else WRONG_USAGE
@@ -67,7 +71,8 @@ def _carry_out(words: list[str]) -> int:
         return FINE
     verb = ALIASES.get(words[0], words[0])
     if verb not in VERBS:
-        raise UserError(f"there is no command '{words[0]}'; there are {', '.join(VERBS)}")
+        meant = suggestion(words[0], [*VERBS, *ALIASES])
+        raise UserError(f"unknown command '{words[0]}'{meant}; commands: {', '.join(VERBS)}")
     module = _module(verb)
     parser = _Parser(
         prog=f"linkscope {verb}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -95,5 +100,6 @@ def _module(verb: str) -> ModuleType:
 def _overview() -> str:
     lines = [f"linkscope {linkscope.__version__}: {linkscope.__doc__.strip()}" if linkscope.__doc__ else "", ""]
     lines += [f"  linkscope {verb:<8} {_module(verb).SUMMARY}" for verb in VERBS]
-    lines += ["", "`linkscope VERB --help` teaches each. To begin with: linkscope run --suite quick"]
+    lines += [f"  linkscope {alias:<8} the same as {verb}" for alias, verb in ALIASES.items()]
+    lines += ["", "`linkscope help VERB` explains a command. To begin: linkscope run --suite quick"]
     return "\n".join(lines)

@@ -1,14 +1,13 @@
-"""Fit a model of the machine to what a run measured: a machine file that predicts, and that `run` can measure.
+"""Fit a machine file to a run. `predict` and `run --machine` use the file.
 
-linkscope model run.jsonl                        what it says: shared capacities, latency and rate of every method
+linkscope model run.jsonl                        print shared capacities, and latency and rate of every method
 linkscope model run.jsonl -o mine.toml           then: linkscope predict --machine mine.toml --src … --dst …
-linkscope model run.jsonl --check                fits half of the points and says how far it is from the other half
+linkscope model run.jsonl --check                fit half of the points and predict the other half
 linkscope model monday.jsonl tuesday.jsonl -o mine.toml      several runs of one machine
 
-The file holds causes (rates and latencies of links, what setting a copy up costs, what flows share), each with what it
-was fitted to; what the run does not tell is `assumed`, and says so. docs/method/model.md tells how. Exit code 1 where
---check
-finds a median error over 3 %, or over 10 % on joint transfers.
+The file holds rates and latencies of links, set-up costs and shared capacities, each with the points it was fitted to.
+Values that the run does not determine are marked `assumed`. The method is described in docs/method/model.md. Exit code
+1: --check found a median error above 3 %, or above 10 % for concurrent transfers.
 """
 
 import argparse
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkscope.cli.runs import read
+from linkscope.cli.target import add_force, check_writable, write
 from linkscope.errors import FINE, SOMETHING_FAILED, UserError
 from linkscope.units import format_fraction
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from linkscope.model.skeleton import Content
     from linkscope.runfile import Run
 
-SUMMARY = "fit a model of the machine to what a run measured, and check it"
+SUMMARY = "fit a machine file to a run, and check it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN.jsonl", nargs="+", help="a run file, or several of one machine")
     parser.add_argument("-o", "--output", metavar="FILE.toml", help="write the machine file")
     parser.add_argument("--check", action="store_true", help="hold half of the points out and predict them")
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="of which half --check holds out (default 1)")
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of the held-out half (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -54,14 +55,15 @@ def main(arguments: argparse.Namespace) -> int:
     name, header = ", ".join(run.path.name for run in runs), runs[0].header
     observations = observed(points)
     refuse_too_little(points, observations, name)
+    progress = _Progress()
     with simulation() as simulated:
         if arguments.check:
-            checked = check(header, points, simulated, name, arguments.seed, _tell)
+            checked = check(header, points, simulated, name, arguments.seed, progress)
             if target:
                 _write(target, checked.content)
             print(json.dumps(_check_json(checked))) if arguments.json else _print_check(checked, runs)
             return SOMETHING_FAILED if checked.too_far() else FINE
-        content = build(header, points, observations, simulated, name, _tell)
+        content = build(header, points, observations, simulated, name, progress)
         content["deviation"] = deviations(compared(content, observations, simulated), held_out=False)
     if target:
         _write(target, content)
@@ -72,21 +74,29 @@ def main(arguments: argparse.Namespace) -> int:
     return FINE
 
 
-def _tell(step: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\rlinkscope: fitting {step} …\x1b[K", end="", file=sys.stderr, flush=True)
+class _Progress:
+    """Shows each step on standard error: in one line of a terminal, elsewhere a line for each new step."""
+
+    def __init__(self) -> None:
+        self._step = ""
+
+    def __call__(self, step: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\rlinkscope: fitting {step} …\x1b[K", end="", file=sys.stderr, flush=True)
+        elif step != self._step:
+            print(f"linkscope: fitting {step}", file=sys.stderr, flush=True)
+        self._step = step
 
 
 def _target(arguments: argparse.Namespace) -> Path | None:
     if not arguments.output:
         return None
-    from linkscope.cli.target import check_writable
-
     target = Path(arguments.output)
     if target.suffix != ".toml":
         raise UserError(f"-o {target}: a machine file ends in .toml")
-    check_writable(target, [Path(run) for run in arguments.runs])
-    _refuse_written_by_hand(target)
+    check_writable(target, [Path(run) for run in arguments.runs], force=arguments.force)
+    if not arguments.force:
+        _refuse_written_by_hand(target)
     return target
 
 
@@ -124,7 +134,7 @@ def _write(target: Path, content: "Content") -> None:
 
     text = machine_toml(content)
     parse(text, str(target))
-    target.write_text(text, encoding="utf-8")
+    write(target, text)
 
 
 def _heading(runs: "list[Run]") -> str:

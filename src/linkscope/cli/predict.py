@@ -1,11 +1,11 @@
-"""Say what a modelled machine gives one transfer, or several at once.
+"""Predict the rate of one transfer, or of several concurrent transfers, on a modelled machine.
 
 linkscope predict --machine ac922 --src numa:0 --dst gpu:0 --bytes 64MiB
 linkscope predict --machine h200x4 --src numa:0 --dst gpu:0 --with "numa:0 -> gpu:1" --with "gpu:2 -> numa:0"
 linkscope predict --machine h200x4 --src gpu:0 --dst gpu:1 --peer off --json
 
-Rates are those of the steady state, all transfers running. What it says is MODELLED; a file from `linkscope model`
-knows how far off it is.
+Rates are those of the steady state with all transfers running. Predictions are MODELLED; a file from `linkscope model`
+states its accuracy.
 """
 
 import argparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from linkscope.run.steady import Steady
     from linkscope.runfile import PointId
 
-SUMMARY = "say what a modelled machine gives one transfer, or several at once"
+SUMMARY = "predict the rate of transfers on a modelled machine"
 _HOST_MEMORY = ("pinned", "pageable", "registered")
 _ENGINES = ("ce", "sm", "tma")
 _PATHS_NAMED = 6
@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `predict`."""
     add = parser.add_argument
     add("--machine", metavar="NAME|FILE", required=True, help="a bundled model or a machine file")
-    add("--src", metavar="PLACE", required=True, help="numa:0, gpu:1")
-    add("--dst", metavar="PLACE", required=True)
-    add("--bytes", metavar="SIZE", default="64MiB", help="of one transfer (default 64MiB)")
+    add("--src", metavar="PLACE", required=True, help="source: numa:0, gpu:1")
+    add("--dst", metavar="PLACE", required=True, help="destination")
+    add("--bytes", metavar="SIZE", default="64MiB", help="size of each transfer (default 64MiB)")
     add("--memory", choices=_HOST_MEMORY, default="pinned", help="host memory (default pinned)")
-    add("--engine", choices=_ENGINES, default="ce", help="what moves data to, from and between GPUs (default ce)")
+    add("--engine", choices=_ENGINES, default="ce", help="engine of copies with GPUs (default ce)")
     add("--peer", choices=("on", "off"), default="on", help="direct access between GPUs (default on)")
     add("--threads", metavar="N", default="1", help="CPU threads that share a copy between host memories (default 1)")
     add("--bidirectional", action="store_true", help="with the opposite transfer at the same time")
@@ -56,8 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.run.steady import steady_rates
 
     size = parse_bytes(arguments.bytes)
-    if size is None or size <= 0 or size % 8:
-        raise UserError(f"--bytes {arguments.bytes}: a size is a multiple of 8 B, like 64MiB")
+    if not size:
+        raise UserError(f"--bytes {arguments.bytes}: this is no size. Write a number of bytes, 64MiB or 64MB")
     choice = resolve(arguments.machine, None) if arguments.machine != "auto" else None
     if not isinstance(choice, Modelled):
         raise UserError(
@@ -73,9 +73,9 @@ def main(arguments: argparse.Namespace) -> int:
     _refuse_unmeasured(choice.model, arguments.machine, points)
     found = steady_rates(choice.model, points)
     flows = [_summed(part, found) for part in parts]
-    told = deviation(choice.model.to_json(), parts, both_ways=arguments.bidirectional and not arguments.others)
+    accuracy = deviation(choice.model.to_json(), parts, both_ways=arguments.bidirectional and not arguments.others)
     if arguments.json:
-        off = {"of": told[0], **told[1]} if told else None
+        off = {"of": accuracy[0], **accuracy[1]} if accuracy else None
         print(json.dumps({"modelled": True, "machine": choice.model.machine.name, "flows": flows, "deviation": off}))
         return FINE
     print(f"MODELLED: {choice.model.machine.title}")
@@ -85,21 +85,21 @@ def main(arguments: argparse.Namespace) -> int:
             f"{flow['src']} -> {flow['dst']}  {flow['gbps']:.4g} GB/s  ({format_bytes(int(flow['bytes']))} in {took})"
         )
     if len(flows) > 1:
-        print(f"in all  {sum(float(flow['gbps']) for flow in flows):.4g} GB/s")
-    print(_deviation_text(told))
+        print(f"total  {sum(float(flow['gbps']) for flow in flows):.4g} GB/s")
+    print(_accuracy_text(accuracy))
     return FINE
 
 
-def _deviation_text(told: tuple[str, dict[str, Any]] | None) -> str:
-    if told is None:
-        return "how far off that may be is not known: no points like it stand behind the machine file"
+def _accuracy_text(accuracy: tuple[str, dict[str, Any]] | None) -> str:
+    if accuracy is None:
+        return "accuracy: unknown, since the machine file is not based on measurements of this kind"
     from linkscope.model.text import count_text
 
-    name, row = told
-    which = "that it was not fitted to" if row["held_out"] else "that it is fitted to"
+    name, row = accuracy
+    which = "held out of the fit" if row["held_out"] else "used for the fit"
     return (
-        f"how far off it was from its run: of {count_text(row['points'], 'point')} ({name}) {which}, half are within "
-        f"{format_fraction(row['median'])}, nine of ten within {format_fraction(row['ninety'])}"
+        f"accuracy: median {format_fraction(row['median'])}, p90 {format_fraction(row['ninety'])} over "
+        f"{count_text(row['points'], 'point')} {which} ({name})"
     )
 
 
@@ -126,25 +126,27 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name
             if kind_of(place) not in ("numa", "gpu", "disk"):
-                raise UserError(f"{place} is no end of a transfer here: {name} has {', '.join(known)}")
+                raise UserError(f"{place} is no place of a transfer: {name} has {', '.join(known)}")
             raise UserError(f"{src} -> {dst}: {name} has no {place}, but {', '.join(known)}", NOT_HERE)
 
 
 def _refuse_unused(arguments: argparse.Namespace, points: "list[PointId]") -> None:
-    """An option that no transfer here has anything of would be answered as if it were not there."""
+    """Refuses options that apply to none of the transfers, instead of ignoring them."""
     of_host = [point for point in points if point.benchmark in ("h2d", "d2h")]
     if arguments.memory != "pinned" and not of_host:
-        raise UserError(f"--memory {arguments.memory}: it is host memory that a GPU copies; no transfer here has any")
+        raise UserError(
+            f"--memory {arguments.memory}: host memory applies to copies to or from a GPU, and no transfer is one"
+        )
     if arguments.memory == "pageable" and arguments.engine != "ce" and of_host:
-        raise UserError("--memory pageable: a GPU's threads do not reach it; take --engine ce, or --memory registered")
+        raise UserError("--memory pageable: SMs cannot access it. Use --engine ce, or --memory registered")
     if arguments.peer == "off" and all(point.benchmark != "d2d" for point in points):
-        raise UserError("--peer off: it is of copies between GPUs; no transfer here is one")
+        raise UserError("--peer off applies to copies between GPUs, and no transfer is one")
     if arguments.engine != "ce" and all(point.benchmark == "h2h" for point in points):
-        raise UserError(f"--engine {arguments.engine}: between host memories CPU threads copy")
+        raise UserError(f"--engine {arguments.engine}: CPU threads copy between host memories; leave it out")
 
 
 def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> None:
-    """A fitted file knows nothing of paths, and of ways of copying, that were not measured."""
+    """Refuses paths and methods that the run of a fitted file did not measure."""
     from linkscope.model.known import unmeasured
 
     content = model.to_json()
@@ -162,7 +164,7 @@ def _refuse_unmeasured(model: "Model", name: str, points: "list[PointId]") -> No
 
 
 def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, size: int) -> "list[PointId]":
-    """The transfer as points: one, or between host memories one a thread."""
+    """The transfer as points: one, or one per thread between host memories."""
     from linkscope.plan.facts import kind_of
     from linkscope.runfile import PointId
 
@@ -175,12 +177,12 @@ def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, s
         each = max(size // threads // 8 * 8, 8)
         return [PointId("h2h", "cpu", src, "pageable", dst, "pinned", each)] * threads
     if _threads(arguments.threads) > 1:
-        raise UserError("--threads is of copies between host memories: other transfers are queued by one thread")
+        raise UserError("--threads applies to copies between host memories: one thread queues other transfers")
     if kinds == ("gpu", "gpu"):
         name = "local" if src == dst else "d2d"
         peer = (("peer", arguments.peer),) if (name, arguments.engine) == ("d2d", "ce") else ()
         if name == "d2d" and not peer and arguments.peer == "off":
-            raise UserError(f"--engine {arguments.engine} needs --peer on: threads reach another GPU's memory directly")
+            raise UserError(f"--engine {arguments.engine} needs --peer on: SMs access the other GPU's memory directly")
         return [PointId(name, arguments.engine, src, "device", dst, "device", size, peer)]
     if kinds[0] == "numa":
         return [PointId("h2d", arguments.engine, src, arguments.memory, dst, "device", size)]
@@ -189,12 +191,12 @@ def _points(arguments: argparse.Namespace, model: "Model", src: str, dst: str, s
 
 def _threads(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"--threads {text}: it is a whole number from 1 on")
+        raise UserError(f"--threads {text}: write a whole number, 1 or more")
     return int(text)
 
 
 def _summed(points: "list[PointId]", found: "list[Steady]") -> dict[str, float | int | str]:
-    """The transfer that these points make up; takes their flows off the front of `found`."""
+    """The total of the points of one transfer; removes their flows from the front of `found`."""
     flows = [found.pop(0) for _ in points]
     size, gbps = sum(flow.bytes for flow in flows), sum(flow.gbps for flow in flows)
     return {"src": flows[0].src, "dst": flows[0].dst, "bytes": size, "gbps": gbps, "seconds": size / gbps / 1e9}

@@ -16,15 +16,13 @@ linkscope report run.jsonl --figure machine -o machine.svg        one figure, .s
 import argparse
 import contextlib
 import difflib
-import gzip
-import re
 import shutil
 import subprocess
 import tempfile
-import zlib
 from pathlib import Path
 
 from linkscope.cli.runs import read
+from linkscope.cli.target import add_force, check_writable, name_output, write
 from linkscope.errors import FINE, NOT_HERE, UserError
 
 SUMMARY = "write the report of a run file"
@@ -61,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--list-figures", action="store_true", help="print the names of all figures")
     parser.add_argument("--json", action="store_true", help="with --shared: print JSON, including each pair")
+    add_force(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -85,48 +84,27 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.break_even:
         return _print_break_even(source)
     if arguments.trace:
-        return _replay(source, arguments.trace, arguments.output)
+        return _replay(source, arguments)
     if arguments.list_figures:
         return _list_figures(source)
     if arguments.markdown:
         if arguments.output:
             raise UserError("--markdown FILE.md and -o FILE name two outputs: give one of them")
-        return _write_markdown(source, Path(arguments.markdown))
+        return _write_markdown(source, Path(arguments.markdown), force=arguments.force)
     if arguments.figure:
-        return _write_figure(source, arguments.figure, arguments.output)
+        return _write_figure(source, arguments)
     target = Path(arguments.output) if arguments.output else source.parent / (source.name.split(".jsonl")[0] + ".html")
-    write_page(source, target, "-o")
-    print(f"report: {target}")
+    write_page(source, target, "-o", force=arguments.force)
+    name_output("report", target)
     return FINE
 
 
-def write_page(run: Path, target: Path, option: str) -> None:
+def write_page(run: Path, target: Path, option: str, *, force: bool = False) -> None:
     """Writes the page of a run file to the target of `option`."""
     from linkscope.report.html import page
 
-    check_target(target, option, runs=[run])
-    _write(target, page(read(run)), option, run)
-
-
-def check_target(target: Path, option: str, *, runs: list[Path]) -> None:
-    """Refuses a target that is a run file: measurements must not be overwritten."""
-    named = target.name.endswith((".jsonl", ".jsonl.gz")) or any(_same(target, run) for run in runs)
-    if named or holds_run(target):
-        raise UserError(f"{option} {target}: this is a run file and would be overwritten: choose another name")
-
-
-def holds_run(path: Path) -> bool:
-    """Whether the file begins as a run file does, plain or compressed, whatever its name is."""
-    try:
-        if not path.is_file():  # a pipe would wait for its writer
-            return False
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
-            start = file.read(256)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return re.match(rb'\s*\{\s*"record"\s*:\s*"run"', start) is not None
+    check_writable(target, [run], option, force=force)
+    write(target, page(read(run)), option)
 
 
 def _print_summary(source: Path, *, full: bool) -> int:
@@ -197,12 +175,13 @@ def _print_shared(source: Path, *, as_json: bool) -> int:
     return FINE
 
 
-def _replay(source: Path, trace: str, output: str | None) -> int:
+def _replay(source: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.figures import standalone
     from linkscope.report.markdown import replay_to_markdown
     from linkscope.report.replay import bars_svg, replay
     from linkscope.trace import read_trace
 
+    trace, output = arguments.trace, arguments.output
     run = read(source)
     bars, missing = replay(read_trace(trace), run.points)
     if missing:
@@ -214,9 +193,9 @@ def _replay(source: Path, trace: str, output: str | None) -> int:
     target = Path(output)
     if target.suffix != ".svg":
         raise UserError(f"-o {output}: the figure of a trace is an .svg file")
-    check_target(target, "-o", runs=[source, Path(trace)])
-    _write(target, standalone(bars_svg(bars, modelled=run.modelled)), "-o", source)
-    print(f"figure: {target}")
+    check_writable(target, [source, Path(trace)], force=arguments.force)
+    write(target, standalone(bars_svg(bars, modelled=run.modelled)))
+    name_output("figure", target)
     return FINE
 
 
@@ -228,22 +207,23 @@ def _list_figures(source: Path) -> int:
     return FINE
 
 
-def _write_markdown(source: Path, target: Path) -> int:
+def _write_markdown(source: Path, target: Path, *, force: bool) -> int:
     from linkscope.report.markdown import to_markdown
 
-    check_target(target, "--markdown", runs=[source])
-    _write(target, to_markdown(read(source)), "--markdown", source)
-    print(f"report: {target}")
+    check_writable(target, [source], "--markdown", force=force)
+    write(target, to_markdown(read(source)), "--markdown")
+    name_output("report", target)
     return FINE
 
 
-def _write_figure(source: Path, name: str, output: str | None) -> int:
+def _write_figure(source: Path, arguments: argparse.Namespace) -> int:
     from linkscope.report.figures import figures, standalone
 
+    name, output = arguments.figure, arguments.output
     if output is None or Path(output).suffix not in (".svg", ".png"):
         raise UserError("--figure needs -o FILE.svg or -o FILE.png")
     target = Path(output)
-    check_target(target, "-o", runs=[source])
+    check_writable(target, [source], force=arguments.force)
     known = figures(read(source))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
@@ -251,7 +231,7 @@ def _write_figure(source: Path, name: str, output: str | None) -> int:
         raise UserError(f"--figure {name}: this run has no such figure{hint}; `--list-figures` names all", NOT_HERE)
     svg = standalone(known[name]())
     if target.suffix == ".svg":
-        _write(target, svg, "-o", source)
+        write(target, svg)
     else:
         _write_png(target, svg)
     print(f"figure: {target}")
@@ -283,19 +263,3 @@ def _write_png(target: Path, svg: str) -> None:
             shutil.copyfile(made, target)
         except OSError as error:
             raise UserError(f"-o {target}: cannot be written: {error.strerror}; choose another path") from None
-
-
-def _write(target: Path, text: str, option: str, run: Path) -> None:
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"{option} {target}: cannot be written: {error.strerror}; choose another path; {run} is unchanged"
-        ) from None
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return one == other

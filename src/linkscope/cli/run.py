@@ -1,13 +1,14 @@
-"""Measure a machine, or a model of one, into a run file.
+"""Measure a machine, or simulate a model of one, into a run file.
 
   linkscope run                                    this machine, suite standard
   linkscope run --suite quick --report map.html    a first look, with its report
-  linkscope run --machine h200x4 --plan-only       what would be measured on a modelled machine, and its cost
-  linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  the points whose id matches
-  linkscope run --resume d2d.jsonl                 go on with a run that was stopped
+  linkscope run h2d d2h --src numa:0 --dst gpu:1 --memory pinned --sizes 4KiB:1GiB
+  linkscope run --machine h200x4 --plan-only       the plan for a modelled machine, and its cost
+  linkscope run --only 'd2d/*gpu:0*' -o d2d.jsonl  points whose id matches
+  linkscope run --resume d2d.jsonl                 continue an interrupted run
 
-Ctrl-C saves what was measured. Exit codes: 0 fine, 1 a point failed, 2 wrong usage or a file that cannot be used,
-3 what was asked for is not here, 4 stopped early (--resume goes on).
+Ctrl-C saves what was measured. Exit codes: 0 fine; 1 a point failed; 2 wrong usage or an unusable file; 3 something
+requested is not on this machine; 4 stopped early (--resume continues).
 """
 
 import argparse
@@ -17,18 +18,20 @@ import gc
 import itertools
 import json
 import math
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linkscope.cli.runs import read
 from linkscope.errors import FINE, NOT_HERE, STOPPED_EARLY, UserError
-from linkscope.units import format_bytes, format_seconds, parse_duration, parse_fraction
+from linkscope.units import format_bytes, format_seconds, parse_duration, parse_percent, parse_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from linkscope.plan import MachineFacts, Plan, RuleName
+    from linkscope.plan import MachineFacts, Plan, RuleName, Selection
     from linkscope.run import Outcome, Target
     from linkscope.run.progress import Progress
     from linkscope.runfile import Run
@@ -39,30 +42,52 @@ SUMMARY = "measure a machine into a run file"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
     add = parser.add_argument
+    add("benchmarks", metavar="BENCHMARK", nargs="*", help="only these operations, such as h2d d2h (`linkscope list`)")
+    add("--src", metavar="PLACE", help="only from this place, such as numa:0")
+    add("--dst", metavar="PLACE", help="only to this place, such as gpu:1; h2d d2h name both directions of the path")
+    add("--memory", metavar="KIND", help="only with this kind of memory at either end, such as pinned; several: a,b")
+    add("--sizes", metavar="SIZES", help="these sizes: 4KiB:1GiB (powers of two), 777KiB, 64MB; several: a,b")
     add("--machine", metavar="auto|NAME|FILE", help="this machine (auto, the default), a bundled model, a machine file")
     add("--suite", metavar="NAME", help="quick, standard (the default), full, …: `linkscope list suites`")
-    add("--only", metavar="GLOB", action="append", help="only points whose id matches; may be given again")
+    add(
+        "--only",
+        metavar="GLOB",
+        action="append",
+        help="only points whose id matches, also without default parameters; repeatable",
+    )
     add("--trace", metavar="FILE", help="the transfers of a trace, and nothing else (docs/reference/trace.md)")
-    add("--precision", metavar="1%", help="half-width of the 95 %% interval (default: 1%% from 1 MiB up, else 5%%)")
+    add(
+        "--precision",
+        metavar="PERCENT",
+        help="half-width of the 95 %% interval (default: 1%% from 1 MiB, 5%% below)",
+    )
     add(
         "--budget",
-        metavar="120s",
-        help="seconds in all, modelled ones of a model (default: as `list suites` has it)",
+        metavar="TIME",
+        help="time for the whole run, such as 120s; modelled time on a model (default: that of the suite)",
     )
-    add("--rounds", metavar="6", help="rounds, each in a fresh process; fewer than 6 give no interval")
-    add("--rule", metavar="linkscope", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
+    add("--rounds", metavar="N", help="independent rounds of each point (default 6); fewer than 6 give no interval")
+    add("--rule", metavar="RULE", help="measure by the rule of linkscope (default), nvbandwidth or comm-scope")
     add(
         "--contexts",
         metavar="alike|any",
-        help="GPU contexts that cost alike (docs/notes/context-effects.md; not of quick), or any",
+        help="choose GPU contexts of equal cost, or take any (docs/notes/context-effects.md; quick takes any)",
     )
-    add("--seed", metavar="N", help="of the order, and of a model's noise (default 1)")
-    add("--plan-only", action="store_true", help="print what would be measured, and measure nothing")
-    add("-o", "--output", metavar="RUN.jsonl", help="the run file (default: linkscope-MACHINE-TIME.jsonl here)")
-    add("--report", metavar="RUN.html", help="write the report there when done")
-    add("--resume", metavar="RUN.jsonl", help="go on with this run, by its own plan")
-    add("--force", action="store_true", help="replace the run file where it exists")
+    add("--seed", metavar="N", help="seed of the order, and of the noise of a model (default 1)")
+    add("--plan-only", action="store_true", help="print the plan and measure nothing")
+    add(
+        "-o",
+        "--output",
+        metavar="RUN.jsonl",
+        help="run file, or - (default: linkscope-MACHINE-TIME.jsonl)",
+    )
+    add("--report", metavar="RUN.html", help="also write the report")
+    add("--resume", metavar="RUN.jsonl", help="continue this run with its own plan")
+    add("--force", action="store_true", help="replace the run file and the report if they exist")
     add("--json", action="store_true", help="print the plan or the outcome as JSON")
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument("-v", "--verbose", action="store_true", help="print a line for each point as it completes")
+    level.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -82,15 +107,32 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.run import StopFlag, measure
 
     path = _output(arguments, target)
-    with StopFlag(last=True) as stop, _progress(target, plan) as progress:
+    with _streamed(arguments, path), StopFlag(last=True) as stop, _progress(arguments, target, plan) as progress:
         outcome = measure(target, plan, path, force=arguments.force, progress=progress, stop=stop)
-    return _finish(arguments, path, outcome)
+        return _finish(arguments, path, outcome)
+
+
+@contextlib.contextmanager
+def _streamed(arguments: argparse.Namespace, path: Path) -> "Iterator[None]":
+    """With `-o -` the temporary run file goes to standard output at the end, and all else to standard error."""
+    if arguments.output != "-":
+        yield
+        return
+    from linkscope.cli.target import STANDARD_OUTPUT, write
+
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if path.exists():
+            write(STANDARD_OUTPUT, path.read_bytes())
+            path.unlink()
 
 
 def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     fixed = (
-        "machine", "suite", "only", "trace", "precision", "rounds", "rule", "contexts", "seed", "plan_only", "output",
-        "force",
+        "benchmarks", "src", "dst", "memory", "sizes", "machine", "suite", "only", "trace", "precision", "rounds",
+        "rule", "contexts", "seed", "plan_only", "output", "force",
     )  # fmt: skip
     for name in fixed:
         if getattr(arguments, name):
@@ -112,7 +154,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
     target = target_of(run)
     if budget_s is not None:
         _check_budget_of_rest(run, plan_of(run), target, budget_s)
-    with StopFlag(last=True) as stop, _progress(target, plan_of(run), run) as progress:
+    with StopFlag(last=True) as stop, _progress(arguments, target, plan_of(run), run) as progress:
         outcome = go_on(target, run, budget_s=budget_s, progress=progress, stop=stop)
     return _finish(arguments, run.path, outcome)
 
@@ -153,11 +195,11 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         raise UserError(f"--contexts alike: {target.facts.name} is a model, which has no contexts; leave it out")
     suite = arguments.suite or "standard"
     chosen = budget_s is not None
-    only = _only(arguments, target.facts)
-    if not chosen and suite in SUITES and not (only or arguments.rounds or one_round):
+    only, selection = _only(arguments, target.facts), _selection(arguments)
+    if not chosen and suite in SUITES and not (only or selection or arguments.rounds or one_round):
         budget_s = SUITES[suite].budget_s
     plan = make_plan(
-        target.facts, benchmark_table(), suite=suite, only=only,
+        target.facts, benchmark_table(), suite=suite, only=only, selection=selection,
         precision=precision, budget_s=budget_s, rounds=rounds, seed=seed, rule=rule,
         alike_contexts=alike_contexts,
     )  # fmt: skip
@@ -166,6 +208,22 @@ def _plan(arguments: argparse.Namespace, budget_s: float | None) -> tuple["Plan"
         plan = structs.replace(plan, budget_s=budget_of_its_own(plan, target.facts))
     check_budget(plan, target.facts)
     return plan, target
+
+
+def _selection(arguments: argparse.Namespace) -> "Selection":
+    """The words that select points."""
+    from linkscope.plan import Selection
+    from linkscope.trace import MOST_BYTES
+
+    sizes = parse_sizes(arguments.sizes) if arguments.sizes else []
+    if sizes is None:
+        raise UserError(f"--sizes {arguments.sizes}: write sizes and ranges, smaller end first: 4KiB:1GiB,777KiB")
+    if sizes and max(sizes) > MOST_BYTES:
+        raise UserError(f"--sizes {arguments.sizes}: the largest size is 1 TiB")
+    return Selection(
+        tuple(arguments.benchmarks), arguments.src or "", arguments.dst or "",
+        tuple(arguments.memory.split(",")) if arguments.memory else (), tuple(sizes),
+    )  # fmt: skip
 
 
 def _alike_contexts(text: str | None, rule: str) -> bool | None:
@@ -180,9 +238,10 @@ def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
     """What --only says, or the points that measure a trace."""
     if not arguments.trace:
         return arguments.only or []
-    if arguments.only or arguments.suite:
-        extra = "--only" if arguments.only else "--suite"
-        raise UserError(f"--trace {arguments.trace} says all that is measured: leave out {extra}")
+    for name in ("only", "suite", "benchmarks", "src", "dst", "memory", "sizes"):
+        if getattr(arguments, name):
+            extra = "the names of benchmarks" if name == "benchmarks" else f"--{name}"
+            raise UserError(f"--trace {arguments.trace} names everything that is measured: leave out {extra}")
     from linkscope.trace import point_ids, read_trace
 
     parts = read_trace(arguments.trace)
@@ -195,11 +254,17 @@ def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
 
 
 @contextlib.contextmanager
-def _progress(target: "Target", plan: "Plan", earlier: "Run | None" = None) -> "Iterator[Progress]":
-    """What is shown while the run goes on; gone when it ends, however it does."""
+def _progress(
+    arguments: argparse.Namespace, target: "Target", plan: "Plan", earlier: "Run | None" = None
+) -> "Iterator[Progress]":
+    """The progress display of a run; removed when the run ends."""
     from linkscope.report.live import LiveTable
-    from linkscope.run.progress import progress_for
+    from linkscope.run.progress import Points, Silent, progress_for
     from linkscope.run.states import finished
+
+    if arguments.quiet:
+        yield Silent()
+        return
 
     found = LiveTable(plan.points, target.limit, modelled=target.modelled)
     if earlier is not None:
@@ -208,7 +273,7 @@ def _progress(target: "Target", plan: "Plan", earlier: "Run | None" = None) -> "
                 found.add(one)
         for point in finished(earlier.points).values():
             found.add(point)
-    progress = progress_for(found)
+    progress: Progress = Points(found, sys.stderr) if arguments.verbose else progress_for(found)
     try:
         yield progress
     finally:
@@ -221,14 +286,15 @@ def _finish(arguments: argparse.Namespace, path: Path, outcome: "Outcome") -> in
         for point in outcome.points.values():
             counts[point.status] = counts.get(point.status, 0) + 1
         print(json.dumps({"run": str(path), "complete": outcome.complete, "wall_s": outcome.wall_s, "counts": counts}))
-    else:
+    elif not arguments.quiet:
         _print_summary(path)
     if arguments.report:
         from linkscope.cli.report import write_page
 
-        write_page(path, Path(arguments.report), "--report")
-    if not arguments.json:
+        write_page(path, Path(arguments.report), "--report", force=arguments.force)
+    if not arguments.json and arguments.output != "-":
         print(f"run file: {path} ({format_bytes(path.stat().st_size)})")
+    if not arguments.json:
         if arguments.report:
             print(f"report:   {arguments.report}")
         if outcome.exit_code == STOPPED_EARLY:
@@ -245,6 +311,11 @@ def _print_summary(path: Path) -> None:
 
 
 def _output(arguments: argparse.Namespace, target: "Target") -> Path:
+    if arguments.output == "-":
+        handle, name = tempfile.mkstemp(prefix="linkscope-", suffix=".jsonl")
+        os.close(handle)
+        os.unlink(name)  # created again without --force, as any run file is
+        return Path(name)
     if arguments.output:
         if arguments.output.endswith(".gz"):
             raise UserError(f"-o {arguments.output}: a run file is written as .jsonl; compress it when it is complete")
@@ -255,37 +326,31 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
 
 
 def _check_given(arguments: argparse.Namespace) -> None:
-    """`--machine "$MACHINE"` with an empty variable must not measure another machine than the one that was meant."""
-    for name in ("machine", "suite", "only", "rounds", "rule", "contexts", "seed", "output", "report", "resume"):
+    """Refuses empty values: `--machine "$MACHINE"` with an empty variable must not measure another machine."""
+    names = (
+        "benchmarks", "src", "dst", "memory", "sizes", "machine", "suite", "only", "rounds", "rule", "contexts",
+        "seed", "output", "report", "resume",
+    )  # fmt: skip
+    for name in names:
         value = getattr(arguments, name)
-        if value == "" or (name == "only" and "" in (value or ())):
+        if value == "" or (isinstance(value, list) and "" in value):
             raise UserError(f"--{name} is given without a value: give it one, or leave it out")
 
 
 def _check_report(arguments: argparse.Namespace) -> None:
-    """Finds out before measuring whether the report can be written; leaves no trace."""
-    from linkscope.cli.report import check_target
+    """Refuses, before measuring, a report that cannot be written."""
+    from linkscope.cli.target import check_writable
 
-    path = Path(arguments.report)
-    check_target(path, "--report", runs=[Path(run) for run in (arguments.output, arguments.resume) if run])
-    try:
-        existed = path.exists()
-        with open(path, "ab"):
-            pass
-        if not existed:
-            path.unlink()
-    except OSError as error:
-        raise UserError(
-            f"cannot write the report to {path}: {error.strerror}; choose another place with --report"
-        ) from None
+    runs = [Path(run) for run in (arguments.output, arguments.resume) if run]
+    check_writable(Path(arguments.report), runs, "--report", force=arguments.force)
 
 
 def _precision(text: str | None) -> float | None:
     if text is None:
         return None
-    value = parse_fraction(text)
+    value = parse_percent(text)
     if value is None or not 0 < value < 1:
-        raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, like 1% or 0.01")
+        raise UserError(f"--precision {text}: a precision is more than 0 % and less than 100 %, written like 0.5%")
     return value
 
 
@@ -314,7 +379,6 @@ def _whole(option: str, text: str, *, least: int, most: int) -> int:
 
 def _command() -> str:
     """This command as it can be typed here: after `make run` it is not on the path."""
-    import os
     import shutil
 
     if shutil.which("linkscope"):

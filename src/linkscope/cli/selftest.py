@@ -1,10 +1,10 @@
-"""Measure what is known: linkscope's own measuring path on simulated machines with planted truths.
+"""Test that linkscope measures correctly: simulated machines with known truths, and checks of this machine.
 
-  linkscope selftest                    every planted truth, and the checks of this machine that are cheap
-  linkscope selftest --here             the checks of this machine alone
-  linkscope selftest --only enqueue     one row; may be given again
+  linkscope selftest                    all rows; about half a minute
+  linkscope selftest --here             only the checks of this machine
+  linkscope selftest --only enqueue     one row; repeatable
 
-Exit code 0 where every row holds, 1 where one does not; its name is printed.
+Exit code 0: every row holds. Exit code 1: a row does not hold; its name is printed.
 """
 
 import argparse
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from linkscope.selftest import Row, Verdict
 
-SUMMARY = "measure what is known, and say whether it was found"
+SUMMARY = "test that linkscope measures correctly"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `selftest`."""
     add = parser.add_argument
     add("--here", action="store_true", help="only the checks of this machine: clocks, cache flush, pages, peers")
-    add("--only", metavar="GLOB", action="append", help="only rows whose name matches; may be given again")
-    add("--jobs", metavar="N", help="rows at a time (default: the CPUs and one more, four at most)")
+    add("--only", metavar="GLOB", action="append", help="only rows whose name matches; repeatable")
+    add("--jobs", metavar="N", help="concurrent rows (default: CPUs plus one, at most four)")
     add("--json", action="store_true", help="print JSON")
 
 
@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     from linkscope.run import worker_command
     from linkscope.selftest import HERE, PLANTED, carry_out
 
-    worker_command()  # without it nothing can be measured, and one sentence says so
+    worker_command()  # raises the error for a missing worker before any row
     started = time.monotonic()
     planted = () if arguments.here else _chosen(PLANTED, arguments.only)
     here = _chosen(HERE, arguments.only)

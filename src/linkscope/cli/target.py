@@ -1,15 +1,58 @@
-"""Whether what is made of a run can be written where -o says, found out before it is made."""
+"""Outputs of commands: no measured run is overwritten, and a path that cannot be written is refused before any work."""
 
+import argparse
+import gzip
 import os
+import re
+import sys
+import zlib
 from pathlib import Path
 
-from linkscope.cli.report import check_target
 from linkscope.errors import UserError
 
+STANDARD_OUTPUT = Path("-")
 
-def check_writable(target: Path, runs: list[Path], option: str = "-o") -> None:
-    """Leaves no trace. A pipe is not tried: its reader would take the end of that for the end of all."""
-    check_target(target, option, runs=runs)
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Adds --force."""
+    parser.add_argument("--force", action="store_true", help="write even where the output replaces a measured run")
+
+
+def check_target(target: Path, option: str, *, runs: list[Path], force: bool = False) -> None:
+    """Refuses a target that is a run file, by its name or its content; `force` allows it.
+
+    The runs that the command reads are refused in any case.
+    """
+    if any(_same(target, run) for run in runs):
+        raise UserError(f"{option} {target}: this is a run file that the command reads: choose another name")
+    if not force and (target.name.endswith((".jsonl", ".jsonl.gz")) or holds_run(target)):
+        raise UserError(
+            f"{option} {target}: this is a run file and would be overwritten: choose another name, or add --force"
+        )
+
+
+def holds_run(path: Path) -> bool:
+    """Whether the file begins as a run file does, plain or compressed, whatever its name is."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return False
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else open(path, "rb") as file:
+            start = file.read(256)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return re.match(rb'\s*\{\s*"record"\s*:\s*"run"', start) is not None
+
+
+def check_writable(target: Path, runs: list[Path], option: str = "-o", *, force: bool = False) -> None:
+    """Refuses a target that is a run file or that cannot be written; leaves no trace.
+
+    A pipe is not opened: its reader would take the end of that attempt for the end of the output.
+    """
+    if target == STANDARD_OUTPUT:
+        return
+    check_target(target, option, runs=runs, force=force)
     try:
         existed = os.path.lexists(target)
         if existed and not target.is_file() and not target.is_dir():
@@ -22,6 +65,33 @@ def check_writable(target: Path, runs: list[Path], option: str = "-o") -> None:
         raise not_written(target, error, option) from None
 
 
+def write(target: Path, content: str | bytes, option: str = "-o") -> None:
+    """Writes the content to the file, or to standard output for `-`. Raises UserError if that fails."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if target == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise not_written(target, error, option) from None
+
+
+def name_output(kind: str, target: Path) -> None:
+    """Prints where the output is; nothing for standard output, which holds the output itself."""
+    if target != STANDARD_OUTPUT:
+        print(f"{kind}: {target}")
+
+
 def not_written(target: Path, error: OSError, option: str = "-o") -> UserError:
-    """The sentence for it."""
-    return UserError(f"{option} {target}: cannot be written: {error.strerror}; choose another place")
+    """The error for a target that cannot be written."""
+    return UserError(f"{option} {target}: cannot be written: {error.strerror}; choose another path")
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other

@@ -1,4 +1,4 @@
-"""What differs between two runs slowdowns their times: read it before the times."""
+"""Differences between two runs in machine, environment and plan. Read them before the times."""
 
 import fnmatch
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A comparison in words: what differs slowdowns, then the paths, the worst first."""
+"""A comparison as text: differences in machine and settings, then the paths, worst first."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

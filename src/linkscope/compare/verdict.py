@@ -1,16 +1,18 @@
-"""Every point that two runs both measured: the same, faster, slower, or not to be told.
+"""The verdict on every point that two runs both measured: same, faster, slower or undecided.
 
 Equivalence is shown and not assumed (Schuirmann 1987): `same` is an interval within the margin, `slower` and `faster`
 one that lies wholly beyond it; all else is undecided. The intervals hold together: of all points compared, one or more
 lie outside theirs in 5 % of comparisons (Bonferroni).
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Literal
 
 from linkscope.model.curves import Method, Path, method_of, path_of
 from linkscope.model.rounds import Spreads, rounds_of
 from linkscope.runfile import Point, Run
+from linkscope.runfile.methods import version
 from linkscope.stats import Interval, geometric_mean, ratio_interval
 
 MARGIN = 0.02
@@ -48,8 +50,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairs, in the order of the first run; `level` is that of each interval; `only_…` count points without one,
-    `unmeasured` those of both runs that one of them did not measure."""
+    """All pairs, in the order of the first run, with the confidence level of each interval.
+
+    Points that are not compared are counted: `only_before` and `only_after` exist in one run, `unmeasured` were not
+    measured in one of them, and `other_method` (by benchmark) were measured by different methods (runfile/methods.py).
+    """
 
     pairs: list[Pair]
     level: float
@@ -57,6 +62,7 @@ class Comparison:
     only_before: int
     only_after: int
     unmeasured: int = 0
+    other_method: dict[str, int] = field(default_factory=dict)
 
     @property
     def worse(self) -> bool:
@@ -65,10 +71,14 @@ class Comparison:
 
 
 def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
-    """Points by their ids. Those that neither run measured (unsupported, skipped, inherited) are left out."""
+    """Compares points by id. Points that neither run measured (unsupported, skipped, inherited) are left out."""
     theirs = {point.id: point for point in after.points}
     known = {point.id for point in before.points}
-    both = [(point, theirs[point.id]) for point in before.points if point.id in theirs]
+    found = [(point, theirs[point.id]) for point in before.points if point.id in theirs]
+    names = {point.benchmark for point, _ in found}
+    changed = {name for name in names if version(before.header, name) != version(after.header, name)}
+    other_method = Counter(point.benchmark for point, _ in found if point.benchmark in changed)
+    both = [pair for pair in found if pair[0].benchmark not in changed]
     timed = [pair for pair in both if all(map(rounds_of, pair))]
     level = 1 - (1 - LEVEL) / max(1, len(timed))
     spread = Spreads(point for pair in timed for point in pair)
@@ -81,7 +91,9 @@ def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
         elif one.status == "failed" and rounds_of(other):
             pairs.append(Pair(one, other, "mended", None, None))
     only_after = sum(id not in known for id in theirs)
-    return Comparison(pairs, level, margin, len(before.points) - len(both), only_after, len(both) - len(pairs))
+    return Comparison(
+        pairs, level, margin, len(before.points) - len(found), only_after, len(both) - len(pairs), dict(other_method)
+    )
 
 
 def verdict_of(interval: Interval | None, margin: float) -> Verdict:

@@ -1,12 +1,11 @@
 """What `--machine` names: the machine at hand, a model of one, or a saved probe."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linkscope.errors import NOT_HERE, UserError
+from linkscope.errors import UserError, suggestion
 from linkscope.machine import model as models
 from linkscope.machine.facts import Machine
 from linkscope.machine.probe import probe
@@ -47,10 +46,8 @@ def resolve(name_or_path: str, driver: Mapping[str, Any] | None = None) -> Choic
     if name_or_path.endswith(".toml") or "/" in name_or_path or name_or_path in models.bundled():
         return Modelled(models.load(name_or_path))
     names = sorted(models.bundled())
-    near = difflib.get_close_matches(name_or_path, names, 1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    meant = suggestion(name_or_path, names)
     raise UserError(
         f"there is no machine {name_or_path!r}{meant}; there are auto (this one), {', '.join(names)}, "
         "a model's .toml file and a saved probe's .json file",
-        NOT_HERE,
     )

@@ -5,7 +5,7 @@ import tomllib
 
 import msgspec
 
-from linkscope.errors import NOT_HERE, UserError
+from linkscope.errors import UserError
 from linkscope.machine.model_checks import Mistake, check, explain, line_of
 from linkscope.machine.model_paths import PathLimit, limit_finder, limit_through_host, limits
 from linkscope.machine.model_types import Model, Places, places
@@ -34,8 +34,7 @@ def load(name_or_path: str) -> Model:
         if name_or_path not in found:
             raise UserError(
                 f"there is no machine {name_or_path!r}; bundled are {', '.join(sorted(found))}, "
-                "others are given by the path of their .toml file",
-                NOT_HERE,
+                "others are given by the path of their .toml file"
             )
         path = found[name_or_path]
     if path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -45,7 +44,7 @@ def load(name_or_path: str) -> Model:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         cure = "check the path, or take one of `linkscope list machines`"
-        raise UserError(f"{path}: there is no such machine file; {cure}", NOT_HERE) from None
+        raise UserError(f"{path}: there is no such machine file; {cure}") from None
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not text"
         raise UserError(f"{path}: cannot be read as a machine file: {reason}; name a .toml file") from None

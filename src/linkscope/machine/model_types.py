@@ -204,7 +204,7 @@ class Pull(_Table, frozen=True):
 class Kernel(_Table, frozen=True):
     """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
     host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none. A request
-    takes `packet_bytes` of a link slowdowns its own."""
+    takes `packet_bytes` of a link in addition to its own."""
 
     launch_us: Quantity
     load_us: Quantity
@@ -275,7 +275,7 @@ class Atomic(_Table, frozen=True, kw_only=True):
 
 
 class Memory(_Table, frozen=True, kw_only=True):
-    """What memory costs slowdowns its rate: the kernel's pages, pinned ones, a GPU's blocks, those of another process.
+    """Cost of memory besides its rate: pages of the kernel, pinned pages, blocks of a GPU, memory of another process.
 
     And what a CPU's thread gets of write-combined memory.
     """

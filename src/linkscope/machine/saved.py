@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from linkscope.errors import NOT_HERE, UserError
+from linkscope.errors import UserError
 from linkscope.machine.facts import Machine
 from linkscope.machine.nvml_facts import NvmlReading, read_nvml
 from linkscope.machine.probe import probe
@@ -49,14 +49,10 @@ def read_machine(driver: Mapping[str, Any] | None = None) -> Reading:
     )
 
 
-def save(path: str | Path, reading: Reading) -> None:
-    """Raises UserError where the file cannot be written."""
+def saved_text(reading: Reading) -> str:
+    """The content of the file of a saved probe, JSON."""
     saved = SavedProbe(format=_FORMAT, schema=_SCHEMA, reading=reading, machine=reading.machine().to_json())
-    text = json.dumps(msgspec.to_builtins(saved), indent=1, sort_keys=True)
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: the probe cannot be saved here: {error.strerror}; choose another place") from None
+    return json.dumps(msgspec.to_builtins(saved), indent=1, sort_keys=True) + "\n"
 
 
 def load_saved(path: str | Path) -> Machine:
@@ -64,9 +60,7 @@ def load_saved(path: str | Path) -> Machine:
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        raise UserError(
-            f"{path}: there is no such file; `linkscope machine --save {path}` writes one", NOT_HERE
-        ) from None
+        raise UserError(f"{path}: there is no such file; `linkscope machine --save {path}` writes one") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read as a saved probe: {error.strerror}") from None
     try:

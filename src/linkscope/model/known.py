@@ -1,6 +1,6 @@
-"""What a fitted machine file does not know, and how well it knows the rest.
+"""The limits of a fitted machine file: what was not measured, and how accurate the rest is.
 
-It has a value for all that it needs, so what nobody measured, paths and ways of copying, would be told from defaults.
+A fitted file has a value for every constant, so unmeasured paths and methods would be predicted from defaults.
 """
 
 import dataclasses
@@ -12,27 +12,30 @@ from linkscope.model.skeleton import Content
 from linkscope.runfile import PointId
 
 JOINT = "several at once"
-_THREADS = ("copies by threads", "kernel", ("read_tile_us", "write_tile_us", "launch_us"))
+_BY_SM = ("copies by SM", "kernel", ("read_tile_us", "write_tile_us", "launch_us"))
 
 
 def unmeasured(content: Content, point: PointId) -> str:
-    """What of a copy the file was fitted without: 'this path', 'pageable copies to a GPU'. Empty: nothing, or the file
-    was not fitted."""
+    """What the fit lacked of a copy: 'this path', 'pageable copies to a GPU'; '' for nothing and for files written by
+    hand."""
     measured = content["machine"].get("measured")
     if not measured:
         return ""
     if f"{point.src} -> {point.dst}" not in measured:
         return "this path"
-    what, table, keys = _rests_on(point)
+    # TMA copies have no constants of their own: only the accuracy by operation shows that a run measured them.
+    if point.engine == "tma" and not any(" by tma," in name for name in content.get("deviation", {})):
+        return "copies by TMA"
+    what, table, keys = _constants_of(point)
     rows = content.get(table, [])
     known = [row.get(key, {}) for row in (rows if isinstance(rows, list) else [rows]) for key in keys]
     return "" if not keys or any(one.get("from") == "fitted" for one in known) else what
 
 
-def _rests_on(point: PointId) -> tuple[str, str, Sequence[str]]:
-    """What such a copy is, and the table and keys that it takes its time from: one is fitted where it was measured."""
+def _constants_of(point: PointId) -> tuple[str, str, Sequence[str]]:
+    """The kind of copy, and the table and keys of its constants; at least one is fitted if it was measured."""
     if point.engine in ("sm", "tma"):
-        return _THREADS
+        return _BY_SM
     if point.engine == "cpu":
         return "copies by CPU threads", "numa", ("memcpy_gbps", "memcpy_remote_gbps")
     if point.benchmark == "local":
@@ -43,23 +46,25 @@ def _rests_on(point: PointId) -> tuple[str, str, Sequence[str]]:
         return "copies with peer access", "copy", ("peer_us",)
     if "pageable" in (point.src_memory, point.dst_memory):
         to = point.benchmark == "h2d"
-        way = "to_device" if to else "from_device"
-        return f"pageable copies {'to' if to else 'from'} a GPU", "pageable", (f"{way}_gbps", f"{way}_us")
+        key = "to_device" if to else "from_device"
+        return f"pageable copies {'to' if to else 'from'} a GPU", "pageable", (f"{key}_gbps", f"{key}_us")
     return "", "", ()
 
 
 def family_of(point: PointId) -> str:
-    """'h2d by ce, pinned -> device', and whether one alone, both ways or joint."""
+    """'h2d by ce, pinned -> device', with what distinguishes it: peer access, initiator, single, both ways."""
     text = str(Family(point.benchmark, point.engine, point.src_memory, point.dst_memory))
-    said = [f"{name} {point.param(name)}" for name in ("peer", "initiator") if point.param(name)]
-    said += ["single"] if point.param("mode") == "single" else []
-    said += ["both ways"] if point.bidirectional else []
-    return text + (f", {', '.join(said)}" if said else "")
+    words = [f"{name} {point.param(name)}" for name in ("peer", "initiator") if point.param(name)]
+    words += ["single"] if point.param("mode") == "single" else []
+    words += ["both ways"] if point.bidirectional else []
+    return text + (f", {', '.join(words)}" if words else "")
 
 
 def _zero_copy(point: PointId) -> PointId | None:
-    """What threads do that reach over the same link without copying, which takes as long there: smaller suites have
-    only that. None where the copy's other end, in the same memory, counts as well."""
+    """The zero-copy access with the same traffic on the link, which small suites measure instead of SM copies.
+
+    None within one memory, where both ends of a copy count.
+    """
     if point.engine != "sm" or point.src == point.dst:
         return None
     return dataclasses.replace(point, benchmark="read" if point.benchmark == "h2d" else "write")
@@ -68,23 +73,23 @@ def _zero_copy(point: PointId) -> PointId | None:
 def deviation(
     content: Content, transfers: Sequence[Sequence[PointId]], *, both_ways: bool
 ) -> tuple[str, dict[str, Any]] | None:
-    """The row of [deviation] that such transfers are of, and its name; None: the file does not know how far off it is.
+    """The name and the row of [deviation] for these transfers; None if the file states no accuracy for them.
 
-    A transfer is one point, or as many as threads share it, of which no row says anything; nor does one say anything
-    of several within one place. `both_ways`: it is one transfer and its opposite.
+    A transfer is one point, or one per thread; no row covers threads, or several transfers within one place.
+    `both_ways`: the transfers are one transfer and its opposite.
     """
     first = transfers[0][0]
     within = any(point.src == point.dst for points in transfers for point in points)
     if any(len(points) > 1 for points in transfers) or (within and len(transfers) > 1):
         return None
-    # The points that stand behind that row are of copy engines and of memory that stays where it is.
+    # The points behind that row are copies by copy engine of memory that does not move.
     plain = all(
         point.engine == "ce" and "pageable" not in (point.src_memory, point.dst_memory) for [point] in transfers
     )
     names = [JOINT] if plain else []
     if len(transfers) == 1 or both_ways:
         end = ", both ways" if both_ways else ""
-        kin = [family_of(one) + end for one in (first, _zero_copy(first)) if one]
-        names = [kin[0], f"{kin[0]}, initiator src{end}", *kin[1:], *(names if both_ways else [])]
+        families = [family_of(one) + end for one in (first, _zero_copy(first)) if one]
+        names = [families[0], f"{families[0]}, initiator src{end}", *families[1:], *(names if both_ways else [])]
     rows = content.get("deviation", {})
     return next(((name, rows[name]) for name in names if name in rows), None)

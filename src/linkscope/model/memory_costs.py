@@ -1,4 +1,4 @@
-"""What memory of each kind costs slowdowns its rate: the phases of its life over size, from points of `allocation`."""
+"""The cost of each kind of memory besides its rate: the phases of its life by size, from `allocation`."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

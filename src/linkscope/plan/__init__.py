@@ -1,7 +1,7 @@
 """Makes a plan (plain data) from machine, benchmark table, suite and options, and decides what to measure next."""
 
 from linkscope.plan.answers import patterns, presets, sizes_text, source_named
-from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, once_only, pages_move
+from linkscope.plan.cases import case_of, estimated_seconds, footprint, most_memory, moved_bytes, once_only, pages_move
 from linkscope.plan.classes import ClassCurve, PathClass, class_curves
 from linkscope.plan.cost import budget_of_its_own, check_budget, expected_s
 from linkscope.plan.facts import MachineFacts
@@ -9,6 +9,7 @@ from linkscope.plan.next import in_order, next_work, rounds_wanted
 from linkscope.plan.papers import SOURCES, Entry, Source
 from linkscope.plan.plan import Plan, make_plan, precision_target
 from linkscope.plan.rules import RULES, RuleName
+from linkscope.plan.selection import Selection
 from linkscope.plan.shares import affordable, share_s
 from linkscope.plan.stages import Inheritance, expected_ids, inheritances, left_over, representatives, staged_work
 from linkscope.plan.suites import SUITES, Suite
@@ -28,6 +29,7 @@ __all__ = [
     "PathClass",
     "Plan",
     "RuleName",
+    "Selection",
     "Source",
     "Suite",
     "Underway",
@@ -46,6 +48,7 @@ __all__ = [
     "left_over",
     "make_plan",
     "most_memory",
+    "moved_bytes",
     "next_work",
     "once_only",
     "pages_move",

@@ -9,6 +9,7 @@ from linkscope.plan.rules import RULES, RuleName
 from linkscope.runfile import PointId
 
 MOST_FOOTPRINT = 1 << 30
+_WORD = 8
 _CACHES = 3  # a batch rotates over this multiple of the largest cache, so that it meets no line twice
 # Host copies rotate over at most this. Caches on their path are flushed before each batch, and a batch has hardly more
 # bytes. Pinned memory costs 250 us a MiB to make, which took two fifths of the time of such points.
@@ -43,7 +44,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     caches and migrating pages need one slice. Data that a core holds modified needs at most 1 MiB. Operations without
     bytes need 0. Several paths divide the footprint, because allocation takes most of the time of such points.
     """
-    size = point.bytes
+    size = moved_bytes(point)
     if size == 0 or point.param("cache") == "hot" or pages_move(point):
         return size
     if once_only(point):
@@ -69,6 +70,11 @@ def _others(point: PointId, machine: MachineFacts) -> list[str]:
     return []
 
 
+def moved_bytes(point: PointId) -> int:
+    """Bytes that one operation moves: those of the point, padded to whole words of 8 B, in which data are compared."""
+    return -(-point.bytes // _WORD) * _WORD
+
+
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     """The `case` of a prepare request (docs/reference/worker.md)."""
     others = _others(point, machine)
@@ -79,7 +85,7 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
         "dst": point.dst,
         "src_memory": point.src_memory,
         "dst_memory": point.dst_memory,
-        "bytes": point.bytes,
+        "bytes": moved_bytes(point),
         "params": dict(point.params),
         "footprint_bytes": footprint(point, machine),
         **({"others": others} if others else {}),

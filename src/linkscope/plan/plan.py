@@ -3,16 +3,18 @@
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from linkscope.errors import NOT_HERE, UserError
+from linkscope.errors import NOT_HERE, UserError, suggestion
 from linkscope.plan.classes import PathClass, classes_of, only_the_representatives
 from linkscope.plan.enumerate import points_of
 from linkscope.plan.facts import MachineFacts, all_gpus, kind_of
 from linkscope.plan.interference import Together, together
 from linkscope.plan.rules import RuleName
+from linkscope.plan.selection import Selection, select
 from linkscope.plan.suites import SUITES, Suite
 from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
@@ -31,7 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     `rule`: the measurement rule, linkscope's or that of another tool (rules.py). `early`: points whose first three
     rounds agree get no others. `more_rounds`: points that miss their precision get more. `classes`: paths expected to
     perform alike, so not all are measured at all sizes (stages.py); empty: all are measured. `together`: concurrent
-    paths slowdowns `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
+    paths in addition to `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
     (docs/notes/context-effects.md).
     """
 
@@ -57,6 +59,7 @@ def make_plan(
     *,
     suite: str = "standard",
     only: Sequence[str] = (),
+    selection: Selection | None = None,
     precision: float | None = None,
     budget_s: float | None = None,
     rounds: int = 6,
@@ -65,14 +68,19 @@ def make_plan(
     rule: RuleName = "linkscope",
     alike_contexts: bool | None = None,
 ) -> Plan:
-    """`alike_contexts` None: as the suite has it. Raises UserError for an unknown suite and for an `only` without a
-    match."""
+    """`alike_contexts` None: the suite's own setting. `selection` filters the points of the suite, or of `only`.
+
+    Raises UserError for an unknown suite and for an `only` or a selection without a match.
+    """
     chosen = SUITES.get(suite)
     if chosen is None:
-        raise UserError(f"--suite {suite}: unknown suite; available: {', '.join(SUITES)}")
+        raise UserError(f"--suite {suite}: unknown suite{suggestion(suite, SUITES)}; available: {', '.join(SUITES)}")
     if rule == chosen.name:
         chosen = dataclasses.replace(chosen, rules=chosen.rules + chosen.theirs)
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
+    if selection:
+        selected = select(selection, selected, lambda: points_of(SUITES["full"], machine, table), machine, table)
+        only = [str(point) for point in selected]  # like points that are named one by one
     order_seed = seed if order_seed is None else order_seed
     asked: list[Together] = []
     if chosen.together_at and not only and rule == "linkscope":
@@ -126,15 +134,30 @@ def _selected(
     texts = {str(point): point for point in points}
     for pattern in only:
         exact = _exact(pattern, machine, table)
-        matched = [exact] if exact else [point for text, point in texts.items() if fnmatch.fnmatchcase(text, pattern)]
+        matched = [exact] if exact else _matched(pattern, texts, table)
         if not matched:
             raise _nothing(pattern, suite, machine, table)
         found.update(dict.fromkeys(matched))
     return found
 
 
+def _matched(pattern: str, texts: Mapping[str, PointId], table: Sequence[Benchmark]) -> list[PointId]:
+    """The points whose id matches the glob, with all its parameters or without those at their default."""
+    found = [point for text, point in texts.items() if fnmatch.fnmatchcase(text, pattern)]
+    if found or "?" in pattern:
+        return found
+    defaults: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for row in table:
+        defaults[row.name, row.engine] |= {(param.name, param.values[0]) for param in row.params}
+    plain = [point for point in texts.values() if defaults[point.benchmark, point.engine].issuperset(point.params)]
+    return [point for point in plain if fnmatch.fnmatchcase(str(dataclasses.replace(point, params=())), pattern)]
+
+
 def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> PointId | None:
-    """The point of a whole id, checked against table and machine; None for a glob."""
+    """The point of a whole id, with the defaults of parameters that it leaves out; None for a glob.
+
+    Raises UserError for an id that does not fit the table or the machine.
+    """
     if "*" in pattern or "[" in pattern:
         return None
     try:
@@ -150,12 +173,12 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     named = [row for row in table if row.name == point.benchmark]
     if not named:
         names = ", ".join(dict.fromkeys(row.name for row in table))
-        raise UserError(f"--only {pattern}: unknown benchmark '{point.benchmark}'; available: {names}", NOT_HERE)
+        raise UserError(f"--only {pattern}: unknown benchmark '{point.benchmark}'; available: {names}")
     kinds = kind_of(point.src), kind_of(point.dst)
     rows = sorted((row for row in named if row.engine == point.engine), key=lambda row: (row.src, row.dst) != kinds)
     if not rows:
         engines = ", ".join(dict.fromkeys(row.engine for row in named))
-        raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}", NOT_HERE)
+        raise UserError(f"--only {pattern}: {point.benchmark} has no engine {point.engine}; it has {engines}")
     problems = [_misfit(point, row) for row in rows]
     if all(problems):
         raise UserError(
@@ -164,7 +187,12 @@ def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> P
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and (place != all_gpus(other) or not machine.gpus_but(other)):
             raise UserError(f"--only {pattern}: {machine.name} has no GPU for {place}", NOT_HERE)
-    return point
+    row = next(row for row, problem in zip(rows, problems, strict=True) if not problem)
+    given = dict(point.params)
+    values = [(param, given.get(param.name, param.values[0])) for param in row.params]
+    return dataclasses.replace(
+        point, params=tuple(sorted((param.name, value) for param, value in values if param.in_id(value)))
+    )
 
 
 def _misfit(point: PointId, row: Benchmark) -> str | None:
@@ -183,10 +211,9 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
         return f"{row.name} does not copy from {point.src_memory} to {point.dst_memory} memory"
     if not row.sized and point.bytes:
         return f"{row.name} moves no bytes; write 0"
-    if row.sized and (not 0 < point.bytes <= _LARGEST or point.bytes % 8):
-        return f"{point.bytes} B is not a possible size. Sizes are multiples of 8 B, up to 1 EiB"
+    if row.sized and not 0 < point.bytes <= _LARGEST:
+        return f"{point.bytes} B is not a possible size. Sizes are 1 B to 1 EiB"
     given = dict(point.params)
-    always = [param.name for param in row.params if param.default_in_id]
     if unknown := [name for name in given if name not in {param.name for param in row.params}]:
         names = ", ".join(param.name for param in row.params) or "none"
         return f"{row.name} has no parameter '{unknown[0]}'; it has {names}"
@@ -198,12 +225,6 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
                 return problem
         elif value not in param.values:
             return f"{param.name} is {' or '.join(param.told or param.values)}, not '{value}'"
-        if param.name in given and not param.in_id(value):
-            return f"{param.name}={value} is the default. Leave it out, since ids omit it"
-    if not set(always) <= given.keys():
-        perhaps = [param.name for param in row.params if not param.default_in_id]
-        slowdowns = f"; {', '.join(perhaps)} may be added" if perhaps else ""
-        return f"{row.name} needs the parameters {', '.join(always)}{slowdowns}"
     return None
 
 

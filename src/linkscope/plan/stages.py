@@ -63,7 +63,7 @@ class Inheritance:
 
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
-    """The next work slowdowns the unfinished points; empty when the time is too short for more."""
+    """The next work beside the unfinished points; empty when the time is too short for more."""
     if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)

@@ -4,7 +4,7 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from linkscope.advise import is_worthwhile
+from linkscope.advise import worthwhile
 from linkscope.advise.text import headline
 from linkscope.model.text import count_text, range_share
 from linkscope.report.break_even import SHORT_HEADING, break_evens
@@ -193,7 +193,7 @@ def _anomalies(run: Run, width: int) -> Iterable[Line]:
 
 
 def _recommendations(run: Run, width: int) -> Iterable[Line]:
-    found = is_worthwhile(run.points)
+    found = worthwhile(run.points)
     if not found:
         return
     yield Line("")

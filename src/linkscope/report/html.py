@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from linkscope.advise import is_worthwhile
+from linkscope.advise import worthwhile
 from linkscope.advise.text import details, headline
 from linkscope.model.text import range_s, range_share, rate_text
 from linkscope.report.break_even import HEADING, NOTE, PHASES, break_evens
@@ -80,7 +80,7 @@ def page(run: Run) -> str:
         break_even_note=NOTE,
         phases=list(PHASES),
         findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # the others are doubts
-        advice=[(headline(one), details(one)) for one in is_worthwhile(run.points)],
+        advice=[(headline(one), details(one)) for one in worthwhile(run.points)],
         sign_means="; ".join([SIGN_MEANS] + [INHERITED_MEANS] * any(map(inherited, run.points))),
         taken_sign=INHERITED,
         sign=SIGN,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from linkscope.advise import is_worthwhile
+from linkscope.advise import worthwhile
 from linkscope.advise.text import headline
 from linkscope.model.text import range_share, rate_text
 from linkscope.report.break_even import NOTE, PHASES, SHORT_HEADING, break_evens
@@ -38,7 +38,7 @@ def to_markdown(run: Run) -> str:
     found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # the others are doubts
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["No rule found one."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
-    advised = [f"- {_safe(headline(one))}; {_safe(one.habit.how)}" for one in is_worthwhile(run.points)]
+    advised = [f"- {_safe(headline(one))}; {_safe(one.recommendation.how)}" for one in worthwhile(run.points)]
     lines += ["", "### Recommendations", "", *advised] if advised else []
     listed = [f"- {_safe(doubt.text)}" for doubt in doubts(everything)]
     lines += ["", "### Points to check", "", *(listed or ["None: every point has its value."])]

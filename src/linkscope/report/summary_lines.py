@@ -4,7 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from linkscope.advise import Advice, advice
+from linkscope.advise import worthwhile
 from linkscope.model.curves import MODE, path_of, rate_of, total_of
 from linkscope.model.text import count_text
 from linkscope.report.findings import findings
@@ -17,8 +17,7 @@ from linkscope.report.trust import SIGN, has_warning
 from linkscope.runfile import Point, Run
 from linkscope.units import format_bytes
 
-_TYPICAL = (1 << 20, 64 << 20)  # sizes whose median speed-up ranks a recommendation
-_WORTH = 1.05
+_LEAST_GAIN = 1.05
 _MOST_RECOMMENDATIONS = 3
 _MOST_REASONS = 3
 _MOST_GROUPS = 1
@@ -139,11 +138,11 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
 
 
 def recommendations_text(run: Run) -> str:
-    """'let GPUs reach each other directly ×11; ... (median speed-up, 1 to 64 MiB)'."""
-    ranked = sorted(((gain, one) for one in advice(run.points) if (gain := _typical_gain(one))), key=lambda g: -g[0])
+    """'enable peer access between GPUs ×11; … (median, 1 to 64 MiB; how: `linkscope advise`)'."""
+    ranked = [one for one in worthwhile(run.points) if one.is_typical and one.typical_gain >= _LEAST_GAIN]
     if not ranked:
         return ""
-    parts = "; ".join(f"{one.habit.title} ×{gain:.2g}" for gain, one in ranked[:_MOST_RECOMMENDATIONS])
+    parts = "; ".join(f"{one.recommendation.title} ×{one.typical_gain:.2g}" for one in ranked[:_MOST_RECOMMENDATIONS])
     return f"{parts} (median, 1 to 64 MiB; how: `linkscope advise`)"
 
 
@@ -209,10 +208,3 @@ def _half_peak_size(run: Run, best: Point) -> int | None:
                 rates[point.bytes] = max(rate.value, rates.get(point.bytes, 0.0))
     reached = min((size for size, rate in rates.items() if rate >= best.limit_gbps / 2), default=None)
     return reached if reached is not None and min(rates) < reached else None
-
-
-def _typical_gain(one: Advice) -> float | None:
-    """The median speed-up over the paths and sizes from 1 to 64 MiB; None where it is not worth a change."""
-    ratios = [gain.ratio for gain in one.compared if _TYPICAL[0] <= gain.now.bytes <= _TYPICAL[1]]
-    gain = statistics.median(ratios) if ratios and one.gains else 0.0
-    return gain if gain >= _WORTH else None

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from linkscope.plan import RULES, Inheritance, Plan, footprint, precision_target, rounds_wanted, share_s
+from linkscope.plan import RULES, Inheritance, Plan, footprint, moved_bytes, precision_target, rounds_wanted, share_s
 from linkscope.plan.facts import MachineFacts
 from linkscope.run.sampler import EVENT_TICK_S, HOST_TICK_S, NEARLY_TOGETHER
 from linkscope.run.states import INTERRUPTED
@@ -245,6 +245,8 @@ def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     checks = [round.verified for round in kept]
     point.verified = all(checks) if None not in checks else None
     point.guards = _guards(kept, rounds)
+    if padding := moved_bytes(PointId.parse(point.id)) - point.bytes:
+        point.guards["padding_bytes"] = padding
     point.device_s = float(f"{sum(round.device_s for round in rounds):.9g}")
 
 

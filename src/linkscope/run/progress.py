@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from linkscope.runfile import Point, Round
-from linkscope.units import format_seconds
+from linkscope.units import format_rate, format_seconds
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -104,6 +104,17 @@ class Lines:
         self._stream.flush()
 
     def stop(self) -> None: ...
+
+
+class Points(Lines):
+    """A line for each completed point, and the lines of `Lines`."""
+
+    def record(self, record: Round | Point) -> None:
+        super().record(record)
+        if isinstance(record, Point):
+            time_text = format_seconds(record.median_s) if record.median_s else record.reason or ""
+            rate = f", {format_rate(record.gbps)}" if record.gbps else ""
+            print(f"{record.status:<16} {record.id}  {time_text}{rate}", file=self._stream, flush=True)
 
 
 class Terminal:

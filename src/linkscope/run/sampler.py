@@ -309,7 +309,7 @@ class PointRound:
         return max((less + more) * each for less, more, each in zip(shorter, longer, self._each, strict=True))
 
     def _samples_wanted(self, samples: list[list[float]], counts: list[int], takes_s: float) -> int:
-        """Samples to take next, slowdowns the verified last one of a round; 0: only the last one."""
+        """Samples to take next, before the verified last one of a round; 0: only the last one."""
         taken, longest = len(samples[0]), max(self._each)
         if self._even():  # one a round, two for the first round
             return 0 if self._task.first or taken else 1

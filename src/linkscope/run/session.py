@@ -15,10 +15,12 @@ from linkscope.plan import Benchmark, MachineFacts, Plan, case_of
 from linkscope.run.interrupt import StopFlag
 from linkscope.run.monitor import NoTally, Tally, monitor_for
 from linkscope.run.progress import Progress, Silent
+from linkscope.run.provenance import commit
 from linkscope.run.supervisor import Outcome, Supervisor
 from linkscope.run.target import Target
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone, worker_command
 from linkscope.runfile import Header, PointId, Resume, Run, RunWriter
+from linkscope.runfile.methods import current
 
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
@@ -123,9 +125,11 @@ def _supervised(
 
 
 def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
-    """The version and, on hardware, the build of the worker, on which a model's results do not depend."""
-    tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__}
+    """Version, method versions and, on hardware, the commit and the build of the worker."""
+    methods = current(row.name for row in benchmark_table(command))
+    tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
+        tool["commit"] = commit()
         with _one_question(command) as worker:
             tool["worker"] = worker.hello()
     return tool

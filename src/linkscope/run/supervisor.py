@@ -65,7 +65,8 @@ class Outcome:
         found = {point.status for point in self.points.values()}
         if "failed" in found:
             return SOMETHING_FAILED
-        return NOT_HERE if found and found <= {"unsupported", "skipped"} else FINE
+        has_value = any(point.median_s is not None for point in self.points.values())
+        return FINE if has_value or not found else NOT_HERE
 
 
 class Supervisor:
@@ -182,7 +183,7 @@ class Supervisor:
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
-        """Adds the work that the plan wants slowdowns the unfinished points."""
+        """Adds the work that the plan wants beside the unfinished points."""
         known = {**self._points, **self._before}
         work = next_work(self._plan, known, self._budget.left(), self._underway())
         for item in work:

@@ -1,5 +1,6 @@
 """Writes run files: one JSON line a record, appended and flushed at once."""
 
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -13,6 +14,19 @@ from linkscope.runfile.reader import Run
 from linkscope.runfile.schema import Header, Record, Resume
 
 _SYNC_EVERY_S = 2.0  # a flush survives the process, a sync survives the machine and costs milliseconds
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Locks the file until it is closed, so that no second run writes to it. Raises UserError if one does already."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UserError(
+            f"{path}: another run is writing to this file. Choose another -o, or wait for its end"
+        ) from None
+    except OSError:  # some network file systems have no locks
+        return
 
 
 class RunWriter:
@@ -31,13 +45,16 @@ class RunWriter:
         try:
             if where.is_dir():
                 raise UserError(f"cannot write to {where}: it is a directory. Name a file in it")
-            file = open(where, "wb" if force else "xb", buffering=0)  # noqa: SIM115  closed by close()
+            file = open(where, "r+b" if force and where.exists() else "xb", buffering=0)  # noqa: SIM115  closed by close()
         except FileExistsError:
             raise UserError(
                 f"{where} exists. Continue it with `--resume {where}`, replace it with --force, or choose another -o"
             ) from None
         except OSError as error:
             raise UserError(f"cannot write to {where}: {error.strerror}. Choose another file with -o") from None
+        _lock(file, where)
+        if force and where.is_file():
+            file.truncate(0)
         writer = cls(file, where)
         writer.write(header)
         return writer
@@ -49,6 +66,7 @@ class RunWriter:
             raise UserError(f"{run.path} is compressed, so nothing can be appended. Unpack it with gunzip first")
         try:
             file = open(run.path, "r+b", buffering=0)  # noqa: SIM115  closed by close()
+            _lock(file, run.path)
             file.truncate(run.valid_bytes)
             file.seek(run.valid_bytes - 1)
             if file.read(1) != b"\n":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """`each_s` seconds an operation, and `once_s`, what a batch costs slowdowns (the intercept at no operation)."""
+    """`each_s` seconds an operation, and `once_s`, the fixed cost of a batch (the intercept at no operation)."""
 
     each_s: float
     once_s: float

@@ -1,0 +1,48 @@
+"""Versions of the measuring method of each benchmark.
+
+A change of the method can change values although the machine has not changed. Add a row to CHANGES when a change of the
+sampler, the worker or the planner moves the values of a benchmark by more than its precision. Values of different
+versions are not compared.
+"""
+
+import datetime
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from linkscope.runfile.schema import Header
+
+
+class Change(NamedTuple):
+    """A new version of the method of some benchmarks. `since`: UTC, for run files that do not hold their versions."""
+
+    benchmarks: tuple[str, ...]
+    since: str
+    what: str
+
+
+CHANGES = (
+    Change(("h2h",), "2026-11-22T18:00:00+00:00", "batches of CPU threads no longer meet cached data"),
+    Change(
+        ("d2d", "local", "demand", "prefetch", "fault_latency"),
+        "2026-11-23T06:00:00+00:00",
+        "the first single operations of a request do not count, and links between GPUs are woken",
+    ),
+)
+
+
+def current(benchmarks: Iterable[str]) -> dict[str, int]:
+    """The version of each benchmark in this linkscope, counted from 1."""
+    return {name: 1 + sum(name in change.benchmarks for change in CHANGES) for name in sorted(set(benchmarks))}
+
+
+def version(header: Header, benchmark: str) -> int:
+    """The version by which a run measured a benchmark: from the run file, or from its date."""
+    stored = header.tool.get("methods")
+    if isinstance(stored, dict):
+        return int(stored.get(benchmark, 1))
+    try:
+        started = datetime.datetime.fromisoformat(header.started)
+        changes = [change for change in CHANGES if benchmark in change.benchmarks]
+        return 1 + sum(datetime.datetime.fromisoformat(change.since) <= started for change in changes)
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        return 1
