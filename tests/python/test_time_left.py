@@ -16,7 +16,7 @@ from linkscope.run.states import State
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId, read_run
 from test_assemble import ONE
-from test_progress import MIB, h2d, taken
+from test_progress import MIB, h2d, round_with_rates
 
 LARGE = H2D.format(64 << 20, "false", "batched")
 
@@ -88,7 +88,7 @@ def forecast_of(rates: list[float], hot: int = -1, **wishes: Any) -> tuple[Forec
     for number, rate in enumerate(rates):
         for id, state in states.items():
             guards = {"throttled": ["hw_thermal"]} if number == hot else {}
-            state.rounds.append(taken(id, number, rate, **guards))
+            state.rounds.append(round_with_rates(id, number, rate, **guards))
             state.cost_s = 1e-3
     return Forecast(made, states, Budget(None, modelled=True), modelled=True), ids
 
@@ -146,5 +146,5 @@ def test_the_time_left_of_a_run_that_goes_on_is_told_by_its_own_rounds(monkeypat
     for at, id in enumerate(ids):
         assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s is None
         now[0] = 3.0 * (at + 1)
-        looks._states[id].rounds.append(taken(id, 3, 50.0))
+        looks._states[id].rounds.append(round_with_rates(id, 3, 50.0))
     assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s == pytest.approx(9.0 * 6 / 3)
