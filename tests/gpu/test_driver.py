@@ -1,4 +1,4 @@
-"""What the fake driver is built to behave like holds of the real one on this machine (tests/fake_cuda/README.md)."""
+"""The driver of this machine passes the checks that the fake driver passes (tests/fake_cuda/README.md)."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ NEED_TWO = {
 
 @pytest.mark.skipif(not DEVICE_CODE.is_dir(), reason="there is no device code; 'make build-tests' makes it")
 @pytest.mark.parametrize("name", [check.__name__ for check in driver_checks.CHECKS])
-def test_the_driver_keeps_what_the_fake_promises(name):
+def test_the_driver_passes_every_check_of_the_fake_driver(name):
     needed, found = 2 if name in NEED_TWO else 1, gpus()
     if found < needed:
         pytest.skip(f"it needs {needed} GPUs; here are {found}")

@@ -11,7 +11,7 @@ from linkscope.plan.recall import Recall
 from test_planner import all_done, pairs_plan
 
 
-def test_what_is_equal_is_made_once_and_what_is_not_anew() -> None:
+def test_equal_arguments_are_computed_once_and_others_again() -> None:
     made: list[str] = []
 
     def make(value: str) -> str:
