@@ -162,7 +162,7 @@ def test_methods_are_sorted_and_name_the_points_they_rest_on():
     assert alone.time.value == pytest.approx(9e-6 + MIB / 50e9)
 
 
-def test_nothing_is_read_across_a_break():
+def test_no_time_is_interpolated_across_a_break():
     points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 400e-6)]
     assert not transfer_methods(points, "numa:0", "gpu:0", 2 * MIB)
 

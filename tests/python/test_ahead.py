@@ -65,7 +65,7 @@ def family_of(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_nobody_is_left_when_the_command_ends(tmp_path, how):
+def test_no_process_outlives_the_command(tmp_path, how):
     """A suite large enough for several processes. Ctrl-C saves the measured points."""
     path = tmp_path / "a.jsonl"
     # The script has no main guard, like an installed command.

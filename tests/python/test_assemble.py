@@ -84,7 +84,7 @@ def test_a_negative_round_leaves_a_point_without_an_interval_and_the_run_continu
     assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
 
 
-def test_no_interval_reaches_below_no_time() -> None:
+def test_no_interval_has_a_negative_end() -> None:
     """Order statistics of six rounds, one of them negative because of noise."""
     seconds = [2.5e-6, 2.6e-6, 37.9e-6, 2.7e-6, -14.3e-6, 20e-6]
     found = assembler().point(ONE, [round_of(n, [of]) for n, of in enumerate(seconds)])

@@ -129,7 +129,7 @@ def test_the_first_size_is_never_a_break() -> None:
 
 
 @pytest.mark.parametrize("times, found", [(4, [2]), (4.1, [])])
-def test_no_line_tells_what_a_size_far_away_should_take(times: float, found: list[int]) -> None:
+def test_no_line_is_extended_to_a_size_far_away(times: float, found: list[int]) -> None:
     assert breaks([10, 40, 160, round(160 * times)], [1.0, 4.0, 16.0, 30.0], [0.0] * 4) == found
 
 

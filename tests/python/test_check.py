@@ -76,7 +76,9 @@ def test_a_machine_file_states_its_deviation_by_operation_and_for_concurrent_flo
     alone, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
     assert found[alone] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
     assert found[both] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
-    assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, "both ways are of one path"
+    assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, (
+        "bidirectional points are of one path"
+    )
     assert set(deviations(held([0.01] * 4), held_out=False)) == set()  # too few points for a deviation
 
 

@@ -118,7 +118,7 @@ def test_intervals_of_few_rounds_and_few_paths_miss_no_more_often_than_their_lev
         assert times <= count * (1 - level) + 2 * math.sqrt(count * (1 - level)), level
 
 
-def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_ones() -> None:
+def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_copies() -> None:
     """Rounds of 8 B to 32 KiB differ by 5 %, of 1 MiB to 4 GiB by 0.1 %; 256 MiB takes 3 % longer."""
     sizes = [8 * 4**at for at in range(7)] + [4**at << 20 for at in range(7)]
 

@@ -268,8 +268,8 @@ def test_a_worker_keeps_one_of_the_cheapest_contexts() -> None:
     assert opened_answer["ok"] and [of["gpu"] for of in opened_answer["contexts"]] == [0, 1]
     assert sum(len(of["operation_s"]) for of in opened_answer["contexts"]) >= 8
     for of in opened_answer["contexts"]:
-        dear, cheap = of["operation_s"][0::2], of["operation_s"][1::2]
-        assert min(dear) > 50e-6 and len(of["operation_s"]) % 2 == 0 and cheap[-1] < min(dear)
+        expensive, cheap = of["operation_s"][0::2], of["operation_s"][1::2]
+        assert min(expensive) > 50e-6 and len(of["operation_s"]) % 2 == 0 and cheap[-1] < min(expensive)
 
 
 @needs_fake
@@ -277,7 +277,7 @@ def test_a_worker_keeps_one_of_the_cheapest_contexts() -> None:
 @pytest.mark.parametrize(
     ("settings", "extra"),
     [({"CUDA_MODE": "exclusive-free"}, {}), ({}, {"CUDA_LAUNCH_BLOCKING": "1"})],
-    ids=["another process could take the GPU", "what an operation costs cannot be told"],
+    ids=["another process could take the GPU", "the cost of an operation is unknown"],
 )
 def test_contexts_that_cannot_be_selected_are_used_as_created(settings, extra) -> None:
     with Pipe(WORKER, environment(CUDA_GPUS=1, **settings) | extra) as pipe:

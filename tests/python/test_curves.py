@@ -84,7 +84,7 @@ def test_the_overview_merges_equal_paths_and_keeps_the_slow_pair() -> None:
     assert pinned.rows[0].single_s is not None and pinned.rows[0].single_s[0] > 8e-6
 
 
-def test_sets_of_places_and_paths() -> None:
+def test_names_of_sets_of_places_and_paths() -> None:
     assert places_text(["gpu:10", "gpu:9", "gpu:0", "gpu:1", "gpu:2", "numa:0"]) == "gpu:0-2,9,10, numa:0"
     gpus = [f"gpu:{number}" for number in range(4)]
     everyone = [Path(src, dst) for src in gpus for dst in gpus if src != dst]
@@ -100,7 +100,7 @@ def test_sets_of_places_and_paths() -> None:
     assert range_share((0.15, 0.18)) == "15-18 %" and range_share((0.88, 0.88)) == "88 %"
 
 
-def test_natural_order() -> None:
+def test_numbers_in_names_sort_as_numbers() -> None:
     assert sorted(["gpu:10", "gpu:9", "gpu:1"], key=natural) == ["gpu:1", "gpu:9", "gpu:10"]
 
 

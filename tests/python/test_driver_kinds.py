@@ -30,7 +30,7 @@ COPIES = {
     "h2d wc": h2d("wc"),
     "h2d mapped": h2d("mapped"),
     "h2d to a pool": memories(h2d(), "pinned", "pool"),
-    "h2d to virtual memory, both ways": memories(h2d(bidirectional="true"), "pinned", "vmm"),
+    "h2d to virtual memory, bidirectional": memories(h2d(bidirectional="true"), "pinned", "vmm"),
     "d2h wc": d2h("wc"),
     "d2h from virtual memory": memories(d2h(), "vmm", "pinned"),
     "d2d pool": memories(d2d(), "pool", "pool"),
@@ -196,7 +196,7 @@ def test_only_the_requested_phase_is_timed(worker, tmp_path, kind, phase, symbol
         assert calls_between(log, symbol, *stamps) == (3 if same else 0), other
 
 
-def test_nothing_is_left_behind(worker):
+def test_no_memory_is_leaked(worker):
     """Consecutive sessions, on a GPU and with pinned memory that have room for few of them."""
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB, CUDA_PINNED=128 * MIB)
     for kind, phases in PHASES.items():

@@ -114,14 +114,14 @@ ACTORS = {
     "write to its own": (access("write", "gpu:1", "gpu:1"), "write", {"gpu:1"}),
     "narrow read": (access("read", "gpu:1", "gpu:0", width="4"), "read_lines", {"gpu:0"}),
     "random write": (access("write", "gpu:1", "numa:0", order="random"), "write_lines", {"gpu:1"}),
-    "reads both ways": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
+    "bidirectional reads": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
     "chase through host memory": (latency("numa:0", "gpu:1"), "chase", {"gpu:1"}),
     "chase through a peer": (latency("gpu:1", "gpu:0"), "chase", {"gpu:0"}),
     "h2d": (by("sm", h2d(gpu=1)), "copy", {"gpu:1"}),
     "d2h": (by("sm", d2h(gpu=1)), "copy", {"gpu:1"}),
     "push": (by("sm", d2d()), "copy", {"gpu:0"}),
     "pull": (by("sm", d2d(initiator="dst")), "copy", {"gpu:1"}),
-    "push both ways": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
+    "bidirectional push": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
     "bulk push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
     "bulk pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
     "bulk h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
@@ -147,7 +147,7 @@ def test_only_the_acting_gpu_launches_the_kernel(worker, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["read of host memory", "write to a peer", "h2d", "push both ways", "exchange", "host to all"]
+    "name", ["read of host memory", "write to a peer", "h2d", "bidirectional push", "exchange", "host to all"]
 )
 @pytest.mark.parametrize(
     "blocks, threads", [("8", "512"), ("sms", "256"), ("1", "1024"), ("128", "512"), ("sms", None)]
@@ -161,7 +161,7 @@ def test_the_grid_and_the_block_have_the_shape_of_the_case(worker, tmp_path, nam
     assert found == {(kernel, SMS if blocks == "sms" else int(blocks), int(threads or 512))}
 
 
-@pytest.mark.parametrize("name", ["read of host memory", "write to a peer", "push both ways", "host to all"])
+@pytest.mark.parametrize("name", ["read of host memory", "write to a peer", "bidirectional push", "host to all"])
 def test_kernels_without_a_given_shape_have_one_block_of_512_threads_per_sm(worker, tmp_path, name):
     wanted, kernel, _ = ACTORS[name]
     logged = Logged(worker, tmp_path)
@@ -302,7 +302,7 @@ def test_gpus_that_could_cache_the_data_are_flushed_before_every_sample(worker, 
         assert sample[len(gpus) :] == [kernel] * launches
 
 
-def test_nothing_is_flushed_before_a_batch_that_touches_nothing(worker, tmp_path):
+def test_nothing_is_flushed_before_an_empty_batch(worker, tmp_path):
     """An empty batch measures the stamps alone and needs no cache state."""
     assert sampled(Logged(worker, tmp_path), access("read", "gpu:1", "gpu:0"), batch=0) == []
 

@@ -36,12 +36,12 @@ FAMILIES = {
     "demand by a CPU, read": managed("demand", *OUT, access="read"),
     "demand by CPUs": managed("demand", *OUT, threads="4"),
     "demand by CPUs, read": managed("demand", *OUT, threads="4", access="read", size=3 * PAGE),
-    "demand both ways": managed("demand", *OUT, bidirectional="true"),
+    "demand bidirectional": managed("demand", *OUT, bidirectional="true"),
     "demand of a peer": managed("demand", *ACROSS),
-    "demand through the host, both ways": managed("demand", *ACROSS, peer="off", bidirectional="true"),
+    "demand through the host, bidirectional": managed("demand", *ACROSS, peer="off", bidirectional="true"),
     "prefetch": managed("prefetch", *IN),
     "prefetch home": managed("prefetch", *OUT, size=24),
-    "prefetch both ways": managed("prefetch", *IN, bidirectional="true"),
+    "prefetch bidirectional": managed("prefetch", *IN, bidirectional="true"),
     "prefetch from a peer": managed("prefetch", *ACROSS, bidirectional="true"),
     "demand of all bytes": managed("demand", *IN, touch="all", access="read"),
     "demand of all bytes, written": managed("demand", *IN, touch="all", size=MIB),
@@ -61,7 +61,7 @@ FAMILIES = {
     "demand of a peer, accessed by": managed("demand", *ACROSS, advice="accessed_by", size=MIB),
     "prefetch as a batch of one": managed("prefetch", *IN, ranges="1"),
     "prefetch as a batch": managed("prefetch", *IN, ranges="8"),
-    "prefetch as a batch, both ways": managed("prefetch", *IN, ranges="64", bidirectional="true", size=MIB),
+    "prefetch as a batch, bidirectional": managed("prefetch", *IN, ranges="64", bidirectional="true", size=MIB),
     "prefetch home as a batch": managed("prefetch", *OUT, ranges="8", size=MIB),
     "prefetch, discarded before": managed("prefetch", *IN, discard="before"),
     "prefetch, discarded with it": managed("prefetch", *IN, discard="with"),
@@ -71,7 +71,7 @@ FAMILIES = {
     "nearest faults of a CPU": managed("fault_latency", *OUT, step="4KiB"),
     "faults of a CPU": managed("fault_latency", *OUT),
 }
-CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand both ways"}
+CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand bidirectional"}
 
 
 def run(pipe, wanted, samples=2, verify=True):
@@ -102,7 +102,7 @@ SEVERAL -= CPUS  # the driver cannot see accesses by a CPU
 
 @pytest.mark.parametrize("family", sorted(SEVERAL))
 def test_one_wrong_copy_among_several_or_a_wrong_last_write_is_found(worker, family):
-    several = {"prefetch as a batch": 20, "prefetch home as a batch": 20, "prefetch as a batch, both ways": 200}
+    several = {"prefetch as a batch": 20, "prefetch home as a batch": 20, "prefetch as a batch, bidirectional": 200}
     number = several.get(family, 9 if "batch" in family else "7+")  # the number of a timed copy
     verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]

@@ -54,7 +54,7 @@ FAMILIES = {
     "h2d pinned": h2d(),
     "h2d registered": h2d("registered"),
     "h2d pageable": h2d("pageable"),
-    "h2d both ways": h2d(bidirectional="true"),
+    "h2d bidirectional": h2d(bidirectional="true"),
     "d2h pinned": d2h(),
     "d2h pageable": d2h("pageable"),
     "d2d peer": d2d(),
@@ -68,7 +68,7 @@ FAMILIES = {
         for engine in ("sm", "tma")
         for name, wanted in {
             "h2d": h2d(blocks="8"),
-            "h2d both ways": h2d(bidirectional="true"),
+            "h2d bidirectional": h2d(bidirectional="true"),
             "d2h registered": d2h("registered"),
             "d2d push": d2d(size=24),
             "d2d pull": d2d(initiator="dst"),
@@ -87,8 +87,10 @@ FAMILIES = {
     "narrow write to a peer": access("write", "gpu:0", "gpu:1", width="4"),
     "strided write to host memory": access("write", "gpu:0", "numa:0", width="4", stride="64"),
     "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
-    "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
-    "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "bidirectional reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
+    "bidirectional: host memory read and written": access(
+        "read", "numa:0", "gpu:0", bidirectional="true", order="random"
+    ),
     "written by the same core before": h2d("pinned", cache="written"),
     "written by another core before": h2d("pageable", cache="dirty"),
     "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
@@ -99,8 +101,8 @@ FAMILIES = {
     "chase on one SM": access("latency", "numa:0", "gpu:0", size=0, sm="131"),
     "chase on one SM, caches hot": access("latency", "gpu:0", "gpu:0", size=0, sm="0", cache="hot", range="64MiB"),
     "chase, caches hot": access("latency", "gpu:0", "gpu:0", size=0, cache="hot"),
-    "both ways by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
-    "both ways by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
+    "bidirectional by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
+    "bidirectional by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
     "host to all": joint("host_to_all", "numa:0", "gpu:all"),
     "all to host and back": joint("host_to_all", "numa:0", "gpu:all", bidirectional="true"),
     "all to host by sm": joint("all_to_host", "gpu:all", "numa:0") | {"engine": "sm"},
@@ -311,7 +313,7 @@ PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.st
 PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"on several paths, one between GPUs"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
-PEER |= {"strided read of a peer", "narrow write to a peer", "both ways: reads"}
+PEER |= {"strided read of a peer", "narrow write to a peer", "bidirectional reads"}
 REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,

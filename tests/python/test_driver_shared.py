@@ -38,7 +38,7 @@ COPIES = {
         for kind in OF_GPUS
         for name, wanted in {
             "h2d": memories(h2d(), "pinned", kind),
-            "h2d, both ways": memories(h2d(bidirectional="true"), "pinned", kind),
+            "h2d, bidirectional": memories(h2d(bidirectional="true"), "pinned", kind),
             "d2h": memories(d2h(), kind, "pinned"),
             "d2d": memories(d2d(), kind, kind),
             "d2d, pulled": memories(d2d(initiator="dst"), kind, kind),
@@ -193,7 +193,7 @@ def test_the_owners_time_excludes_the_messages(worker, kind):
     assert 0 < 20 * took < (time.monotonic() - start) / 3
 
 
-def test_nothing_is_left_behind(worker):
+def test_no_memory_or_descriptor_is_leaked(worker):
     """Consecutive sessions, on GPUs that have room for few of them; descriptors and mappings come and go."""
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB, CUDA_PINNED=128 * MIB)
     counts = []

@@ -94,12 +94,12 @@ def test_only_full_has_pauses_and_the_host_clock_on_one_path_of_each_class():
 
 BY_HOST = {
     "one copy": h2d(clock="host", mode="single"),
-    "both ways": h2d(clock="host", bidirectional="true"),
+    "bidirectional": h2d(clock="host", bidirectional="true"),
     "by one call": TOGETHER["pieces by batch"] | {"params": TOGETHER["pieces by batch"]["params"] | {"clock": "host"}},
     "as a graph": TOGETHER["pieces by graph"] | {"params": TOGETHER["pieces by graph"]["params"] | {"clock": "host"}},
     "rows": case("strided", "gpu:0", "numa:0", "device", "pinned", clock="host"),
     "a halo": case("halo", "gpu:0", "gpu:1", "device", "device", clock="host", way="packed"),
-    "by threads": local(clock="host") | {"engine": "sm"},
+    "by sm": local(clock="host") | {"engine": "sm"},
 }
 
 

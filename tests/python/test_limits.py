@@ -70,7 +70,7 @@ def test_a_hidden_link_has_no_peak(h200):
     assert into(machine).gbps is None and "not visible" in into(machine).source
 
 
-def test_nvlink(h200):
+def test_nvlink_has_the_sum_of_its_links(h200):
     found = peer(h200())
     assert found.gbps == pytest.approx(18 * 26.562, abs=0.01)  # 478.1
     assert "NVLink 4.0, 18 links x 26.56 GB/s" in found.source and "through NVSwitch" in found.source
@@ -141,7 +141,7 @@ def test_host_memory_has_no_known_peak(h200):
     assert found.gbps is None and found.source == "DRAM bandwidth is not visible here"
 
 
-def test_links_to_the_cpu(h200):
+def test_nvlink_to_the_cpu_has_its_peak(h200):
     machine = h200(remote="npu", links=3, answers={"nvmlDeviceGetNvLinkVersion": 2})
     assert into(machine).gbps == pytest.approx(3 * 26.562, abs=0.01) and "to the CPU" in into(machine).source
     texts = fakes.virtual_machine()
@@ -182,7 +182,7 @@ def test_unknown_places_have_no_peak(ends, h200):
         ("gpu:0", "gpu:0", {}, 2093.0),
     ],
 )
-def test_no_limit_is_below_what_was_measured(src, dst, changes, measured, h200):
+def test_no_peak_is_below_a_measured_rate(src, dst, changes, measured, h200):
     for machine in (h200(), models.load("h200x4")):
         assert path_limit(machine, src, dst, "pinned", "device", "ce", **changes).gbps > measured
 

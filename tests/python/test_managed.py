@@ -121,15 +121,15 @@ def measured(machine, folder, *only):
 
 def test_a_run_has_one_point_for_each_count_of_threads_and_more_are_faster_cs_13(tmp_path):
     points = measured("ac922", tmp_path, "demand/fault/gpu:0.managed->numa:0.managed/67108864[?]*")
-    by_threads = {
+    by_thread_count = {
         point.params["threads"]: point
         for point in points.values()
         if point.params["access"] == "write" and not point.bidirectional and not {"touch", "advice"} & set(point.params)
     }
-    assert set(by_threads) == {"1", "2", "4", "8", "16", "all"}
-    rates = [by_threads[count].gbps for count in ("1", "2", "4", "8", "16", "all")]
+    assert set(by_thread_count) == {"1", "2", "4", "8", "16", "all"}
+    rates = [by_thread_count[count].gbps for count in ("1", "2", "4", "8", "16", "all")]
     assert rates == sorted(rates) and rates[-1] > 3 * rates[0]
-    for point in by_threads.values():
+    for point in by_thread_count.values():
         assert point.verified and point.batch == [1] and point.footprint_bytes == point.bytes
 
 

@@ -181,8 +181,8 @@ def points() -> list[Point]:
                 found += made("all_to_one", engine, (ALL, gpu), by, f"all_to_one by {who}", to_one)
                 for other in others:
                     path, against = (gpu, other), (other, gpu)
-                    one_way, both = (f"bidirectional={which}&{by}&mode=batched" for which in ("false", "true"))
-                    found += made("d2d", engine, path, one_way, f"d2d by {who}", [path])
+                    unidirectional, both = (f"bidirectional={which}&{by}&mode=batched" for which in ("false", "true"))
+                    found += made("d2d", engine, path, unidirectional, f"d2d by {who}", [path])
                     if gpu < other:  # each pair is measured once
                         found += made("d2d", engine, path, both, f"d2d both by {who}", [path, against])
         found += made("host_to_all", engine, (HOST, ALL), "bidirectional=false", "host_to_all", there)

@@ -24,20 +24,22 @@ def zero_copy_ratio(machine: str, end: str) -> float:
 
 
 NUMBERS = [
-    Number("CS-24: three NVLink 2, one way", lambda: raw("ac922", "nvlink numa:0->gpu:0"), 75),
+    Number("CS-24: three NVLink 2, unidirectional", lambda: raw("ac922", "nvlink numa:0->gpu:0"), 75),
     Number(
-        "CS-24: three NVLink 2, both ways",
+        "CS-24: three NVLink 2, bidirectional",
         lambda: raw("ac922", "nvlink numa:0->gpu:0") + raw("ac922", "nvlink gpu:0->numa:0"),
         150,
     ),
-    Number("CS-25: two NVLink 1, one way", lambda: raw("s822lc", "nvlink numa:0->gpu:0"), 40),
+    Number("CS-25: two NVLink 1, unidirectional", lambda: raw("s822lc", "nvlink numa:0->gpu:0"), 40),
     Number("CS-25: X-bus", lambda: raw("s822lc", "xbus numa:0->numa:1"), 38.4),
-    Number("CS-26: one NVLink 2, both ways", lambda: 2 * raw("4029gp", "nvlink-1 gpu:0->gpu:1"), 50),
-    Number("CS-26: two NVLink 2, both ways", lambda: 2 * raw("4029gp", "nvlink-2 gpu:0->gpu:3"), 100),
+    Number("CS-26: one NVLink 2, bidirectional", lambda: 2 * raw("4029gp", "nvlink-1 gpu:0->gpu:1"), 50),
+    Number("CS-26: two NVLink 2, bidirectional", lambda: 2 * raw("4029gp", "nvlink-2 gpu:0->gpu:3"), 100),
     Number("CS-26: three UPI", lambda: raw("4029gp", "upi numa:0->numa:1"), 62.4),
     Number("CS-28", lambda: rate("ac922", "numa:0 > gpu:0"), 72),
     Number("CS-29", lambda: rate("ac922", "numa:0 > gpu:2"), 41),
-    Number("CS-31: both ways twice one way", lambda: sum(bidirectional_rates("ac922", "numa:0 > gpu:0")), 2 * 72),
+    Number(
+        "CS-31: bidirectional twice unidirectional", lambda: sum(bidirectional_rates("ac922", "numa:0 > gpu:0")), 2 * 72
+    ),
     Number("CS-35: zero-copy read to explicit on ac922", lambda: zero_copy_ratio("ac922", "numa:0 > gpu:0"), 1),
     Number(
         "CS-35: zero-copy read 10 GB/s slower than explicit on s822lc",
@@ -81,7 +83,7 @@ def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
         assert sum(lanes) == 6, "a V100 has six NVLinks"
 
 
-def test_4029gp_has_no_way_over_pcie_between_gpus() -> None:
+def test_no_path_between_gpus_of_4029gp_uses_pcie() -> None:
     """Pairs without an NVLink between them have two hops, one with one link and one with two."""
     for a, b in itertools.permutations(range(8), 2):
         path = hops("4029gp", f"gpu:{a}", f"gpu:{b}")
@@ -127,7 +129,7 @@ def test_locality_matters_on_ac922_and_little_elsewhere_cs_32() -> None:
     assert min(left("4029gp", "gpu:4")) > 0.97
 
 
-def test_gpus_of_one_socket_gain_from_peer_access_on_ibm_cs_33() -> None:
+def test_gpus_of_one_socket_are_faster_with_peer_access_on_ibm_cs_33() -> None:
     for machine in IBM:
         assert rate(machine, "gpu:0 > gpu:1") > 1.3 * rate(machine, "gpu:0 > gpu:1", peer="off")
 

@@ -99,7 +99,7 @@ def test_each_row_has_one_answer() -> None:
         assert entry.theirs and entry.items and not (entry.points and entry.instead), (source.name, entry)
 
 
-def test_what_answers_instead_is_there() -> None:
+def test_named_replacements_exist() -> None:
     """The named files and commands exist."""
     named = " ".join(entry.instead for _, entry in ENTRIES)
     files = re.findall(r"(?:machines|docs|tests)/[\w./-]*\w", named)
@@ -136,9 +136,9 @@ def test_suite_comm_scope_has_exactly_the_points_of_the_map() -> None:
 
 def test_zero_copy_has_the_papers_blocks_of_256_threads() -> None:
     found = points_of(SUITES["comm-scope"], machine("h200x1"), benchmark_table())
-    by_threads = [point for point in found if point.benchmark in ("read", "write")]
-    assert by_threads and {point.param("threads") for point in by_threads} == {"256"}
-    assert {"registered"} <= {memory for point in by_threads for memory in (point.src_memory, point.dst_memory)}
+    accesses = [point for point in found if point.benchmark in ("read", "write")]
+    assert accesses and {point.param("threads") for point in accesses} == {"256"}
+    assert {"registered"} <= {memory for point in accesses for memory in (point.src_memory, point.dst_memory)}
 
 
 # nvbandwidth

@@ -197,7 +197,7 @@ def test_the_machine_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) 
         assert len({len(row) for row in rows}) == 1, "columns stand below each other"
 
 
-def test_network_cards_stand_where_the_papers_say_sp_14_jo_8() -> None:
+def test_network_cards_are_next_to_the_stated_gpus_sp_14_jo_8() -> None:
     def beside(machine: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for link in directed_links(models.load(machine)):

@@ -212,7 +212,9 @@ def test_every_point_of_the_plan_has_a_record_however_small_the_budget(slowed: T
 
 
 @pytest.mark.parametrize(("suite", "budget_s"), [("quick", 2.8), ("standard", 12.0)])
-def test_what_was_not_measured_takes_over_from_what_the_budget_cut_short(suite: str, budget_s: float, tmp_path) -> None:
+def test_no_skipped_point_inherits_from_a_point_that_the_budget_cut_short(
+    suite: str, budget_s: float, tmp_path
+) -> None:
     """In any order of measuring and skipping."""
     here = modelled(models.load("h200x4"), 1)
     plan = make_plan(here.facts, benchmark_table(), suite=suite, budget_s=budget_s)

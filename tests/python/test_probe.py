@@ -82,7 +82,7 @@ def test_with_one_node_all_gpus_are_near_it_except_in_a_virtual_machine():
     assert [gpu.numa for gpu in replay(fakes.virtual_machine(), fakes.driver()).gpus] == [None] * 4
 
 
-def test_nodes_with_gaps_are_dense_and_gpu_memory_is_no_node():
+def test_node_numbers_with_gaps_become_dense_and_gpu_memory_is_no_node():
     driver = fakes.driver()
     for gpu, number in zip(driver["gpus"], (255, 254, 253, 252), strict=True):
         gpu["attributes"] = {**gpu["attributes"], "NUMA_ID": number}
@@ -202,7 +202,7 @@ def test_a_broken_driver_is_reported(monkeypatch):
         (999, "NVML does not start"),
     ],
 )
-def test_nvml_that_does_not_start_is_a_reason(code, words, monkeypatch):
+def test_nvml_that_does_not_start_gives_a_reason(code, words, monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver(), init=code)
     assert words in machine.driver.nvml_why_not and len(machine.gpus) == 4
     assert words in why(machine, "gpu:0.pcie.width") and machine.gpus[0].sms == 132
@@ -213,7 +213,7 @@ def test_a_missing_nvidia_ml_py_gives_a_reason(monkeypatch):
     assert "nvidia-ml-py is not installed" in read_nvml().why_not
 
 
-def test_nvml_that_hangs_is_left_behind(monkeypatch):
+def test_nvml_that_hangs_is_abandoned(monkeypatch):
     monkeypatch.setattr(nvml_door, "_PATIENCE_S", 0.05)
     let_go = threading.Event()
     fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(120)}))
@@ -228,7 +228,7 @@ def test_unexpected_answers_of_nvml_give_a_reason(monkeypatch):
     assert read_nvml().why_not.startswith("NVML failed") or read_nvml().gpus[0].pci is None
 
 
-def test_nvml_is_given_back(monkeypatch):
+def test_nvml_is_shut_down_after_the_probe(monkeypatch):
     fake = fakes.play(monkeypatch, fakes.FakeNvml())
     assert len(read_nvml().gpus) == 4 and fake.open == 0
 
@@ -307,7 +307,7 @@ def test_lists_of_cpus_survive_a_round_trip(numbers):
 
 
 @given(st.text())
-def test_no_text_of_the_kernel_breaks_the_parsers(text):
+def test_no_kernel_text_breaks_the_parsers(text):
     parse_list(text), chosen(text), normal_pci(text)
     replay({path: text for path in fakes.two_nodes()})
 

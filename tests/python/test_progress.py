@@ -315,7 +315,7 @@ def test_a_run_that_ends_before_the_first_drawing_writes_nothing(screen) -> None
     assert stream.getvalue() == ""
 
 
-def test_no_color_is_heeded(screen, monkeypatch) -> None:
+def test_no_color_is_respected(screen, monkeypatch) -> None:
     coloured = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
     streams = [Tty(screen), Tty(screen)]
     for stream, no_color in zip(streams, ("", "1"), strict=True):

@@ -230,7 +230,7 @@ def test_single_copies_have_seven_samples_and_fewer_after_long_pauses(gap: str, 
 
 
 @pytest.mark.parametrize("cache, known", [("written", False), ("dirty", False), ("cold", True)])
-def test_memory_that_is_made_anew_is_not_run_before_it_is_prepared(cache: str, known: bool) -> None:
+def test_newly_allocated_memory_is_prepared_before_its_first_run(cache: str, known: bool) -> None:
     asked: list[Any] = []
 
     class Asked(Timed):

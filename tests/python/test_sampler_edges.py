@@ -256,7 +256,7 @@ def test_the_largest_copies_have_twice_the_batch_if_more_would_change_the_clock(
 
 
 def test_a_later_round_uses_twice_the_batch_if_more_no_longer_fits_behind_the_gate() -> None:
-    """After its own first round, or the first round of another path of its class. The clock of the first round stays."""
+    """After its own first round, or the first round of another path of its class. Its clock stays."""
     first = measured(Blurred(20e-6), 1 << 20, "false")
     assert first.longer > 2
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
@@ -282,8 +282,8 @@ def test_a_later_round_uses_twice_the_batch_if_more_no_longer_fits_behind_the_ga
 def test_a_first_round_without_the_length_of_its_second_batch_comes_from_an_older_version(
     each_s: float, mode: str, longer: int | None, asked: list[list[int]]
 ) -> None:
-    """Older versions used twice the batch, and an empty batch for single or long (8 ms) operations. Resumed runs continue
-    this way."""
+    """Older versions used twice the batch, and an empty batch for single or long (8 ms) operations. Resumed runs do the
+    same."""
     id = H2D.format(64 << 20, "false", mode)
     first = earlier([3 if mode == "batched" else 1], each_s)
     first.longer = longer
@@ -413,8 +413,8 @@ def test_the_second_batch_is_at_most_eight_times_the_first() -> None:
 
 def test_the_batch_stays_if_four_times_its_length_would_change_the_clock() -> None:
     class Staged(Restless):
-        """Up to 128 copies run behind the gate. More copies wait for staging memory, are timed by the host and cost more
-        each."""
+        """Up to 128 copies run behind the gate. More copies wait for staging memory, are timed by the host and cost
+        more each."""
 
         def run(self, samples, batches, *, verify, limit_s):
             by_host = max(batch[0] for batch in batches) > 128

@@ -41,7 +41,7 @@ class TransferMethod:
 
 @dataclass(frozen=True)
 class Machine:
-    """The constants of closed forms, in s and GB/s. `route` joins two places, `of_host` names the node next to a GPU."""
+    """Constants of closed forms, in s and GB/s. `route` joins two places, `of_host` names the node next to a GPU."""
 
     pairs: tuple[str, ...]
     route: Callable[[str, str], TransferMethod]
@@ -285,7 +285,7 @@ def test_with_noise_points_are_within_two_standard_errors(name: str, noisy: dict
     assert len(missed) <= 0.06 * count, missed
 
 
-JOINT = {  # GB/s in total, uni- and bidirectional: uplinks, one engine that serves all in turn, one link into the one GPU
+JOINT = {  # GB/s in total, uni- and bidirectional: uplinks, one engine that serves all in turn, one link into one GPU
     "host_to_all": (182.0, 188.0), "all_to_host": (150.0, None),
     "one_to_all": (390.0, None), "all_to_one": (390.0, None),
 }  # fmt: skip

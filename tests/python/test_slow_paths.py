@@ -64,7 +64,7 @@ def to_gpu(gpu: int, size: int = 8) -> str:
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if "mode" in name])
 def test_six_rounds_are_requested_before_a_path_with_modes_is_called_slow(name: str) -> None:
-    """Three rounds may be of one mode by chance: of 10,000 paths in classes of three, 38 to 123 would be called slow."""
+    """Three rounds may be of one mode by chance: of 10,000 paths in classes of three 38 to 123 would seem slow."""
     early, late, requested = alarms(name, SHAPES[name], 3, 0.05, 2000)
     assert early >= 20 and late <= 8.4 and requested < 0.03  # in 10,000, of 6,000 paths: five are 8.3
 

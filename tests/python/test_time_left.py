@@ -55,9 +55,7 @@ def test_a_round_that_does_not_fit_into_the_budget_is_not_started(tmp_path, roun
 
 
 @pytest.mark.parametrize("classes", [[], [PathClass("host to GPU", ["numa:0->gpu:0"])]], ids=["process", "platform"])
-def test_where_no_round_fits_into_the_budget_any_more_the_machine_is_not_opened_for_one(
-    tmp_path, monkeypatch, classes: list[PathClass]
-) -> None:
+def test_no_worker_is_opened_if_no_round_fits_into_the_budget(tmp_path, monkeypatch, classes: list[PathClass]) -> None:
     now, opens = [0.0], []
     monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
     ask, prepare = Worker.ask_to_open, Worker.prepare
