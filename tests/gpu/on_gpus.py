@@ -27,10 +27,10 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), o
 @cache
 def gpus() -> int:
     """The number of GPUs, counted by a process that ends: an open process makes the driver keep memory of others."""
-    return int(_elsewhere("count_here"))
+    return int(_in_new_process("count_here"))
 
 
-def _elsewhere(function: str) -> str:
+def _in_new_process(function: str) -> str:
     """The return value of a function of this file, run in a separate process."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import on_gpus; print(on_gpus.{function}())"
@@ -90,7 +90,7 @@ def verified(run: Run) -> list[Point]:
 def free_bytes() -> list[int]:
     """The free bytes of each GPU, seen by a process without a context there: contexts differ by 110 MiB on H200."""
     if FAKE:
-        return [int(word) for word in _elsewhere("free_here").split()]
+        return [int(word) for word in _in_new_process("free_here").split()]
     command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     if shown := os.environ.get("CUDA_VISIBLE_DEVICES"):
         command.append(f"--id={shown}")

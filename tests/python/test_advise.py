@@ -149,7 +149,7 @@ def transfer_points():
 
 def test_methods_are_sorted_and_name_the_points_they_rest_on():
     exact = transfer_methods(transfer_points(), "numa:0", "gpu:0", MIB)
-    assert [way.curve.method.family.src_memory for way in exact] == ["pinned", "pageable"]
+    assert [method.curve.method.family.src_memory for method in exact] == ["pinned", "pageable"]
     assert exact[0].time.value == pytest.approx(2e-6 + MIB / 50e9) and len(exact[0].points) == 1
     between = transfer_methods(transfer_points(), "numa:0", "gpu:0", 16 * MIB)
     (pinned,) = between  # the neighbouring sizes of pageable memory are a factor of 64 apart
@@ -189,12 +189,12 @@ def test_the_command_prints_a_summary_and_its_json_has_everything(tmp_path, caps
         and "enable peer access between GPUs" in text
     )
     assert main(["advise", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["modelled"] and {one["habit"] for one in told["advice"]} == {"pin", "queue"}
-    pin = next(one for one in told["advice"] if one["habit"] == "pin")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["modelled"] and {one["habit"] for one in answer["advice"]} == {"pin", "queue"}
+    pin = next(one for one in answer["advice"] if one["habit"] == "pin")
     large = next(gain for gain in pin["gains"] if gain["bytes"] == 64 * MIB)
     assert large["ratio"] == pytest.approx((3e-6 + 64 * MIB / 10e9) / (2e-6 + 64 * MIB / 50e9)) and large["worth"]
-    assert [one["lost"] for one in told["irregular"]] == [pytest.approx(0.6)]
+    assert [one["lost"] for one in answer["irregular"]] == [pytest.approx(0.6)]
 
 
 @pytest.mark.parametrize(
@@ -214,19 +214,19 @@ def test_unmeasured_habits_point_to_suite_full_unless_it_was_measured(tmp_path, 
 
 def test_one_transfer_on_the_command_line(tmp_path, capsys):
     path = saved(tmp_path, transfer_points())
-    asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
-    assert main([*asked, "2MiB"]) == 0
+    words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
+    assert main([*words, "2MiB"]) == 0
     text = capsys.readouterr().out
     assert "h2d by ce, pinned -> device (after kernel) *" in text and "* interpolated between" in text
-    assert main([*asked, "1MiB", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
-    assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+    assert main([*words, "1MiB", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [method["src_memory"] for method in answer["ways"]] == ["pinned", "pageable"]
+    assert answer["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
 def test_a_value_interpolated_from_an_inherited_point_is_marked(tmp_path, capsys):
-    taken = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
-    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), taken])
+    inherited = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), inherited])
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     signs = []
     for size in ("1MiB", "2MiB", "4MiB"):
@@ -244,11 +244,11 @@ def test_accesses_by_sm_are_no_methods_of_a_single_copy(tmp_path, capsys):
            "prefetch/prefetch/" + ends.format("managed", "managed", "").rstrip("?"))  # fmt: skip
     path = saved(tmp_path, [point(id, 20e-6) for id in ids])
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--json"]
-    told = {}
-    for alone in ([], ["--alone"]):
-        assert main([*words, *alone]) == 0
-        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["ways"]}
-    assert told == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
+    answer = {}
+    for option in ([], ["--alone"]):
+        assert main([*words, *option]) == 0
+        answer[bool(option)] = {method["benchmark"] for method in json.loads(capsys.readouterr().out)["ways"]}
+    assert answer == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 
 def test_methods_are_listed_with_ratio_interval_and_missed_precision(tmp_path, capsys):
@@ -312,19 +312,19 @@ def test_a_simulated_ac922_gets_the_advice_to_pin_and_to_use_the_near_node(tmp_p
     )
     capsys.readouterr()
     assert main(["advise", str(path), "--json"]) == 0
-    told = {one["habit"]: one for one in json.loads(capsys.readouterr().out)["advice"]}
-    node = [gain for gain in told["node"]["gains"] if gain["worth"] and ".pinned" in gain["now"]]
+    answer = {one["habit"]: one for one in json.loads(capsys.readouterr().out)["advice"]}
+    node = [gain for gain in answer["node"]["gains"] if gain["worth"] and ".pinned" in gain["now"]]
     assert node and {(gain["src"], gain["instead"]) for gain in node} == {("numa:1", "numa:0")}
     assert all(gain["interval"][0] <= 72 / 41 * 1.03 and gain["ratio"] > 1.6 for gain in node)
-    assert any(gain["worth"] for gain in told["pin"]["gains"])
+    assert any(gain["worth"] for gain in answer["pin"]["gains"])
 
 
 def test_the_report_the_summary_and_the_markdown_contain_the_advice():
-    told = run(transfer_points())
-    for text in (page(told), details(told), to_markdown(told)):
+    made = run(transfer_points())
+    for text in (page(made), details(made), to_markdown(made)):
         flat = " ".join(text.split())
         assert "Recommendations" in flat and "Pin host memory that is copied" in flat
-    assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
+    assert "cudaMallocHost" in page(made) and 'href="#advice"' in page(made)
     same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
     assert not any(
         "Recommendations (how" in text or "### Recommendations" in text or "<h2>Recommendations" in text

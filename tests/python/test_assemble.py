@@ -173,19 +173,19 @@ def test_peaks_of_a_model_follow_the_peer_setting() -> None:
 
 
 def test_peaks_of_this_machine_receive_peer_and_direction(monkeypatch) -> None:
-    asked: list[tuple[bool, bool | None]] = []
+    requested: list[tuple[bool, bool | None]] = []
 
     def limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional=False, *, peer=None):
         from linkscope.machine.limits import Limit
 
-        asked.append((bidirectional, peer))
+        requested.append((bidirectional, peer))
         return Limit(None, "not known")
 
     monkeypatch.setattr("linkscope.machine.limits.limit", limit)
     here = this_machine()
     for params in ("bidirectional=true&peer=on", "bidirectional=false&peer=off", "bidirectional=false"):
         here.limit(PointId.parse(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params}"))
-    assert asked == [(True, True), (False, False), (False, None)]
+    assert requested == [(True, True), (False, False), (False, None)]
 
 
 @pytest.mark.parametrize("pair", [("numa:0", "gpu:0"), ("gpu:0", "numa:0")])
@@ -230,10 +230,10 @@ def test_a_point_that_failed_keeps_its_samples_and_no_value() -> None:
     made = assembler()
     made._plan = msgspec.structs.replace(made._plan, rule="comm-scope")
     rounds = [round_of(n, [20e-6, 21e-6], [22e-6, 20e-6]) for n in range(6)]
-    point, whole = made.failed(BOTH, rounds, "wrong data", verified=False), made.point(BOTH, rounds)
+    point, complete = made.failed(BOTH, rounds, "wrong data", verified=False), made.point(BOTH, rounds)
     values = ("median_s", "ci95_s", "gbps", "total_gbps", "ci_level", "spread")
-    assert all(getattr(whole, name) is not None and getattr(point, name) is None for name in values)
-    for one, other in zip(whole.flows, point.flows, strict=True):
+    assert all(getattr(complete, name) is not None and getattr(point, name) is None for name in values)
+    for one, other in zip(complete.flows, point.flows, strict=True):
         for name in ("median_s", "ci95_s", "gbps", "mean_s", "stddev_s"):
             assert getattr(one, name) is not None and getattr(other, name) is None
         assert one.samples_s == other.samples_s != []

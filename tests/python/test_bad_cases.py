@@ -131,8 +131,8 @@ def test_cached_memory_of_earlier_points_is_freed_for_later_ones(worker):
         works(pipe, h2d(memory, size=MIB, footprint=size))
     size = 110 * MIB
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)  # flushing the L2 needs 120 MiB of it
-    for wanted in (h2d, d2h, h2d):
-        works(pipe, wanted(size=MIB, footprint=size))
+    for case_of in (h2d, d2h, h2d):
+        works(pipe, case_of(size=MIB, footprint=size))
 
 
 @needs_fake

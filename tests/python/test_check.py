@@ -46,14 +46,14 @@ def test_errors_are_absolute_and_points_without_a_prediction_are_counted() -> No
 
 
 @pytest.mark.parametrize(
-    "alone, joint, expected",
+    "single, joint, expected",
     [(0.029, 0.029, []), (0.031, 0.029, ["all"]), (0.01, 0.09, []), (0.01, 0.11, ["joint transfers"])],
 )
 def test_bounds_are_3_percent_in_all_and_10_percent_for_joint_transfers(
-    alone: float, joint: float, expected: list[str]
+    single: float, joint: float, expected: list[str]
 ) -> None:
     assert (MOST, MOST_JOINT) == (0.03, 0.10)
-    found = Check({}, 0, tuple([*held([alone] * 3), *held([joint] * 2, "true")])).too_far()
+    found = Check({}, 0, tuple([*held([single] * 3), *held([joint] * 2, "true")])).too_far()
     assert [one.partition(":")[0] for one in found] == expected
 
 
@@ -73,8 +73,8 @@ def test_a_machine_file_states_its_deviation_by_operation_and_for_concurrent_flo
     found = deviations(
         [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9), *several], held_out=True
     )
-    alone, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
-    assert found[alone] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
+    single, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
+    assert found[single] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
     assert found[both] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
     assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, (
         "bidirectional points are of one path"
@@ -121,7 +121,7 @@ def test_the_deviation_of_copies_by_sm_comes_from_the_accesses_by_sm() -> None:
     """`standard` has no copies by SM, but reads and writes over the same links. Within a GPU both ends count."""
     row = {"points": 1, "median": 0.0, "ninety": 0.0, "held_out": False}
     ends = ("device -> device", "device -> pinned", "pinned -> device")
-    zero_copy = {f"{name} by sm, {way}": row for name in ("read", "write") for way in ends}
+    zero_copy = {f"{name} by sm, {direction}": row for name in ("read", "write") for direction in ends}
     content = {"deviation": zero_copy | {"read by sm, pinned -> device, both ways": row}}
     assert sm_row(content, "numa:0", "gpu:0") == "read by sm, pinned -> device"
     assert sm_row(content, "gpu:0", "numa:0") == "write by sm, device -> pinned"

@@ -23,10 +23,10 @@ Comm_cudaMemcpyAsync_GPUToHost/0/0/log2(N):24/manual_time             1000000 ns
 
 
 def measured(size: int, seconds: float, device_s: float = 0.1, status: str = "ok") -> Point:
-    asked = 0.01 if size >= 1 << 20 else 0.05
+    target = 0.01 if size >= 1 << 20 else 0.05
     return point(
         H2D.format(size, "false", "batched"), status=status, flows=[flow([seconds])], median_s=seconds,
-        ci95_s=(seconds * 0.99, seconds * 1.01), device_s=device_s, precision_target=asked,
+        ci95_s=(seconds * 0.99, seconds * 1.01), device_s=device_s, precision_target=target,
     )  # fmt: skip
 
 
@@ -73,9 +73,11 @@ def test_the_table_has_the_agreeing_share_of_all_and_of_precise_points(capsys: p
         (measured(1 << 20, 1.0), measured(1 << 20, 1.2, status="missed_precision")),
     ]
     agreement.print_agreement(pairs)
-    told = capsys.readouterr().out
-    assert "| all | 2 | 50.0% | 50.0% |" in told and "| all within precision in both | 1 | 100.0% | 100.0% |" in told
-    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told
+    printed = capsys.readouterr().out
+    assert (
+        "| all | 2 | 50.0% | 50.0% |" in printed and "| all within precision in both | 1 | 100.0% | 100.0% |" in printed
+    )
+    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in printed
     disturbed = [
         point(
             H2D.replace("pinned", memory).format(8, "false", "batched"), status="ok", flows=[flow([1.0])], median_s=1.0,
@@ -84,8 +86,11 @@ def test_the_table_has_the_agreeing_share_of_all_and_of_precise_points(capsys: p
         for memory in ("pageable", "managed")
     ]  # fmt: skip
     agreement.print_agreement([*pairs, *((one, one) for one in disturbed)])
-    told = capsys.readouterr().out
-    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told and "measured in both | 4 |" in told
+    printed = capsys.readouterr().out
+    assert (
+        "| of these, neither pageable nor managed memory | 2 | 50.0% |" in printed
+        and "measured in both | 4 |" in printed
+    )
 
 
 def test_points_within_precision_are_counted_by_operation() -> None:

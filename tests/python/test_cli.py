@@ -271,16 +271,16 @@ def test_a_path_that_is_no_machine_file_is_refused(capsys, path: str) -> None:
     ["advise"], ["model", "-o", "a.toml"],
 ])  # fmt: skip
 def test_a_truncated_run_file_is_read_with_a_warning(capsys, words: list[str]) -> None:
-    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
-    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+    content = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(content.rstrip()[:-10])
     assert main([words[0], "a.jsonl", *words[1:]]) == 0
     message = capsys.readouterr().err
     assert message.startswith("linkscope: warning: a.jsonl: the last line") and message.count("warning:") == 1
 
 
 def test_a_summary_of_a_truncated_run_contains_the_warning(capsys) -> None:
-    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
-    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+    content = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(content.rstrip()[:-10])
     assert main(["report", "a.jsonl", "--summary"]) == 0
     out, err = capsys.readouterr()
     assert "is incomplete and was dropped" in " ".join(out.split()) and not err

@@ -143,8 +143,8 @@ def test_points_of_only_one_run_are_counted() -> None:
 
 
 def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys) -> None:
-    taken = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
-    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), taken)
+    inherited = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
+    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), inherited)
     assert (len(compared.pairs), compared.unmeasured) == (1, 1)
     two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("h", "i")]
     main(["compare", *two])
@@ -172,9 +172,9 @@ def test_a_path_with_undecided_sizes_is_not_called_the_same() -> None:
 
 def test_both_values_of_a_change_are_in_one_unit() -> None:
     """Copies below 1 MiB are compared by time; if one run has no total, both values are times."""
-    whole, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
+    with_total, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
     lost.total_gbps, lost.guards["in_turn"] = None, True
-    of = [Pair(whole, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
+    of = [Pair(with_total, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
     assert "1 ms -> 2 ms at" in " ".join(table(by_path(Comparison(of, 0.99, 0.02, 0, 0)), False, 200)[0].split())
     small = [point(ID.replace("/67108864?", "/8?"), seconds) for seconds in (2e-6, 4e-6)]
     of = [Pair(*small, "slower", 2.0, Interval(1.9, 2.1, 0.99))]

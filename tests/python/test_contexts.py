@@ -115,7 +115,7 @@ def test_plans_that_request_contexts_of_equal_cost(wishes: dict[str, Any], model
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[dict[str, Any]]:
+def requests(monkeypatch) -> list[dict[str, Any]]:
     """The requests that open workers. The GPU's second context is cheaper than the first, later ones are not."""
     requests: list[dict[str, Any]] = []
     costs = itertools.chain([[1.9e-6], [1.9e-6, 1.7e-6]], itertools.repeat([1.75e-6]))
@@ -134,12 +134,12 @@ def asked(monkeypatch) -> list[dict[str, Any]]:
     return requests
 
 
-def test_each_process_receives_the_floor_found_by_earlier_ones(tmp_path, asked) -> None:
+def test_each_process_receives_the_floor_found_by_earlier_ones(tmp_path, requests) -> None:
     from msgspec import structs
 
     path = tmp_path / "a.jsonl"
     measured(target(modelled=False), structs.replace(plan(ONE, rounds=4), alike_contexts=True), path)
-    wanted = [request["contexts"] for request in asked]
+    wanted = [request["contexts"] for request in requests]
     assert [of["gpus"] for of in wanted] == [[0]] * 4  # the GPUs of the points, and no others
     assert [of["floors_s"] for of in wanted] == [{}, {MODEL: 1.9e-6}, {MODEL: 1.7e-6}, {MODEL: 1.7e-6}]
     run = read_run(path)
@@ -149,21 +149,21 @@ def test_each_process_receives_the_floor_found_by_earlier_ones(tmp_path, asked) 
     }
 
 
-def test_a_renewed_platform_in_the_same_process_requests_equal_contexts_too(asked) -> None:
+def test_a_renewed_platform_in_the_same_process_requests_equal_contexts_too(requests) -> None:
     contexts = Contexts()
     workers = Workers(FAKE_WORKER, target().open_request, lambda: False, contexts)
     workers.wants([], {"gpu:0", "numa:0"})
     workers.get()
     assert workers.renew() and workers.drop()
-    assert [of["contexts"]["floors_s"] for of in asked] == [{}, {MODEL: 1.9e-6}]
+    assert [of["contexts"]["floors_s"] for of in requests] == [{}, {MODEL: 1.9e-6}]
     assert contexts.tally()["gpu:0"].made == 3
 
 
-def test_without_the_setting_no_worker_is_asked_for_contexts(tmp_path, asked) -> None:
+def test_without_the_setting_no_worker_is_asked_for_contexts(tmp_path, requests) -> None:
     path = tmp_path / "a.jsonl"
     measured(target(modelled=False), plan(ONE, rounds=2), path)
     run = read_run(path)
-    assert asked and not any("contexts" in request for request in asked)
+    assert requests and not any("contexts" in request for request in requests)
     assert run.end is not None and run.end.contexts == {} and run.contexts() == {}
 
 
@@ -176,21 +176,21 @@ def test_a_worker_without_contexts_in_its_answer_is_used_as_it_is(tmp_path) -> N
     assert len(run.points) == 1 and run.contexts() == {}
 
 
-def test_a_point_to_all_gpus_needs_contexts_on_all_of_them(tmp_path, asked) -> None:
+def test_a_point_to_all_gpus_needs_contexts_on_all_of_them(tmp_path, requests) -> None:
     from msgspec import structs
 
     joint = "host_to_all/ce/numa:0.pinned->gpu:all.device/8?bidirectional=false"
     wanted = structs.replace(plan(ONE, rounds=1), points=[joint], alike_contexts=True)
     measured(target(modelled=False), wanted, tmp_path / "a.jsonl")
-    assert asked[0]["contexts"]["gpus"] == [0, 1]
+    assert requests[0]["contexts"]["gpus"] == [0, 1]
 
 
-def test_a_pass_requests_contexts_on_the_gpus_of_all_its_points(tmp_path, asked) -> None:
+def test_a_pass_requests_contexts_on_the_gpus_of_all_its_points(tmp_path, requests) -> None:
     from msgspec import structs
 
     wanted = structs.replace(plan(ONE, rounds=1), points=[ONE, ONE.replace("gpu:0", "gpu:1")], alike_contexts=True)
     measured(target(modelled=False), wanted, tmp_path / "a.jsonl")
-    assert asked[0]["contexts"]["gpus"] == [0, 1]
+    assert requests[0]["contexts"]["gpus"] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -244,9 +244,9 @@ def test_memory_is_allocated_once_if_the_largest_size_is_announced(worker, tmp_p
     pipe, _ = opened(worker, CUDA_CALLS=log)
 
     def memory_calls():
-        told = [line.split()[0] for line in log.read_text().splitlines()]
+        calls = [line.split()[0] for line in log.read_text().splitlines()]
         log.write_text("")
-        return [name for name in told if name in ("cuMemHostAlloc", "cuMemFreeHost")]
+        return [name for name in calls if name in ("cuMemHostAlloc", "cuMemFreeHost")]
 
     def sizes_make(*expected):
         assert run(pipe, local())["ok"]  # the platform's own allocations

@@ -154,9 +154,9 @@ def test_only_the_acting_gpu_launches_the_kernel(worker, tmp_path, name):
 )
 def test_the_grid_and_the_block_have_the_shape_of_the_case(worker, tmp_path, name, blocks, threads):
     wanted, kernel, _ = ACTORS[name]
-    asked = {key: value for key, value in (("blocks", blocks), ("threads", threads)) if value}
+    requested = {key: value for key, value in (("blocks", blocks), ("threads", threads)) if value}
     logged = Logged(worker, tmp_path)
-    works(logged.pipe, wanted | {"params": wanted["params"] | asked})
+    works(logged.pipe, wanted | {"params": wanted["params"] | requested})
     found = {(launch[0], *launch[2:]) for launch in logged.launches()}
     assert found == {(kernel, SMS if blocks == "sms" else int(blocks), int(threads or 512))}
 
@@ -175,11 +175,13 @@ def test_kernels_without_a_given_shape_have_one_block_of_512_threads_per_sm(work
 @pytest.mark.parametrize("size", [8, 24, 8192, 1000024])
 def test_an_exchange_by_pieces_has_one_thread_per_16_bytes(worker, tmp_path, size, blocks, threads):
     wanted, kernel, _ = ACTORS["exchange"]
-    asked = {"threads": threads} | ({"blocks": blocks} if blocks else {})
+    requested = {"threads": threads} | ({"blocks": blocks} if blocks else {})
     logged = Logged(worker, tmp_path)
-    works(logged.pipe, wanted | {"bytes": size, "params": asked})
-    each_way = int(threads) // 2 * 16
-    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {(kernel, -(-size // each_way), int(threads))}
+    works(logged.pipe, wanted | {"bytes": size, "params": requested})
+    each_direction = int(threads) // 2 * 16
+    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {
+        (kernel, -(-size // each_direction), int(threads))
+    }
 
 
 @pytest.mark.parametrize("blocks", ["8", "sms"])
@@ -245,14 +247,14 @@ def sampled(logged, wanted, samples=3, batch=4):
     assert logged.pipe.ask("run", samples=1, batches=[[batch]], verify=False)["timing"] == "gate"
     logged.more()
     assert logged.pipe.ask("run", samples=samples, batches=[[batch]], verify=False)["ok"]
-    told = []
+    queued = []
     for what, gpu, *details in logged.more():
         if what == "fill":
             assert details == [str(2 * L2), "0"]
-            told.append(f"flush {gpu}")
+            queued.append(f"flush {gpu}")
         elif what == "launch" and details[0] != "linkscope_gate":
-            told.append(details[0].removeprefix("linkscope_"))
-    return told
+            queued.append(details[0].removeprefix("linkscope_"))
+    return queued
 
 
 def test_the_preset_of_comm_scope_has_the_papers_shape(worker, tmp_path):
@@ -292,12 +294,12 @@ EVICTED = {
 @pytest.mark.parametrize("name", EVICTED)
 def test_gpus_that_could_cache_the_data_are_flushed_before_every_sample(worker, tmp_path, name):
     wanted, gpus = EVICTED[name]
-    told = sampled(Logged(worker, tmp_path), wanted)
-    kernel = told[-1]
+    queued = sampled(Logged(worker, tmp_path), wanted)
+    kernel = queued[-1]
     launches = 1 if kernel == "chase" else 4
     each = len(gpus) + launches
-    assert len(told) == 3 * each
-    for sample in (told[at : at + each] for at in range(0, len(told), each)):
+    assert len(queued) == 3 * each
+    for sample in (queued[at : at + each] for at in range(0, len(queued), each)):
         assert sorted(sample[: len(gpus)]) == [f"flush {gpu}" for gpu in gpus]
         assert sample[len(gpus) :] == [kernel] * launches
 
@@ -359,11 +361,11 @@ UNTIMED, TIMED = 1 + 16, 50
 @pytest.mark.parametrize("launch", [UNTIMED + 1, UNTIMED + 2, UNTIMED + TIMED])
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
 @pytest.mark.parametrize(
-    "way, found", [(0, "gpu:0.device at byte "), (1, "numa:0.pinned at byte ")], ids=["to", "back"]
+    "direction, found", [(0, "gpu:0.device at byte "), (1, "numa:0.pinned at byte ")], ids=["to", "back"]
 )
-def test_each_direction_of_an_exchange_is_verified(worker, fault, launch, way, found):
+def test_each_direction_of_an_exchange_is_verified(worker, fault, launch, direction, found):
     wanted = access("exchange", "numa:0", "gpu:0", size=24) | {"footprint_bytes": 24 * 128}  # no slice is written twice
-    pipe, _ = opened(worker, **{fault: 2 * launch - 1 + way})
+    pipe, _ = opened(worker, **{fault: 2 * launch - 1 + direction})
     verdict = run(pipe, wanted)["verdict"]
     assert (verdict["ok"], verdict["wrong_bytes"]) == (False, 24 if fault == "CUDA_SKIP" else 8)
     assert verdict["first_wrong"].startswith(found)

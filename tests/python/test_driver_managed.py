@@ -46,17 +46,19 @@ FAMILIES = {
     "demand of all bytes": managed("demand", *IN, touch="all", access="read"),
     "demand of all bytes, written": managed("demand", *IN, touch="all", size=MIB),
     **{
-        f"demand, {advice}, {way}": managed("demand", *IN, access=way, advice=advice, size=MIB)
+        f"demand, {advice}, {kind_of_access}": managed("demand", *IN, access=kind_of_access, advice=advice, size=MIB)
         for advice in ("read_mostly", "preferred_src", "preferred_dst", "accessed_by")
-        for way in ("read", "write")
+        for kind_of_access in ("read", "write")
     },
     "demand by a CPU of all bytes": managed("demand", *OUT, touch="all", access="read", size=5 * PAGE + 24),
     "demand by CPUs of all bytes": managed("demand", *OUT, touch="all", access="read", threads="4", size=5 * PAGE + 24),
     "demand by CPUs of all bytes, write": managed("demand", *OUT, touch="all", threads="4", size=5 * PAGE + 24),
     **{
-        f"demand by a CPU, {advice}, {way}": managed("demand", *OUT, access=way, advice=advice, size=MIB)
+        f"demand by a CPU, {advice}, {kind_of_access}": managed(
+            "demand", *OUT, access=kind_of_access, advice=advice, size=MIB
+        )
         for advice in ("read_mostly", "preferred_src", "preferred_dst", "accessed_by")
-        for way in ("read", "write")
+        for kind_of_access in ("read", "write")
     },
     "demand of a peer, accessed by": managed("demand", *ACROSS, advice="accessed_by", size=MIB),
     "prefetch as a batch of one": managed("prefetch", *IN, ranges="1"),
@@ -188,7 +190,7 @@ def test_advice_is_unset_before_pages_return_home_and_set_again(worker, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("way", "advice", "expected"),
+    ("path", "advice", "expected"),
     [
         (IN, "preferred_src", ["preferred", "node:0"]),
         (IN, "preferred_dst", ["preferred", "gpu:1"]),
@@ -199,11 +201,11 @@ def test_advice_is_unset_before_pages_return_home_and_set_again(worker, tmp_path
         (OUT, "accessed_by", ["accessed_by", "host"]),  # the CPU has no node id in this call
     ],
 )
-def test_advice_names_the_processor_in_the_form_of_cuda(worker, tmp_path, way, advice, expected):
+def test_advice_names_the_processor_in_the_form_of_cuda(worker, tmp_path, path, advice, expected):
     """gpu:0 is the first on the bus and the driver's second."""
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
-    assert prepare(pipe, managed("demand", *way, advice=advice))["supported"]
+    assert prepare(pipe, managed("demand", *path, advice=advice))["supported"]
     assert lines(log, "advise")[:2] == [["unset", *expected], ["set", *expected]]
 
 

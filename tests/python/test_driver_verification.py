@@ -152,10 +152,10 @@ def test_the_time_of_queueing_behind_the_gate_is_not_in_the_stamps(worker, after
     assert {answer["timing"] for answer in answers} == {"gate"} and min(map(lasted, answers)) < 5e-3
 
 
-WAYS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}
+METHODS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}
 
 
-@pytest.mark.parametrize("wanted", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("wanted", METHODS.values(), ids=METHODS)
 def test_stamps_include_all_the_time_of_the_copies(worker, wanted):
     pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB)
     assert prepare(pipe, wanted)["supported"]
@@ -167,7 +167,7 @@ def test_stamps_include_all_the_time_of_the_copies(worker, wanted):
 def test_a_batch_that_blocks_the_host_after_its_rehearsal_is_timed_by_the_host_clock(worker, tmp_path):
     full = tmp_path / "full"
     pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB, CUDA_STAGING_WHILE=full)
-    assert prepare(pipe, WAYS["staged"])["supported"]
+    assert prepare(pipe, METHODS["staged"])["supported"]
     assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "gate"
     full.touch()
     answer = pipe.ask("run", samples=1, batches=[[8]], verify=True)

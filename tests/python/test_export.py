@@ -51,8 +51,8 @@ def test_each_flow_has_the_peak_of_its_direction() -> None:
     peers = [f"d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&peer={peer}" for peer in ("on", "off")]
     all_of_them = "d2d/ce/gpu:1.device->gpu:0.device/8?bidirectional=true"
     points = [point(both, 1e-6, limit_gbps=63.0, limit_source="to"), point(all_of_them, 1e-6, limit_gbps=470.0)]
-    alone = [row["limit_gbps"] for row in rows(to_csv(run(points)))]
-    assert alone == ["63.0", "", "470.0", ""]  # the other peaks are unknown
+    peaks = [row["limit_gbps"] for row in rows(to_csv(run(points)))]
+    assert peaks == ["63.0", "", "470.0", ""]  # the other peaks are unknown
     points += [point(back, limit_gbps=57.0, limit_source="from")]
     points += [point(id, limit_gbps=limit) for id, limit in zip(peers, (478.0, 57.0), strict=True)]
     found = rows(to_csv(run(points)))

@@ -61,9 +61,9 @@ def test_rounds_are_repetitions() -> None:
 
 
 def test_an_inherited_point_has_one_row() -> None:
-    taken = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
-    taken.flows[0].round_medians_s, taken.flows[0].samples_s = [], []
-    (row,) = benchmarks(run([taken], modelled=False))
+    inherited = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
+    inherited.flows[0].round_medians_s, inherited.flows[0].samples_s = [], []
+    (row,) = benchmarks(run([inherited], modelled=False))
     assert (row["label"], row["real_time"], row["bytes_per_second"]) == ("inherited", 1000.0, 1e9)
     assert (row["run_type"], row["repetitions"], row["iterations"]) == ("iteration", 1, 0)
 

@@ -143,8 +143,11 @@ def test_efficiencies_that_differ_by_direction_are_found_together(
     """0.6 and 0.9375 are equally far from 0.75: changing both directions at once improves neither."""
     made = []
     for size in (*SMALL, *LARGE):
-        ways = (("read/sm/numa:0.pinned->gpu:0.device", forth), ("write/sm/gpu:0.device->numa:0.pinned", back))
-        for id, part in ways:
+        link_directions = (
+            ("read/sm/numa:0.pinned->gpu:0.device", forth),
+            ("write/sm/gpu:0.device->numa:0.pinned", back),
+        )
+        for id, part in link_directions:
             seconds = 2e-6 + size / (60e9 * part)
             made.append(Observation(PointId.parse(f"{id}/{size}"), 0, (size,), seconds, 0.01, 0.01, 1.0))
     fit = Fit(machine(1), made, Kernels(), "run")

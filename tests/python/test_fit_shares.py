@@ -38,17 +38,17 @@ class Capacities:
         return found
 
     def _seconds(self, machine: dict[str, Any], point: PointId) -> list[float]:
-        ways = [route(machine, *path) for path in point.paths]
+        routes = [route(machine, *path) for path in point.paths]
         groups = []
         for link in machine["link"]:
             names, rate = directions(link), link["gbps"]["v"] * link["efficiency"]["v"]
             groups += [({name}, rate) for name in names]
             groups += [(set(names), link["both_ways_gbps"]["v"])] if "both_ways_gbps" in link else []
         groups += [(set(share["links"]), share["gbps"]["v"]) for share in machine.get("share", ())]
-        crossing = [(frozenset(at for at, of in enumerate(ways) if links & set(of)), most) for links, most in groups]
-        alone = dict.fromkeys(range(len(ways)), 1e6)
-        rates = fair_rates(alone, [Shared(flows, most, True) for flows, most in crossing if flows])
-        return [point.bytes / rates[at] / 1e9 for at in range(len(ways))]
+        crossing = [(frozenset(at for at, of in enumerate(routes) if links & set(of)), most) for links, most in groups]
+        single = dict.fromkeys(range(len(routes)), 1e6)
+        rates = fair_rates(single, [Shared(flows, most, True) for flows, most in crossing if flows])
+        return [point.bytes / rates[at] / 1e9 for at in range(len(routes))]
 
 
 def route(machine: dict[str, Any], src: str, dst: str) -> list[str]:
@@ -124,8 +124,8 @@ def links(machine: dict[str, Any], *paths: str) -> frozenset[str]:
 def test_flows_that_ran_in_turn_show_no_shared_capacity(overlap: float, is_shown: bool) -> None:
     """Two flows of 60 GB/s get 40 each. A flow that ran alone for a tenth of the time has a mixed rate."""
     paths, here = [IN.format(0), IN.format(1)], machine(2)
-    alone = [one for path in paths for one in observed(here, path)]
-    content = found(here, [*alone, *observed(share(here, 80.0, *paths), *paths, overlap=overlap)])
+    single = [one for path in paths for one in observed(here, path)]
+    content = found(here, [*single, *observed(share(here, 80.0, *paths), *paths, overlap=overlap)])
     assert shares(content) == (pytest.approx({links(here, *paths): 80.0}, rel=0.005) if is_shown else {})
     assert bidirectional(content) == {}
 
@@ -134,22 +134,22 @@ def test_flows_that_ran_in_turn_show_no_shared_capacity(overlap: float, is_shown
 def test_a_total_over_all_gpus_shows_a_shared_capacity_at_slightly_less_overlap(overlap: float, is_shown: bool) -> None:
     """Four flows of 60 GB/s get 120 in total, far less than a tenth of the time alone could explain."""
     paths, here = [IN.format(gpu) for gpu in range(4)], machine(4)
-    alone = [one for path in paths for one in observed(here, path)]
+    single = [one for path in paths for one in observed(here, path)]
     flows = observed(share(here, 120.0, *paths), *paths, overlap=overlap)
     total = replace(flows[0], flow=-1, seconds=4 * SIZE / 120e9)
-    content = found(here, [*alone, total])
+    content = found(here, [*single, total])
     assert shares(content) == (pytest.approx({links(here, *paths): 120.0}, rel=0.05) if is_shown else {})
 
 
 def test_the_capacity_of_a_known_group_is_fitted_to_its_total() -> None:
     """Copies to the host keep 55 GB/s, the others get the rest of 80; single flows would suggest 110."""
     paths, here = [OUT.format(0), IN.format(1)], machine(2)
-    alone = [one for path in paths for one in observed(here, path)]
+    single = [one for path in paths for one in observed(here, path)]
     steady, scattered = observed(here, *paths)
     uneven = [replace(steady, seconds=SIZE / 55e9), replace(scattered, seconds=SIZE / 25e9, spread=0.05)]
     parts = tuple(Path(*path.split("->")) for path in paths)
     group = Group(parts, Estimate(80.0, 79.0, 81.0), True, str(id_of(*paths)), ())
-    content = found(here, [*alone, *uneven], [group])
+    content = found(here, [*single, *uneven], [group])
     assert shares(content) == pytest.approx({links(here, *paths): 80.0}, rel=0.005)
 
 
@@ -157,11 +157,11 @@ def test_the_capacity_of_a_known_group_is_fitted_to_its_total() -> None:
 def test_a_group_of_known_capacity_needs_no_further_evidence(known: bool) -> None:
     """Three flows of 60 GB/s get 165 in total, with a deviation of 4 %: too little evidence for this point alone."""
     paths, here = [IN.format(gpu) for gpu in range(3)], machine(3)
-    alone = [one for path in paths for one in observed(here, path)]
+    single = [one for path in paths for one in observed(here, path)]
     total = replace(observed(here, *paths)[0], flow=-1, seconds=3 * SIZE / 165e9, spread=0.04)
     parts = tuple(Path(*path.split("->")) for path in paths)
     group = Group(parts, Estimate(165.0, 160.0, 170.0), True, str(id_of(*paths)), ())
-    content = found(here, [*alone, total], [group] if known else None)
+    content = found(here, [*single, total], [group] if known else None)
     assert shares(content) == (pytest.approx({links(here, *paths): 165.0}, rel=0.01) if known else {})
 
 
@@ -170,8 +170,8 @@ def test_links_at_nearly_their_full_rate_share_nothing(part: float, is_shown: bo
     """Bidirectional traffic on two links: 1 % less than alone is within the scatter of large copies."""
     paths, here = [IN.format(0), OUT.format(0), IN.format(1), OUT.format(1)], machine(2)
     truth = share(here, 4 * LINK * part, *paths)
-    alone = [one for path in paths for one in observed(here, path)]
-    content = found(here, [*alone, *observed(truth, *paths), *observed(truth, *reversed(paths))])
+    single = [one for path in paths for one in observed(here, path)]
+    content = found(here, [*single, *observed(truth, *paths), *observed(truth, *reversed(paths))])
     assert bool(shares(content) or bidirectional(content)) is is_shown
 
 

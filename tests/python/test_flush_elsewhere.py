@@ -14,7 +14,7 @@ import pytest
 CORE = Path(__file__).parents[2] / "core"
 HOST = CORE / "platform" / "host"
 # By file: the compiler, and the instructions in their order: a barrier, the flush of each line, and a barrier.
-ELSEWHERE = {
+PROCESSORS = {
     "flush_arm.cpp": ("aarch64-linux-gnu-g++", ["dsb sy", "dc civac", "dsb sy"]),
     "flush_power.cpp": ("powerpc64le-linux-gnu-g++", ["sync", "dcbf 0", "sync", "isync"]),
 }
@@ -27,14 +27,14 @@ def written(file: str) -> list[str]:
     return [re.split(r",| %", one.strip())[0] for statement in statements for one in statement.split(";")]
 
 
-@pytest.mark.parametrize("file", ELSEWHERE)
+@pytest.mark.parametrize("file", PROCESSORS)
 def test_the_flush_consists_of_the_instructions_that_reach_memory(file):
-    assert written(file) == ELSEWHERE[file][1]
+    assert written(file) == PROCESSORS[file][1]
 
 
-@pytest.mark.parametrize("file", ELSEWHERE)
+@pytest.mark.parametrize("file", PROCESSORS)
 def test_the_flush_compiles_for_its_processor(file, tmp_path):
-    compiler, instructions = ELSEWHERE[file]
+    compiler, instructions = PROCESSORS[file]
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
     made = tmp_path / "flush.s"
@@ -46,7 +46,7 @@ def test_the_flush_compiles_for_its_processor(file, tmp_path):
         start = assembler.index(instruction, start) + 1
 
 
-@pytest.mark.parametrize("compiler", sorted(compiler for compiler, _ in ELSEWHERE.values()))
+@pytest.mark.parametrize("compiler", sorted(compiler for compiler, _ in PROCESSORS.values()))
 def test_each_processor_has_exactly_one_flush(compiler, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
@@ -56,4 +56,4 @@ def test_each_processor_has_exactly_one_flush(compiler, tmp_path):
         command = [compiler, "-std=c++20", "-I", str(CORE), "-S", str(source), "-o", str(made)]
         subprocess.run(command, check=True, timeout=60)
         defined += [source.name] if "flush_cpu_caches" in made.read_text() else []
-    assert defined == [file for file, (name, _) in ELSEWHERE.items() if name == compiler]
+    assert defined == [file for file, (name, _) in PROCESSORS.items() if name == compiler]

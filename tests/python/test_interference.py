@@ -33,7 +33,7 @@ from true_shares import Truth, truth_of
 
 MIB = 1 << 20
 SIZE = 16 * MIB
-ALONE = "{}/ce/{}.{}->{}.{}/{}?after=kernel&bidirectional=false&mode=batched"
+SINGLE = "{}/ce/{}.{}->{}.{}/{}?after=kernel&bidirectional=false&mode=batched"
 MEMORY = {True: "device", False: "pinned"}
 
 
@@ -61,8 +61,8 @@ def answer(id: str, rates: Sequence[float], chance: random.Random | None = None,
     return made
 
 
-def points(alone_gbps: dict[str, float], *sets: dict[str, float]) -> list[Point]:
-    made = [answer(id_of(path), [rate]) for path, rate in alone_gbps.items()]
+def points(single_gbps: dict[str, float], *sets: dict[str, float]) -> list[Point]:
+    made = [answer(id_of(path), [rate]) for path, rate in single_gbps.items()]
     return made + [answer(id_of(*of), list(of.values())) for of in sets]
 
 
@@ -87,8 +87,8 @@ def test_an_invalid_path_in_an_id_is_named(text: str) -> None:
 
 
 def test_only_plain_single_path_and_concurrent_copies_count() -> None:
-    plain = ALONE.format("h2d", "numa:0", "pinned", "gpu:0", "device", SIZE)
-    taken = [
+    plain = SINGLE.format("h2d", "numa:0", "pinned", "gpu:0", "device", SIZE)
+    counted = [
         answer(plain, [50]),
         answer(id_of("numa:0->gpu:1"), [50]),
         answer(id_of("numa:0->gpu:0", "numa:0->gpu:1"), [40, 30]),
@@ -100,10 +100,10 @@ def test_only_plain_single_path_and_concurrent_copies_count() -> None:
         invented.point(plain.replace("gpu:0", "gpu:2").replace("h2d/ce", "h2d/sm"), 1.0),
         answer(id_of("numa:0->gpu:0", "gpu:0->numa:0"), [40, 30]),  # both paths touch gpu:0
     ]
-    found = alone(taken + others)
+    found = alone(counted + others)
     assert {(str(path), size) for path, size in found} == {("numa:0 -> gpu:0", SIZE), ("numa:0 -> gpu:1", SIZE)}
-    (joint,) = joints(taken + others)
-    assert joint.id == taken[2].id and joint.gbps(Path("numa:0", "gpu:1")) == pytest.approx(30)
+    (joint,) = joints(counted + others)
+    assert joint.id == counted[2].id and joint.gbps(Path("numa:0", "gpu:1")) == pytest.approx(30)
 
 
 def test_only_sets_of_one_size_are_compared() -> None:
@@ -120,10 +120,10 @@ def test_only_sets_of_one_size_are_compared() -> None:
 # --- groups ---
 
 
-def contrasts(alone_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tuple[str, frozenset[str]], Contrast]:
+def contrasts(single_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tuple[str, frozenset[str]], Contrast]:
     """Contrasts with negligible noise."""
     return {
-        (flow, frozenset(of)): Contrast(math.log(alone_gbps[flow] / rate), 1e-4, 20)
+        (flow, frozenset(of)): Contrast(math.log(single_gbps[flow] / rate), 1e-4, 20)
         for of in sets
         for flow, rate in of.items()
     }
@@ -131,8 +131,8 @@ def contrasts(alone_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tup
 
 def test_fair_rates_are_max_min() -> None:
     """The first flow takes its 5 of 20, the others half of the rest; a flow beside keeps its own rate."""
-    alone_gbps = {"a": 5.0, "b": 10.0, "c": 10.0, "d": 7.0}
-    found = fair_rates(alone_gbps, [Shared(frozenset("abc"), 20.0, True)])
+    single_gbps = {"a": 5.0, "b": 10.0, "c": 10.0, "d": 7.0}
+    found = fair_rates(single_gbps, [Shared(frozenset("abc"), 20.0, True)])
     assert found == pytest.approx({"a": 5.0, "b": 7.5, "c": 7.5, "d": 7.0})
     groups = [Shared(frozenset("abc"), 18.0, True), Shared(frozenset("ab"), 6.0, True)]
     narrow = fair_rates({"a": 8.0, "b": 8.0, "c": 8.0}, groups)
@@ -140,14 +140,14 @@ def test_fair_rates_are_max_min() -> None:
 
 
 def test_three_paths_with_one_capacity_are_one_group_and_three_pairs_are_three_groups() -> None:
-    alone_gbps = dict.fromkeys("abc", 10.0)
+    single_gbps = dict.fromkeys("abc", 10.0)
     pairs = [dict.fromkeys(pair, 6.0) for pair in ("ab", "ac", "bc")]
     one = {frozenset(of): sum(of.values()) for of in pairs}
-    found = shared_by_pairs(slowdowns(contrasts(alone_gbps, *pairs)), one, lambda a, b: "")
+    found = shared_by_pairs(slowdowns(contrasts(single_gbps, *pairs)), one, lambda a, b: "")
     assert [(group.flows, group.capacity) for group in found] == [(frozenset("abc"), 12.0)]
     apart = [dict.fromkeys("ab", 6.0), dict.fromkeys("ac", 7.0), dict.fromkeys("bc", 8.0)]
     totals = {frozenset(of): sum(of.values()) for of in apart}
-    slow = slowdowns(contrasts(alone_gbps, *apart))
+    slow = slowdowns(contrasts(single_gbps, *apart))
     # Pairs would also fit one capacity of 16 with narrower ones inside; the set of three gets 6 + 6 + 8.
     assert frozenset("abc") in {group.flows for group in shared_by_pairs(slow, totals, lambda a, b: "")}
     found = shared_by_pairs(slow, totals | {frozenset("abc"): 20.0}, lambda a, b: "")
@@ -165,11 +165,11 @@ def test_a_slowdown_below_ten_percent_is_no_sharing() -> None:
 
 def test_sharing_of_more_than_two_paths_shows_when_one_is_left_out() -> None:
     """Four paths of 10 share 28: no pair and no three are slowed. The fifth path is independent."""
-    alone_gbps = dict.fromkeys("abcde", 10.0)
+    single_gbps = dict.fromkeys("abcde", 10.0)
     all_shared = dict.fromkeys("abcd", 7.0) | {"e": 10.0}
-    found = slowdowns(contrasts(alone_gbps, all_shared))
-    assert unexplained(found, alone_gbps, []) == {frozenset("abcde"): frozenset("abcd")}
-    assert unexplained(found, alone_gbps, [Shared(frozenset("abcd"), 28.0, False)]) == {}
+    found = slowdowns(contrasts(single_gbps, all_shared))
+    assert unexplained(found, single_gbps, []) == {frozenset("abcde"): frozenset("abcd")}
+    assert unexplained(found, single_gbps, [Shared(frozenset("abcd"), 28.0, False)]) == {}
     gains = {
         (flow, other): Contrast(math.log(9.33 / 7.0) if {flow, other} <= set("abcd") else 0.0, 1e-3, 20)
         for flow, other in itertools.permutations("abcde", 2)
@@ -255,7 +255,7 @@ def test_four_gpus_need_few_points_and_sixteen_are_bounded() -> None:
     places = ("numa:0", *(f"gpu:{gpu}" for gpu in range(16)))
     facts = MachineFacts("many", True, places)  # only the places are known
     listed = [
-        PointId.parse(ALONE.format("h2d", src, memory(src), dst, memory(dst), SIZE))
+        PointId.parse(SINGLE.format("h2d", src, memory(src), dst, memory(dst), SIZE))
         for src, dst in itertools.permutations(places, 2)
     ]
     found = together(listed, facts, TABLE, SIZE, 1)
@@ -267,8 +267,8 @@ def test_four_gpus_need_few_points_and_sixteen_are_bounded() -> None:
 def test_concurrent_paths_divide_the_memory_that_they_copy() -> None:
     """64 MiB of host memory are 4 copies of 16 MiB on one path, and 2 on each of two paths."""
     machine = MachineFacts("two", True, ("numa:0", "gpu:0", "gpu:1"), {"gpu:0": 60 * MIB, "gpu:1": 60 * MIB})
-    alone_id, pair_id = id_of("numa:0->gpu:0"), id_of("numa:0->gpu:0", "numa:0->gpu:1")
-    assert [footprint(PointId.parse(id), machine) // SIZE for id in (alone_id, pair_id)] == [4, 2]
+    single_id, pair_id = id_of("numa:0->gpu:0"), id_of("numa:0->gpu:0", "numa:0->gpu:1")
+    assert [footprint(PointId.parse(id), machine) // SIZE for id in (single_id, pair_id)] == [4, 2]
 
 
 def test_only_paths_that_were_measured_singly_are_paired() -> None:

@@ -16,22 +16,22 @@ from linkscope.plan.interference import MOST_FIRST, MOST_MORE, Together, next_to
 from linkscope.runfile import Point, PointId
 from linkscope.stats import Contrast, geometric_mean, shared_by_pairs, sharing_sets, slowdowns, unexplained
 from linkscope.stats.ratios import student_quantile
-from test_interference import ALONE, SIZE, TABLE, answer, id_of, memory, points
+from test_interference import SINGLE, SIZE, TABLE, answer, id_of, memory, points
 
 HOST = "numa:0->gpu:{}"
 
 
-def measured_alone(places: tuple[str, ...], size: int = SIZE) -> list[PointId]:
+def measured_singly(places: tuple[str, ...], size: int = SIZE) -> list[PointId]:
     """Every path between two of these places with a GPU at one end."""
     return [
-        PointId.parse(ALONE.format("h2d", src, memory(src), dst, memory(dst), size))
+        PointId.parse(SINGLE.format("h2d", src, memory(src), dst, memory(dst), size))
         for src, dst in permutations(places, 2)
         if "gpu:" in src + dst
     ]
 
 
-def asked_of(*places: str, seed: int = 1, size: int = SIZE) -> list[Together]:
-    return together(measured_alone(places, size), MachineFacts("any", True, places), TABLE, SIZE, seed)
+def requested_for(*places: str, seed: int = 1, size: int = SIZE) -> list[Together]:
+    return together(measured_singly(places, size), MachineFacts("any", True, places), TABLE, SIZE, seed)
 
 
 def paths_of(one: Together) -> tuple[tuple[str, str], ...]:
@@ -42,27 +42,27 @@ def paths_of(one: Together) -> tuple[tuple[str, str], ...]:
 
 
 def test_paths_of_other_sizes_are_not_requested() -> None:
-    assert asked_of("numa:0", "gpu:0", "gpu:1", size=8) == []
+    assert requested_for("numa:0", "gpu:0", "gpu:1", size=8) == []
 
 
 def test_the_first_pairs_are_drawn_by_the_seed() -> None:
     places = ("numa:0", *(f"gpu:{gpu}" for gpu in range(8)))
-    assert asked_of(*places, seed=1) == asked_of(*places, seed=1) != asked_of(*places, seed=2)
+    assert requested_for(*places, seed=1) == requested_for(*places, seed=1) != requested_for(*places, seed=2)
 
 
 def test_points_of_all_gpus_are_requested_for_three_or_more() -> None:
     """For two GPUs, the point of all GPUs is a pair."""
-    three = asked_of("numa:0", "gpu:0", "gpu:1", "gpu:2")
+    three = requested_for("numa:0", "gpu:0", "gpu:1", "gpu:2")
     assert len({one.id for one in three if len(paths_of(one)) == 3}) == 4
     wide = [one.why for one in three if len(paths_of(one)) == 3]
     assert wide[:2] == ["numa:0 to all GPUs at once", "all GPUs to numa:0 at once"] and len(wide) == 4
-    assert all(len(paths_of(one)) == 2 for one in asked_of("numa:0", "gpu:0", "gpu:1"))
+    assert all(len(paths_of(one)) == 2 for one in requested_for("numa:0", "gpu:0", "gpu:1"))
 
 
 def test_concurrent_points_stay_within_one_host() -> None:
     """From numa:0 of both hosts to the three GPUs of each host."""
     places = tuple(f"host:{host}/{place}" for host in (0, 1) for place in ("numa:0", "gpu:0", "gpu:1", "gpu:2"))
-    requested = asked_of(*places)
+    requested = requested_for(*places)
     local = [one for one in requested if all(src[:6] == dst[:6] for src, dst in paths_of(one))]
     assert sum(len(paths_of(one)) == 3 for one in local) == 8  # all in, all out, both alternating, for each host
     assert all(len({src[:6] for src, _ in paths_of(one)}) == 1 for one in requested)
@@ -71,7 +71,7 @@ def test_concurrent_points_stay_within_one_host() -> None:
 def test_classes_of_pairs_take_turns_in_the_first_places() -> None:
     """Two NUMA nodes and eight GPUs: among classes without a path between GPUs the counts differ by one at most."""
     places = ("numa:0", "numa:1", *(f"gpu:{gpu}" for gpu in range(8)))
-    requested = asked_of(*places)
+    requested = requested_for(*places)
     pairs = [one for one in requested if len(paths_of(one)) == 2]
     first = Counter(one.why for one in pairs if one.first)
     assert first.total() == MOST_FIRST and first.keys() == {one.why for one in pairs}
@@ -80,7 +80,7 @@ def test_classes_of_pairs_take_turns_in_the_first_places() -> None:
 
 
 def test_pairs_from_one_node_and_from_two_are_separate_classes() -> None:
-    for one in asked_of("numa:0", "numa:1", "gpu:0", "gpu:1"):
+    for one in requested_for("numa:0", "numa:1", "gpu:0", "gpu:1"):
         nodes = {place for path in paths_of(one) for place in path if "numa" in place}
         ends = sum("numa" in place for path in paths_of(one) for place in path)
         assert one.why.endswith({1: "; one NUMA node", 2: "; two NUMA nodes"}[len(nodes)] if ends == 2 else "gpu")
@@ -162,7 +162,7 @@ def test_the_scatter_of_small_copies_does_not_count() -> None:
     """Rounds of 8 B differ by 5 %, rounds of 16 MiB by 0.1 %. The sets have 16 MiB."""
     ids = [id_of(HOST.format(0)), id_of(HOST.format(1)), id_of(HOST.format(0), HOST.format(1))]
     known = [drawn(id, [50.0] * (1 + (at == 2)), 0.001, at) for at, id in enumerate(ids)]
-    small = [ALONE.format("h2d", "numa:0", "pinned", f"gpu:{gpu}", "device", 8) for gpu in range(2)]
+    small = [SINGLE.format("h2d", "numa:0", "pinned", f"gpu:{gpu}", "device", 8) for gpu in range(2)]
     assert reach([*known, *(drawn(id, [1.0], 0.05, at) for at, id in enumerate(small))]) == reach(known)
 
 
@@ -173,11 +173,11 @@ def test_rounds_of_concurrent_and_single_flows_both_determine_the_scatter() -> N
     other = [drawn(id_of(HOST.format(gpu)), [50.0], 0.001, gpu) for gpu in range(2, 12)]
     restless = drawn(id_of(HOST.format(12)), [50.0], 0.02, 1)
     assert reach([*quiet, *other]) < reach([*quiet, *other, restless]) < 0.6 * reach([*quiet, restless])
-    beside = drawn(ids[2], [50.0, 50.0], 0.02, 1)
-    alone = drawn(id_of(HOST.format(1), HOST.format(2)), [50.0, 50.0], 0.02, 1)
+    concurrent = drawn(ids[2], [50.0, 50.0], 0.02, 1)
+    single = drawn(id_of(HOST.format(1), HOST.format(2)), [50.0, 50.0], 0.02, 1)
     pair = [*quiet[:2], quiet[2], drawn(id_of(HOST.format(2)), [50.0], 0.001, 9)]
-    assert reach([*pair, alone]) > 2 * reach(pair)  # a pair that scatters widens the interval of all
-    assert reach([*quiet[:2], beside]) > 2 * reach(quiet)
+    assert reach([*pair, single]) > 2 * reach(pair)  # a pair that scatters widens the interval of all
+    assert reach([*quiet[:2], concurrent]) > 2 * reach(quiet)
 
 
 def test_a_capacity_has_the_95_percent_interval_of_its_rounds() -> None:
@@ -283,13 +283,13 @@ def test_a_set_that_saturates_a_group_contains_each_gpu_once() -> None:
 def test_parts_of_flows_below_their_fair_share_may_differ() -> None:
     """One flow has only 10 alone and keeps them; the two others get equal parts of the rest."""
     of = {HOST.format(0): 10.0, HOST.format(1): 25.0, HOST.format(2): 25.0}
-    alone = dict.fromkeys(of, 50.0) | {HOST.format(0): 10.0}
+    single = dict.fromkeys(of, 50.0) | {HOST.format(0): 10.0}
     slowed = {HOST.format(1): 30.0, HOST.format(2): 30.0}
     joint = [answer(id_of(*of), list(of.values())), answer(id_of(*slowed), list(slowed.values()))]
     pairs = [{HOST.format(0): 8.8, HOST.format(gpu): 51.2 - 1e-3} for gpu in (1, 2)]
-    groups = interference([*points(alone, *pairs), *joint]).groups
-    whole = next(group for group in groups if len(group.paths) == 3)
-    assert [part.gbps for part in whole.parts] == pytest.approx([10.0, 25.0, 25.0]) and whole.fair
+    groups = interference([*points(single, *pairs), *joint]).groups
+    wide = next(group for group in groups if len(group.paths) == 3)
+    assert [part.gbps for part in wide.parts] == pytest.approx([10.0, 25.0, 25.0]) and wide.fair
 
 
 def test_an_unexplained_subset_is_reported_with_its_superset() -> None:
@@ -330,12 +330,12 @@ def test_equal_findings_of_two_sets_are_one_group() -> None:
 
 def test_opposite_directions_with_one_capacity_are_two_groups() -> None:
     """Three concurrent flows get 45 of 55 each, any two keep 55. The directions may have equal capacities by chance."""
-    alone, sets = {}, []
-    for way in (HOST, "gpu:{}->numa:0"):
-        paths = [way.format(gpu) for gpu in range(3)]
-        alone |= dict.fromkeys(paths, 55.0)
+    single, sets = {}, []
+    for form in (HOST, "gpu:{}->numa:0"):
+        paths = [form.format(gpu) for gpu in range(3)]
+        single |= dict.fromkeys(paths, 55.0)
         sets += [dict.fromkeys(paths, 45.0), *(dict.fromkeys(pair, 55.0) for pair in combinations(paths, 2))]
-    groups = interference(points(alone, *sets)).groups
+    groups = interference(points(single, *sets)).groups
     assert [len(group.paths) for group in groups] == [3, 3]
     assert [{path.src == "numa:0" for path in group.paths} for group in groups] == [{False}, {True}]
 
@@ -343,8 +343,8 @@ def test_opposite_directions_with_one_capacity_are_two_groups() -> None:
 def test_two_paths_that_are_faster_without_each_other_are_measured_as_a_pair() -> None:
     """With a third path two get 7 of 10 each, and each gets 10 without the other: only their pair shows their share."""
     a, b, c = (HOST.format(gpu) for gpu in range(3))
-    alone = dict.fromkeys((a, b, c), 10.0)
-    found = interference(points(alone, {a: 7.0, b: 7.0, c: 10.0}, {a: 10.0, c: 10.0}, {b: 10.0, c: 10.0}))
+    single = dict.fromkeys((a, b, c), 10.0)
+    found = interference(points(single, {a: 7.0, b: 7.0, c: 10.0}, {a: 10.0, c: 10.0}, {b: 10.0, c: 10.0}))
     assert found.groups == () and [len(one.paths) for one in found.open] == [3]
     assert [[path.dst for path in one] for one in found.next] == [["gpu:0", "gpu:1"]]
 

@@ -49,9 +49,9 @@ class OnTerminal:
             if not chunk:
                 return
             rest += chunk
-            whole = _complete_length(rest)
-            text = rest[:whole].decode()
-            rest = rest[whole:]
+            complete = _complete_length(rest)
+            text = rest[:complete].decode()
+            rest = rest[complete:]
             self.output += text
             self.screen.feed(text)
 

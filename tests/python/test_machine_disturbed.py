@@ -187,8 +187,8 @@ def test_hosts_are_connected_through_their_network_cards() -> None:
     two = model.parse(TWO, "two.toml")
     known = model.places(two)
     assert known.nics == ("host:0/nic:0", "host:1/nic:0")
-    way = [link.name for link in routes(two)["host:0/gpu:0", "host:1/numa:0"]]
-    assert way == [
+    route = [link.name for link in routes(two)["host:0/gpu:0", "host:1/numa:0"]]
+    assert route == [
         "pcie host:0/gpu:0->host:0/numa:0", "slot host:0/numa:0->host:0/nic:0", "net host:0/nic:0->switch:0",
         "net switch:0->host:1/nic:0", "slot host:1/nic:0->host:1/numa:0",
     ]  # fmt: skip

@@ -150,17 +150,17 @@ def test_the_json_has_the_content_of_the_file() -> None:
 
 
 def test_routes_are_the_shortest_then_the_widest_and_never_cross_a_gpu() -> None:
-    ways = routes(model.parse(GOOD, "small"))
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
+    by_pair = routes(model.parse(GOOD, "small"))
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
     triangle = GOOD + LINK.format(name="bridge", one="gpu:0", other="gpu:1", gbps=99)
-    ways = routes(model.parse(triangle, "small"))
-    assert [link.name for link in ways["gpu:0", "gpu:1"]] == ["bridge gpu:0->gpu:1"]
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
+    by_pair = routes(model.parse(triangle, "small"))
+    assert [link.name for link in by_pair["gpu:0", "gpu:1"]] == ["bridge gpu:0->gpu:1"]
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
     double = GOOD + LINK.format(name="wide", one="numa:0", other="numa:1", gbps=99)
     assert [link.name for link in routes(model.parse(double, "small"))["numa:0", "numa:1"]] == ["wide numa:0->numa:1"]
     ruled = triangle + '\n[[route]]\nfrom = "numa:0"\nto = "gpu:1"\nvia = ["gpu:0"]\n'
-    ways = routes(model.parse(ruled, "small"))
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["bus numa:0->gpu:0", "bridge gpu:0->gpu:1"]
+    by_pair = routes(model.parse(ruled, "small"))
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["bus numa:0->gpu:0", "bridge gpu:0->gpu:1"]
 
 
 LINK = """

@@ -167,8 +167,8 @@ def test_the_file_contains_its_deviation_and_predict_prints_it(h200x4: Path, mod
     words = ["predict", "--machine", str(h200x4.with_suffix(".toml")), "--src", "numa:0", "--dst", "gpu:0"]
     capsys.readouterr()
     assert main([*words, "--json"]) == main([*words, "--with", "numa:0 -> gpu:1"]) == 0
-    alone, *lines = capsys.readouterr().out.splitlines()
-    assert json.loads(alone)["deviation"] == {
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["deviation"] == {
         "of": "h2d by ce, pinned -> device",
         **rows["h2d by ce, pinned -> device"],
     }

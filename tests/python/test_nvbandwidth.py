@@ -99,8 +99,8 @@ def test_three_agreeing_rounds_are_enough_and_other_points_have_six(tmp_path: Pa
     path = tmp_path / "noisy.jsonl"
     assert main(["run", "--machine", "h200x4", "--suite", "nvbandwidth", "-o", str(path)]) == 0
     points = read_run(path).points
-    taken = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
-    assert taken == {3: 0.88, 6: 0.96875}
+    levels = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
+    assert levels == {3: 0.88, 6: 0.96875}
     for point in points:
         agree = all(
             max(flow.round_medians_s) - min(flow.round_medians_s) <= point.precision_target / 3 * flow.median_s

@@ -404,7 +404,7 @@ def test_timed_seconds_include_both_batches(longer: int | None, each_s: float, b
     assert side_by_side.timed_s(measured) == pytest.approx(3 * batches * 4 * each_s)
 
 
-def standard_like(status: str) -> Run:
+def run_with_inherited(status: str) -> Run:
     """Copies from the host to four GPUs: one path measured at all sizes, the others up to 256 MiB only."""
     made = [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{1 << 30}?mode=batched", (1 << 30) / 55e9)]
     for gpu in range(4):
@@ -415,14 +415,14 @@ def standard_like(status: str) -> Run:
 
 
 def test_inherited_values_have_their_cell_and_are_counted() -> None:
-    (table,) = tables(standard_like("inherited"))
+    (table,) = tables(run_with_inherited("inherited"))
     assert rounded(table.cells) == [[50.0] * 4] and table.inherited == 3
-    printed = text(standard_like("inherited"))
+    printed = text(run_with_inherited("inherited"))
     assert "SUM host_to_device_memcpy_ce 200.00\n3 of 4 values were inherited, not measured" in printed
-    assert "N/A" not in printed and "inherited" not in text(standard_like("ok"))
+    assert "N/A" not in printed and "inherited" not in text(run_with_inherited("ok"))
 
 
 def test_a_table_with_an_empty_cell_has_no_sum() -> None:
-    made = made_run([of for of in standard_like("ok").points if of.dst != "gpu:3" or of.bytes == 1 << 30])
+    made = made_run([of for of in run_with_inherited("ok").points if of.dst != "gpu:3" or of.bytes == 1 << 30])
     made.points.append(point(f"d2h/ce/gpu:3.device->numa:0.pinned/{1 << 28}?mode=batched", 1.0))
     assert "SUM host_to_device_memcpy_ce N/A: 1 of 4 cells have no value" in text(made)

@@ -70,8 +70,8 @@ def test_triads_are_fully_connected_cs_24_cs_25() -> None:
 
 def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
     one, two = ("nvlink", 1), ("nvlink", 2)
-    ways = [hops("4029gp", "gpu:0", f"gpu:{n}") for n in range(1, 8)]
-    assert ways == [[one], [one], [two], [two], *[[two, one]] * 3]
+    paths = [hops("4029gp", "gpu:0", f"gpu:{n}") for n in range(1, 8)]
+    assert paths == [[one], [one], [two], [two], *[[two, one]] * 3]
     # GPU 2 also has two hops of two links, which copies do not use.
     assert hops("4029gp", "gpu:0", "gpu:3") + hops("4029gp", "gpu:3", "gpu:2") == [two, two]
     for n in range(8):
@@ -157,10 +157,10 @@ def test_4029gp_without_peer_access_has_the_rate_of_pcie_for_all_pairs_cs_33() -
 
 def test_pairs_of_4029gp_form_four_classes_cs_34() -> None:
     """By path: one NVLink (or two hops of two), two, two hops. By rate: two links reach twice the others."""
-    ways = routes(models.load("4029gp"))
+    paths = routes(models.load("4029gp"))
     classes: dict[tuple[str, ...], list[int]] = {}
     for n in range(1, 8):
-        classes.setdefault(tuple(hop.link.name for hop in ways["gpu:0", f"gpu:{n}"]), []).append(n)
+        classes.setdefault(tuple(hop.link.name for hop in paths["gpu:0", f"gpu:{n}"]), []).append(n)
     assert len({name[:1] if len(name) == 1 else ("two hops",) for name in classes}) == 4
     one, alternative, two, *far = [rate("4029gp", f"gpu:0 > gpu:{n}") for n in (1, 2, 3, 5, 6, 7)]
     assert one == pytest.approx(24, rel=0.05) and alternative == pytest.approx(one, rel=0.05)

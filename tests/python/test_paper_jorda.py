@@ -19,8 +19,8 @@ RANGES = ("JO-9: remote one-way 70-80 % on A", "JO-9: remote one-way 70-80 % on 
 def test_remote_is_70_to_80_percent_of_local_and_bidirectional_is_slowest_jo_9(machine: str, gpu: str) -> None:
     for near, far in (("numa:0 > gpu:0", f"numa:0 > {gpu}"), ("gpu:0 > numa:0", f"{gpu} > numa:0")):
         assert 0.70 <= rate(machine, far) / rate(machine, near) <= 0.80
-        two_way = max(*bidirectional_rates(machine, near), *bidirectional_rates(machine, far))
-        assert two_way < rate(machine, far) < rate(machine, near)
+        bidirectional = max(*bidirectional_rates(machine, near), *bidirectional_rates(machine, far))
+        assert bidirectional < rate(machine, far) < rate(machine, near)
 
 
 def test_bidirectional_copies_are_slowest_on_c_too_jo_9() -> None:
@@ -51,10 +51,10 @@ def test_disks_have_a_place_and_one_rate_for_reads_and_writes_jo_5_jo_8(machine:
     read, written = raw(machine, f"disk disk:0->{near}"), raw(machine, f"disk {near}->disk:0")
     assert max(read, written) <= link.both_ways_gbps.v < read + written
     assert (read > written) == (machine == "jorda-b"), "flash is read faster than written, a disk's one head does both"
-    ways = routes(model)
+    by_pair = routes(model)
     for gpu in models.places(model).gpus:
-        way = [hop.name for hop in ways["disk:0", gpu]]
-        assert way[0] == f"disk disk:0->{near}" and way[-1].endswith(f"->{gpu}")
+        route = [hop.name for hop in by_pair["disk:0", gpu]]
+        assert route[0] == f"disk disk:0->{near}" and route[-1].endswith(f"->{gpu}")
 
 
 def test_an_ssd_is_faster_than_an_hdd_and_both_slower_than_any_gpu_jo_5() -> None:

@@ -47,10 +47,10 @@ def test_sl390_loses_more_to_the_wrong_socket_than_from_it_sp_2() -> None:
 
 
 def test_concurrent_gpus_share_one_link_on_dl160_and_two_iohs_on_sl390_sp_12() -> None:
-    alone = rate("dl160", "numa:0 > gpu:0")
+    single = rate("dl160", "numa:0 > gpu:0")
     shared = rates("dl160", *(f"numa:0 > gpu:{n}" for n in range(4)))
-    assert sum(shared) == pytest.approx(alone, rel=0.05) and sum(shared) < 8
-    assert shared == pytest.approx([alone / 4] * 4, rel=0.05)
+    assert sum(shared) == pytest.approx(single, rel=0.05) and sum(shared) < 8
+    assert shared == pytest.approx([single / 4] * 4, rel=0.05)
     for to in (True, False):
         pairs = [("numa:0", "gpu:0"), ("numa:1", "gpu:1"), ("numa:1", "gpu:2")]
         dual = rates("sl390", *(" > ".join(pair if to else pair[::-1]) for pair in pairs))

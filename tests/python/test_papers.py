@@ -79,10 +79,10 @@ def test_gpus_are_near_the_stated_node_and_peers_of_the_stated_gpus(machine: str
 
 
 def test_gpus_share_the_stated_links_sp_14_jo_8() -> None:
-    ways = {name: routes(models.load(name)) for name in ("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c")}
+    by_machine = {name: routes(models.load(name)) for name in ("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c")}
 
     def first(machine: str, numa: str, gpu: str) -> str:
-        return ways[machine][numa, gpu][0].name
+        return by_machine[machine][numa, gpu][0].name
 
     assert len({first("dl160", "numa:0", f"gpu:{n}") for n in range(4)}) == 1  # one x16 link to a switch
     assert first("sl390", "numa:1", "gpu:1") == first("sl390", "numa:1", "gpu:2") != first("sl390", "numa:0", "gpu:0")
@@ -93,7 +93,7 @@ def test_gpus_share_the_stated_links_sp_14_jo_8() -> None:
         != first("jorda-c", "numa:0", "gpu:2")
     )
     assert first("jorda-b", "numa:0", "gpu:0").startswith("qpi")
-    assert {hop.link.kind for hop in ways["jorda-a"]["numa:0", "gpu:2"]} == {"qpi", "pcie"}
+    assert {hop.link.kind for hop in by_machine["jorda-a"]["numa:0", "gpu:2"]} == {"qpi", "pcie"}
 
 
 # h200x8
@@ -198,7 +198,7 @@ def test_the_machine_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_network_cards_are_next_to_the_stated_gpus_sp_14_jo_8() -> None:
-    def beside(machine: str) -> dict[str, list[str]]:
+    def gpus_beside(machine: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for link in directed_links(models.load(machine)):
             if link.to.startswith("nic:"):
@@ -210,5 +210,5 @@ def test_network_cards_are_next_to_the_stated_gpus_sp_14_jo_8() -> None:
                 found[link.to] = gpus
         return found
 
-    assert beside("sl390") == {"nic:0": ["gpu:0"]}
-    assert beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}
+    assert gpus_beside("sl390") == {"nic:0": ["gpu:0"]}
+    assert gpus_beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}

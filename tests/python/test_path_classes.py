@@ -140,8 +140,8 @@ def test_no_path_is_called_slow_by_three_rounds() -> None:
     assert wanted(plan, at_16_mib(1.0)) == []
     points = at_16_mib(1.1)
     slow = next(id for id, of in points.items() if of.median_s > 1.05e-3)
-    asked = {work.id: work.rounds for work in wanted(plan, points)}
-    assert slow in asked and len(asked) == 2 and set(asked.values()) == {6}
+    requested = {work.id: work.rounds for work in wanted(plan, points)}
+    assert slow in requested and len(requested) == 2 and set(requested.values()) == {6}
     points = at_16_mib(1.1)
     points[slow].guards["trend"] = 0.1
     assert slow not in {work.id for work in wanted(plan, points)}

@@ -55,9 +55,9 @@ def test_standard_has_every_pair_with_both_initiators_and_without_peer_access() 
 
 
 def test_single_copies_are_on_every_path_and_their_variants_on_one_path_per_class() -> None:
-    alone = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 4096 and p.param("mode") == "single"]
+    single = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 4096 and p.param("mode") == "single"]
     paths: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for p in alone:
+    for p in single:
         paths.setdefault((p.param("peer"), p.param("initiator")), set()).add((p.src, p.dst))
     pairs = {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(4) if a != b}
     assert paths.pop(("on", "src")) == pairs
@@ -440,7 +440,7 @@ def test_all_gpus_are_those_of_one_host_except_the_other_end() -> None:
 
 
 # Two hosts. The second has more of everything, so that their places cannot be confused.
-UNLIKE = MachineFacts(
+TWO_HOSTS = MachineFacts(
     "two", True,
     ("host:0/numa:0", "host:0/gpu:0", "host:0/gpu:1", "host:1/numa:0", "host:1/numa:1",
      "host:1/gpu:0", "host:1/gpu:1", "host:1/gpu:2"),
@@ -451,7 +451,7 @@ UNLIKE = MachineFacts(
 
 def ends(row: Benchmark) -> list[str]:
     """'0/numa:0 > 0/gpu:1': the ends of every point of the row on the two hosts."""
-    return [f"{p.src} > {p.dst}".replace("host:", "") for p in joint_points(UNLIKE, row)]
+    return [f"{p.src} > {p.dst}".replace("host:", "") for p in joint_points(TWO_HOSTS, row)]
 
 
 def test_pairs_include_all_hosts_and_joint_copies_stay_on_one() -> None:
@@ -481,7 +481,7 @@ def test_pairs_include_all_hosts_and_joint_copies_stay_on_one() -> None:
 )
 def test_a_case_names_the_gpus_of_its_host_and_exceeds_their_largest_cache(src, dst, others, mib) -> None:
     kinds = ["device" if "gpu" in place else "pinned" for place in (src, dst)]
-    case = case_of(PointId("spread", "ce", src, kinds[0], dst, kinds[1], 1 << 20), UNLIKE)
+    case = case_of(PointId("spread", "ce", src, kinds[0], dst, kinds[1], 1 << 20), TWO_HOSTS)
     assert (case["src"], case["dst"], case.get("others")) == (src, dst, others)
     assert case["footprint_bytes"] == 3 * mib << 20
 

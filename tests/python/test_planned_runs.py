@@ -98,13 +98,13 @@ def test_an_interrupted_run_resumes_to_the_same_map(slowed: Target, tmp_path: Pa
     path = tmp_path / "run.jsonl"
     plan = make_plan(slowed.facts, benchmark_table(), suite="quick", budget_s=3.0)
     measure(slowed, plan, path)
-    whole = {found.id: found.status for found in read_run(path).points}
+    uninterrupted = {found.id: found.status for found in read_run(path).points}
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
     assert go_on(slowed, read_run(path)).complete
     again = {found.id: found.status for found in read_run(path).points}
-    assert again.keys() == whole.keys()
-    measured = [sum(status in ("ok", "missed_precision") for status in of.values()) for of in (whole, again)]
+    assert again.keys() == uninterrupted.keys()
+    measured = [sum(status in ("ok", "missed_precision") for status in of.values()) for of in (uninterrupted, again)]
     assert measured[1] == pytest.approx(measured[0], rel=0.1)  # the points that fit into the time may differ
 
 
@@ -164,12 +164,14 @@ def test_a_budget_too_small_for_any_point_states_the_needed_budget(capsys: pytes
     assert main(["run", "--machine", "h200x4", "--budget", "1s", "--plan-only"]) == 2
     message = capsys.readouterr().err
     assert "is too small" in message
-    whole, part = map(
+    full_s, part_s = map(
         float, re.findall(r"about ([\d.]+) s on h200x4. Give that much time \(or ([\d.]+) s ", message)[0]
     )
     # the proposed budget is sufficient
-    assert main(["run", "--machine", "h200x4", "--budget", f"{part}s", "--plan-only"]) == 0
-    assert whole > 2 * part and main(["run", "--machine", "h200x4", "--budget", f"{0.9 * part}s", "--plan-only"]) == 2
+    assert main(["run", "--machine", "h200x4", "--budget", f"{part_s}s", "--plan-only"]) == 0
+    assert (
+        full_s > 2 * part_s and main(["run", "--machine", "h200x4", "--budget", f"{0.9 * part_s}s", "--plan-only"]) == 2
+    )
     capsys.readouterr()
     assert main(["run", "--machine", "h200x4", "--budget", "1us", "--only", "h2d/ce/*pinned*", "--plan-only"]) == 2
     assert "the cheapest point takes about" in capsys.readouterr().err
@@ -243,6 +245,6 @@ def test_first_rounds_use_the_batch_of_the_representative(staged: Run) -> None:
     plan = make_plan(modelled(models.load("h200x4"), 1).facts, benchmark_table(), budget_s=30.0)
     assert plan.points == staged.header.plan["points"]
     batches = {id: of[0].batch for id, of in staged.rounds.items()}
-    like = {id: source for id, source in representatives(plan).items() if id in batches and source in batches}
-    assert len(like) > 100
-    assert sum(batches[id] == batches[source] for id, source in like.items()) >= 0.95 * len(like)
+    source_of = {id: source for id, source in representatives(plan).items() if id in batches and source in batches}
+    assert len(source_of) > 100
+    assert sum(batches[id] == batches[source] for id, source in source_of.items()) >= 0.95 * len(source_of)

@@ -358,22 +358,22 @@ def test_drawing_happens_at_most_four_times_a_second_and_less_often_if_expensive
     clock = Clock(now)
     monkeypatch.setattr(progress, "time", clock)
     shown = progress_for(table_of(many()), Tty(screen))
-    asked: list[float] = []
+    calls: list[float] = []
 
     def work_left() -> WorkLeft:
-        asked.append(now[0])
+        calls.append(now[0])
         return WorkLeft(0.1, None, 7, "round 1 of 6")
 
     for step in range(200):  # two seconds
         now[0] = 1.0 + step / 100
         shown.tick(work_left)
-    assert len(asked) == 8
+    assert len(calls) == 8
     clock.process_time = lambda: cost.append(0.1) or sum(cost)  # each reading of the clock adds 0.1 s
-    asked.clear()
+    calls.clear()
     for step in range(1000):
         now[0] = 10.0 + step / 100
         shown.tick(work_left)
-    assert len(asked) == 2  # 0.1 s of every five seconds: 2 %
+    assert len(calls) == 2  # 0.1 s of every five seconds: 2 %
 
 
 @pytest.mark.parametrize("width", [5, 20, 40, 60])

@@ -69,8 +69,8 @@ def test_a_known_ratio_has_a_known_interval() -> None:
 
 def test_rounds_without_scatter_get_the_scatter_of_their_class() -> None:
     same = [1.0, 1.0, 1.0]
-    alone = ratio_interval(same, same, alike=None, level=0.95)
-    assert alone.low == alone.high == 1.0
+    single = ratio_interval(same, same, alike=None, level=0.95)
+    assert single.low == single.high == 1.0
     kind = ratio_interval(same, same, alike=0.01**2, level=0.95)
     assert kind.high - kind.low > 0.02
 

@@ -120,8 +120,8 @@ def test_heat_maps_have_every_path_of_a_method() -> None:
 
 
 def test_heat_maps_of_small_operations_compare_one_size() -> None:
-    (alone,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
-    assert alone.colour == "100 %: the shortest" and set(alone.cells) == {
+    (single,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
+    assert single.colour == "100 %: the shortest" and set(single.cells) == {
         ("numa:0", "gpu:0"),
         ("numa:0", "gpu:1"),
     }

@@ -147,8 +147,8 @@ def test_axes_have_round_labels() -> None:
     x = size_axis([8, 1 << 30], 0, 100)
     assert 2 <= len(x.ticks) <= 8 and all(0 <= x.at(value) <= 100 for value, _ in x.ticks)
     assert x.at(8) < x.at(1 << 20) < x.at(1 << 30)
-    alone = size_axis([4096], 0, 100)
-    assert alone.ticks == ((4096.0, "4 KiB"),) and abs(alone.at(4096) - 50) < 1e-9
+    single = size_axis([4096], 0, 100)
+    assert single.ticks == ((4096.0, "4 KiB"),) and abs(single.at(4096) - 50) < 1e-9
     y = rate_axis(63, 100, 0)
     assert y.high >= 63 and 3 <= len(y.ticks) <= 8 and y.at(0) == 100
     assert rate_axis(0, 100, 0).high > 0

@@ -26,7 +26,7 @@ from linkscope.units import format_against
 
 REAL = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
 BOTH = "h2d/ce/numa:0.pageable->gpu:{}.device/{}?bidirectional=true&mode=batched"
-ALONE = "d2d/ce/gpu:{}.device->gpu:{}.device/8?after={}&mode=single"
+SINGLE = "d2d/ce/gpu:{}.device->gpu:{}.device/8?after={}&mode=single"
 LATE = "the flows ran together for only 81% of the time that the longer one took"
 
 
@@ -101,7 +101,7 @@ def test_a_precise_run_has_no_marks() -> None:
 
 
 def test_a_too_uncertain_value_is_no_best_rate() -> None:
-    made = [wide(ALONE.format(0, 1, "wait"), 1e-6, 5.0), point(ALONE.format(1, 0, "wait"), 2e-6)]
+    made = [wide(SINGLE.format(0, 1, "wait"), 1e-6, 5.0), point(SINGLE.format(1, 0, "wait"), 2e-6)]
     (heat,) = heats(made)
     assert heat.cells["gpu:0", "gpu:1"].share is None and heat.cells["gpu:1", "gpu:0"].share == 1.0
     assert any("wider than" in note for note in heat.notes)
@@ -109,9 +109,9 @@ def test_a_too_uncertain_value_is_no_best_rate() -> None:
 
 def test_minor_parameters_concern_the_best_rate_only() -> None:
     made = []
-    for after, alone in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
+    for after, single in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
-        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
+        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", single))
     (family,) = overview(made)
     expected = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
     assert family.minor_params_text == expected
@@ -121,10 +121,10 @@ def test_minor_parameters_concern_the_best_rate_only() -> None:
 def test_single_copies_are_compared_with_equal_parameters_only() -> None:
     """Without peer access there is only one initiator, and it is slow, which shows nothing about initiators."""
     made = []
-    for initiator, alone, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
+    for initiator, single, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
         params = f"initiator={initiator}&mode={{}}&peer={peer}"
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
-        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", alone))
+        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", single))
     (family,) = overview(made)
     assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.minor_params_text
 
@@ -191,8 +191,8 @@ def test_missed_precision_is_printed_with_enough_digits() -> None:
     assert "a third of the precision" not in planned and "that precision on either side of the median" in planned
     text = render(REAL)
     assert "asked was 0.0" not in text and "1 % from 1 MiB;" in text and "three more rounds" in text
-    (asked,) = [page(run([])).count("1 % from 1 MiB;")]
-    assert asked == 1
+    (target,) = [page(run([])).count("1 % from 1 MiB;")]
+    assert target == 1
 
 
 def test_rows_with_another_peak_name_it() -> None:

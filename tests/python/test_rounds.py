@@ -11,8 +11,8 @@ from fakes import H2D, facts, plan
 from linkscope.run.sampler import ROUND_S, Sampler, Task
 from linkscope.runfile import PointId
 from linkscope.stats import LOOKS, agree, half_width_after, median_interval, mostly, next_look, rounds_interval
-from test_sampler_dear import Played
 from test_sampler_edges import earlier
+from test_sampler_expensive import Played
 
 
 def test_three_rounds_agree_within_the_precision() -> None:
@@ -143,12 +143,12 @@ def test_the_sampler_takes_as_many_samples_as_its_simulation(
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("rounds.LITTLE_S", little_s)
-    taken: list[float] = []
+    drawn_s: list[float] = []
 
     class Noted(rounds.Noise):
         def sample(self, round: float, chance: random.Random) -> float:
-            taken.append(super().sample(round, chance))
-            return taken[-1]
+            drawn_s.append(super().sample(round, chance))
+            return drawn_s[-1]
 
     chance, id, each_s = random.Random(within), H2D.format(1 << 20, "false", "batched"), sample_cost * ROUND_S / 3
     counts = set()
@@ -156,14 +156,14 @@ def test_the_sampler_takes_as_many_samples_as_its_simulation(
         point = rounds.Measured(Noted("normal", 0.8, within, sample_cost), chance)
         point.to(1)
         first = earlier([1], each_s)
-        first.flows[0].samples_s, first.timing = [each_s * one for one in taken], "virtual"
-        taken.clear()
+        first.flows[0].samples_s, first.timing = [each_s * one for one in drawn_s], "virtual"
+        drawn_s.clear()
         point.to(2)
-        worker = Played(*(each_s * one for one in taken), timing="virtual")
+        worker = Played(*(each_s * one for one in drawn_s), timing="virtual")
         record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
         counts.add(len(record.flows[0].samples_s))
-        assert record.flows[0].samples_s == pytest.approx([each_s * one for one in taken], rel=1e-6)
-        taken.clear()
+        assert record.flows[0].samples_s == pytest.approx([each_s * one for one in drawn_s], rel=1e-6)
+        drawn_s.clear()
     assert len(counts) > 1 and (within > 1 or min(counts) == (1 if sample_cost >= 0.2 else 2))
 
 

@@ -231,18 +231,18 @@ def test_single_copies_have_seven_samples_and_fewer_after_long_pauses(gap: str, 
 
 @pytest.mark.parametrize("cache, known", [("written", False), ("dirty", False), ("cold", True)])
 def test_newly_allocated_memory_is_prepared_before_its_first_run(cache: str, known: bool) -> None:
-    asked: list[Any] = []
+    requested: list[Any] = []
 
-    class Asked(Timed):
+    class Recording(Timed):
         def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
-            asked.append(then)
+            requested.append(then)
             return super().prepare(case, key, limit_s)
 
     point = PointId.parse(f"{ONE}&cache={cache}")
-    worker = Asked(lambda count: 1e-6 + count * 1e-5)
+    worker = Recording(lambda count: 1e-6 + count * 1e-5)
     first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
     Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
-    assert asked[0] is None and (asked[1] is not None) is known
+    assert requested[0] is None and (requested[1] is not None) is known
 
 
 # --- order of measurement ---
@@ -263,18 +263,18 @@ def records(path: Path) -> list[str]:
 @pytest.mark.parametrize("each_s, known", [(1e-5, True), (20e-3, False)])
 def test_the_preparation_decides_whether_two_operations_fit_into_a_sample(each_s: float, known: bool) -> None:
     """A later round with one operation per batch is therefore not sent before the preparation."""
-    asked: list[Any] = []
+    requested: list[Any] = []
 
-    class Asked(Timed):
+    class Recording(Timed):
         def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
-            asked.append(then)
+            requested.append(then)
             return super().prepare(case, key, limit_s)
 
-    worker, point = Asked(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
+    worker, point = Recording(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
     first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
     assert (first.batch == [1]) is not known
     Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
-    assert (asked[1] is not None) is known
+    assert (requested[1] is not None) is known
 
 
 def test_base_rounds_are_in_random_order_with_a_budget_too(tmp_path) -> None:

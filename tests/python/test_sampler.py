@@ -194,7 +194,7 @@ def test_samples_before_the_pages_have_converged_are_not_counted(bytes: int) -> 
     assert worker.asked == [16, 5, 5, 5] and worker.verified == 2
 
 
-D2D_ALONE = "d2d/ce/gpu:0.device->gpu:1.device/{}?after=kernel&call=memcpy&initiator=src&mode=single&peer=on"
+D2D_SINGLE = "d2d/ce/gpu:0.device->gpu:1.device/{}?after=kernel&call=memcpy&initiator=src&mode=single&peer=on"
 LOCAL = "local/ce/gpu:0.device->gpu:0.device/4096?after=kernel&mode=single"
 
 
@@ -228,7 +228,7 @@ class Asleep(Settling):
 @pytest.mark.parametrize(("bytes", "woken"), [(8, 256), (64 << 10, 64), (1 << 20, 4), (16 << 20, 0)])
 def test_a_link_is_awake_when_single_copies_are_timed(bytes: int, woken: int) -> None:
     """One batch of copies wakes the link. Copies of 16 MiB wake it by themselves before the timed ones."""
-    id = D2D_ALONE.format(bytes)
+    id = D2D_SINGLE.format(bytes)
     worker = Asleep(0.0, once_s=20e-6)
     sampler = Sampler(worker, plan_of(id), facts())
     first = sampler.measure(Task(PointId.parse(id), 0))
@@ -248,7 +248,7 @@ def test_a_link_is_awake_when_single_copies_are_timed(bytes: int, woken: int) ->
     ],
 )
 def test_an_unused_link_or_a_link_after_an_idle_gap_is_not_woken(was: str, instead: str) -> None:
-    id = D2D_ALONE.format(8).replace(was, instead)
+    id = D2D_SINGLE.format(8).replace(was, instead)
     worker = Asleep(0.0, once_s=20e-6)
     sampler = Sampler(worker, plan_of(id), facts())
     later = Task(PointId.parse(id), 1, sampler.measure(Task(PointId.parse(id), 0)))

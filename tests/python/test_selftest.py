@@ -222,10 +222,10 @@ def test_flows_timed_in_turn_are_caught(monkeypatch, capsys) -> None:
     def apart(self, samples, batches, *, verify, limit_s=10.0) -> Trace:
         trace = run(self, samples, batches, verify=verify, limit_s=limit_s)
         if trace.actors == 2:
-            alone = run(self, samples, [[batch[0], 0] for batch in batches], verify=False, limit_s=limit_s)
+            separately = run(self, samples, [[batch[0], 0] for batch in batches], verify=False, limit_s=limit_s)
             for at in range(0, len(trace.stamps), 4):
-                trace.stamps[at + 1] = trace.stamps[at + 3] = alone.stamps[at + 1]
-                trace.stamps[at] = trace.stamps[at + 2] = alone.stamps[at]
+                trace.stamps[at + 1] = trace.stamps[at + 3] = separately.stamps[at + 1]
+                trace.stamps[at] = trace.stamps[at + 2] = separately.stamps[at]
         return trace
 
     monkeypatch.setattr(Worker, "run", apart)

@@ -120,8 +120,8 @@ MACHINES = {
 
 def closed_form(machine: Machine, point: PointId) -> float | None:
     """Seconds of one operation; None if its streams share more than a link (tested as inequalities)."""
-    alone = point.param("mode") == "single"
-    channel_s = machine.channel_s if alone and point.param("after") == "kernel" else 0.0
+    single = point.param("mode") == "single"
+    channel_s = machine.channel_s if single and point.param("after") == "kernel" else 0.0
     if point.benchmark == "latency":
         if machine.load_s is None or (point.engine == "cpu" and "gpu" in point.src):
             return None
@@ -132,18 +132,18 @@ def closed_form(machine: Machine, point: PointId) -> float | None:
     if point.benchmark == "h2h":
         past = point.bytes >= 0.75 * 300 * MIB and machine.memcpy_stream_gbps > 0
         gbps = machine.memcpy_stream_gbps if past else machine.memcpy(point.src, point.dst)
-        first = machine.load_s[0] if alone and machine.load_s else 0.0
+        first = machine.load_s[0] if single and machine.load_s else 0.0
         return machine.memcpy_call_s + max(point.bytes * NS / gbps, first)
     if point.benchmark == "local":
         return machine.local_s + late(machine.late_s[1], point.bytes) + point.bytes * NS / machine.local_gbps
     if "pageable" in (point.src_memory, point.dst_memory):
-        return None if point.bidirectional else pageable(machine, point, alone)
+        return None if point.bidirectional else pageable(machine, point, single)
     if point.param("peer") == "off":
         return None if point.bidirectional else staged(machine, point)
     if point.bidirectional and point.bytes < 16 * MIB:
         return None  # the two directions overlap only partly
     inline = point.benchmark == "h2d" and point.bytes <= KIB
-    arrive_s = machine.arrive_s if alone and point.benchmark == "d2h" else 0.0
+    arrive_s = machine.arrive_s if single and point.benchmark == "d2h" else 0.0
     return crossing(machine, point, point.bytes) + (0 if inline else channel_s) + arrive_s
 
 
@@ -166,7 +166,7 @@ def crossing(machine: Machine, point: PointId, size: int) -> float:
     return route.latency_s + set_up + more_s + size * NS / (route.both_gbps if point.bidirectional else route.gbps)
 
 
-def pageable(machine: Machine, point: PointId, alone: bool) -> float:
+def pageable(machine: Machine, point: PointId, single: bool) -> float:
     """Chunk by chunk: a CPU thread copies a chunk while the previous one crosses the link."""
     chunks = math.ceil(point.bytes / machine.pageable_chunk)
     in_flight = crossing(machine, point, min(point.bytes, machine.pageable_chunk))
@@ -181,7 +181,7 @@ def pageable(machine: Machine, point: PointId, alone: bool) -> float:
             route = machine.route(point.src, point.dst)
             to, in_flight = small_gbps, route.latency_s + small_s + point.bytes * NS / route.gbps
     copying = chunks * machine.call_s + point.bytes * NS / to
-    return call_to_s + copying + in_flight + end_s if alone else max(call_to_s + copying, chunks * in_flight)
+    return call_to_s + copying + in_flight + end_s if single else max(call_to_s + copying, chunks * in_flight)
 
 
 def staged(machine: Machine, point: PointId) -> float:

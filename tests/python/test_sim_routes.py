@@ -63,13 +63,13 @@ Case = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 def expected(model: models.Model) -> Iterator[tuple[Case, str]]:
     """Every ordered pair of places of a host, equal ones included, in every variant that could use its own route."""
-    ways = routes(model)
+    variants = routes(model)
     known = models.places(model)
     for src, dst in itertools.product((*known.numa, *known.gpus), repeat=2):
         if host_of(src) != host_of(dst):
             continue  # nothing copies to disks
         kind = "".join("d" if "gpu" in place else "h" for place in (src, dst))
-        direct = words(ways[src, dst], src)
+        direct = words(variants[src, dst], src)
         if kind != "dd" or src == dst:
             yield ("local" if kind == "dd" else f"{kind[0]}2{kind[1]}", src, dst, ()), direct
             continue

@@ -165,42 +165,42 @@ def test_a_round_receives_the_batch_of_the_first_and_the_spread_of_the_rounds(tm
 
 
 def test_platforms_receive_the_amount_of_memory_that_they_will_need(tmp_path, monkeypatch) -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
     asks = Worker.ask_to_open
 
     def noted(worker: Worker, request: dict[str, Any]) -> None:
-        asked.append(request.get("most"))
+        requests.append(request.get("most"))
         asks(worker, request)
 
     monkeypatch.setattr(Worker, "ask_to_open", noted)
     measured(target(modelled=False), plan(ONE, LARGE, rounds=2), tmp_path / "a.jsonl")
-    assert len(asked) == 2 and asked[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
+    assert len(requests) == 2 and requests[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
 
 
 def test_the_monitor_is_asked_about_each_block_separately(tmp_path, monkeypatch) -> None:
-    asked: list[float] = []
+    requests: list[float] = []
 
-    class Asked:
+    class RecordingMonitor:
         def guards(self, places, since):
-            asked.append(since)
+            requests.append(since)
             return {}
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: Asked())
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: RecordingMonitor())
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
-    assert len(asked) == 12 and asked == sorted(set(asked))
+    assert len(requests) == 12 and requests == sorted(set(requests))
 
 
 def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_monitored(tmp_path, monkeypatch) -> None:
-    asked: list[list[str]] = []
-    monitor = SimpleNamespace(guards=lambda places, since: asked.append(places) or {}, stop=lambda: None)
+    requests: list[list[str]] = []
+    monitor = SimpleNamespace(guards=lambda places, since: requests.append(places) or {}, stop=lambda: None)
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
     ticks = itertools.count()
     monkeypatch.setattr("linkscope.run.supervisor.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     between = "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&initiator=src&mode=batched&peer=on"
     found = measured(target(modelled=False), plan(between, rounds=2), tmp_path / "a.jsonl").points[between]
-    assert asked == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
+    assert requests == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
 
 
 def test_with_a_budget_extra_rounds_go_to_the_cheapest_points_first(tmp_path) -> None:

@@ -44,14 +44,14 @@ def test_on_hardware_a_budget_counts_wall_time_and_earlier_sessions(monkeypatch)
 
 @pytest.mark.parametrize("rounds", [2.5, 3.9, 5.2])
 def test_a_round_that_does_not_fit_into_the_budget_is_not_started(tmp_path, rounds: float) -> None:
-    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
-    measured(target(), plan(LARGE), whole)
-    each = [one.device_s for one in read_run(whole).rounds[LARGE]]
+    uninterrupted, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    measured(target(), plan(LARGE), uninterrupted)
+    each = [one.device_s for one in read_run(uninterrupted).rounds[LARGE]]
     budget_s = sum(each[: int(rounds)]) + (rounds % 1) * each[int(rounds)]
     made = structs.replace(plan(LARGE, budget_s=budget_s), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
     measured(target(), made, part)
-    taken_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
-    assert 0 < taken_s <= budget_s
+    spent_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
+    assert 0 < spent_s <= budget_s
 
 
 @pytest.mark.parametrize("classes", [[], [PathClass("host to GPU", ["numa:0->gpu:0"])]], ids=["process", "platform"])

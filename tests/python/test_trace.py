@@ -39,12 +39,12 @@ def test_lines_become_points_and_counts(trace: Path) -> None:
     parts = read_trace(trace)
     assert [part.name for part in parts] == ["first", "second", "third"]
     found = [(str(one.point), one.count) for part in parts for one in part.transfers]
-    alone, among = "call=memcpy&initiator=src&mode=single", "call=memcpy&initiator=src&mode=batched"
+    single, among = "call=memcpy&initiator=src&mode=single", "call=memcpy&initiator=src&mode=batched"
     assert found == [
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 10),
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 5),
         ("h2d/ce/numa:0.pageable->gpu:0.device/4097?after=kernel&bidirectional=false&mode=single", 1),
-        (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{alone}&peer=off", 2),
+        (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{single}&peer=off", 2),
         (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{among}&peer=on", 1),
         ("local/ce/gpu:1.device->gpu:1.device/8?after=kernel&mode=single", 1),
         ("d2h/ce/gpu:1.device->numa:0.pinned/3?after=kernel&mode=single", 1),
@@ -80,7 +80,7 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("numa:0 gpu:0 4096", "is no transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
         ("numa:0 -> gpu:0", "is no transfer"),
@@ -95,20 +95,24 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
         ("numa:0 -> gpu:0 8 peer=off", "peer=off is of transfers between two GPUs"),
     ],
 )
-def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, said: str) -> None:
+def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "bad.trace"
     path.write_text(f"# a comment\n{line}\n")
     with pytest.raises(UserError) as refused:
         read_trace(path)
-    assert "bad.trace, line 2: " in str(refused.value) and said in str(refused.value)
+    assert "bad.trace, line 2: " in str(refused.value) and message in str(refused.value)
 
 
 def test_a_file_without_transfers_or_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     empty, binary = tmp_path / "empty.trace", tmp_path / "binary.trace"
     empty.write_text("[epoch]\n# nothing\n")
     binary.write_bytes(b"\xff\xfe\x00")
-    for path, said in ((empty, "holds no transfer"), (binary, "no text file"), (tmp_path / "none", "cannot be read")):
-        with pytest.raises(UserError, match=said):
+    for path, message in (
+        (empty, "holds no transfer"),
+        (binary, "no text file"),
+        (tmp_path / "none", "cannot be read"),
+    ):
+        with pytest.raises(UserError, match=message):
             read_trace(path)
 
 

@@ -153,7 +153,7 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
 ) -> None:
     """The cheapest waiting point, if any; and no point waits longer than the first rounds of the others."""
     let_in, ended = Supervisor._let_in, Supervisor._ended
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def checked(self: Supervisor) -> None:
         cost = {id: 3 * self._states[id].expected_s for id in self._waiting}
@@ -163,13 +163,13 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
         )  # fmt: skip
         fits = min(cost.values()) <= self._budget.left() - others
         let_in(self)
-        asked.append(fits)
+        requested.append(fits)
         assert any(id in self._admitted for id in cost) == fits
 
     def after_a_pass(self: Supervisor) -> bool:
-        before = len(asked)
+        before = len(requested)
         found = ended(self)
-        if self._waiting and len(asked) == before:
+        if self._waiting and len(requested) == before:
             assert any(id not in self._waiting and len(self._states[id].rounds) < 3 for id in self._wanted)
         return found
 
@@ -177,7 +177,7 @@ def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
     monkeypatch.setattr(Supervisor, "_ended", after_a_pass)
     target = modelled(models.load(machine), 1)
     measure(target, make_plan(target.facts, benchmark_table(), budget_s=budget_s), tmp_path / "run.jsonl")
-    assert asked
+    assert requested
 
 
 def test_a_plan_that_always_requests_an_unmeasured_point_ends_with_an_error(tmp_path, monkeypatch) -> None:

@@ -227,11 +227,11 @@ def test_extra_rounds_do_not_reduce_the_share(tmp_path: Path) -> None:
 
 def test_a_run_of_another_machine_is_resumed_on_its_own_machine(tmp_path: Path, capsys) -> None:
     path = tmp_path / "a.jsonl"
-    elsewhere = header()
-    elsewhere.modelled = False
-    elsewhere.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
-    elsewhere.plan = {"seed": 1}
-    RunWriter.create(path, elsewhere).close()
+    other_machine = header()
+    other_machine.modelled = False
+    other_machine.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
+    other_machine.plan = {"seed": 1}
+    RunWriter.create(path, other_machine).close()
     before = path.read_bytes()
     assert main(["run", "--resume", str(path)]) == 3
     message = capsys.readouterr().err
