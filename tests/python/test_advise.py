@@ -251,7 +251,7 @@ def test_accesses_by_sm_are_no_methods_of_a_single_copy(tmp_path, capsys):
     assert answer == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 
-def test_methods_are_listed_with_ratio_interval_and_missed_precision(tmp_path, capsys):
+def test_options_of_a_transfer_show_ratio_interval_and_missed_precision(tmp_path, capsys):
     slow = h2d("pageable", MIB, 100e-6)  # an invented point has an interval of 1 % on either side of the median
     missed = msgspec.structs.replace(slow, status="missed_precision")
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
