@@ -1,5 +1,5 @@
-"""How many of 10,000 paths that are in order are called slow, by three rounds and by those that the planner asks for:
-drawn noise (`python tools/planner_proofs.py alarms`)."""
+"""Counts false alarms: healthy paths of 10,000 that are called slow, after three rounds and after the planner's
+rounds, for drawn noise (`python tools/planner_proofs.py alarms`)."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def table(paths: int) -> Iterator[str]:
-    """Markdown: rows of `paths` paths each."""
+    """The Markdown table, from `paths` paths per row."""
     heads = "".join(f" of {members}, {noise:.0%} |" for members, noise in itertools.product(KINDS, NOISE))
     yield f"| noise of rounds | told by |{heads}"
     yield f"|---|---|{'---|' * len(KINDS) * len(NOISE)}"
@@ -49,7 +49,8 @@ def table(paths: int) -> Iterator[str]:
 
 
 def alarms(name: str, shape: Shape, members: int, noise: float, kinds: int) -> tuple[float, float, float]:
-    """In 10,000 paths, by three rounds and by the planner's; and what part of all points has more than three."""
+    """False alarms in 10,000 paths after three rounds and after the planner's, and the share of points with more
+    than three rounds."""
     chance = random.Random(f"{name} {members} {noise}")
     paths = PathClass("host to GPU", [path_text(PointId.parse(ID.format(gpu, 8))) for gpu in range(members)])
     early = late = asked = 0

@@ -1,7 +1,7 @@
-"""Makes .venv with what pyproject.toml asks for. Needs python3 with either venv or pip, and nothing else.
+"""Creates .venv with the packages that pyproject.toml requires. Needs python3 with venv or pip.
 
-Usage: python3 tools/bootstrap.py GROUP...   (dependency groups on top of the dependencies and the build requirements)
-Does nothing, in a few milliseconds, when .venv already holds them.
+Usage: python3 tools/bootstrap.py GROUP...   (dependency groups, on top of dependencies and build requirements)
+Returns within milliseconds when .venv already holds them.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ def made_by_this_python() -> bool:
 def make_environment() -> list[str]:
     """Creates .venv; returns the command that installs into it. Debian without python3-venv lacks only ensurepip."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # A linkscope command may be running from .venv: a usable environment is completed in place, never emptied.
+    # A linkscope command may be running from .venv, so a usable environment is completed in place and never emptied.
     clear = [] if made_by_this_python() else ["--clear"]
     if subprocess.run([sys.executable, "-m", "venv", *clear, VENV], **quiet).returncode == 0:
         return [str(PYTHON), "-m", "pip"]
@@ -69,12 +69,12 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 (whatever `python3` is here runs this file)
         sys.exit(f"linkscope needs Python 3.11 or newer; this is {sys.version.split()[0]}")
     wanted = requirements(sys.argv[1:])
-    # The interpreter is part of the mark: an environment made by another Python is made anew.
+    # The interpreter is part of the mark: another Python needs a new environment.
     mark = hashlib.sha256(f"{sys.version}{ROOT}".encode()).hexdigest()
     have = installed()
     if mark in have and have.issuperset(wanted):
         return
-    if mark not in have and VENV.is_symlink():  # what it leads to is another tree's, and would be emptied
+    if mark not in have and VENV.is_symlink():  # its target belongs to another tree and would be emptied
         sys.exit(f".venv is a link to {VENV.resolve()}, which was not made for this folder: remove the link (rm .venv)")
     print("linkscope: preparing .venv (once; downloads about 150 MB)", flush=True)
     if mark in have:

@@ -1,12 +1,12 @@
-"""What the points of a run cost, and what they would by Comm|Scope's rule: the table of docs/method/planner.md.
+"""Prints the cost of the points of a run, and their cost by Comm|Scope's rule (docs/notes/planner-evidence.md).
 
 Usage: python tools/comm_scope_cost.py RUN.jsonl[.gz] [--sample RULE.jsonl[.gz]]... [--tool OUTPUT.txt[.gz]]...
 
-Its rule (ICPE 2019, 3.1) repeats an operation until 1 s of it has passed, five times: of an operation of t seconds
-5 ceil(1 / t) t, and what is done between two operations on top. `--sample`: a run by that rule (`--rule comm-scope`),
-of whose points it is known what they truly took. `--tool`: what Comm|Scope itself printed; its thread waits actively,
-so that iterations times CPU time is what a repetition took at least. Of one operation it prints an absurd CPU time
-(2 s for a copy of 16 MiB): the middle one of the points tells.
+The rule (ICPE 2019, 3.1) repeats an operation for 1 s, five times: 5 ceil(1 / t) t for an operation of t seconds, plus
+the work between operations. `--sample`: a run by that rule (`--rule comm-scope`), which shows the true cost of its
+points. `--tool`: output of Comm|Scope itself, whose thread polls, so that iterations times CPU time is the least
+duration of a repetition. Its CPU time of a single operation is wrong (2 s for a copy of 16 MiB), so the median over the
+repetitions of a point counts.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from linkscope.run.comm_scope import CUMULATED_S, REPETITIONS
 from linkscope.runfile import Point, Run, read_run
 from linkscope.stats import median
 
-# Name, time and CPU time of an iteration, of one repetition, as Google Benchmark prints them.
+# Name, time and CPU time of an iteration, for one repetition, in Google Benchmark's output.
 _ROW = re.compile(r"^(Comm_\S+/manual_time)\s+(\d+) ns\s+(\d+) ns\s+\d+ ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of so many points, and the seconds that these have by arithmetic."""
+    """Measured seconds of points, and their seconds by the rule."""
 
     points: int
     seconds: float
@@ -38,34 +38,34 @@ class Cost:
 
     @property
     def factor(self) -> float:
-        """What is to be multiplied with the arithmetic."""
+        """Factor from the seconds of operations to the true cost by the rule."""
         return self.seconds / self.by_rule_s
 
 
 def by_rule_s(seconds: float) -> float:
-    """What a point costs by the rule, of an operation of that many seconds."""
+    """Seconds of a point by the rule, for an operation of this length."""
     return REPETITIONS * max(1, math.ceil(CUMULATED_S / seconds)) * seconds
 
 
 def compared(points: Iterable[Point]) -> list[Point]:
-    """Measured points that copy or access bytes: the rule knows no latencies."""
+    """Measured points that copy or access bytes; the rule has no latencies."""
     return [point for point in points if point.status in ("ok", "missed_precision") and point.bytes and point.median_s]
 
 
 def cost_of(run: Run) -> Cost:
-    """Of the run's points that are compared."""
+    """The cost of the compared points of a run."""
     points = compared(run.points)
     by_rule = sum(by_rule_s(_together_s(point)) for point in points)
     return Cost(len(points), sum(point.device_s for point in points), by_rule)
 
 
 def _together_s(point: Point) -> float:
-    """Seconds of one operation, of all flows that are measured."""
+    """Seconds of one operation of all measured flows."""
     return max(flow.median_s for flow in point.flows if flow.role == "measured" and flow.median_s)
 
 
 def tool_factors(path: Path) -> list[float]:
-    """What each point that Comm|Scope printed took, over its operations alone. Exits where that is no such output."""
+    """The ratio of CPU time to operation time for each point of Comm|Scope's output. Exits for other files."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     found: dict[str, list[float]] = {}

@@ -94,12 +94,12 @@ METRICS = {
     for way in ("read", "write")
 } | LINKS
 MIGRATIONS = {("sysmem", "read"): "pcie__read_bytes.sum"} | LINKS
-USER_BYTES = {"sectors": SECTOR, "pcie": 256 / (256 + 12)}  # of what a counter counts; of others each is one
-LINK_TRIES = 3  # now and then one of the links is not counted in a whole run of ncu: 17 of 18 on H200
+USER_BYTES = {"sectors": SECTOR, "pcie": 256 / (256 + 12)}  # scale of a counter; 1 for the others
+LINK_TRIES = 3  # ncu sometimes misses one of the links for a whole run: 17 of 18 on H200
 
 
 def stated(program: str) -> dict[tuple[str, str], int]:
-    """Bytes that one iteration of the program's kernel reads and writes, by kind of memory as seen by its GPU."""
+    """Bytes that one iteration of the kernel reads and writes, by kind of memory as seen by its GPU."""
     regions = dict(re.findall(r"^region (r\d+) (\S+?)\.", program, re.MULTILINE))
     runs_on = re.search(r"stream (gpu:\d+)", program)
     loop = re.search(r"^  loop (.*)$", program, re.MULTILINE)
@@ -114,7 +114,7 @@ def stated(program: str) -> dict[tuple[str, str], int]:
         found += [("read", *move[:2]), ("write", *move[2:])]
     for way, region, size in found:
         place = regions[region]
-        if "kernel touch " in loop[1]:  # a page is brought, whatever its toucher then does
+        if "kernel touch " in loop[1]:  # a page moves whole, whatever the kernel accesses
             way = "read"
         route = "device" if place == runs_on[1] else "peer" if place.startswith("gpu") else "sysmem"
         moved[route, way] = moved.get((route, way), 0) + (SECTOR if "kernel chase" in loop[1] else int(size))
@@ -122,7 +122,7 @@ def stated(program: str) -> dict[tuple[str, str], int]:
 
 
 def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[str, str], float]:
-    """Bytes that each launch of the kernel moved, by ncu: the median of the launches, of a chase the longest's."""
+    """Bytes that each launch of the kernel moved, by ncu: the median over launches, for a chase the longest launch."""
     requests = [
         {"op": "open", "platform": "cuda"},
         {"op": "prepare", "case": case, "key": f"{point}#0"},
@@ -132,11 +132,11 @@ def counted(point: PointId, case: dict[str, object], steps: int) -> dict[tuple[s
     with tempfile.TemporaryDirectory() as folder:
         log, asked = Path(folder) / "ncu.csv", Path(folder) / "requests"
         command = ["ncu", "--clock-control", "none", "--csv", "--print-units", "base", "--log-file", str(log)]
-        # Pages come once: where a kernel has to run several times to be counted, the whole worker runs again.
+        # Pages move once, so a kernel that must run several times to be counted needs a new worker each time.
         command += ["--replay-mode", "application" if metrics is MIGRATIONS else "kernel"]
         command += ["-k", f"regex:{KERNELS}", "--metrics", ",".join(metrics.values())]
         command += ["sh", "-c", f'exec "$@" < {asked}', "sh", *worker_command()]
-        # ncu waits for every launch that it looks at: nothing may be held back behind a gate.
+        # ncu waits for every profiled launch, so no gate may hold work back.
         environment = {**os.environ, "CUDA_LAUNCH_BLOCKING": "1"}
         asked.write_text("\n".join(json.dumps(request) for request in requests) + "\n")
         done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, env=environment)

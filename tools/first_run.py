@@ -1,4 +1,4 @@
-"""What `make run` does: maps this machine; without a GPU also the bundled model h200x4, so that there is one to see."""
+"""`make run`: measures this machine, and without a GPU also the bundled model h200x4, as an example."""
 
 import datetime
 import signal
@@ -7,7 +7,8 @@ import sys
 
 
 def linkscope(*arguments: str) -> int:
-    """Its exit code. Ctrl-C is for the command alone: it saves what was measured and says how to go on."""
+    """Runs linkscope and returns its exit code. Ctrl-C reaches only the command, which saves its points and prints
+    how to continue."""
     process = subprocess.Popen([sys.executable, "-m", "linkscope", *arguments])
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

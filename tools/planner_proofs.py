@@ -1,15 +1,13 @@
-"""What the planner claims, shown on modelled machines (docs/method/planner.md).
+"""Checks the planner on modelled machines (docs/notes/planner-evidence.md).
 
 Usage: python tools/planner_proofs.py growth | links [--times N] | agreement [--machine NAME] | interference
        python tools/planner_proofs.py intervals [--machine NAME] [--times N] | coverage | oracle | alarms
 
-growth: points, time and what is measured on 1, 2, 4, 8 and 16 H200s, and the exponents. links: on every bundled
-machine links that are 5 % to 30 % slower, one at a time: how many `standard` and `quick` name, and what they name on
-machines in order. interference: the groups of paths that share something, as `standard` finds them, against those that
-the links of each bundled machine make. agreement: medians of `standard` against those of the exhaustive sweep, and
-between sizes. intervals: of points drawn from `standard`, how many intervals cover what many more rounds say. coverage,
-oracle: of noise of known shapes, how many intervals cover the truth, and what they cost over what they would cost who
-knows the noise (rounds.py). alarms: of such noise, how many paths that are in order are called slow (alarms.py).
+growth: points and time on 1 to 16 H200s, and the exponents. links: planted links that are 5 % to 30 % slower on every
+bundled machine, and the number that `standard` and `quick` name. interference: shared links found by `standard` against
+those that follow from the machine file. agreement: medians of `standard` against an exhaustive sweep, and interpolated
+values. intervals: coverage of intervals of drawn points. coverage, oracle: coverage and cost for noise of known shapes
+(rounds.py). alarms: false alarms (alarms.py).
 """
 
 import argparse
@@ -51,7 +49,7 @@ BUDGETS = {"standard": 110.0, "quick": 16.0}
 
 
 def sixteen() -> models.Model:
-    """Sixteen H200s, made of the file of eight: the second eight hang on uplinks as the first do."""
+    """Sixteen H200s, from the file of eight: the second eight are behind uplinks like the first."""
     lines = []
     for line in models.bundled()["h200x8"].read_text(encoding="utf-8").splitlines():
         lines.append(doubled_list(line) if line.count("gpu:") > 2 else line)
@@ -108,7 +106,7 @@ def growth() -> None:
 
 
 def exponent(values: Iterable[tuple[int, float]]) -> float:
-    """Of a power law, by least squares of logarithms."""
+    """The exponent of a power law, by least squares of logarithms."""
     logs = [(math.log(count), math.log(value)) for count, value in values]
     x, y = (sum(of) / len(logs) for of in zip(*logs, strict=True))
     return sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs)
@@ -142,7 +140,7 @@ def links(times: int) -> None:
 
 
 def limiting(model: models.Model) -> Iterator[str]:
-    """Directed links that are the narrowest of a path between GPUs, or of a GPU and a host, with others of its kind."""
+    """Directed links that are the narrowest of a path that has others in its class."""
     target = modelled(model, 1)
     kinds = target.facts.kinds()
     counts = {kind: list(kinds.values()).count(kind) for kind in kinds.values()}
@@ -153,14 +151,14 @@ def limiting(model: models.Model) -> Iterator[str]:
         narrow = min(way, key=lambda link: link.gbps)
         over = paths_over(model, narrow.name)
         kind = kinds[src, dst]
-        # Where all paths of a kind have the link, they are all slow: no comparison within the machine tells.
+        # A link that all paths of a class use slows all of them, so no comparison within the machine shows it.
         if sum(f"{a}->{b}" in over for (a, b), of in kinds.items() if of == kind) * 3 <= counts[kind]:
             found[narrow.name] = None
     yield from found
 
 
 def paths_over(model: models.Model, link: str) -> set[str]:
-    """The paths, through the host too, that a link is on."""
+    """The paths that use a link, also through the host."""
     ways = routes(model)
     near = models.places(model).gpu_numa
     found = {f"{src}->{dst}" for (src, dst), way in ways.items() if link in [one.name for one in way]}
@@ -203,7 +201,7 @@ def shared(names: Iterable[str]) -> None:
 
 
 def agreement(name: str) -> None:
-    target, other = (modelled(models.load(name), seed) for seed in (1, 2))  # whose noise is not the same
+    target, other = (modelled(models.load(name), seed) for seed in (1, 2))  # with independent noise
     plan = plan_of(target, "standard")
     staged = run_of(target, plan)
     ours = [point for point in staged.points if is_measured(point)]
@@ -230,8 +228,8 @@ def agreement(name: str) -> None:
 
 
 def interpolated(run: Run, target: Target, plan: Plan) -> tuple[list[float], int]:
-    """Errors of what `advise` says between neighbouring sizes of representatives' curves, by many rounds; breaks left
-    out, and their number."""
+    """Errors of values that `advise` interpolates between neighbouring sizes, against many rounds, and the number of
+    breaks, which are left out."""
     listed = class_curves(plan.points, plan.classes, plan.order_seed)
     leading = {operation(PointId.parse(of.id_of(of.representative, 8))) + of.representative for of in listed}
     asked: dict[str, float] = {}
@@ -258,7 +256,7 @@ def of_size(id: str, size: int) -> str:
 
 
 def intervals(name: str, times: int) -> None:
-    """Of points drawn from `standard`, how many intervals cover the median of TRUTH_ROUNDS rounds."""
+    """Coverage of the median of TRUTH_ROUNDS rounds by the intervals of points drawn from `standard`."""
     target = modelled(models.load(name), 1)
     staged = run_of(target, plan_of(target, "standard"))
     points = [point for point in staged.points if point.ci95_s and (is_measured(point) or point.status == "inherited")]

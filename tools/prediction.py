@@ -1,10 +1,9 @@
-"""What a model says of the points of a measured run, against what was measured: the tables of docs/notes/prediction.md.
+"""Compares the predictions of a model with the points of a measured run: the tables of docs/notes/prediction.md.
 
 Usage: python tools/prediction.py RUN.jsonl[.gz] [--machine MODEL]
 
-The model (h200x2 if none is named) is measured by the ordinary run, at the ids of RUN, without noise and in one round.
-It gets as many GPUs as RUN has, each like its last one. A difference is the model's time over the measured one, less
-one.
+The model (default h200x2) is simulated at the ids of RUN, without noise, in one round. It gets as many GPUs as RUN has,
+each like its last one. A difference is the model's time over the measured time, minus one.
 """
 
 import argparse
@@ -36,7 +35,7 @@ Differences = dict[str, dict[int, list[float]]]  # by row and size
 
 
 def grown(model: models.Model, gpus: int) -> models.Model:
-    """The model with that many GPUs: where the last one is, on links of the same kinds, among the same peers."""
+    """The model with that many GPUs; further ones are placed and linked like the last."""
     content = model.to_json()
     have = sum(len(places) for kind in content["gpu"] for places in kind["at"].values())
     for number in range(have, gpus):
@@ -49,7 +48,7 @@ def grown(model: models.Model, gpus: int) -> models.Model:
 
 
 def _renamed(member: Any, last: str, new: str) -> Any:
-    """A place, or the two ends of a link."""
+    """A place, or the two ends of a link, with another number."""
     return new if member == last else [new if end == last else end for end in member]
 
 
@@ -61,7 +60,7 @@ def without_noise(model: models.Model) -> models.Model:
 
 
 def predicted(model: models.Model, ids: list[str]) -> dict[str, Point]:
-    """The points of the model that these ids name."""
+    """The points of the model with these ids."""
     target = modelled(without_noise(model), seed=0)
     plan = make_plan(target.facts, benchmark_table(), only=ids, rounds=1, seed=0)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +79,7 @@ def row_of(point: Point) -> str:
 
 
 def differences(measured: Point, model: Point) -> Iterator[float]:
-    """One of each flow; of flows between one place and all GPUs, one of their total."""
+    """The differences of each flow; for flows between one place and all GPUs, of their total."""
     if "all" in (measured.src.rpartition(":")[2], measured.dst.rpartition(":")[2]):
         if measured.total_gbps and model.total_gbps:
             yield measured.total_gbps / model.total_gbps - 1
@@ -98,7 +97,7 @@ def compared(measured: list[Point], model: dict[str, Point]) -> Differences:
 
 
 def cell(values: list[float] | None) -> str:
-    """'+1.2 % (+1.9)': the median, and the one furthest from nothing."""
+    """'+1.2 % (+1.9)': the median, and the largest difference."""
     if not values:
         return ""
     furthest = max(values, key=abs)
@@ -118,7 +117,7 @@ def print_by_size(found: Differences) -> None:
 
 
 def print_within(found: Differences) -> None:
-    """All sizes of the run, also those between the shown ones."""
+    """Prints all sizes of the run, also those that the other table leaves out."""
     heads = [f"below {format_bytes(MIB)}", f"{format_bytes(MIB)} and above"]
     print(
         "|",
@@ -146,7 +145,7 @@ def main() -> None:
     run = read_run(arguments.run)
     measured = [point for point in run.points if point.bytes and point.median_s]
     gpus = sum(place.startswith("gpu:") for place in run.header.machine["places"])
-    with contextlib.redirect_stdout(sys.stderr):  # what the run says while it goes on
+    with contextlib.redirect_stdout(sys.stderr):  # progress of the run
         model = predicted(grown(models.load(arguments.machine), gpus), [point.id for point in measured])
     found = compared(measured, model)
     print_by_size(found)

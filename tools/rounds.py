@@ -1,11 +1,11 @@
-"""Whether intervals cover, and what they cost, drawn from noise of known shapes: tables of docs/method/planner.md.
+"""Draws whether intervals cover the truth, and their cost, for noise of known shapes (docs/notes/planner-evidence.md).
 
 Usage: python tools/planner_proofs.py coverage | oracle [--times N]
 
-Noise has two levels: rounds differ by `strength` times the precision asked for (standard deviation), the samples of a
-round by `within` times as much. Points come in dozens that are alike, as the rule for three rounds looks at them.
-A round costs 1 and each sample of it `sample_cost`; costs are compared, not counts, as either can be traded for
-the other.
+Noise has two levels: rounds vary by `strength` times the target precision (standard deviation), and the samples of a
+round by `within` times as much. Points come in dozens of similar ones, as the rule for three rounds expects. A round
+costs 1 and each of its samples `sample_cost`. Costs are compared and not counts, because rounds and samples can replace
+each other.
 """
 
 import functools
@@ -33,7 +33,7 @@ from linkscope.stats import (
 
 PRECISION = 0.01
 DOZEN = 12
-CALM = 0.2  # of the precision: what the likes of an odd point differ by
+CALM = 0.2  # of the precision: spread of the calm points around a loud one
 STRENGTHS = (0.1, 0.3, 0.5, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 3.0, 4.0)
 WITHIN = (0.0, 1.0, 4.0)
 SAMPLE_COSTS = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -48,7 +48,7 @@ def two_modes(chance: random.Random) -> float:
 
 
 def episodes(chance: random.Random) -> float:
-    """A fifth of the rounds are slow by far, as on a host that others keep busy."""
+    """A fifth of the rounds are far slower, as on a host that is temporarily busy."""
     return chance.expovariate(1 / 3) if chance.random() < 0.2 else chance.gauss(0, 0.5)
 
 
@@ -74,7 +74,7 @@ def scale(shape: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Noise:
-    """What rounds and samples differ by, and what a sample costs."""
+    """The spread of rounds and samples, and the cost of a sample."""
 
     shape: str
     strength: float
@@ -86,7 +86,7 @@ class Noise:
         return self.sample_cost >= DEAR_S / ROUND_S
 
     def round(self, chance: random.Random) -> float:
-        """What a round would tell with samples without number, where 1 is the truth."""
+        """The value of a round with infinitely many samples; the truth is 1."""
         centre, width = scale(self.shape)
         drawn = (SHAPES[self.shape](chance) - centre) / width
         return max(1 + self.strength * PRECISION * drawn, 0.05)
@@ -97,7 +97,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One point: its interval, whether that is as narrow as asked, its rounds, and its cost."""
+    """One point: its interval, whether it is narrow enough, its rounds, and its cost."""
 
     interval: Interval
     narrow: bool
@@ -109,7 +109,7 @@ class Drawn:
 
 
 class Measured:
-    """A point as the sampler and the planner take it, from noise instead of a machine."""
+    """A point as the sampler and the planner treat it, with drawn noise instead of a machine."""
 
     def __init__(self, noise: Noise, chance: random.Random) -> None:
         self.noise, self.chance = noise, chance
@@ -125,7 +125,7 @@ class Measured:
             self.repeats = self.repeats or (len(self.medians) == 1 and steady(samples, PRECISION))
 
     def _samples(self) -> list[float]:
-        """Those of one round, the last of them verified."""
+        """The samples of one round, the last of them verified."""
         value = self.noise.round(self.chance)
         enough = max(PRECISION, 2 * self._spread()) * (DEAR if self.noise.dear else 1)
         samples: list[float] = []
@@ -136,7 +136,7 @@ class Measured:
                 return samples
 
     def _wanted(self, samples: list[float], enough: float) -> int:
-        """How many more before one that is verified, as the sampler has it."""
+        """Samples to take before a verified one, as in the sampler."""
         taken = len(samples)
         if self.repeats and self.noise.dear and taken < 2:
             return 0
@@ -179,12 +179,12 @@ class Measured:
 
 
 def dozen(noise: Noise, chance: random.Random) -> list[Drawn]:
-    """Points that are alike, measured by the planner's rule as if there were time for all that it wants."""
+    """Similar points, measured by the planner's rule with unlimited time."""
     return together([Measured(noise, chance) for _ in range(DOZEN)])
 
 
 def among_calm(noise: Noise, chance: random.Random) -> Drawn:
-    """One point whose likes scatter little."""
+    """One point among calm ones."""
     calm = replace(noise, strength=CALM)
     return together([Measured(noise if first else calm, chance) for first in (True, *[False] * (DOZEN - 1))])[0]
 
@@ -207,8 +207,8 @@ def together(points: list[Measured]) -> list[Drawn]:
 
 @functools.cache
 def truth(noise: Noise) -> float:
-    """What the median of rounds without number is, each with the samples that the sampler takes. Samples that differ
-    draw it from that of the shape towards its longer or heavier side."""
+    """The median of infinitely many rounds with the samplers' samples; varying samples shift it towards the heavier
+    side of the shape."""
     if not noise.within:
         return 1.0
     chance = random.Random(f"truth of {noise}")
@@ -227,11 +227,11 @@ def drawn(noise: Noise, times: int) -> list[Drawn]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """Knows the noise, and so takes the cheapest numbers of rounds and samples without looking. Three rounds at least:
-    fewer say nothing of what differs between them.
+    """Knows the noise and takes the cheapest numbers of rounds and samples, with three rounds at least to show a
+    spread.
 
-    `same`: with which 80 % of the points have an interval as narrow as asked, by the rule that we use.
-    `blind`: with which 95 % of the medians are that near to the truth; it shows no interval.
+    `same`: 80 % of the points have an interval within the target, by our kinds of interval. `blind`: 95 % of the
+    medians are this close to the truth; without intervals.
     """
 
     same: float
@@ -275,8 +275,8 @@ def _narrow(rounds: "np.ndarray") -> bool:
 
 
 def coverage(times: int) -> Iterator[str]:
-    """By shape and strength, how many of the intervals cover the truth, whether or not they are narrow enough; the same
-    where samples differ as well; then of one point that is louder than those like it."""
+    """Coverage by shape and strength for all points, precise or not; also with varying samples, and for one loud
+    point among calm ones."""
     yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} | lowest |"
     yield "|---" * (len(STRENGTHS) + 2) + "|"
     for within in WITHIN:
@@ -301,7 +301,7 @@ def _row(name: str, shares: list[float]) -> str:
 
 
 def costs(times: int) -> Iterator[str]:
-    """What points cost over what they cost an oracle, by kind of noise; of the first shape, then of the others."""
+    """Cost of points over that of an oracle, by kind of noise; the first shape, then the others."""
     yield f"| noise between rounds, over the precision | {' | '.join(f'{of:g}' for of in STRENGTHS)} |"
     yield "|---" * (len(STRENGTHS) + 1) + "|"
     kinds = [Noise("normal", 1, within, cost) for within in WITHIN for cost in SAMPLE_COSTS]
@@ -315,7 +315,7 @@ def costs(times: int) -> Iterator[str]:
 
 
 def ratio_text(points: list[Drawn], known: Oracle) -> str:
-    """'1.2 (1.7)'; a dash where fewer than half of the points get there."""
+    """'1.2 (1.7)'; a dash if fewer than half of the points reach the target."""
     if sum(one.narrow for one in points) < len(points) / 2 or math.isinf(known.same):
         return "-"
     mean = sum(one.cost for one in points) / len(points)

@@ -1,4 +1,4 @@
-"""Runs the C++ tests beside the Python tests, and ends by printing `N passed, N failed` over both."""
+"""Runs the C++ tests beside the Python tests, and prints `N passed, N failed` over both as the last line."""
 
 import pathlib
 import re
@@ -11,12 +11,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def start(command: list[str], output: IO[str]) -> subprocess.Popen[str]:
-    """Starts a command in the tree; what it prints goes to `output`."""
+    """Starts a command in the tree; its output goes to `output`."""
     return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    """Runs a command in the tree, shows its output and returns it with the exit status."""
+    """Runs a command in the tree, prints its output and returns it with the exit status."""
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     assert process.stdout is not None
@@ -45,7 +45,7 @@ def main() -> int:
     failed = count(r"passed *\| *(\d+) failed", core.split("assertions:")[0])
     failed += count(r"(\d+) (?:failed|error)", python_summary)
     if (core_status or python_status) and failed == 0:
-        failed = 1  # a crash, or a run that collects no test, counts as one failure
+        failed = 1  # a crash, or a run without any test, counts as one failure
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

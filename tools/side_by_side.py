@@ -1,10 +1,10 @@
-"""What nvbandwidth printed and what linkscope measured on one machine, table by table: docs/notes/nvbandwidth.md.
+"""Compares nvbandwidth's output with linkscope's run on one machine, table by table (docs/notes/nvbandwidth.md).
 
 Usage: python tools/side_by_side.py RUN.jsonl[.gz] NVBANDWIDTH.txt[.gz] [NVBANDWIDTH.txt[.gz]]
 
-Of each table the median of its cells. `allowed` is 1 % where single pairs copy by engine and 3 % for the rest, or what
-two runs of nvbandwidth differ by, whichever is larger. Last, how long linkscope's run took, and how much of that time
-what was timed was under way.
+Each row is the median of the cells of a table. `allowed` is 1 % for single pairs by copy engine and 3 % for the rest,
+or the difference of two runs of nvbandwidth if that is larger. The last lines give the duration of linkscope's run, and
+the time in which timed batches ran.
 """
 
 import gzip
@@ -37,10 +37,8 @@ def printed(path: str) -> dict[str, float]:
 
 
 def timed_s(run: Run) -> float:
-    """Seconds in which timed batches ran: two a sample, one longer than the other, or one alone
-    (docs/reference/worker.md).
-    """
-    alone = 8e-3  # how long an operation was, where it was compared with none and the round does not say so
+    """Seconds in which timed batches ran: two batches per sample, or one alone (docs/reference/worker.md)."""
+    alone = 8e-3  # seconds of an operation that was compared with an empty batch, for rounds without that field
     total = 0.0
     for rounds in run.rounds.values():
         for each in rounds:

@@ -1,8 +1,8 @@
-"""What paths of a modelled machine share, from its links alone: max-min fair shares in closed form.
+"""Derives the shared links of a modelled machine from its links: max-min fair shares in closed form.
 
-The truth that `tools/planner_proofs.py interference` and tests/python/test_interference.py hold the finding to. Copies
-by copy engine, of which no two have a GPU in common; what they cross are the memories at both ends, the links of the
-way, both directions of a link where that has a rate of its own, and [[share]]s.
+`tools/planner_proofs.py interference` and tests/python/test_interference.py use it as the truth. Flows are copies by
+copy engine without a common GPU; they cross the memories at both ends, the links between them, both directions of a
+link with a joint rate, and [[share]]s.
 """
 
 import fnmatch
@@ -20,13 +20,13 @@ EQUAL = 0.03
 
 @dataclass(frozen=True)
 class Truth:
-    """Capacities in GB/s, and how often each path crosses which of them."""
+    """Capacities in GB/s, and how often each path crosses each of them."""
 
     capacity: Mapping[str, float]
     crossed: Mapping[Path, Mapping[str, int]]
 
     def rates(self, flows: Sequence[Path]) -> dict[Path, float]:
-        """GB/s of flows that run at once."""
+        """GB/s of concurrent flows."""
         found: dict[Path, float] = {}
         left = dict(self.capacity)
         while rising := [flow for flow in flows if flow not in found]:
@@ -44,7 +44,7 @@ class Truth:
         return found
 
     def held_by(self, flows: Sequence[Path]) -> dict[str, set[Path]]:
-        """What is full while these run, of all that several of them cross where one of these is slowed."""
+        """The saturated capacities that several of these flows cross, where one is slowed."""
         rates = self.rates(flows)
         full: dict[str, set[Path]] = {}
         for name, most in self.capacity.items():
@@ -55,7 +55,7 @@ class Truth:
         return full
 
     def alone(self, flow: Path) -> float:
-        """GB/s of a path by itself."""
+        """GB/s of a path alone."""
         return self.rates([flow])[flow]
 
     def slowed(self, flow: Path, gbps: float) -> bool:
@@ -63,9 +63,9 @@ class Truth:
         return gbps < SLOWED * self.alone(flow)
 
     def groups(self, sets: Iterable[Sequence[Path]]) -> dict[frozenset[Path], float]:
-        """By paths the capacities that are met while any of these sets run, each with all of its flows in any of them.
+        """Capacities that any of these sets saturates, by their paths, each with all its flows in any set.
 
-        Of one that is no narrower than another over more of these paths nothing shows.
+        A capacity that is at least as wide as another over more of these paths never shows.
         """
         members: dict[str, set[Path]] = {}
         for flows in sets:
@@ -83,7 +83,7 @@ class Truth:
 
 
 def truth_of(model: Model) -> Truth:
-    """All paths between a NUMA node and a GPU, or two GPUs that reach each other."""
+    """All paths between a NUMA node and a GPU, or two GPUs with peer access."""
     known, ways, links = places(model), routes(model), directed_links(model)
     capacity = {place: numa.dram_gbps.v for numa in model.numa for place in numa.places}
     capacity |= {place: gpu.memory_gbps.v for gpu in model.gpu for place in gpu.places()}

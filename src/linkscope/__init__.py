@@ -1,3 +1,3 @@
-"""linkscope measures every way data can move inside a GPU node, and says how close each comes to the hardware."""
+"""Measures every data-movement path inside a GPU node, and compares it with its hardware peak."""
 
 __version__ = "0.1.0"

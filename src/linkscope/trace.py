@@ -21,7 +21,7 @@ _LINE = re.compile(r"(\S+)\s*->\s*(\S+)\s+(\S+)(?:\s+x\s*(\d+))?((?:\s+\S+)*)")
 
 @dataclass(frozen=True)
 class Transfer:
-    """`count` times the same transfer, by the point that measures one of them."""
+    """A transfer that occurs `count` times, by the point that measures it."""
 
     point: PointId
     count: int
@@ -34,7 +34,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Part:
-    """What is told together, such as an epoch."""
+    """Transfers that are reported together, such as an epoch."""
 
     name: str
     transfers: tuple[Transfer, ...]

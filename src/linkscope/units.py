@@ -10,7 +10,7 @@ _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 
 def format_bytes(count: int) -> str:
-    """1048576 -> '1 MiB'; a size that is no whole number of a unit is given in the largest unit below it."""
+    """1048576 -> '1 MiB'; other sizes in the largest unit that is not larger."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -18,7 +18,7 @@ def format_bytes(count: int) -> str:
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """The unit that fits, and its seconds: ns, us, ms, s, from 120 s on min, from 3600 s on h."""
+    """The unit that fits, and its seconds: ns, us, ms, s, min from 120 s, h from 3600 s."""
     shown = float(f"{abs(seconds):.4g}")  # 999.99 us is shown as 1 ms, not as 1000 us
     for unit, size, least in (("h", 3600.0, 3600.0), ("min", 60.0, 120.0), ("s", 1.0, 1.0)):
         if shown >= least:
@@ -36,26 +36,26 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_rate(gbps: float | None) -> str:
-    """GB/s with four significant digits, '-' where there is no rate."""
+    """GB/s with four significant digits; '-' without a rate."""
     return "-" if gbps is None else f"{gbps:.4g} GB/s"
 
 
 def format_fraction(fraction: float | None) -> str:
-    """0.8794 -> '88 %', 0.0123 -> '1.2 %', '-' where there is none."""
+    """0.8794 -> '88 %', 0.0123 -> '1.2 %'; '-' for None."""
     if fraction is None:
         return "-"
     percent = 100 * fraction
     return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"
 
 
-def format_against(width: float, asked: float) -> str:
-    """'+-6.4 %, asked was 5 %', with as many digits as show that it is more."""
-    told, wanted = format_fraction(width), format_fraction(asked)
+def format_against(width: float, target: float) -> str:
+    """'+-6.4 %, target was 5 %', with as many digits as show that the width is larger."""
+    shown, wanted = format_fraction(width), format_fraction(target)
     digits = 2
-    while width > asked and told == wanted and digits < 8:
+    while width > target and shown == wanted and digits < 8:
         digits += 1
-        told = f"{100 * width:.{digits}g} %"
-    return f"+-{told}, asked was {wanted}"
+        shown = f"{100 * width:.{digits}g} %"
+    return f"+-{shown}, target was {wanted}"
 
 
 def with_interval(value: float, low: float | None, high: float | None) -> tuple[str, str]:
@@ -73,7 +73,7 @@ def format_rate_interval(gbps: float, low: float | None, high: float | None) -> 
 
 
 def format_seconds_interval(seconds: float, low: float | None, high: float | None) -> str:
-    """'2.22 us [2.21, 2.25]'; 'unresolved, at most 8.7 us' where the interval reaches 0."""
+    """'2.22 us [2.21, 2.25]'; 'unresolved, at most 8.7 us' if the interval reaches 0."""
     if (unresolved := unresolved_text(low, high)) is not None:
         return unresolved
     unit, size = time_unit(seconds)
@@ -113,7 +113,7 @@ def parse_sizes(text: str) -> list[int] | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """'120s', '2min', '90' (seconds), '1.5h' in seconds; None where it is no duration."""
+    """'120s', '2min', '90' (seconds), '1.5h' in seconds; None for any other text."""
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([a-z]*)\s*", text)
     if match is None or match[2] not in _DURATION:
         return None

@@ -92,7 +92,7 @@ def test_sizes_and_paths_are_those_with_a_worthwhile_gain() -> None:
     one = found([made for made in gains_by_size() if made.dst != "gpu:1"], "pin")
     assert one.sizes == (MIB, 4 * MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
     text = details(one)
-    assert text[1].startswith("worth it on 1 of 2 paths, from 1 MiB to 4 MiB: ")
+    assert text[1].startswith("worthwhile on 1 of 2 paths, 1 MiB to 4 MiB: ")
 
 
 @pytest.mark.parametrize(

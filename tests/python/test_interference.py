@@ -15,10 +15,10 @@ import invented
 from linkscope.cli.main import main
 from linkscope.machine import model as models
 from linkscope.model.curves import Path
-from linkscope.model.flows import alone, are_apart, joints
+from linkscope.model.flows import are_apart, joints, rates_alone
 from linkscope.model.interference import interference
 from linkscope.plan import MachineFacts, Plan, footprint, make_plan, next_work
-from linkscope.plan.interference import MOST_FIRST, next_together, together, where_there_is_time
+from linkscope.plan.interference import MOST_FIRST, further_pairs, next_together, together
 from linkscope.report import details, html, markdown
 from linkscope.report.figures import figures
 from linkscope.report.shared import sentence, shares
@@ -100,7 +100,7 @@ def test_only_plain_single_path_and_concurrent_copies_count() -> None:
         invented.point(plain.replace("gpu:0", "gpu:2").replace("h2d/ce", "h2d/sm"), 1.0),
         answer(id_of("numa:0->gpu:0", "gpu:0->numa:0"), [40, 30]),  # both paths touch gpu:0
     ]
-    found = alone(counted + others)
+    found = rates_alone(counted + others)
     assert {(str(path), size) for path, size in found} == {("numa:0 -> gpu:0", SIZE), ("numa:0 -> gpu:1", SIZE)}
     (joint,) = joints(counted + others)
     assert joint.id == counted[2].id and joint.gbps(Path("numa:0", "gpu:1")) == pytest.approx(30)
@@ -245,7 +245,7 @@ def test_the_groups_match_the_links(name: str, groups: int) -> None:
     assert wrong(truth, known.values()) == []
     assert len(interference(known.values()).groups) == groups
     assert interference(known.values()).open == ()
-    known |= {id: simulated(truth, id, chance) for id in where_there_is_time(plan.together, known)}
+    known |= {id: simulated(truth, id, chance) for id in further_pairs(plan.together, known)}
     assert wrong(truth, known.values()) == []  # all other pairs change nothing
 
 

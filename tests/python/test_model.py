@@ -173,7 +173,7 @@ def test_the_file_contains_its_deviation_and_predict_prints_it(h200x4: Path, mod
         **rows["h2d by ce, pinned -> device"],
     }
     count = rows["several at once"]["points"]
-    assert f"of {count} points (several at once) that it is fitted to, half are within" in lines[-1]
+    assert f"over {count} points used for the fit (several at once)" in lines[-1]
 
 
 UNMEASURED = [
@@ -188,7 +188,7 @@ UNMEASURED = [
         "d2h/ce/gpu:1.device->",
     ),
     (["--src", "gpu:0", "--dst", "gpu:1", "--peer", "off"], "copies without peer access", "d2d/ce/gpu:0.device->gpu:1"),
-    (["--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm"], "copies by threads", "d2d/sm/gpu:0.device->gpu:1"),
+    (["--src", "gpu:0", "--dst", "gpu:1", "--engine", "sm"], "copies by SM", "d2d/sm/gpu:0.device->gpu:1"),
 ]
 
 

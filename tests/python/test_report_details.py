@@ -130,7 +130,7 @@ def test_problems_are_grouped_by_reason() -> None:
         ("failed", 2), ("unsupported", 1), ("skipped", 1), ("missed_precision", 1),
     ]  # fmt: skip
     assert found[0].reason == "wrong data: byte 3 of 16"
-    assert "widest +-2 %, asked was 1 %" in found[3].text()
+    assert "widest +-2 %, target was 1 %" in found[3].text()
 
 
 def test_findings_of_the_invented_run() -> None:

@@ -177,15 +177,15 @@ def test_flows_that_did_not_run_together_are_listed_separately() -> None:
 
 
 def test_missed_precision_is_printed_with_enough_digits() -> None:
-    assert format_against(0.0504, 0.05) == "+-5.04 %, asked was 5 %" and format_against(5.25, 0.05).startswith(
+    assert format_against(0.0504, 0.05) == "+-5.04 %, target was 5 %" and format_against(5.25, 0.05).startswith(
         "+-525 %"
     )
     now = "after 9 rounds the interval is +-1.2 %, asked was 1 %"
     assert reason_text(now) == now
     reason = "the interval is +-1.21% after 9 rounds; asked was 0.01; the budget of 1 s is spent"
-    assert reason_text(reason) == "the interval is +-1.21 % after 9 rounds; asked was 1 %; the budget of 1 s is spent"
+    assert reason_text(reason) == "the interval is +-1.21 % after 9 rounds; target was 1 %; the budget of 1 s is spent"
     close = reason_text("the interval is +-5.00% after 9 rounds; asked was 0.05")
-    assert close == "the interval is a little more than +-5.00 % after 9 rounds; asked was 5 %"
+    assert close == "the interval is a little more than +-5.00 % after 9 rounds; target was 5 %"
     assert reason_text("wrong data: byte 3") == "wrong data: byte 3"
     planned = render(REAL.with_name("h200x1-standard-e.jsonl.gz"))
     assert "a third of the precision" not in planned and "that precision on either side of the median" in planned
@@ -270,7 +270,7 @@ def test_the_widest_flow_decides_whether_precision_was_missed() -> None:
     made = point(BOTH.format(0, 16), 1e-6, status="missed_precision")
     back = made.flows[1]
     back.ci95_s = (0.9 * back.median_s, 1.1 * back.median_s)
-    assert "; widest +-10 %, asked was 1 %" in problems([made])[0].text()
+    assert "; widest +-10 %, target was 1 %" in problems([made])[0].text()
     assert any("the widest is +-10 % (" in doubt.text for doubt in doubts(run([made])))
     back.ci95_s = None
     made.reason = "5 of 6 rounds: too few for an interval, six are enough"
@@ -284,7 +284,7 @@ def test_a_narrow_interval_is_no_reason_for_missed_precision() -> None:
     wide = point(
         BOTH.format(0, 8), 1e-6, status="missed_precision"
     )  # +-2 % is within the target, but the status says otherwise
-    assert "widest +-2 %, asked was 1 %" in problems([stopped, wide])[0].text()
+    assert "widest +-2 %, target was 1 %" in problems([stopped, wide])[0].text()
 
 
 def test_tiles_prefer_measured_values_and_mark_inherited_ones() -> None:

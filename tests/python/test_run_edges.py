@@ -192,7 +192,7 @@ def test_the_host_clock_is_assumed_to_tick_in_100_ns(monkeypatch) -> None:
 @pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
 def test_a_round_is_sampled_to_half_of_the_spread_between_rounds(monkeypatch, spread: float, samples: int) -> None:
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise in the slope makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     worker = Restless(0.05)
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))

@@ -143,7 +143,7 @@ def test_a_round_without_agreement_ends_and_is_verified_once(
     monkeypatch, little_s: float, part: float, most: int
 ) -> None:
     """A round takes as many samples as may make it agree, few if none can, many if they are cheap."""
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)  # noise in the slope makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)
@@ -280,7 +280,7 @@ def test_samples_of_a_simulation_cost_simulated_time(monkeypatch, little_s: floa
 
 def test_a_round_beyond_the_wall_time_limit_has_fewer_samples(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
     record = Sampler(Restless(0.02), plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert len(record.flows[0].samples_s) == 4  # three, and the verified one
@@ -530,7 +530,7 @@ def test_a_later_round_has_two_samples_if_both_rounds_are_steady_and_equal() -> 
 
 
 def test_a_round_is_sampled_no_finer_than_rounds_differ(monkeypatch) -> None:
-    monkeypatch.setattr("linkscope.run.sampler.DEAR_S", math.inf)
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
 
     def samples(spread: float) -> int:

@@ -1,1 +1,1 @@
-"""The commands: parsing and printing only, one file a verb."""
+"""The commands: parsing and printing only, one file for each verb."""

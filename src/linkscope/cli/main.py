@@ -33,11 +33,11 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The `linkscope` command. Returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without the letters of a drawing gets it with ? instead
+    if isinstance(sys.stdout, io.TextIOWrapper):  # characters that the terminal lacks become ?
         sys.stdout.reconfigure(errors="replace")
     try:
         status = _carry_out(words)
-        sys.stdout.flush()  # here, where a full disk can still be said
+        sys.stdout.flush()  # here, where a full disk can still be reported
         return status
     except UserError as mistake:
         print(f"linkscope: {mistake}", file=sys.stderr)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("linkscope: stopped", file=sys.stderr)
         return STOPPED_EARLY
-    except BrokenPipeError:  # `linkscope list | head`: nobody reads on, and Python must not complain about it at exit
+    except BrokenPipeError:  # `linkscope list | head` closes the pipe, which is no error
         _drop_output()
         return FINE
     except OSError as error:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    with contextlib.suppress(OSError):  # a stream of a test has no file
+    with contextlib.suppress(OSError):  # streams of tests have no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -83,7 +83,7 @@ def _carry_out(words: list[str]) -> int:
 
 
 def _with_negatives(words: list[str]) -> list[str]:
-    """`--precision -3%` as `--precision=-3%`: argparse would take the value for an option and not say what is wrong."""
+    """Joins `--precision -3%` to `--precision=-3%`, since argparse would take the value for an option."""
     joined: list[str] = []
     for word in words:
         if re.match(r"-\d", word) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):

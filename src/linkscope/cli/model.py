@@ -101,7 +101,7 @@ def _target(arguments: argparse.Namespace) -> Path | None:
 
 
 def _refuse_written_by_hand(target: Path) -> None:
-    """What a run was fitted to can be fitted again; what somebody wrote cannot."""
+    """Refuses to replace a machine file that `linkscope model` did not write."""
     import tomllib
 
     if not target.is_file() or not target.stat().st_size:
@@ -128,7 +128,7 @@ def _refuse_different(runs: "list[Run]") -> None:
 
 
 def _write(target: Path, content: "Content") -> None:
-    """What is written can be read again, or it is not written."""
+    """Writes the file after checking that it can be read again."""
     from linkscope.machine.model import parse
     from linkscope.model.toml import machine_toml
 

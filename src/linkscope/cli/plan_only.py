@@ -1,4 +1,4 @@
-"""What `run --plan-only` prints: what would be measured, in which role, and its expected cost."""
+"""Prints the plan of `run --plan-only`: points, their roles and their expected cost."""
 
 import json
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ _ROLES = {
 
 
 def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
-    """The points with their costs; where paths form classes, these first, and what each point is there for."""
+    """Prints the points with their costs, and the classes of paths with the role of each point, if the plan has
+    classes."""
     from linkscope.plan import class_curves, expected_s
 
     costs = expected_s(plan, machine)
@@ -46,7 +47,7 @@ def print_plan(plan: "Plan", machine: "MachineFacts", *, as_json: bool) -> None:
 
 
 def _at_once(plan: "Plan") -> list[str]:
-    """How many points of several paths there are of each kind."""
+    """Number of points with several paths, by kind."""
     counts: dict[str, list[int]] = {}
     for one in plan.together:
         counts.setdefault(one.why, [0, 0])[not one.first] += 1
@@ -110,7 +111,7 @@ def _curve_text(curve: "ClassCurve", costs: dict[str, float]) -> str:
 
 
 def _expected(curve: "ClassCurve", costs: dict[str, float]) -> float:
-    """Seconds of what is measured in any case."""
+    """Seconds of the points that are measured in any case."""
     full = [id for member in curve.members[:2] for id in curve.ids[member].values()]
     checked = [id for m in curve.members[2:] for size, id in curve.ids[m].items() if size in curve.checks]
     return sum(costs[id] for id in (*full, *checked))

@@ -160,7 +160,7 @@ def _resume(arguments: argparse.Namespace, budget_s: float | None) -> int:
 
 
 def _check_budget_of_rest(run: "Run", plan: "Plan", target: "Target", budget_s: float) -> None:
-    """Raises UserError where a budget is too small for the run, or for what is left of it: it would end with that."""
+    """Raises UserError for a budget that is too small for the run or its remaining part."""
     from msgspec import structs
 
     from linkscope.plan import check_budget
@@ -235,7 +235,7 @@ def _alike_contexts(text: str | None, rule: str) -> bool | None:
 
 
 def _only(arguments: argparse.Namespace, machine: "MachineFacts") -> list[str]:
-    """What --only says, or the points that measure a trace."""
+    """The globs of --only, or the points that measure a trace."""
     if not arguments.trace:
         return arguments.only or []
     for name in ("only", "suite", "benchmarks", "src", "dst", "memory", "sizes"):
@@ -306,7 +306,7 @@ def _print_summary(path: Path) -> None:
     from linkscope.report.summary import summary
     from linkscope.runfile import read_run
 
-    gc.freeze()  # the collector need not search what was measured again while the file is read
+    gc.freeze()  # keeps the garbage collector from scanning the measurements while the file is read
     print(summary(read_run(path, rounds=False)))
 
 
@@ -314,7 +314,7 @@ def _output(arguments: argparse.Namespace, target: "Target") -> Path:
     if arguments.output == "-":
         handle, name = tempfile.mkstemp(prefix="linkscope-", suffix=".jsonl")
         os.close(handle)
-        os.unlink(name)  # created again without --force, as any run file is
+        os.unlink(name)  # created later without --force, like any run file
         return Path(name)
     if arguments.output:
         if arguments.output.endswith(".gz"):
@@ -378,7 +378,7 @@ def _whole(option: str, text: str, *, least: int, most: int) -> int:
 
 
 def _command() -> str:
-    """This command as it can be typed here: after `make run` it is not on the path."""
+    """The command as it can be typed here; after `make run` it is not on the path."""
     import shutil
 
     if shutil.which("linkscope"):

@@ -1,4 +1,4 @@
-"""Reading the run files that a command was given; what is wrong with one, and is no error, goes to standard error."""
+"""Reads the run files of a command and prints their warnings on standard error."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def read(path: str | os.PathLike[str], *, rounds: bool = False) -> "Run":
-    """The run; `rounds`: with the records of its rounds. Raises UserError where the file holds none."""
+    """The run, with the records of its rounds if `rounds`. Raises UserError for a file that holds no run."""
     from linkscope.runfile import read_run
 
     run = read_run(path, rounds=rounds)

@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
         names = ", ".join(row.name for row in (*(() if arguments.here else PLANTED), *HERE))
         raise UserError(f"--only {' '.join(arguments.only)} matches no row; there are {names}", NOT_HERE)
     verdicts: list[Verdict] = []
-    # This machine's rows come first and one at a time: what they time must not share its cores with the others.
+    # The checks of this machine come first and one at a time, because other rows would share their cores.
     for verdict in itertools.chain(carry_out(here), carry_out(planted, _jobs(arguments.jobs))):
         verdicts.append(verdict)
         if not arguments.json:
@@ -73,14 +73,14 @@ def _chosen(rows: "Sequence[Row]", only: list[str] | None) -> "list[Row]":
 
 def _jobs(text: str | None) -> int:
     if text is None:
-        return min(len(os.sched_getaffinity(0)) + 1, 4)  # one row spends its time waiting for a worker that hangs
+        return min(len(os.sched_getaffinity(0)) + 1, 4)  # one row only waits for a worker that hangs
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise UserError(f"--jobs {text}: it is a whole number from 1 to 64")
     return int(text)
 
 
 def _line(verdict: "Verdict") -> str:
-    """Three lines a row: its name and whether it holds, what was planted, what was found."""
+    """Three lines for a row: its name and result, the planted truth, what was found."""
     holds = "holds" if verdict.holds else "DOES NOT HOLD"
     head = f"{verdict.row:<20} {holds}  ({verdict.seconds:.1f} s)"
     return f"{head}\n    planted  {verdict.planted}\n    found    {verdict.found}"

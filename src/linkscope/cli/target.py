@@ -48,7 +48,7 @@ def holds_run(path: Path) -> bool:
 def check_writable(target: Path, runs: list[Path], option: str = "-o", *, force: bool = False) -> None:
     """Refuses a target that is a run file or that cannot be written; leaves no trace.
 
-    A pipe is not opened: its reader would take the end of that attempt for the end of the output.
+    A pipe is not opened, because its reader would take the end of this attempt for the end of the output.
     """
     if target == STANDARD_OUTPUT:
         return

@@ -1,4 +1,4 @@
-"""Two runs, or many of one machine: which paths have changed, by how much, and what else has."""
+"""Compares two or more runs: the paths that changed, by how much, and the differences of machine and settings."""
 
 from linkscope.compare.environment import Difference, differences, same_machine
 from linkscope.compare.history import Change, changes

@@ -7,7 +7,7 @@ from typing import Any
 
 from linkscope.runfile import Header
 
-# What differs between any two moments of one machine: nothing to be said of it.
+# Facts that differ between any two moments on one machine are left out.
 _VOLATILE = (
     "environment.cpu.load_1min",
     "environment.cpu.steal_since_boot",
@@ -28,7 +28,7 @@ _PLAN = ("suite", "rule", "precision", "rounds", "early", "seed")
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact that is not the same; None where a run does not have it."""
+    """One fact that differs; None if a run lacks it."""
 
     what: str
     before: Any
@@ -36,7 +36,7 @@ class Difference:
 
 
 def same_machine(before: Header, after: Header) -> bool:
-    """By the GPUs' serial identities; where there are none, by the machine's name."""
+    """Whether both runs are of one machine: by the UUIDs of the GPUs, or by the machine's name without any."""
     gpus = [[gpu.get("uuid") for gpu in header.machine.get("gpus", [])] for header in (before, after)]
     if before.modelled != after.modelled:
         return False
@@ -46,7 +46,7 @@ def same_machine(before: Header, after: Header) -> bool:
 
 
 def differences(before: Header, after: Header) -> list[Difference]:
-    """Facts of machine, environment, plan and tool that differ, in the order of the files."""
+    """Differing facts of machine, environment, plan and tool, in the order of the files."""
     facts = [dict(_facts(header)) for header in (before, after)]
     names = list(dict.fromkeys([*facts[0], *facts[1]]))
     groups = [{head for name in side for head in _heads(name)} for side in facts]
@@ -54,7 +54,7 @@ def differences(before: Header, after: Header) -> list[Difference]:
     for name in names:
         values = [side.get(name) for side in facts]
         if values[0] != values[1]:
-            # What only one run has, as a GPU or a link, is one difference and not one for each of its facts.
+            # A part that only one run has, such as a GPU or a link, is one difference and not one per fact.
             absent = next((head for head in _heads(name) if any(head not in group for group in groups)), None)
             if absent is None:
                 found[name] = Difference(name, *values)
@@ -64,7 +64,8 @@ def differences(before: Header, after: Header) -> list[Difference]:
 
 
 def _heads(name: str) -> list[str]:
-    """'machine.gpus.2.pcie.width' -> what it is part of, the largest first: 'machine.gpus.2', 'machine.gpus.2.pcie'."""
+    """'machine.gpus.2.pcie.width' -> the parts that hold it, the largest first: 'machine.gpus.2',
+    'machine.gpus.2.pcie'."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(3, len(parts))]
 
@@ -81,12 +82,12 @@ def _facts(header: Header) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Leaves by their path; lists of plain values are leaves, empty ones nothing."""
+    """Leaves by their path; lists of plain values are leaves, empty ones are left out."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
     elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
         for index, inner in enumerate(value):
             yield from _flat(f"{name}.{index}", inner)
-    elif value not in ([], {}):  # nothing of a kind is as good as no word of it
+    elif value not in ([], {}):  # an empty value equals a missing one
         yield name, value

@@ -1,4 +1,4 @@
-"""The changes as a picture: of every path the ratio of times and its interval, the margin as a band, as SVG text."""
+"""Draws the changes as SVG: for every path the ratio of times with its interval, and the margin as a band."""
 
 import math
 
@@ -9,14 +9,15 @@ from linkscope.compare.verdict import Comparison
 from linkscope.model.text import method_text
 from linkscope.units import format_bytes
 
-_COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "undecided": "#777777", "same": "#009e73"}  # after Okabe and Ito
+# colours of Okabe and Ito
+_COLOURS = {"slower": "#d55e00", "faster": "#0072b2", "undecided": "#777777", "same": "#009e73"}
 _TITLE = "Time after over time before: the size that changed most of each path"
 _MOST = 60  # rows; the worst come first
 _ROW, _LEFT, _WIDTH, _TOP = 18, 520, 900, 52
 
 
 def forest(comparison: Comparison, modelled: bool) -> str:
-    """Time after over time before, on a logarithmic scale; paths without an interval are not drawn."""
+    """The figure: time after over time before, on a logarithmic scale; paths without an interval are left out."""
     rows = [one for one in by_path(comparison) if one.worst.interval and one.worst.ratio]
     shown = rows[:_MOST]
     far = max([comparison.margin * 2, *(_reach(one) for one in shown)])

@@ -1,7 +1,8 @@
-"""Many runs of one machine: since which run is a path faster or slower, and what drifts.
+"""Changes and drifts over many runs of one machine.
 
-A change point splits the runs of a point in two so that the interval of the ratio lies wholly beyond the margin; of all
-splits the one that explains most, then each side again (binary segmentation: Scott and Knott, Biometrics 30, 1974).
+A change point splits the runs of a point in two parts so that the interval of their ratio lies wholly beyond the
+margin. The split that explains most is taken, and then each part is searched again (binary segmentation: Scott and
+Knott, Biometrics 30, 1974).
 """
 
 import itertools
@@ -15,14 +16,14 @@ from linkscope.model.rounds import rounds_of
 from linkscope.runfile import Point, Run
 from linkscope.stats import Interval, geometric_mean, log_variance, ratio_interval, trend_chance
 
-FEWEST = 3  # runs that a history has
+FEWEST = 3  # least number of runs of a history
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a point: slower or faster from run `at` on (0 is the first), or little by little, at 0.
+    """A change of a point: slower or faster from run `at` (0 is the first), or a drift, with `at` 0.
 
-    `ratio` is of times, after / before, of a drift the last run's over the first's.
+    `ratio` is of times: after / before, or for a drift the last run over the first.
     """
 
     point: Point
@@ -33,7 +34,8 @@ class Change:
 
 
 def changes(runs: Sequence[Run], margin: float = MARGIN) -> list[Change]:
-    """Of all points that every run measured, in the order of the first; runs in the order of their time."""
+    """The changes of all points that every run measured, in the order of the first run; runs are in the order of
+    time."""
     by_id = [{point.id: point for point in run.points} for run in runs]
     series: list[tuple[Point, list[Sequence[float]]]] = []
     for point in runs[0].points:
@@ -60,7 +62,7 @@ def _steps(
         if interval and verdict_of(interval, margin) in ("slower", "faster"):
             ratio = geometric_mean(after) / geometric_mean(before)
             width = math.log(interval.high / interval.low)
-            certainty = abs(math.log(ratio)) / width if width else math.inf  # rounds that are equal have no width
+            certainty = abs(math.log(ratio)) / width if width else math.inf  # equal rounds have no width
             splits.append((certainty, at, ratio, interval))
     if not splits:
         return []

@@ -15,15 +15,16 @@ from linkscope.units import format_bytes, format_fraction, format_rate
 
 _MOST_DIFFERENCES = 12
 _LONGEST = 60  # characters of a value
-_RATES_FROM = 1 << 20  # bytes: what is smaller is told by its time
+_RATES_FROM = 1 << 20  # bytes: smaller points are shown as times
 _ORDER: tuple[Verdict, ...] = get_args(Verdict)  # worst first
 
 
 @dataclass(frozen=True)
 class PathVerdict:
-    """One method on one path, all sizes: the verdict of its worst point, and that point (of `same`, the furthest).
+    """One method on one path over all sizes, with the verdict of its worst point and that point (for `same`, the one
+    with the largest change).
 
-    Sizes that cannot be told make a path undecided only where there are no others.
+    Undecided sizes make a path undecided only if no size is decided.
     """
 
     path: Path
@@ -35,7 +36,7 @@ class PathVerdict:
 
 
 def by_path(comparison: Comparison) -> list[PathVerdict]:
-    """Worst verdict first, within one the largest change first."""
+    """Paths with the worst verdict first, and within a verdict the largest change first."""
     groups: dict[tuple[Path, Method, str], list[Pair]] = {}
     for pair in comparison.pairs:
         groups.setdefault((pair.path, pair.method, pair.before.params.get(MODE, "")), []).append(pair)
@@ -47,7 +48,7 @@ def by_path(comparison: Comparison) -> list[PathVerdict]:
 
 
 def differences_text(found: Sequence[Difference], everything: bool) -> list[str]:
-    """A line a fact: 'driver.version: 580.65 -> 580.159'."""
+    """A line for each fact: 'driver.version: 580.65 -> 580.159'."""
     if not found:
         return ["nothing else that linkscope records differs"]
     shown = found if everything else found[:_MOST_DIFFERENCES]
@@ -58,8 +59,8 @@ def differences_text(found: Sequence[Difference], everything: bool) -> list[str]
 
 
 def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[str]:
-    """Aligned lines, each path below its numbers where both are longer than `width`; of the same and the undecided only
-    their number, but with `everything`."""
+    """Aligned lines. A path stands below its numbers if both exceed `width`. Paths that are the same or undecided
+    are only counted, except with `everything`."""
     listed = list(paths)
     shown = [one for one in listed if everything or one.verdict not in ("same", "undecided")]
     rows = [(one.verdict, *_change(one.worst), _what(one)) for one in shown]
@@ -77,7 +78,7 @@ def table(paths: Iterable[PathVerdict], everything: bool, width: int) -> list[st
 
 
 def changes_text(found: Sequence[Change], runs: Sequence[Run]) -> list[str]:
-    """One line a change: since which run, by how much."""
+    """A line for each change: the run since which, and the ratio."""
     lines = []
     for one in sorted(found, key=lambda change: -max(change.ratio, 1 / change.ratio)):
         how = "slower" if one.ratio > 1 else "faster"
@@ -97,7 +98,7 @@ def run_text(run: Run) -> str:
 
 
 def _undecided(pairs: Sequence[Pair]) -> list[str]:
-    """How much a change may still be: the margin that would have told these points."""
+    """The margin that would have decided the undecided points."""
     reach = sorted(max(pair.interval.high, 1 / pair.interval.low) for pair in pairs if pair.interval)
     if not reach:
         return []
@@ -110,7 +111,7 @@ def _below(line: str, path: str) -> tuple[str, str]:
 
 
 def _counts(counts: Counter[str]) -> str:
-    """In the order in which they are worse; 'same at some sizes' comes behind 'same'."""
+    """Counts, the worst verdict first."""
     return ", ".join(f"{counts[said]} {said}" for said in sorted(counts, key=lambda said: (_rank(said), len(said))))
 
 
@@ -119,7 +120,7 @@ def _rank(said: str) -> int:
 
 
 def _of_path(one: PathVerdict) -> str:
-    """Its verdict; what no size is known to differ by is not the same while some may."""
+    """The verdict of a path; 'same' only at its decided sizes if others are undecided."""
     some = one.verdict == "same" and any(pair.verdict == "undecided" for pair in one.pairs)
     return "same at the sizes that can be told" if some else one.verdict
 

@@ -1,8 +1,8 @@
 """The verdict on every point that two runs both measured: same, faster, slower or undecided.
 
-Equivalence is shown and not assumed (Schuirmann 1987): `same` is an interval within the margin, `slower` and `faster`
-one that lies wholly beyond it; all else is undecided. The intervals hold together: of all points compared, one or more
-lie outside theirs in 5 % of comparisons (Bonferroni).
+Equivalence is shown and not assumed (Schuirmann 1987). `same`: the interval lies within the margin. `slower`, `faster`:
+it lies wholly beyond. Everything else is undecided. The intervals hold together: in 5 % of comparisons one or more
+points lie outside theirs (Bonferroni).
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ WORSE: tuple[Verdict, ...] = ("broken", "slower")
 
 @dataclass(frozen=True)
 class Pair:
-    """One point in both runs. `ratio` is of times, after / before; None where one of them has no value."""
+    """One point in both runs. `ratio` is of times, after / before; None if one of them has no value."""
 
     before: Point
     after: Point
@@ -34,17 +34,17 @@ class Pair:
 
     @property
     def id(self) -> str:
-        """The point's id, the same in both."""
+        """The id of the point."""
         return self.before.id
 
     @property
     def path(self) -> Path:
-        """From where to where."""
+        """The path of the point."""
         return path_of(self.before)
 
     @property
     def method(self) -> Method:
-        """How its data move."""
+        """The method of the point."""
         return method_of(self.before)
 
 
@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def worse(self) -> bool:
-        """Whether anything got worse."""
+        """Whether any path became slower or failed."""
         return any(pair.verdict in WORSE for pair in self.pairs)
 
 
@@ -97,7 +97,7 @@ def compare(before: Run, after: Run, margin: float = MARGIN) -> Comparison:
 
 
 def verdict_of(interval: Interval | None, margin: float) -> Verdict:
-    """What an interval of the ratio of times says; the margin is that of the slower over the faster."""
+    """The verdict for an interval of the ratio of times; the margin applies to slower over faster."""
     if interval is None:
         return "undecided"
     if interval.low > 1 + margin:

@@ -1,1 +1,1 @@
-"""What is there: probed from the machine at hand, or loaded from a machine file."""
+"""Machines: this computer as detected, saved machines, and machine files."""

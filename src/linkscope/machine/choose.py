@@ -1,4 +1,4 @@
-"""What `--machine` names: the machine at hand, a model of one, or a saved probe."""
+"""Resolves `--machine`: this machine, a model, or a saved machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from linkscope.machine.saved import load_saved
 
 @dataclass(frozen=True)
 class Probed:
-    """The machine at hand: it can be measured."""
+    """This machine, which can be measured."""
 
     machine: Machine
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A machine that was probed elsewhere or earlier: it can be shown, not measured."""
+    """A machine that was detected elsewhere or earlier. It can be shown but not measured."""
 
     machine: Machine
     path: Path
@@ -29,7 +29,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Modelled:
-    """A machine file: `sim` can run it."""
+    """A machine file, which `sim` can run."""
 
     model: models.Model
 
@@ -38,7 +38,8 @@ Choice = Probed | Saved | Modelled
 
 
 def resolve(name_or_path: str, driver: Mapping[str, Any] | None = None) -> Choice:
-    """'auto', the name of a bundled machine, or a .toml or .json file. Raises UserError that lists what there is."""
+    """The machine for 'auto', the name of a bundled machine, or a .toml or .json file. Raises UserError that lists the
+    possibilities."""
     if name_or_path == "auto":
         return Probed(probe(driver))
     if name_or_path.endswith(".json"):

@@ -1,6 +1,6 @@
-"""What about this machine will spoil a measurement or a workload, why that matters, and what to do about it.
+"""Names what spoils measurements or workloads on this machine, why it matters, and the cure.
 
-linkscope changes nothing itself: every cure is for whoever runs the machine to choose.
+linkscope changes nothing itself: the administrator chooses the cure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +17,16 @@ _CHECKS: tuple[Callable[[Machine, Mapping[str, Any]], Found], ...] = (*doctor_gp
 
 
 def findings(machine: Machine, environment: Mapping[str, Any]) -> list[Finding]:
-    """All that was found, the worst first. `environment` is that of linkscope.machine.environment."""
+    """All findings, the worst first. `environment` comes from linkscope.machine.environment."""
     found = [finding for check in _CHECKS for finding in check(machine, environment)]
     return sorted(found, key=lambda finding: WORST_FIRST.index(finding.severity))
 
 
 def worst(found: Sequence[Finding]) -> Severity | None:
-    """The worst severity; None where nothing was found."""
+    """The worst severity; None without findings."""
     return min((finding.severity for finding in found), key=WORST_FIRST.index, default=None)
 
 
 def exit_code(found: Sequence[Finding]) -> int:
-    """1 where something is bad; what may be fine does not fail a script."""
+    """1 if something is bad; warnings do not fail a script."""
     return SOMETHING_FAILED if worst(found) == "bad" else FINE

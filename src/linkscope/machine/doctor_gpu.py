@@ -1,4 +1,4 @@
-"""The doctor's checks of driver and GPUs. Each yields severity, what, why, cure."""
+"""The doctor's checks of driver and GPUs. Each yields severity, finding, reason and cure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from linkscope.machine.gpu_state import BAD_REASONS
 from linkscope.machine.probe import NOT_ASKED
 
 _OLDEST_DRIVER = 525
-# How the worker and linkscope.machine.nvml say that there is nothing, in contrast to something that is broken.
+# The texts by which the worker and linkscope.machine.nvml report absence, as opposed to a fault.
 _NO_CUDA = (NOT_ASKED, "there is no CUDA driver here")
 _NO_NVML = ("there is no NVML here", "nvidia-ml-py is not installed")
-# A few replays a day are normal on a link that works.
+# A working link has a few replays a day.
 _MANY_REPLAYS = 100
 
 
 def driver(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """Is there one, does it start, is it new enough?"""
+    """Whether a driver exists, starts, and is new enough."""
     cuda, nvml, version = machine.driver.cuda_why_not, machine.driver.nvml_why_not, machine.driver.version
     nothing = (not cuda or cuda.startswith(_NO_CUDA)) and (not nvml or nvml.startswith(_NO_NVML))
     if nothing and not (machine.pci_gpus or machine.gpus or machine.lost or machine.unused):
@@ -62,7 +62,7 @@ def lost(machine: Machine, environment: Mapping[str, Any]) -> Found:
 
 
 def links(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """PCIe below its best, NVLinks that are down."""
+    """PCIe links below their maximum, and NVLinks that are down."""
     for gpu in machine.gpus:
         yield from _pcie(gpu, _state(environment, gpu))
         down = [str(link.index) for link in gpu.nvlinks if not link.active]
@@ -113,7 +113,7 @@ def _pcie(gpu: Gpu, state: Mapping[str, Any]) -> Found:
 
 
 def health(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """Memory errors, throttling."""
+    """Memory errors and throttling."""
     for gpu in machine.gpus:
         state, name = _state(environment, gpu), f"gpu:{gpu.index}"
         uncorrected = state.get("ecc_uncorrected")
@@ -155,7 +155,7 @@ def health(machine: Machine, environment: Mapping[str, Any]) -> Found:
 
 
 def modes(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """Modes that keep others out or change what there is, and others that are there."""
+    """Modes that exclude other users or change the devices, and other users."""
     for gpu in machine.gpus:
         state, name = _state(environment, gpu), f"gpu:{gpu.index}"
         if state.get("compute_mode") == "prohibited":

@@ -1,4 +1,4 @@
-"""The doctor's checks of the host and of this process. Each yields severity, what, why, cure."""
+"""The doctor's checks of the host and of this process. Each yields severity, finding, reason and cure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "pit")
 
 
 def process(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """Settings of this process's environment, and who looks over its shoulder."""
+    """Settings of this process's environment, and attached debuggers or profilers."""
     state = environment.get("process", {})
     variables = state.get("variables", {})
     if variables.get("CUDA_LAUNCH_BLOCKING", "0") not in ("0", ""):
@@ -71,7 +71,7 @@ def cpu(machine: Machine, environment: Mapping[str, Any]) -> Found:
 
 
 def memory(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """Pages: where they are, how large, whether they may stay."""
+    """Memory: placement, page sizes, limits on locking."""
     state = environment.get("memory", {})
     if len(machine.numa) > 1 and isinstance(state.get("numa_balancing"), int) and state["numa_balancing"]:
         yield warn(
@@ -115,7 +115,7 @@ def memory(machine: Machine, environment: Mapping[str, Any]) -> Found:
 
 
 def sandbox(machine: Machine, environment: Mapping[str, Any]) -> Found:
-    """What is hidden, and what stands in between."""
+    """Hidden parts of the machine, and virtualisation."""
     state = environment.get("sandbox", {})
     if any(hidden.fact == "numa" for hidden in machine.hidden):
         why = next(hidden.why for hidden in machine.hidden if hidden.fact == "numa")

@@ -1,4 +1,4 @@
-"""Draws a machine in the terminal: what is near what, over which link, and how fast GPUs can reach each other."""
+"""Draws a machine in the terminal: places, the links between them, and the rates between GPUs."""
 
 from linkscope.machine.facts import Machine
 from linkscope.machine.model_types import Model
@@ -6,7 +6,7 @@ from linkscope.machine.sketch import Node, Sketch, sketch
 
 
 def draw(machine: Machine | Model) -> str:
-    """A probed machine or a model; rates are limits in GB/s (1e9) in one direction."""
+    """The drawing of a detected machine or a model; rates are peaks in GB/s (1e9) in one direction."""
     seen = sketch(machine)
     lines = [seen.title, *(f"  {line}" for line in seen.host), ""]
     for node in seen.nodes:
@@ -54,7 +54,7 @@ def _legend(seen: Sketch) -> list[str]:
 
 
 def _grouped(hidden: tuple[str, ...]) -> list[str]:
-    """One line a reason: 'gpu:0.numa, gpu:1.numa: …'; of many only the first and the last."""
+    """One line for each reason: 'gpu:0.numa, gpu:1.numa: …'; of many places the first and the last."""
     facts: dict[str, list[str]] = {}
     for line in hidden:
         fact, _, why = line.partition(": ")

@@ -1,6 +1,6 @@
-"""What may spoil or explain a measurement on this machine, as plain values for the first line of a run file.
+"""Settings and state of this computer that may spoil or explain a measurement, for the first line of a run file.
 
-What cannot be seen is "hidden". Read-only. Memory in bytes, clocks in MHz, power in W, shares between 0 and 1.
+Unknown values are "hidden". Read-only. Memory in bytes, clocks in MHz, power in W, shares between 0 and 1.
 """
 
 import os
@@ -14,17 +14,17 @@ from linkscope.machine.sandbox import sandbox
 from linkscope.machine.sysfs import Files, chosen, parse_kib, parse_list
 
 _CPU = "/sys/devices/system/cpu"
-# Above this a cgroup (v1) or a limit says "none".
+# Larger values of a cgroup (v1) or a limit mean "none".
 _NO_LIMIT = 1 << 60
 _VARIABLES = re.compile(
     r"(CUDA|NCCL|NVSHMEM|UCX|NVIDIA)_|(OMP_NUM_THREADS|GOMP_CPU_AFFINITY|MALLOC_ARENA_MAX|LD_PRELOAD)$"
 )
-# Only what moves times: a command line may hold what is nobody's business.
+# Only variables that change times: a command line may hold private data.
 _KERNEL_OPTIONS = re.compile(
     r"(?<!\S)(?:mitigations|isolcpus|nohz_full|rcu_nocbs|iommu|iommu\.passthrough|intel_iommu|amd_iommu|"
     r"processor\.max_cstate|intel_idle\.max_cstate|pci|pcie_aspm|numa|tsc)=\S+"
 )
-# Set by profilers and debuggers to get into the process.
+# Set by profilers and debuggers to enter a process.
 _INJECTIONS = (
     "CUDA_INJECTION64_PATH",
     "NVTX_INJECTION64_PATH",
@@ -35,7 +35,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
 def environment(files: Files | None = None, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """All of it. `files` replays another machine's, `variables` stands for this process's environment."""
+    """The environment. `files` replays another machine's files, `variables` replaces the variables of this process."""
     files = files or Files()
     variables = os.environ if variables is None else variables
     states = gpu_states()
@@ -51,12 +51,12 @@ def environment(files: Files | None = None, variables: Mapping[str, str] | None 
 
 
 def cpu_ticks(files: Files | None = None) -> dict[str, int] | None:
-    """Clock ticks of all CPUs since the start of the machine; read it twice for `steal_share`. None: hidden."""
+    """Clock ticks of all CPUs since boot, for `steal_share` of two readings; None if hidden."""
     line = re.search(r"(?m)^cpu +([\d ]+)$", (files or Files()).text("/proc/stat") or "")
     numbers = [int(word) for word in line[1].split()] if line else []
     if len(numbers) < 8:
         return None
-    # user nice system idle iowait irq softirq steal; guest time is in user time already
+    # user nice system idle iowait irq softirq steal; user time includes guest time
     return {"total": sum(numbers[:8]), "steal": numbers[7]}
 
 
@@ -151,7 +151,7 @@ def _cgroup_limit(files: Files) -> int | str | None:
             names = [f"/sys/fs/cgroup{group.rstrip('/')}/memory.max", "/sys/fs/cgroup/memory.max"]
         elif "memory" in controllers.split(","):
             base = "/sys/fs/cgroup/memory"
-            # In a container the group's path is the host's, and the files are at the top.
+            # In a container the path of the group is that of the host, and the files are at the top.
             names = [f"{base}{group.rstrip('/')}/memory.limit_in_bytes", f"{base}/memory.limit_in_bytes"]
         else:
             continue
@@ -164,7 +164,7 @@ def _cgroup_limit(files: Files) -> int | str | None:
 
 
 def _locked_limit(files: Files) -> int | str | None:
-    """Bytes that this process may lock in memory; None: no limit."""
+    """Bytes that this process may lock; None: no limit."""
     match = re.search(r"(?m)^Max locked memory\s+(\S+)", files.text("/proc/self/limits") or "")
     if not match:
         return HIDDEN

@@ -1,7 +1,8 @@
-"""What a machine is made of, as plain values. None means hidden: nobody here can see it, and `Machine.hidden` says why.
+"""The parts of a machine as plain values. None means hidden: it cannot be seen here, and `Machine.hidden` holds the
+reason.
 
-Sizes are bytes, rates GB/s (1e9) in one direction, clocks MHz. NUMA nodes are numbered densely from 0 over the nodes
-that have memory, as the worker numbers them (core/platform/host/topology.hpp); GPUs in PCI bus order.
+Sizes are bytes, rates GB/s (1e9) in one direction, clocks MHz. NUMA nodes are numbered from 0 without gaps over the
+nodes that have memory, as in the worker (core/platform/host/topology.hpp); GPUs in PCI bus order.
 """
 
 from typing import Any
@@ -16,14 +17,14 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Hidden(Fact, frozen=True):
-    """A fact that cannot be seen here: 'gpu:0.numa', and why."""
+    """A fact that cannot be seen here, such as 'gpu:0.numa', and the reason."""
 
     fact: str
     why: str
 
 
 class Cpu(Fact, frozen=True):
-    """The host's processors. `flags` are those that decide how memory can be copied, flushed and timed."""
+    """The host's processors. `flags` are those that affect copying, flushing and timing."""
 
     model: str | None
     vendor: str | None
@@ -32,12 +33,12 @@ class Cpu(Fact, frozen=True):
     cores: int | None
     threads: int
     flags: tuple[str, ...]
-    cache_bytes: int | None  # one last-level cache
-    caches: int | None  # how many of them
+    cache_bytes: int | None  # size of one last-level cache
+    caches: int | None  # number of last-level caches
 
 
 class HugePages(Fact, frozen=True):
-    """Huge pages of one size that a node has in reserve."""
+    """Reserved huge pages of one size on a node."""
 
     page_bytes: int
     total: int
@@ -56,7 +57,7 @@ class NumaNode(Fact, frozen=True):
 
 
 class Pcie(Fact, frozen=True):
-    """A GPU's PCIe link now and at most. Idle GPUs lower the generation; the width stays."""
+    """The PCIe link of a GPU: current and maximum. Idle GPUs lower the generation but keep the width."""
 
     generation: int | None
     width: int | None
@@ -66,7 +67,8 @@ class Pcie(Fact, frozen=True):
 
 
 class NvLink(Fact, frozen=True):
-    """One NVLink of a GPU. `remote` is gpu, switch, npu (a POWER9 CPU) or None; `remote_gpu` this machine's number."""
+    """One NVLink of a GPU. `remote` is gpu, switch, npu (a POWER9 CPU) or None; `remote_gpu` is this machine's
+    number."""
 
     index: int
     active: bool
@@ -79,7 +81,7 @@ class NvLink(Fact, frozen=True):
 
 
 class Gpu(Fact, frozen=True):
-    """One GPU. `c2c_gbps` is the chip-to-chip link of a coherent CPU (Grace); None where there is none."""
+    """One GPU. `c2c_gbps` is the chip-to-chip link to a coherent CPU (Grace), or None."""
 
     index: int
     name: str | None
@@ -96,12 +98,12 @@ class Gpu(Fact, frozen=True):
     numa: int | None
     pcie: Pcie
     nvlinks: tuple[NvLink, ...]
-    nvlink_gbps: float | None  # all active links together
+    nvlink_gbps: float | None  # total of the active links
     c2c_gbps: float | None
 
 
 class Pair(Fact, frozen=True):
-    """From one GPU to another. `level` is the nearest thing that their PCIe paths share; `nvlinks` 0: none."""
+    """The connection of two GPUs. `level` is the nearest common part of their PCIe paths; `nvlinks` 0: none."""
 
     src: int
     dst: int
@@ -115,7 +117,7 @@ class Pair(Fact, frozen=True):
 
 
 class Driver(Fact, frozen=True):
-    """NVIDIA's driver. `cuda_why_not` and `nvml_why_not` are empty where they work."""
+    """NVIDIA's driver. `cuda_why_not` and `nvml_why_not` are empty if these work."""
 
     version: str | None
     cuda_version: str | None
@@ -125,7 +127,7 @@ class Driver(Fact, frozen=True):
 
 
 class Machine(Fact, frozen=True):
-    """A probed machine."""
+    """A detected machine."""
 
     name: str
     cpu: Cpu
@@ -135,9 +137,9 @@ class Machine(Fact, frozen=True):
     pairs: tuple[Pair, ...]
     driver: Driver
     hypervisor: bool | None
-    pci_gpus: tuple[str, ...]  # NVIDIA GPUs on the PCI bus, whether or not a driver runs them
+    pci_gpus: tuple[str, ...]  # NVIDIA GPUs on the PCI bus, with or without a driver
     lost: tuple[str, ...]  # GPUs that no longer answer
-    unused: tuple[str, ...]  # GPUs that NVML shows and CUDA does not (CUDA_VISIBLE_DEVICES)
+    unused: tuple[str, ...]  # GPUs that NVML shows and CUDA hides (CUDA_VISIBLE_DEVICES)
     hidden: tuple[Hidden, ...]
 
     @property
@@ -147,21 +149,21 @@ class Machine(Fact, frozen=True):
 
     @property
     def cache_bytes(self) -> dict[str, int]:
-        """The largest cache of each place, where it can be seen: one last-level cache, a GPU's L2."""
+        """The largest cache of each place, if known: one last-level cache of a node, the L2 of a GPU."""
         known = {f"numa:{node.index}": self.cpu.cache_bytes for node in self.numa}
         known |= {f"gpu:{gpu.index}": gpu.l2_bytes for gpu in self.gpus}
         return {place: size for place, size in known.items() if size is not None}
 
     @property
     def sms(self) -> dict[str, int]:
-        """How many multiprocessors each GPU has, where it can be seen."""
+        """The number of multiprocessors of each GPU, if known."""
         return {f"gpu:{gpu.index}": gpu.sms for gpu in self.gpus if gpu.sms is not None}
 
     def pair(self, src: int, dst: int) -> Pair | None:
-        """What is known from one GPU to another."""
+        """The connection from one GPU to another."""
         return next((pair for pair in self.pairs if (pair.src, pair.dst) == (src, dst)), None)
 
     def to_json(self) -> dict[str, Any]:
-        """For the run file: plain values, with the places written out."""
+        """The machine as plain values for the run file, with its places."""
         content: dict[str, Any] = msgspec.to_builtins(self)
         return {"name": self.name, "places": list(self.places), **content}

@@ -1,4 +1,4 @@
-"""What the doctor finds."""
+"""The findings of the doctor."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,7 +10,7 @@ WORST_FIRST: tuple[Severity, ...] = ("bad", "warn", "info")
 
 
 class Finding(Fact, frozen=True):
-    """`bad`: results will be wrong or far below what the machine can do; `warn`: they may be; `info`: good to know."""
+    """`bad`: results are wrong or far below what the machine can do; `warn`: they may be; `info`: for information."""
 
     severity: Severity
     what: str
@@ -25,15 +25,15 @@ Found = Iterator[Finding]
 
 
 def bad(what: str, why: str, cure: str) -> Finding:
-    """Results will be wrong, or far below what the machine can do."""
+    """A finding that makes results wrong or far too low."""
     return Finding("bad", what, why, cure)
 
 
 def warn(what: str, why: str, cure: str) -> Finding:
-    """Results may be spoilt."""
+    """A finding that may spoil results."""
     return Finding("warn", what, why, cure)
 
 
 def info(what: str, why: str, cure: str) -> Finding:
-    """Good to know."""
+    """A finding for information."""
     return Finding("info", what, why, cure)

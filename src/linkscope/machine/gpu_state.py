@@ -8,7 +8,7 @@ from linkscope.machine.nvml import Ask, Unavailable, within_patience
 from linkscope.machine.nvml_facts import normal_pci
 
 _HIDDEN = "hidden"
-# nvmlClocksEventReason*. Those that say the GPU runs slower than it was asked to.
+# nvmlClocksEventReason*: the reasons that reduce the clock below the requested one.
 REASONS = {
     0x1: "gpu_idle", 0x2: "application_clocks", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
     0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake", 0x100: "display_clocks",
@@ -20,7 +20,8 @@ _LINKS_AT_MOST = 36
 
 
 def gpu_states() -> list[dict[str, Any]] | str:
-    """One dict a GPU in PCI bus order; what NVML refuses is 'hidden'. A text where NVML cannot be asked: why."""
+    """A dict for each GPU in PCI bus order, with 'hidden' for values that NVML refuses; a text with the reason if NVML
+    is not available."""
     try:
         return within_patience(_read)
     except Unavailable as error:
@@ -33,7 +34,7 @@ def reasons_of(bits: int) -> list[str]:
 
 
 def error_counts(state: dict[str, Any]) -> dict[str, int]:
-    """The counters of one GPU that should not grow while something runs; hidden ones are left out."""
+    """The error counters of one GPU that should not grow during a run; hidden ones are left out."""
     counts = {name: state.get(name) for name in ("ecc_uncorrected", "ecc_corrected", "pcie_replays")}
     links = state.get("nvlink_errors")
     if isinstance(links, dict):
@@ -101,7 +102,7 @@ def _errors(ask: Ask, handle: Any) -> dict[str, Any]:
 
 
 def _nvlink_errors(ask: Ask, handle: Any) -> dict[str, int] | str:
-    """Sums over the active links; 'hidden' where there is no such counter."""
+    """Sums over the active links; 'hidden' without such a counter."""
     totals: dict[str, int] = {}
     for link in range(_LINKS_AT_MOST):
         active = ask("nvlink", "nvmlDeviceGetNvLinkState", handle, link)
@@ -115,7 +116,7 @@ def _nvlink_errors(ask: Ask, handle: Any) -> dict[str, int] | str:
 
 
 def _processes(ask: Ask, handle: Any) -> int | str:
-    """How many processes of others compute on it: not this one, nor the workers that it started."""
+    """The number of other processes that use the GPU, without this one and its workers."""
     running = ask("processes", "nvmlDeviceGetComputeRunningProcesses", handle)
     return _HIDDEN if running is None else sum(not _ours(process.pid) for process in running)
 

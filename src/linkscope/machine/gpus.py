@@ -1,4 +1,4 @@
-"""GPUs from three sources: the CUDA driver's attributes (the worker asks), NVML, and the PCI bus."""
+"""GPUs from three sources: the CUDA driver's attributes (from the worker), NVML, and the PCI bus."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from linkscope.machine.host import pci_max_payload, pci_node
 from linkscope.machine.nvml_facts import NvmlGpu, NvmlLink, NvmlReading, normal_pci
 from linkscope.machine.sysfs import Files
 
-# nvmlNvlinkVersion_t: its name, and GB/s of one link in one direction as NVML reports it where it does: lanes x signal
+# nvmlNvlinkVersion_t: its name, and GB/s of one link in one direction for drivers that do not report it: lanes x signal
 # rate / 8 (8 x 20 Gb/s, 8 x 25.78, 4 x 51.56, 2 x 106.25, 2 x 212.5).
 _NVLINK = {1: ("1.0", 20.0), 2: ("2.0", 25.78), 3: ("2.2", 25.78), 4: ("3.0", 25.78), 5: ("3.1", 25.78),
            6: ("4.0", 26.56), 7: ("5.0", 53.13)}  # fmt: skip
@@ -18,7 +18,7 @@ _GT_PER_S = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "
 
 
 class Merged:
-    """The GPUs of a machine, and what of them is hidden."""
+    """The GPUs of a machine, and their hidden facts."""
 
     def __init__(self, files: Files, nodes: Sequence[NumaNode], nvml: NvmlReading, in_vm: bool | None) -> None:
         self._files, self._in_vm = files, in_vm
@@ -29,7 +29,7 @@ class Merged:
         self.hidden: list[Hidden] = []
 
     def add(self, shown: Sequence[Mapping[str, Any]] | None, cuda_why: str) -> None:
-        """`shown`: the GPUs of the worker's answer; None: nobody asked CUDA, so all that NVML shows."""
+        """Adds the GPUs. `shown`: those of the worker's answer; None: CUDA was not asked, so all that NVML shows."""
         ids = sorted(self._nvml if shown is None else (normal_pci(gpu["pci"]) for gpu in shown), key=str)
         cuda = {normal_pci(gpu["pci"]): gpu for gpu in shown or ()}
         index_of = {pci: index for index, pci in enumerate(ids)}
@@ -64,7 +64,8 @@ class Merged:
         return gpu
 
     def _numa(self, pci: str) -> int | None:
-        """Kernels of one node may write -1 for it; in a virtual machine that says nothing of the host's nodes."""
+        """The NUMA node of a GPU. Kernels of one node may write -1, and in a virtual machine the value says nothing
+        about the host's nodes."""
         node = pci_node(self._files, pci)
         if node is None:
             return 0 if len(self._dense) == 1 and self._in_vm is False else None
@@ -78,7 +79,7 @@ class Merged:
             width=nvml.pcie_width or width(f"{folder}/current_link_width") or None,
             max_generation=nvml.pcie_max_generation or _generation(speed(f"{folder}/max_link_speed")),
             max_width=nvml.pcie_max_width or width(f"{folder}/max_link_width") or None,
-            # A hypervisor may show any payload size: the register that counts is the host's.
+            # A hypervisor may show any payload size, because the host's register counts.
             max_payload_bytes=None if self._in_vm else pci_max_payload(self._files, pci),
         )
 

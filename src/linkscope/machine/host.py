@@ -1,4 +1,4 @@
-"""The host's side of a machine: CPUs, caches, NUMA nodes, memory, and what the PCI bus shows of a device."""
+"""The host's part of a machine: CPUs, caches, NUMA nodes, memory, and PCI devices."""
 
 import re
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from linkscope.machine.sysfs import Files, parse_kib, parse_list
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
-# Those that decide how memory can be copied, flushed from a cache, and timed.
+# Flags that affect copying, cache flushes and timing.
 _FLAGS = re.findall(
     r"\w+",
     "sse2 avx2 avx512f amx_tile movdiri movdir64b erms fsrm clflush clflushopt clwb clzero rdtscp constant_tsc "
@@ -22,7 +22,7 @@ _PCIE_CAPABILITY = 0x10
 
 
 def read_cpu(files: Files) -> Cpu:
-    """From /proc/cpuinfo and /sys/devices/system/cpu."""
+    """The CPUs, from /proc/cpuinfo and /sys/devices/system/cpu."""
     info = files.text("/proc/cpuinfo") or ""
     online = parse_list(files.text(f"{_CPU}/online"))
     listed = len(re.findall(r"(?m)^processor\s*:", info))
@@ -47,19 +47,19 @@ def read_memory(files: Files) -> int | None:
 
 
 def read_nodes(files: Files, threads: int, gpu_nodes: Collection[int]) -> tuple[tuple[NumaNode, ...], bool]:
-    """The nodes that have memory, without those that are a GPU's memory, and whether the kernel shows nodes at all.
+    """The nodes that have memory, without those that are GPU memory, and whether the kernel shows nodes at all.
 
-    One node with all CPUs stands for the host where it shows none, as in the worker.
+    If it shows none, one node with all CPUs stands for the host, as in the worker.
     """
     shown = parse_list(files.text(f"{_NODE}/has_memory"))
     kept = [node for node in shown if node not in gpu_nodes]
     if not kept:
         cpus = parse_list(files.text(f"{_CPU}/online")) or tuple(range(threads))
         return (NumaNode(0, 0, cpus, read_memory(files), (), ()),), False
-    # A line of distances has an entry for every online node, in their order.
+    # A line of distances has an entry for every online node, in order.
     online = parse_list(files.text(f"{_NODE}/online")) or shown
     nodes = tuple(_node(files, index, os_index, kept, online) for index, os_index in enumerate(kept))
-    if len(nodes) == 1:  # has all of it, whatever a sandbox's file of the node says (5 GB of 541 were seen)
+    if len(nodes) == 1:  # a single node has all memory, although a sandbox may show less (5 of 541 GB were seen)
         nodes = (msgspec.structs.replace(nodes[0], memory_bytes=read_memory(files) or nodes[0].memory_bytes),)
     return nodes, True
 
@@ -97,17 +97,18 @@ def nvidia_gpus(files: Files) -> tuple[str, ...]:
 
 
 def pci_node(files: Files, pci: str) -> int | None:
-    """The kernel's number of the NUMA node of a device; None where it says -1 or nothing."""
+    """The kernel's NUMA node of a device; None for -1 or no entry."""
     node = files.whole(f"{_PCI}/{pci}/numa_node")
     return node if node is not None and node >= 0 else None
 
 
 def pci_max_payload(files: Files, pci: str) -> int | None:
-    """Bytes of a PCIe packet's payload at most, from the device control register; None without the right to read it."""
+    """The largest payload of a PCIe packet in bytes, from the device control register; None without the right to read
+    it."""
     text = files.hex(f"{_PCI}/{pci}/config")
     space = bytes.fromhex(text) if text and re.fullmatch(r"(?:[0-9a-f]{2})+", text) else b""
     at = space[0x34] if len(space) > 0x40 else 0
-    for _ in range(48):  # the list of capabilities; a broken one may run in a circle
+    for _ in range(48):  # the list of capabilities; a damaged one may be circular
         if at < 0x40 or at + 10 > len(space):
             return None
         if space[at] == _PCIE_CAPABILITY:
@@ -117,7 +118,7 @@ def pci_max_payload(files: Files, pci: str) -> int | None:
 
 
 def runs_under_hypervisor(files: Files, cpu: Cpu) -> bool | None:
-    """x86 says so in the CPU's flags, others in the firmware's tables; None where neither tells."""
+    """Whether a hypervisor runs this system, from CPU flags on x86 and firmware tables elsewhere; None if unknown."""
     if "hypervisor" in cpu.flags or files.text("/sys/hypervisor/type"):
         return True
     product = (files.text("/sys/class/dmi/id/product_name") or "").lower()
@@ -147,7 +148,7 @@ def _other_vendor(info: str) -> str | None:
 
 
 def _architecture(files: Files, info: str) -> str | None:
-    known = files.text("/proc/sys/kernel/arch")  # from Linux 6.1 on
+    known = files.text("/proc/sys/kernel/arch")  # Linux 6.1 and newer
     if known:
         return known
     if _field(info, "vendor_id") and _field(info, "flags"):
@@ -174,7 +175,7 @@ def _sockets_and_cores(files: Files, info: str, online: tuple[int, ...]) -> tupl
 
 
 def _last_level_cache(files: Files, online: tuple[int, ...]) -> tuple[int | None, int | None]:
-    """Bytes of one last-level cache, and how many different ones the CPUs use."""
+    """Bytes of one last-level cache, and the number of such caches."""
     first = f"{_CPU}/cpu{online[0] if online else 0}/cache"
     levels = {}
     for name in files.names(first):

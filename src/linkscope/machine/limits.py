@@ -1,8 +1,8 @@
-"""What the hardware allows on each path at most, in GB/s (1e9) in one direction, each number with its derivation.
+"""The peak of each path in GB/s (1e9) in one direction, with its derivation.
 
-A limit is never below what can be measured: a rate above it is a mistake in the measurement or in what is known of the
-machine. It leaves out what depends on traffic (acknowledgements, credits, read requests), so real rates stay some
-per cent below. Both ways at once: links are full duplex, so each flow keeps the limit; flows inside one memory share.
+A peak is never below what can be measured: a higher rate shows an error in the measurement or in the facts about the
+machine. Costs that depend on traffic (acknowledgements, credits, read requests) are left out, so real rates stay some
+per cent below. Links are full duplex, so bidirectional flows keep their peaks; flows inside one memory share it.
 """
 
 import re
@@ -14,20 +14,20 @@ from linkscope.machine.facts import Fact, Gpu, Machine
 if TYPE_CHECKING:
     from linkscope.machine.model import Model
 
-# Per PCIe generation: GT/s of a lane, and which part of them carries packets, as a number and in words. From 6.0 on
-# lanes carry flits of 256 B, of which packets have 236.
+# By PCIe generation: GT/s of a lane and the part that carries packets, as a number and as text. From 6.0, lanes carry
+# flits of 256 B, of which packets have 236.
 _PCIE = {
     1: (2.5, 8 / 10, "8/10"), 2: (5.0, 8 / 10, "8/10"), 3: (8.0, 128 / 130, "128/130"),
     4: (16.0, 128 / 130, "128/130"), 5: (32.0, 128 / 130, "128/130"), 6: (64.0, 236 / 256, "236/256"),
 }  # fmt: skip
-_ASSUMED_PAYLOAD = 256  # what server platforms use today; desktops have 128 or 256
+_ASSUMED_PAYLOAD = 256  # common on server platforms; desktops have 128 or 256
 # Bytes around a payload. A completion (the GPU reads from the host) has a header of three words, a write with a 64 bit
-# address one of four; framing, sequence number and check sum are 8 B up to 5.0, and are in the flit from 6.0 on.
+# address one of four. Framing, sequence number and checksum take 8 B up to 5.0 and are part of the flit from 6.0.
 _COMPLETION, _WRITE, _FRAMING = 12, 16, 8
 
 
 class Limit(Fact, frozen=True):
-    """`gbps` None: not known here, and `source` says why; otherwise how the number comes about."""
+    """`gbps` with its derivation in `source`; None if unknown, with the reason."""
 
     gbps: float | None
     source: str
@@ -44,17 +44,17 @@ def path_limit(
     *,
     peer: bool | None = None,
 ) -> Limit:
-    """The limit of a path, of a probed machine or of a model. Arguments as those of `limit`."""
+    """The peak of a path of a detected machine or a model. Arguments as for `limit`."""
     if isinstance(machine, Machine):
         return limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional, peer=peer)
-    from linkscope.machine import model as models  # whoever probes needs no reader of machine files
+    from linkscope.machine import model as models  # detection does not need the reader of machine files
 
     known = models.places(machine)
     for place in (src, dst):
         if place not in (*known.numa, *known.gpus):
             raise _not_here(place, machine.machine.name, (*known.numa, *known.gpus))
     found = models.limit_finder(machine)(src, dst, peer is not False, "managed" in (src_memory, dst_memory))
-    assert found is not None  # both are there, and a path joins whatever is
+    assert found is not None  # with both, a path uses the faster one
     if bidirectional and src == dst:
         return Limit(found.gbps / 2, f"{found.derivation}, shared by both flows")
     return Limit(found.gbps, found.derivation)
@@ -71,10 +71,11 @@ def limit(
     *,
     peer: bool | None = None,
 ) -> Limit:
-    """The limit of one flow from place to place; `peer` False: without direct access between GPUs, None: as it is.
+    """The peak of one flow between two places. `peer` False: without direct access between GPUs; None: as the machine
+    is.
 
-    Managed pages go over NVLink in any case: the driver that moves them makes GPUs joined by it each other's peers.
-    Raises UserError for a place that the machine does not have.
+    Managed pages use NVLink in any case, because the driver makes linked GPUs peers. Raises UserError for a place that
+    the machine lacks.
     """
     for place in (src, dst):
         if place not in machine.places and re.match(r"(?:numa|gpu):", place):
@@ -114,7 +115,7 @@ def _host_link(gpu: Gpu, *, to_gpu: bool) -> Limit:
 
 def _between(machine: Machine, src: Gpu, dst: Gpu, peer: bool | None, *, managed: bool) -> Limit:
     pair = machine.pair(src.index, dst.index)
-    asked = peer is not False or (managed and pair is not None and pair.nvlinks != 0)  # None: links that cannot be seen
+    asked = peer is not False or (managed and pair is not None and pair.nvlinks != 0)  # None: hidden links
     if asked and (pair is None or pair.peer is not False):
         if pair and pair.nvlink_gbps is not None:
             return Limit(round(pair.nvlink_gbps, 2), f"{pair.nvlink_source} = {pair.nvlink_gbps:.4g} GB/s")
@@ -132,8 +133,8 @@ def _between(machine: Machine, src: Gpu, dst: Gpu, peer: bool | None, *, managed
 
 
 def _pcie(gpu: Gpu, header: int) -> Limit:
-    # Idle GPUs lower the generation, and a slot may give fewer lanes than the GPU has: the limit is that of the
-    # machine in order, so that the share of it shows what is wrong.
+    # Idle GPUs lower the generation, and a slot may have fewer lanes than the GPU. The peak is that of a healthy
+    # machine, so that the share of it reveals the fault.
     link = gpu.pcie
     generation, width = link.max_generation or link.generation, link.max_width or link.width
     if generation not in _PCIE or width is None:

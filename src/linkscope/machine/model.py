@@ -27,7 +27,7 @@ _CURE = "docs/reference/machine-file.md says what one holds"
 
 
 def load(name_or_path: str) -> Model:
-    """A bundled machine by name, or a file by its path (anything with a slash or ending in .toml)."""
+    """A bundled machine by name, or a file by its path (with a slash or ending in .toml). Raises UserError."""
     path = pathlib.Path(name_or_path)
     if path.suffix != ".toml" and path.name == name_or_path:
         found = bundled()
@@ -52,15 +52,15 @@ def load(name_or_path: str) -> Model:
 
 
 def bundled() -> dict[str, pathlib.Path]:
-    """The machine files that come with linkscope, by name."""
+    """The bundled machine files by name."""
     package = pathlib.Path(__file__).parents[1]
-    installed = package / "_native" / "machines"  # in a wheel; in the source tree they stand beside src/
+    installed = package / "_native" / "machines"  # in a wheel; in the source tree they are beside src/
     folder = installed if installed.is_dir() else package.parents[1] / "machines"
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def parse(text: str, name: str) -> Model:
-    """The text of a machine file; `name` is what messages call it. Raises UserError with line, key and cure."""
+    """Parses the text of a machine file; `name` appears in messages. Raises UserError with line, key and cure."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:

@@ -1,4 +1,4 @@
-"""What can be wrong in a machine file, said with the key and the cure."""
+"""Checks machine files. Each mistake names the key and the cure."""
 
 import difflib
 import fnmatch
@@ -28,7 +28,7 @@ class Mistake(Exception):
 
 
 def check(model: Model) -> None:
-    """Raises the first mistake in what the types alone allow."""
+    """Raises the first mistake that types alone do not exclude."""
     for key, value in _constants(model):
         _check_constant(key, value)
     _check_places(model)
@@ -52,7 +52,7 @@ def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistak
     if field and "unknown" in message:
         known = _keys_at(key)
         with_unit = [name for name in known if _UNIT.search(name) and _stem(name) == _stem(field[1])]
-        stems = {_stem(name): name for name in known}  # else any two times would look alike
+        stems = {_stem(name): name for name in known}  # otherwise any two times would look similar
         near = with_unit or [stems[stem] for stem in difflib.get_close_matches(_stem(field[1]), stems, 1, 0.5)]
         cure = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
         return Mistake(
@@ -74,7 +74,7 @@ def _stem(key: str) -> str:
 
 
 def line_of(text: str, key: str) -> int | None:
-    """The line in which `link[1].gbps` stands, or its table's where the key itself is not there."""
+    """The line of `link[1].gbps`, or that of its table if the key is missing."""
     parts = re.findall(r"(\w+)(?:\[(\d+)\])?", key)
     best: int | None = None
     seen: dict[str, int] = {}
@@ -99,7 +99,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _constants(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every Quantity, Peer, Spread and plain number, with its key; not the numbers of faults and noise."""
+    """Every Quantity, Peer, Spread and plain number with its key, without the numbers of faults and noise."""
     if isinstance(value, Fault):
         return
     if isinstance(value, msgspec.Struct):
@@ -180,7 +180,7 @@ def _check_places(model: Model) -> None:
 
 
 def _check_hosts(listed: dict[str, str]) -> None:
-    """All places name their host or none does; switches that join hosts have none."""
+    """All places name their host, or none does; switches that join hosts have none."""
     hosts = {host_of(name) for name in listed if host_of(name)}
     for name, key in listed.items():
         if hosts and not host_of(name) and not name.startswith("switch:"):
@@ -269,7 +269,7 @@ _COUNTS = (
 
 def _check_tables(model: Model) -> None:
     hosts = [host_of(name) for gpu in model.gpu for name in gpu.places()]
-    gpus = max(map(hosts.count, hosts), default=0)  # of one host: between hosts the driver stages nothing
+    gpus = max(map(hosts.count, hosts), default=0)  # within one host: the driver stages nothing between hosts
     for name, least in (("copy", 1), ("pageable", 1), ("staged_peer", 2)):
         if gpus >= least and getattr(model, name) is None:
             there = "is a GPU" if gpus == 1 else f"are {gpus} GPUs" + " on a host" * bool(hosts[0])
@@ -314,7 +314,7 @@ def _check_together(at: str, table: Any, together: tuple[str, ...]) -> None:
 
 def _check_ways(model: Model) -> None:
     routes = paths.routes(model)
-    # A switch between GPUs is reached by these only: nothing goes through a GPU.
+    # A switch between GPUs is reached only by them, because nothing passes through a GPU.
     switches = [node for node in paths.nodes(model) if node.startswith("switch:") or "/switch:" in node]
     everyone = [node for node in paths.nodes(model) if node not in switches]
     for switch in switches:
@@ -399,7 +399,7 @@ def _check_faults(model: Model) -> None:
 def _check_keys(
     key: str, table: Any, of: str, needed: tuple[str, ...], known: tuple[str, ...], may: tuple[str, ...] = ()
 ) -> None:
-    """Which of the known keys a table has, which depends on `of`."""
+    """Checks which keys a table has for a value of `of`."""
     for name in known:
         there = getattr(table, name) is not None
         if name in needed and not there:
@@ -412,7 +412,7 @@ def _check_keys(
 def _check_range(
     key: str, value: float | None, least: float, below: float, what: str, cure: str, *, above: bool = False
 ) -> None:
-    """least <= value < below; with `above` least < value."""
+    """Checks least <= value < below; with `above` least < value."""
     if value is not None and not ((least < value if above else least <= value) and value < below):
         raise Mistake(key, f"{value:g} is not {what}", cure)
 
@@ -423,7 +423,7 @@ def _keys_at(key: str) -> list[str]:
 
 
 def _example(key: str, name: str) -> str:
-    """How to write a key that is missing."""
+    """An example of a missing key."""
     kind = _type_at(_join(key, name))
     if kind is Quantity:
         return _EXAMPLE
@@ -438,7 +438,7 @@ def _choices(key: str) -> list[str]:
 
 
 def _type_at(key: str) -> type | None:
-    """The struct (or None for a plain value) that stands at a key of the file."""
+    """The struct at a key of the file, or None for a plain value."""
     kind: Any = Model
     for name in re.findall(r"(\w+)(?:\[\d+\])?", "" if key == "the file" else key):
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):

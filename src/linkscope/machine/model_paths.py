@@ -1,4 +1,4 @@
-"""Ways through a modelled machine, as the simulation takes them (core/platform/sim/routes.cpp), and their limits."""
+"""Paths through a modelled machine, as the simulation takes them (core/platform/sim/routes.cpp), and their peaks."""
 
 import functools
 import itertools
@@ -19,13 +19,13 @@ class DirectedLink:
 
     @property
     def gbps(self) -> float:
-        """What copies can get of it."""
+        """The rate that copies can get."""
         return self.raw.v * self.efficiency
 
 
 @dataclass(frozen=True)
 class PathLimit:
-    """What the hardware of a path allows at most, before any protocol's cost, and why."""
+    """The peak of a path, before any protocol's cost, and its derivation."""
 
     gbps: float
     derivation: str
@@ -49,13 +49,14 @@ def directed_links(model: Model) -> list[DirectedLink]:
 
 
 def widest(model: Model, start: str, to: str) -> DirectedLink | None:
-    """The widest link that joins two nodes."""
+    """The widest link between two nodes."""
     joining = [link for link in directed_links(model) if (link.start, link.to) == (start, to)]
     return max(joining, key=lambda link: link.gbps, default=None)
 
 
 def routes(model: Model) -> dict[tuple[str, str], list[DirectedLink]]:
-    """The links from each node to each other: fewest, then widest, never through a GPU or a disk, and [[route]]s."""
+    """The links from each node to each other: fewest, then widest, never through a GPU or a disk; [[route]]
+    overrides."""
     links = directed_links(model)
     found: dict[tuple[str, str], list[DirectedLink]] = {}
     for start in nodes(model):
@@ -91,7 +92,7 @@ def _width(path: list[DirectedLink]) -> float:
 
 
 def limits(model: Model) -> dict[tuple[str, str], PathLimit]:
-    """For every ordered pair of NUMA nodes and GPUs, each with itself too, on the way that copies take."""
+    """The peaks of all ordered pairs of NUMA nodes and GPUs, each with itself too."""
     ways = routes(model)
     known = places(model)
     everyone = [*known.numa, *known.gpus]
@@ -99,9 +100,10 @@ def limits(model: Model) -> dict[tuple[str, str], PathLimit]:
 
 
 def through_host(model: Model, src: str, dst: str) -> dict[str, tuple[list[DirectedLink], list[DirectedLink]]]:
-    """Between two GPUs without peer access: the ways into and out of the host's memory, by the NUMA node it is on.
+    """The paths into and out of host memory between two GPUs without peer access, by the NUMA node of the staging
+    memory.
 
-    That is the node near the GPU on whose stream the copy is queued, the source or the destination.
+    That node is the one near the GPU whose stream queues the copy, the source or the destination.
     """
     ways = routes(model)
     near = places(model).gpu_numa
@@ -109,7 +111,7 @@ def through_host(model: Model, src: str, dst: str) -> dict[str, tuple[list[Direc
 
 
 def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
-    """Between two GPUs without peer access: the narrower of both ways, by the host's memory that allows more."""
+    """The peak between two GPUs without peer access: the narrower of both halves, through the better node."""
 
     def narrower(host: str, into: list[DirectedLink], out: list[DirectedLink]) -> PathLimit:
         return min(_limit(model, into, src, host), _limit(model, out, host, dst), key=lambda limit: limit.gbps)
@@ -119,10 +121,11 @@ def limit_through_host(model: Model, src: str, dst: str) -> PathLimit:
 
 
 def limit_finder(model: Model) -> Callable[[str, str, bool, bool], PathLimit | None]:
-    """What a path allows, from its ends, whether peer access is wanted, and whether managed pages move; None: no path.
+    """A function that gives the peak of a path from its ends, whether peer access is used, and whether managed pages
+    move; None: no path.
 
-    Between GPUs without peer access it is what the way through the host allows, but not for managed pages over NVLink:
-    the driver that moves them makes GPUs joined by it each other's peers.
+    Without peer access it is the peak through the host, except for managed pages over NVLink, because the driver makes
+    linked GPUs peers.
     """
     ways, everywhere, known = routes(model), limits(model), places(model)
 

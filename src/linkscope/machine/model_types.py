@@ -1,7 +1,7 @@
 """The machine file of a model (machines/*.toml) as typed values.
 
-Every constant that somebody measured, published or assumed is a table `{ v = 75, from = "published", ref = "CS-24" }`;
-its unit is part of its key. Plain facts (names, counts, sizes, who is near whom) are plain values.
+A constant that somebody measured, published or assumed is a table `{ v = 75, from = "published", ref = "CS-24" }`; its
+unit is part of its key. Facts (names, counts, sizes, places) are plain values.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ FaultKind = Literal["corrupt", "hang", "die", "ramp", "throttle", "slow", "flaky
 
 
 class Quantity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A constant and where it comes from."""
+    """A constant and its provenance."""
 
     v: float
     origin: From = msgspec.field(name="from")
@@ -37,7 +37,8 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Head(_Table, frozen=True):
-    """`measured`: the paths that a file from `linkscope model` rests on ("numa:0 -> gpu:1"); no others are known."""
+    """`measured`: the paths that a file from `linkscope model` is based on ("numa:0 -> gpu:1"); other paths are
+    unknown."""
 
     name: str
     title: str
@@ -46,7 +47,7 @@ class Head(_Table, frozen=True):
 
 
 class Numa(_Table, frozen=True):
-    """NUMA nodes that are alike. Memory rates count reads and writes together; memcpy is one thread's."""
+    """Equal NUMA nodes. Memory rates count reads plus writes; memcpy rates are of one thread."""
 
     places: list[str]
     cpus: int
@@ -64,7 +65,7 @@ class Numa(_Table, frozen=True):
 
 
 class Gpu(_Table, frozen=True):
-    """GPUs that are alike; `at` names them by the NUMA node they are near to; `wake_us` as of links."""
+    """Equal GPUs; `at` names them by their NUMA node; `wake_us` as for links."""
 
     title: str
     at: dict[str, list[str]]
@@ -84,14 +85,14 @@ class Gpu(_Table, frozen=True):
 
 
 class Nic(_Table, frozen=True):
-    """Network cards that are alike; links say where they are and what they reach."""
+    """Equal network cards; links place them."""
 
     places: list[str]
     title: str = ""
 
 
 class Disk(_Table, frozen=True):
-    """Disks that are alike; a link says where one is, and how fast it is written and read."""
+    """Equal disks; a link places them and gives their write and read rates."""
 
     places: list[str]
     title: str = ""
@@ -103,10 +104,12 @@ class Switch(_Table, frozen=True):
 
 
 class Link(_Table, frozen=True, kw_only=True):
-    """Links that are alike. `gbps` is one direction's, raw; `back_gbps` the other's where it differs; `efficiency` what
-    copies get of it, `kernel_efficiency` what a GPU's threads get, `kernel_back_efficiency` what they get of the other
-    direction; `both_ways_gbps` what both directions get together, where that is less than twice one; `wake_us` what the
-    first bytes wait where it was idle for long, of which 63 % after `wake_after_us`."""
+    """Equal links. `gbps` is the raw rate of one direction and `back_gbps` that of the other.
+
+    `efficiency` is the part that copies get, `kernel_efficiency` and `kernel_back_efficiency` the parts that SM
+    accesses get. `both_ways_gbps` is the joint capacity of both directions. `wake_us` delays the first bytes after a
+    long idle gap, 63 % of it after `wake_after_us`.
+    """
 
     name: str
     kind: str
@@ -124,7 +127,7 @@ class Link(_Table, frozen=True, kw_only=True):
 
 
 class Share(_Table, frozen=True):
-    """What several directed links ("pcie numa:0->gpu:1", globs allowed) have in common."""
+    """A capacity that several directed links ("pcie numa:0->gpu:1", globs allowed) share."""
 
     name: str
     links: list[str]
@@ -132,7 +135,7 @@ class Share(_Table, frozen=True):
 
 
 class Route(_Table, frozen=True):
-    """A way other than the one of fewest hops, then the widest."""
+    """A path other than the one of fewest links, then the widest."""
 
     start: str = msgspec.field(name="from")
     to: str
@@ -140,7 +143,7 @@ class Route(_Table, frozen=True):
 
 
 class Peer(_Table, frozen=True):
-    """Groups of GPUs that may reach each other directly."""
+    """Groups of GPUs with peer access to each other."""
 
     groups: list[list[str]]
     origin: From = msgspec.field(name="from")
@@ -180,21 +183,21 @@ class Copy(_Table, frozen=True):
 
 
 class Batch(_Table, frozen=True):
-    """Copies that one call queues together: the GPU sets one up while the bytes of those before flow."""
+    """Copies that one call queues together: the GPU sets up one while earlier bytes flow."""
 
     issue_us: Quantity
     host_us: Quantity
 
 
 class Graph(_Table, frozen=True):
-    """Copies that are the nodes of a graph, one after the other."""
+    """Copies that are nodes of a graph, one after the other."""
 
     launch_us: Quantity
     node_us: Quantity
 
 
 class Pull(_Table, frozen=True):
-    """What a copy between GPUs costs more where the destination's stream queues it."""
+    """The additional cost of a copy between GPUs that the destination's stream queues."""
 
     extra_us: Quantity
     overlap: Quantity
@@ -202,9 +205,11 @@ class Pull(_Table, frozen=True):
 
 
 class Kernel(_Table, frozen=True):
-    """How a GPU's threads access memory; a tile is what a block of 512 has in flight, 32 KiB. The three of `host`: the
-    host memory whose addresses a GPU keeps translated, and what a page beyond it costs; all of them or none. A request
-    takes `packet_bytes` of a link in addition to its own."""
+    """How a GPU's SMs access memory; a tile is what a block of 512 threads has in flight, 32 KiB.
+
+    The three `host_` keys, all or none: the host memory whose translations the GPU keeps, and the cost of a page beyond
+    it. A request uses `packet_bytes` of a link in addition to its own bytes.
+    """
 
     launch_us: Quantity
     load_us: Quantity
@@ -218,7 +223,7 @@ class Kernel(_Table, frozen=True):
 
 
 class Managed(_Table, frozen=True, kw_only=True):
-    """How pages of managed memory move: as a GPU's or a CPU's threads fault on them, or in pieces by prefetch."""
+    """How managed pages move: by faults of GPU or CPU threads, or in pieces by prefetch."""
 
     page_kib: Quantity
     launch_us: Quantity
@@ -243,8 +248,8 @@ class Managed(_Table, frozen=True, kw_only=True):
 
 
 class Calls(_Table, frozen=True):
-    """What calls cost the CPU thread that makes them; `locked_us`: the part of a launch (`costs.launch_us`) that
-    threads make in turns."""
+    """Cost of calls for the calling CPU thread; `locked_us` is the part of a launch (`costs.launch_us`) that threads
+    take in turn."""
 
     locked_us: Quantity
     argument_kib_us: Quantity
@@ -263,7 +268,7 @@ class Calls(_Table, frozen=True):
 
 
 class Atomic(_Table, frozen=True, kw_only=True):
-    """Atomic operations of a GPU's threads, where the words are: how long one takes, and how many go."""
+    """Atomic operations of GPU threads: the time of one, and their rates."""
 
     gpu_us: Quantity
     host_us: Quantity
@@ -275,9 +280,9 @@ class Atomic(_Table, frozen=True, kw_only=True):
 
 
 class Memory(_Table, frozen=True, kw_only=True):
-    """Cost of memory besides its rate: pages of the kernel, pinned pages, blocks of a GPU, memory of another process.
+    """Cost of memory besides its rate: pages of the kernel, pinned pages, GPU blocks, memory of another process.
 
-    And what a CPU's thread gets of write-combined memory.
+    It also holds the rates of a CPU thread on write-combined memory.
     """
 
     page_kib: Quantity
@@ -306,7 +311,7 @@ class Memory(_Table, frozen=True, kw_only=True):
 
 
 class Pageable(_Table, frozen=True):
-    """Copies through a ring of pinned chunks: by one thread of the driver for all, or by the thread that calls."""
+    """Copies through a ring of pinned chunks, by one thread of the driver or by the calling thread."""
 
     chunk_kib: Quantity
     slots: Quantity
@@ -327,7 +332,7 @@ class StagedPeer(_Table, frozen=True):
 
 
 class Spread(_Table, frozen=True):
-    """One level of noise: sigmas of log-normal factors, and how samples hang together."""
+    """One level of noise: sigmas of log-normal factors, and the correlation of samples."""
 
     origin: From = msgspec.field(name="from")
     ref: str = ""
@@ -350,8 +355,7 @@ class Noise(_Table, frozen=True):
 
 
 class Fault(_Table, frozen=True):
-    """What goes wrong where `match`, a glob, fits a point's id and round ("ID#ROUND"). The kind says which of the other
-    keys it has."""
+    """A planted fault for points whose id and round ("ID#ROUND") match `match`. The kind determines the other keys."""
 
     kind: FaultKind
     match: str = "*"
@@ -363,8 +367,8 @@ class Fault(_Table, frozen=True):
 
 
 class Deviation(_Table, frozen=True):
-    """By how much the simulation of a fitted file differs from what was measured, as fractions: in the middle, and what
-    nine of ten points stay below. `held_out`: of points that it was not fitted to."""
+    """The relative error of the simulation of a fitted file: median and p90. `held_out`: for points that it was not
+    fitted to."""
 
     points: int
     median: float
@@ -400,20 +404,20 @@ class Model(_Table, frozen=True, kw_only=True):
     fault: list[Fault] = msgspec.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The file's content, for the worker's pipe and the run file."""
+        """The content of the file, for the worker's pipe and the run file."""
         content: dict[str, Any] = _without_none(msgspec.to_builtins(self))
         return content
 
 
 @dataclass(frozen=True)
 class Places:
-    """What a plan needs: who is there, how large memories and caches are, who reaches whom directly."""
+    """What a plan needs of a model: places, sizes of memories and caches, and peer access."""
 
     numa: tuple[str, ...]
     gpus: tuple[str, ...]
     gpu_numa: dict[str, str]
     memory_bytes: dict[str, int]
-    cache_bytes: dict[str, int]  # the last level of a NUMA node's cores, the L2 of a GPU
+    cache_bytes: dict[str, int]  # the last-level cache of a NUMA node, the L2 of a GPU
     peers: frozenset[tuple[str, str]]
     sms: dict[str, int]
     nics: tuple[str, ...] = ()
@@ -446,12 +450,12 @@ def places(model: Model) -> Places:
 
 
 def host_of(place: str) -> str:
-    """'host:1/gpu:0' -> 'host:1'; '' where the machine has one host."""
+    """'host:1/gpu:0' -> 'host:1'; '' on a machine with one host."""
     return place.partition("/")[0] if "/" in place else ""
 
 
 def order(place: str) -> tuple[str, int]:
-    """Sorts gpu:2 before gpu:10."""
+    """Sort key: gpu:2 before gpu:10."""
     head, _, number = place.rpartition(":")
     return head, int(number) if number.isdigit() else 0
 

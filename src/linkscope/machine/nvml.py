@@ -1,6 +1,6 @@
-"""Asks NVML (through nvidia-ml-py, loaded when first needed), and takes every refusal as an answer.
+"""Asks NVML through nvidia-ml-py, loaded at first use, and records every refusal.
 
-A hung GPU can hold NVML for ever, so whoever asks gives up after a time and says so.
+A hung GPU can block NVML for ever, so a reading gives up after a time-out.
 """
 
 import importlib
@@ -16,11 +16,11 @@ _PATIENCE_S = 30.0
 
 
 class Unavailable(Exception):
-    """NVML cannot be asked at all; the text says why."""
+    """NVML is not available; the text is the reason."""
 
 
 class Ask:
-    """Asks about one thing (the system, a GPU). What NVML refuses is None, with its reason in `errors` by fact."""
+    """Asks about one thing (the system, a GPU). A refused value is None, and its reason is in `errors`."""
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
@@ -28,7 +28,7 @@ class Ask:
         self.lost = False
 
     def __call__(self, fact: str, function: str, *arguments: Any) -> Any:
-        """Calls `function` of nvidia-ml-py. `arguments` may name its constants."""
+        """Calls `function` of nvidia-ml-py; `arguments` may name its constants."""
         try:
             call = getattr(self.nvml, function)
             return call(*(self.constant(each) if isinstance(each, str) else each for each in arguments))
@@ -39,12 +39,12 @@ class Ask:
         return None
 
     def text(self, fact: str, function: str, *arguments: Any) -> str | None:
-        """A text; old versions of nvidia-ml-py give bytes."""
+        """A text; old versions of nvidia-ml-py return bytes."""
         answer = self(fact, function, *arguments)
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
     def field(self, fact: str, handle: Any, constant: str, scope: int = 0) -> int | float | None:
-        """A field value; `scope` is the NVLink where the field has one for each."""
+        """A field value; `scope` is the NVLink for fields that have one for each."""
         if not hasattr(self.nvml, constant):
             self.errors[fact] = f"this nvidia-ml-py does not know {constant}"
             return None
@@ -57,7 +57,7 @@ class Ask:
         return _value(values[0])
 
     def constant(self, name: str) -> Any:
-        """A constant of NVML by its name."""
+        """A constant of NVML by name."""
         return getattr(self.nvml, name)
 
     def _note(self, fact: str, error: Any) -> None:
@@ -66,7 +66,8 @@ class Ask:
 
 
 def within_patience(read: Callable[[Any], Reading]) -> Reading:
-    """`read(pynvml)` between init and shutdown. Raises Unavailable, also where NVML does not answer in time."""
+    """The result of `read(pynvml)` between init and shutdown. Raises Unavailable, also if NVML does not answer in
+    time."""
     answer: list[Reading] = []
     why: list[str] = []
 
@@ -76,10 +77,10 @@ def within_patience(read: Callable[[Any], Reading]) -> Reading:
                 answer.append(read(nvml))
         except Unavailable as error:
             why.append(str(error))
-        except Exception as error:  # a library that misbehaves is a reason too, not a traceback
+        except Exception as error:  # a faulty library is a reason, not a traceback
             why.append(f"NVML failed: {type(error).__name__}: {error}")
 
-    # A thread, since a call that hangs in the driver cannot be ended; it must not hold up the exit either.
+    # A daemon thread, since a call that hangs in the driver cannot be ended and must not block the exit.
     thread = threading.Thread(target=ask, name="nvml probe", daemon=True)
     thread.start()
     thread.join(_PATIENCE_S)
@@ -101,7 +102,7 @@ def _session() -> Iterator[Any]:
     try:
         yield nvml
     finally:
-        # That the driver went away meanwhile is for the reading to say.
+        # The reading itself reports a driver that disappeared.
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
 
@@ -120,7 +121,7 @@ def _why_not(nvml: Any, error: Any) -> str:
 
 
 def _value(field: Any) -> int | float:
-    # NVML_VALUE_TYPE_*: which member of the union was filled in.
+    # NVML_VALUE_TYPE_*: the member of the union that was filled in.
     members = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
     number: int | float = getattr(field.value, members[field.valueType])
     return number

@@ -1,4 +1,4 @@
-"""What NVML says of the GPUs and their links, as it says it: units and numbers are NVML's own."""
+"""GPUs and links as NVML reports them, in NVML's units and numbers."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class NvmlLink(msgspec.Struct, frozen=True):
 
 
 class NvmlGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU. `errors` holds what NVML refused to tell, and why."""
+    """One GPU. `errors` holds the refused values with their reasons."""
 
     lost: bool = False
     name: str | None = None
@@ -45,7 +45,7 @@ class NvmlGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvmlPair(msgspec.Struct, frozen=True):
-    """Two GPUs, by their PCI bus ids. `level` is NVML_TOPOLOGY_*, `nvlink` NVML_P2P_STATUS_*."""
+    """Two GPUs by their PCI bus ids. `level` is NVML_TOPOLOGY_*, `nvlink` NVML_P2P_STATUS_*."""
 
     src: str
     dst: str
@@ -54,7 +54,7 @@ class NvmlPair(msgspec.Struct, frozen=True):
 
 
 class NvmlReading(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it; `why_not` says why there is nothing."""
+    """A complete reading; `why_not` is the reason for an empty one."""
 
     why_not: str = ""
     driver_version: str | None = None
@@ -65,7 +65,7 @@ class NvmlReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_nvml() -> NvmlReading:
-    """Never raises: that NVML is not here is a reading too."""
+    """A reading of NVML. Never raises: an absent NVML is a reading too."""
     try:
         return within_patience(_read)
     except Unavailable as error:
@@ -131,7 +131,7 @@ def _gpu(ask: Ask, handle: Any) -> NvmlGpu:
 def _links(ask: Ask, handle: Any) -> tuple[NvmlLink, ...]:
     count = ask.field("nvlinks", handle, "NVML_FI_DEV_NVLINK_LINK_COUNT")
     if count is None:
-        # Drivers without that field: ask link by link until there is none.
+        # Drivers without that field: ask for each link until there is none.
         count = getattr(ask.nvml, "NVML_NVLINK_MAX_LINKS", 18)
     common = ask.field("nvlink_mbps", handle, _COMMON) if count else None
     links = []

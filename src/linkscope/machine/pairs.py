@@ -1,4 +1,4 @@
-"""From each GPU to each other: peer access (CUDA), the nearest common thing on PCIe (NVML), NVLinks between them."""
+"""Connections between GPUs: peer access (CUDA), the nearest common part of PCIe (NVML), NVLinks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,17 +50,17 @@ def _pair(src: Gpu, dst: Gpu, peer: Mapping[str, Any], nvml: NvmlPair | None) ->
 
 
 def _nvlinks(src: Gpu, dst: Gpu, status: int | None) -> tuple[int | None, float | None, str]:
-    """How many NVLinks join them, their GB/s in one direction, and how that is known."""
+    """The number of NVLinks between two GPUs, their GB/s in one direction, and the source of that."""
     direct = [link for link in src.nvlinks if link.active and link.remote_gpu == dst.index]
     if direct:
         return len(direct), _sum(direct), f"{_text(direct)}, direct"
     ways = [_towards(gpu, "switch") for gpu in (src, dst)]
     how = "through NVSwitch"
     if not all(ways) and status == _P2P_OK:
-        # The remote ends are hidden, but NVML says that this pair talks over NVLink: at most over all of them.
+        # The remote ends are hidden, but NVML reports that this pair uses NVLink: at most over all links.
         ways, how = [_towards(gpu, None) for gpu in (src, dst)], "remote ends hidden: at most all active links"
     if not all(ways) or status not in (None, _P2P_OK):
-        # Links whose other ends nobody names may or may not lead there.
+        # Links without a known remote end may or may not connect this pair.
         unknown = status is None and any(_towards(gpu, None) for gpu in (src, dst))
         return (None if unknown else 0), None, "remote ends hidden" if unknown else ""
     narrow = min(ways, key=lambda links: _sum(links) or 0.0)

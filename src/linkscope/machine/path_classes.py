@@ -1,7 +1,8 @@
-"""Which paths should be alike: by what the machine says of their ends and of the links between them.
+"""Classes of paths that should perform alike, from the facts about their ends and links.
 
-What is hidden tells nothing apart: in a virtual machine that hides its PCIe tree all paths between GPUs are of one
-kind, until they are measured. Texts are for people, and are equal exactly for paths of one kind.
+Hidden facts do not separate paths: in a virtual machine that hides its PCIe tree all paths between GPUs are in one
+class until they are measured. The name of a class is a text for people; two paths have the same text exactly if they
+are in one class.
 """
 
 import fnmatch
@@ -17,7 +18,7 @@ Ways = dict[tuple[str, str], list[DirectedLink]]
 
 
 def classes_probed(machine: Machine) -> Kinds:
-    """The kind of every pair of places of a probed machine, a place with itself too."""
+    """The class of every pair of places of a detected machine, including a place with itself."""
     ends: dict[str, Gpu | NumaNode] = {f"numa:{node.index}": node for node in machine.numa}
     ends |= {f"gpu:{gpu.index}": gpu for gpu in machine.gpus}
     return {(src, dst): _probed(machine, ends[src], ends[dst]) for src in ends for dst in ends}
@@ -63,7 +64,7 @@ def _pair(pair: Pair) -> str:
 
 
 def _distance(machine: Machine, one: int | None, other: int | None) -> str:
-    """How far two NUMA nodes are from each other; '' where there is one, or where a GPU's is hidden."""
+    """The distance of two NUMA nodes as text; '' on machines with one node, or for a GPU with a hidden node."""
     if one is None or other is None or len(machine.numa) < 2:
         return ""
     distances = next((node.distances for node in machine.numa if node.index == one), ())
@@ -71,7 +72,7 @@ def _distance(machine: Machine, one: int | None, other: int | None) -> str:
 
 
 def classes_modelled(model: Model) -> Kinds:
-    """The kind of every pair of places of a model. Faults that are planted in it are not known here."""
+    """The class of every pair of places of a model. Planted faults do not count."""
     known, ways = places(model), routes(model)
     everyone = [*known.numa, *known.gpus]
     told = {
@@ -84,7 +85,7 @@ def classes_modelled(model: Model) -> Kinds:
 
 
 def _modelled(model: Model, known: Places, ways: Ways, src: str, dst: str) -> tuple[str, object]:
-    """A text, and all that decides how fast the path is; texts of two kinds may be the same."""
+    """A text, and everything that determines the rate of the path; two classes may have equal texts."""
     ends = [_part(model, place) for place in (src, dst)]
     parts: list[object] = [src == dst, *map(_but_places, ends)]
     if src == dst:
@@ -117,7 +118,7 @@ def _but_places(part: Numa | GpuModel) -> list[object]:
 
 
 def _links(model: Model, way: Iterable[DirectedLink]) -> list[object]:
-    """Each link as its values and what it shares, without its name and ends; forth or back, in no order."""
+    """Each link as its values and shares, without its name and ends, in no order."""
     found: list[object] = []
     for link in way:
         values = [getattr(link.link, name) for name in link.link.__struct_fields__ if name not in ("name", "between")]
@@ -129,7 +130,7 @@ def _links(model: Model, way: Iterable[DirectedLink]) -> list[object]:
 
 
 def _numbered(told: dict[tuple[str, str], tuple[str, object]]) -> Kinds:
-    """The text of the first path of a kind for all of it, with a number behind those that several kinds have."""
+    """The class texts, numbered where several classes have the same text."""
     first: dict[object, str] = {}
     for text, what in told.values():
         first.setdefault(what, text)

@@ -1,4 +1,4 @@
-"""Finds out what the machine at hand is made of; what cannot be seen is listed as hidden, never guessed."""
+"""Detects the parts of this machine. Hidden facts are listed as hidden and never guessed."""
 
 import re
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ NOT_ASKED = "the CUDA driver was not asked"
 def probe(
     driver: Mapping[str, Any] | None = None, *, files: Files | None = None, nvml: NvmlReading | None = None
 ) -> Machine:
-    """The machine at hand.
+    """This machine.
 
-    `driver` is the worker's answer to `open` on the platform cuda, under "driver" (docs/reference/worker.md); without
-    it GPUs are
-    those that NVML shows, and what only CUDA knows is hidden. `files` and `nvml` replay an earlier probe.
+    `driver` is the worker's answer to `open` on the platform cuda, under "driver" (docs/reference/worker.md). Without
+    it the GPUs are those that NVML shows, and facts that only CUDA knows are hidden. `files` and `nvml` replay an
+    earlier reading.
     """
     files = files or Files()
     nvml = nvml if nvml is not None else read_nvml()
@@ -49,7 +49,7 @@ def probe(
 
 
 def _gpu_nodes(driver: Mapping[str, Any] | None) -> set[int]:
-    """NUMA nodes that are a GPU's memory (POWER9, Grace): -1 where it is no node."""
+    """NUMA nodes that are GPU memory (POWER9, Grace); -1: not a node."""
     ids = (gpu.get("attributes", {}).get("NUMA_ID", -1) for gpu in (driver or {}).get("gpus", ()))
     return {number for number in ids if number > 0}
 
@@ -80,7 +80,8 @@ def _hidden_host(cpu: Cpu, shown: bool, nodes: int, in_vm: bool | None) -> list[
 
 
 def _name(gpus: tuple[Gpu, ...], cpu: Cpu) -> str:
-    """'4x-nvidia-h200', or 'amd-epyc-2cpu' for a host alone: what a run file is called, without telling whose it is."""
+    """'4x-nvidia-h200', or 'amd-epyc-2cpu' for a host without GPUs; used in file names, so it does not identify the
+    owner."""
     if gpus:
         kinds = sorted({gpu.name or "gpu" for gpu in gpus})
         return "-".join(_slug(f"{sum((gpu.name or 'gpu') == kind for gpu in gpus)}x-{kind}") for kind in kinds)

@@ -1,4 +1,4 @@
-"""What stands between this process and the hardware: a virtual machine, a container, a sandboxed kernel."""
+"""Virtual machine, container or sandboxed kernel between this process and the hardware."""
 
 import re
 
@@ -28,7 +28,7 @@ def _hypervisor(files: Files) -> str:
     told = [files.text(f"{folder}/{name}") for name in ("product_name", "sys_vendor", "bios_vendor")]
     told += [files.text("/sys/hypervisor/type"), files.text("/proc/sys/kernel/osrelease")]
     text = " ".join(each for each in told if each).lower()
-    if re.search(r"-fc\b", text):  # the kernels that run as Firecracker's guests are named so
+    if re.search(r"-fc\b", text):  # kernel name of Firecracker guests
         return "firecracker"
     return next((name for word, name in _VENDORS.items() if word in text), "unnamed")
 

@@ -1,4 +1,4 @@
-"""Saved probes: what the probes read, so that any computer, now or later, can derive the same machine from it."""
+"""Saved machines: all that detection read, so that any computer can derive the same machine later."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _SCHEMA = 1
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Everything that a probe read: the kernel's files, NVML, the worker's answer of the CUDA driver."""
+    """Everything that was read: kernel files, NVML, the worker's answer about the CUDA driver."""
 
     texts: dict[str, str]
     lists: dict[str, list[str]]
@@ -31,7 +31,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class SavedProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. `machine` is for whoever reads the file without linkscope; the reading is what counts."""
+    """The file. `machine` is for readers without linkscope; linkscope uses the reading."""
 
     format: str
     schema: int
@@ -40,7 +40,7 @@ class SavedProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_machine(driver: Mapping[str, Any] | None = None) -> Reading:
-    """Probes the machine at hand and keeps all that was read."""
+    """Detects this machine and keeps all that was read."""
     files, nvml = Files(), read_nvml()
     probe(driver, files=files, nvml=nvml)
     record = files.record()
@@ -50,13 +50,13 @@ def read_machine(driver: Mapping[str, Any] | None = None) -> Reading:
 
 
 def saved_text(reading: Reading) -> str:
-    """The content of the file of a saved probe, JSON."""
+    """The content of the file of a saved machine, JSON."""
     saved = SavedProbe(format=_FORMAT, schema=_SCHEMA, reading=reading, machine=reading.machine().to_json())
     return json.dumps(msgspec.to_builtins(saved), indent=1, sort_keys=True) + "\n"
 
 
 def load_saved(path: str | Path) -> Machine:
-    """The machine of a saved probe. Raises UserError, in one sentence, for anything else."""
+    """The machine of a saved file. Raises UserError for anything else."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a drawing of a machine shows, the same of a probed machine and of a model."""
+"""The content of a machine drawing, for detected machines and models."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from linkscope.units import format_bytes
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node, or "" for the GPUs whose node is hidden; `gpus` by place."""
+    """A NUMA node, or "" for GPUs with a hidden node; `gpus` by place."""
 
     place: str
     text: str
@@ -21,7 +21,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Sketch:
-    """`gpus` and `links` (to the host) are texts by place; `cells` are GB/s and kind of the way from GPU to GPU."""
+    """`gpus` and `links` (to the host) are texts by place; `cells` hold GB/s and the kind of path from GPU to GPU."""
 
     title: str
     host: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sketch:
 
 
 def sketch(machine: Machine | models.Model) -> Sketch:
-    """Of a probed machine or of a model, which says MODELLED."""
+    """The sketch of a detected machine, or of a model marked MODELLED."""
     return _of_machine(machine) if isinstance(machine, Machine) else _of_model(machine)
 
 
@@ -146,7 +146,7 @@ def _of_model(model: models.Model) -> Sketch:
 
 
 def _network(model: models.Model) -> tuple[str, ...]:
-    """Each network card and what it is linked with."""
+    """Each network card and its links."""
     links = directed_links(model)
     lines = []
     for nic in model.nic:
@@ -157,7 +157,7 @@ def _network(model: models.Model) -> tuple[str, ...]:
 
 
 def _disks(model: models.Model) -> tuple[str, ...]:
-    """Each disk, where it is and how fast it is read and written."""
+    """Each disk with its place and its read and write rates."""
     links = directed_links(model)
     lines = []
     for disk in model.disk:

@@ -1,4 +1,4 @@
-"""Reads the kernel's files (/sys, /proc), from the machine at hand, a copy of a tree, or what an earlier probe read."""
+"""Reads the kernel's files (/sys, /proc) of this machine, a copied tree, or an earlier reading."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Files:
-    """Text files below `root`, each read once and remembered, so that a probe can be saved with what it saw."""
+    """Text files below `root`, each read once and remembered, so that a reading can be saved."""
 
     def __init__(self, root: str | Path = "/") -> None:
         self._root: Path | None = Path(root)
@@ -15,17 +15,17 @@ class Files:
 
     @classmethod
     def replay(cls, texts: Mapping[str, str], lists: Mapping[str, list[str]]) -> "Files":
-        """What an earlier probe read; anything else is not there."""
+        """Files of an earlier reading; all others are missing."""
         files = cls()
         files._root, files._texts, files._lists = None, dict(texts), dict(lists)
         return files
 
     def record(self) -> dict[str, dict[str, str] | dict[str, list[str]]]:
-        """All that was there of what was asked for, for `replay`."""
+        """All files that were read, for `replay`."""
         return {"texts": dict(sorted(self._texts.items())), "lists": dict(sorted(self._lists.items()))}
 
     def text(self, path: str) -> str | None:
-        """The content without the white space around it; None where the file is missing, unreadable or empty."""
+        """The stripped content; None for a missing, unreadable or empty file."""
         if path not in self._texts and self._root is not None:
             try:
                 content = (self._root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace").strip()
@@ -44,12 +44,12 @@ class Files:
         return self._texts.get(path) or None
 
     def whole(self, path: str) -> int | None:
-        """A decimal number; None where there is none."""
+        """A decimal number, or None."""
         text = self.text(path)
         return int(text) if text is not None and re.fullmatch(r"[+-]?\d+", text) else None
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds, sorted; nothing where there is no such folder."""
+        """The sorted names in a folder; empty without it."""
         if path not in self._lists and self._root is not None:
             try:
                 self._lists[path] = sorted(entry.name for entry in (self._root / path.lstrip("/")).iterdir())
@@ -59,7 +59,7 @@ class Files:
 
 
 def parse_list(text: str | None) -> tuple[int, ...]:
-    """'0-3,8' -> (0, 1, 2, 3, 8); nothing for None, '' and what is no list."""
+    """'0-3,8' -> (0, 1, 2, 3, 8); empty for None, '' and anything else."""
     numbers: list[int] = []
     for part in (text or "").split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
@@ -69,12 +69,12 @@ def parse_list(text: str | None) -> tuple[int, ...]:
 
 
 def parse_kib(text: str | None, key: str) -> int | None:
-    """Bytes of the line 'Key:  123 kB' in /proc/meminfo and its like."""
+    """Bytes of the line 'Key:  123 kB' in files like /proc/meminfo."""
     match = re.search(rf"(?m)^(?:Node \d+ )?{re.escape(key)}:\s*(\d+) kB", text or "")
     return int(match[1]) * 1024 if match else None
 
 
 def chosen(text: str | None) -> str | None:
-    """'always [madvise] never' -> 'madvise': how the kernel shows a choice."""
+    """'always [madvise] never' -> 'madvise': the kernel's notation of a choice."""
     match = re.search(r"\[([^\]]+)\]", text or "")
     return match[1] if match else None

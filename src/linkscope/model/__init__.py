@@ -1,1 +1,1 @@
-"""What points mean together: curves of one method on one path over size, and their names for people."""
+"""From points to a model: curves over size, classes of paths, shared links, and a machine file."""

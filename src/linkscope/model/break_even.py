@@ -1,8 +1,8 @@
-"""How often a buffer must be used until memory of its kind has paid for itself.
+"""The number of uses after which a kind of memory has paid for itself.
 
-Memory of a kind costs something once (memory_costs.py) and something for each transfer. Of two kinds one may cost more
-and be faster: after n transfers it is cheaper where what it costs more is less than n times what each gains. Transfers
-are those that a run has by copy engine, one way, one of a batch, beside nothing else.
+A kind of memory costs something once (memory_costs.py) and something for each transfer. A kind that costs more once but
+less for each transfer is cheaper after n transfers, when its extra cost is less than n times the gain per transfer.
+Transfers are the unidirectional, batched copies by copy engine that a run measured.
 """
 
 import math
@@ -18,12 +18,14 @@ Side = Literal["host", "gpu"]
 PAGEABLE, PINNED, DEVICE = Kind("pageable"), Kind("pinned"), Kind("device")
 REFERENCES: dict[Side, tuple[Kind, ...]] = {"host": (PAGEABLE, PINNED), "gpu": (DEVICE,)}
 STAGED = "pageable via pinned"
-_USUAL = {MODE: BATCHED, "after": ("kernel", ""), "bidirectional": ("false", "")}  # of the points that are taken
+# parameters of the points that are used
+_USUAL = {MODE: BATCHED, "after": ("kernel", ""), "bidirectional": ("false", "")}
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The numbers of transfers for which something holds: from `first` to `last`. No first: none; no last: all more."""
+    """The numbers of transfers for which something holds, `first` to `last`. No first: never; no last: from `first`
+    up."""
 
     first: int | None = 1
     last: int | None = None
@@ -34,8 +36,8 @@ NEVER, AT_ONCE = Uses(None), Uses()
 
 @dataclass(frozen=True)
 class BreakEven:
-    """For how many transfers a kind is cheaper than another: by the values, and by the best and the worst ends of their
-    intervals, where all have one."""
+    """The transfers for which one kind is cheaper than another: by the values, and by the best and the worst ends of
+    their intervals, where all have one."""
 
     than: Kind
     uses: Uses
@@ -45,7 +47,7 @@ class BreakEven:
 
 @dataclass(frozen=True)
 class Choice:
-    """A kind of memory at one end of a path, at one size. `costs` are of all buffers that it takes."""
+    """A kind of memory at one end of a path, at one size. `costs` covers all buffers that it needs."""
 
     path: Path
     side: Side
@@ -57,18 +59,18 @@ class Choice:
 
     @property
     def cost(self) -> Amount:
-        """To get all of its memory and to give it back."""
+        """The cost of allocating and freeing all its memory."""
         return together(cost.total for cost in self.costs)
 
     @property
     def ids(self) -> list[str]:
-        """The points that it rests on."""
+        """The points that the costs come from."""
         return [point.id for point in together((self.cost, self.transfer)).points]
 
 
 def choices(points: Iterable[Point]) -> list[Choice]:
-    """Every kind at either end of every path that its costs and a rate are known of, at each size that was transferred;
-    by path, end, size and kind."""
+    """Every kind of memory at either end of every path whose cost and rate are known, at each measured size; sorted by
+    path, end, size and kind."""
     listed = list(points)
     costs, within = MemoryCosts(listed), _within_hosts(listed)
     ends: dict[tuple[Path, Side], dict[int, dict[Kind, Point]]] = {}
@@ -89,9 +91,12 @@ def choices(points: Iterable[Point]) -> list[Choice]:
 
 
 def compared(cost: Estimate, transfer: Estimate, other_cost: Estimate, other_transfer: Estimate) -> list[Uses]:
-    """For how many transfers one is cheaper than the other, from seconds: by the values; where all have intervals, also
-    by the best and by the worst ends. By the values transfers whose intervals meet take as long as each other: times
-    any number, a difference that is not shown would be one."""
+    """The numbers of transfers for which one kind is cheaper than the other, from times in seconds.
+
+    The result holds for the values and, where all have intervals, for the best and the worst ends. Transfers whose
+    intervals overlap count as equally fast by the values, because a number of transfers multiplies a difference that
+    was not shown.
+    """
     extra, gain = cost.value - other_cost.value, other_transfer.value - transfer.value
     lows = [one.low for one in (cost, transfer, other_cost, other_transfer) if one.low is not None]
     highs = [one.high for one in (cost, transfer, other_cost, other_transfer) if one.high is not None]
@@ -122,14 +127,14 @@ def _against_others(one: Choice, options: dict[Kind, Choice]) -> Choice:
             continue
         cost, other_cost = one.cost.time, other.cost.time
         base, shared = BUILT_ON.get(one.costs[0].kind.memory, ("", ()))
-        if base == kind.memory and len(one.costs) == 1:  # what both do alike is no part of the difference
+        if base == kind.memory and len(one.costs) == 1:  # steps that both kinds share cancel
             cost, other_cost = one.costs[0].without(shared).time, Estimate(0.0, 0.0, 0.0)
         against.append(BreakEven(kind, *compared(cost, one.transfer.time, other_cost, other.transfer.time)))
     return Choice(one.path, one.side, one.name, one.bytes, one.costs, one.transfer, tuple(against))
 
 
 def _choosable(point: Point) -> list[tuple[Side, Kind]]:
-    """The ends of a transfer whose kind is the choice, where what is usual is at the other end."""
+    """The ends of a transfer whose memory kind is the choice; the other end has the usual kind."""
     if point.benchmark not in ("h2d", "d2h") or point.engine != "ce" or not _usual(point):
         return []
     ends = (point.src_memory, point.dst_memory)
@@ -143,14 +148,14 @@ def _choosable(point: Point) -> list[tuple[Side, Kind]]:
 
 
 def _usual(point: Point, but: tuple[str, ...] = ("pages",)) -> bool:
-    """Whether it is one way, in a batch, of caches that are cold, and has a value."""
+    """Whether the point is unidirectional, batched, with cold caches, and has a value."""
     others = {name: value for name, value in point.params.items() if name not in but}
     return point.median_s is not None and all(value in _USUAL.get(name, ()) for name, value in others.items())
 
 
 def _within_hosts(points: Iterable[Point]) -> dict[tuple[Path, int], Amount]:
-    """By the path between a host and a GPU of which it is the first or the last part, and size: a CPU thread copies
-    between the pageable memory of a node and its pinned memory."""
+    """CPU copies between pageable and pinned memory of a node, by the path between host and GPU that they are the first
+    or last part of, and by size."""
     ways: dict[tuple[str, bool, int], Amount] = {}
     hosts: set[Path] = set()
     for point in points:
@@ -170,14 +175,16 @@ def _within_hosts(points: Iterable[Point]) -> dict[tuple[Path, int], Amount]:
 
 
 def _cost(costs: MemoryCosts, path: Path, side: Side, kind: Kind, size: int) -> MemoryCost | None:
-    """Of host memory by the context of the path's own GPU where one takes part, otherwise by the host alone."""
+    """The cost of a kind: for host memory in the context of the path's GPU if that was measured, otherwise on the
+    host."""
     host, gpu = (path.dst, path.src) if path.src.rpartition("/")[2].startswith("gpu") else (path.src, path.dst)
     places = (Path(host, gpu), Path(host, host)) if side == "host" else (Path(gpu, gpu),)
     return next((cost for where in places if (cost := costs.at(where, kind, size))), None)
 
 
 def _staged(options: dict[Kind, Choice], copy: Amount | None) -> list[Choice]:
-    """The data stay in pageable memory: copied by a CPU thread to or from a pinned buffer, then by the engine."""
+    """Data stay in pageable memory: a CPU thread copies them to or from a pinned buffer, and the engine copies that
+    buffer."""
     pageable, pinned = options.get(PAGEABLE), options.get(PINNED)
     if pageable is None or pinned is None or copy is None:
         return []

@@ -1,4 +1,4 @@
-"""A machine file from what a run measured: structure, constants, what is shared."""
+"""Builds a machine file from a run: structure, constants and shared capacities."""
 
 import re
 from collections import Counter
@@ -16,9 +16,9 @@ from linkscope.model.skeleton import Content, quantity, skeleton
 from linkscope.runfile import Header, Point, PointId
 from linkscope.stats import median
 
-_ROOM = 2.0  # a memory that nobody saw the end of has at least so many times what was seen of it
+_ROOM = 2.0  # factor: an upper bound of a memory rate whose limit no flow reached
 _LEAST_SIZES = 3
-_BY_ITSELF = 1.5  # flows at once; 1: one after the other
+_BY_ITSELF = 1.5  # overlap of concurrent flows; 1: one after the other
 
 
 def build(
@@ -29,9 +29,9 @@ def build(
     run: str,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Content:
-    """The content of a machine file that is fitted to the observations. `run` is how it names them.
+    """The content of a machine file fitted to the observations; `run` is the name of the run in the file.
 
-    Raises UserError where the run has too little for a model.
+    Raises UserError for a run with too little data.
     """
     refuse_too_little(points, observations, run)
     content = _start(header, points, observations, run)
@@ -39,21 +39,22 @@ def build(
     fit.blocks(DIRECT, tell)
     tell("what is shared")
     shared = interference(points)
-    shown = {group.id for group in shared.groups}  # each by the widest set that meets its capacity
+    shown = {group.id for group in shared.groups}  # each in the largest set that reaches its capacity
     at_once = any(len(PointId.parse(id).paths) > 1 for id in shared.ids.values())
-    # Where paths at once got less and nobody knows which of them share it, as where only all ran, links are tried.
+    # Concurrent flows that were slowed without a known group, for example where only all flows ran together, are
+    # explained by links.
     groups = shared.groups if at_once and (shared.groups or not shared.open) else None
     find_shares(fit, lambda point: joint(point) and (len(point.paths) == 1 or str(point) in shown), groups=groups)
     fit.blocks(RINGS_AND_THREADS, tell)
-    # Where no flows between a host and all GPUs were measured, those between GPUs through the host tell what they
-    # share; what a step of their ring takes was then fitted without it.
+    # Without flows between a host and all GPUs, the staged copies between GPUs show what these share. The constants of
+    # their ring were fitted without shares.
     if not any(hosts_and_all(one.point) for one in observations) and find_shares(fit, joint_staged, most=1):
         fit.blocks([STAGED], tell)
     return _merged(fit.content)
 
 
 def refuse_too_little(points: Sequence[Point], observations: Sequence[Observation], run: str) -> None:
-    """Raises UserError with what is missing, and how to get it, where no model can be made."""
+    """Raises UserError that names what is missing, and the suite that measures it."""
     if not observations:
         raise UserError(f"{run}: {_why_nothing(points)}, so there is nothing to fit; measure with `linkscope run`")
     curves: dict[tuple[object, ...], set[int]] = {}
@@ -114,8 +115,8 @@ def _start(header: Header, points: Sequence[Point], observations: Sequence[Obser
 
 
 def turns(points: Iterable[Point]) -> str:
-    """How an engine serves several streams (`turns` of [copy]): 'stream' where of the flows from one place, which one
-    engine does, each ran by itself; 'copy' else, and where nothing says so."""
+    """How an engine serves several streams (`turns` of [copy]): 'stream' if the flows from one place ran one after the
+    other; otherwise 'copy'."""
     at_once = [
         point.guards["joint_overlap"] * len(point.flows)
         for point in points
@@ -126,7 +127,7 @@ def turns(points: Iterable[Point]) -> str:
 
 
 def _paths(points: Iterable[Point]) -> list[str]:
-    """All paths that flows took, in the order of places."""
+    """The paths of all flows, in the order of places."""
     taken = {Path(flow.src, flow.dst) for point in points if point.median_s is not None for flow in point.flows}
     return [str(path) for path in sorted(taken)]
 
@@ -138,7 +139,7 @@ def _default(table: str, key: str) -> float:
 
 
 def _most_seen(observations: Iterable[Observation]) -> float:
-    """GB/s of the fastest that any flows had to do with the memory of a host; a memcpy reads and writes there."""
+    """GB/s of the fastest flow that used a host's memory; a memcpy both reads and writes there."""
     rates = [0.0]
     for one in observations:
         point = one.point
@@ -149,7 +150,7 @@ def _most_seen(observations: Iterable[Observation]) -> float:
 
 
 def _merged(content: Content) -> Content:
-    """Links of one name with the same constants, in one table with all their ends."""
+    """Merges links of one name with equal constants into one table with all their ends."""
     merged: list[Content] = []
     for link in content["link"]:
         rest = {key: value for key, value in link.items() if key not in ("between", "own")}

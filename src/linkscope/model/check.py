@@ -1,8 +1,8 @@
-"""How well a model tells what it has not seen: half of the points are held out, the rest is fitted, both are compared.
+"""Tests how well a model predicts: half of the points are held out, and the other half is fitted.
 
-Two ways to predict stand side by side: the machine file, through the simulation, and the curves of the same half,
-interpolated. So one sees what a model of causes loses against a table of what was measured, and what it gains: it
-tells paths and joint transfers of which the curves have nothing.
+Two predictions are compared: the machine file through the simulation, and interpolated curves of the same half. The
+difference shows what a model of causes loses against a table of measurements, and what it gains: predictions for paths
+and concurrent flows without curves.
 """
 
 import random
@@ -22,12 +22,12 @@ from linkscope.model.skeleton import Content
 from linkscope.runfile import Header, Point, PointId
 
 MOST, MOST_JOINT = 0.03, 0.10
-_FEW = 5  # points that say too little of how far off a file is
+_FEW = 5  # fewer points do not describe an accuracy
 
 
 @dataclass(frozen=True)
 class Held:
-    """One held-out observation: what both ways say of it, as a fraction of what was measured, less one."""
+    """A held-out observation and the relative errors of both predictions."""
 
     observation: Observation
     by_file: float | None
@@ -36,7 +36,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Errors:
-    """Sizes of the errors of some observations. `without_total`: how many had no prediction."""
+    """Sizes of the errors of some observations; `without_total` counts observations without a prediction."""
 
     count: int
     without_total: int
@@ -48,7 +48,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Check:
-    """What was fitted to one half, and how far it is from the other."""
+    """The model of one half, and its errors on the other half."""
 
     content: Content
     fitted_to: int
@@ -56,18 +56,18 @@ class Check:
 
     @property
     def joint(self) -> list[Held]:
-        """Of several flows at once."""
+        """Held-out observations of concurrent flows."""
         return [one for one in self.held if one.observation.joint]
 
     def by_family(self) -> dict[str, list[Held]]:
-        """All that is held out, by what is done; joint transfers apart."""
+        """Held-out observations by operation; concurrent flows separately."""
         found: dict[str, list[Held]] = defaultdict(list)
         for one in self.held:
             found[family_of(one.observation.point)].append(one)
         return dict(sorted(found.items()))
 
     def too_far(self) -> list[str]:
-        """What is over its bound, in words; nothing where all is well."""
+        """The errors above their bound, as text; empty if none."""
         said = []
         for what, held, bound in (("all", list(self.held), MOST), ("joint transfers", self.joint, MOST_JOINT)):
             errors = summary(held, lambda one: one.by_file)
@@ -84,7 +84,7 @@ def check(
     seed: int,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Check:
-    """Fits to one half of the points, chosen by chance in every family, and predicts the other."""
+    """Fits one half of the points, drawn at random within every operation, and predicts the other half."""
     kept, out = split(points, seed)
     observations = observed(kept)
     content = build(header, kept, observations, simulation, f"{run} (half of its points, seed {seed})", tell)
@@ -99,7 +99,7 @@ def compared(
     simulation: Simulation,
     curves: Mapping[tuple[object, ...], Costs] | None = None,
 ) -> list[Held]:
-    """Every observation with what the simulation of the file says of it, and what the curves do."""
+    """Every observation with the predictions of the simulation and of the curves."""
     points = list(dict.fromkeys(one.point for one in observations))
     times = dict(zip(points, simulation.seconds(content, points), strict=True))
     found = []
@@ -111,8 +111,8 @@ def compared(
 
 
 def deviations(held: Sequence[Held], *, held_out: bool) -> dict[str, dict[str, Any]]:
-    """What a machine file says of how far it is off, by what is done, and of all transfers over several paths together:
-    both ways of one path tell nothing of those."""
+    """The accuracy of a machine file by operation, and for concurrent flows over several paths. Bidirectional flows of
+    one path do not count as concurrent."""
     families = {JOINT: [one for one in held if one.observation.joint and _several_paths(one.observation.point)]}
     for one in held:
         families.setdefault(family_of(one.observation.point), []).append(one)
@@ -132,7 +132,7 @@ def _several_paths(point: PointId) -> bool:
 
 
 def split(points: Iterable[Point], seed: int) -> tuple[list[Point], list[Point]]:
-    """Two halves: every family is dealt out in an order by chance, one here and one there."""
+    """Two halves: each operation is divided in random order."""
     families: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in points:
         params = tuple(sorted(point.params.items()))
@@ -158,7 +158,7 @@ def curves_of(observations: Iterable[Observation]) -> dict[tuple[object, ...], C
 
 
 def costs_of(observations: Sequence[Observation]) -> Costs:
-    """The curve of observations of one path, method and flow."""
+    """The curve of the observations of one path, method and flow."""
     known = sorted(observations, key=lambda one: one.point.bytes)
     sizes = [one.point.bytes for one in known]
     return costs(sizes, [one.seconds for one in known], [one.sigma for one in known])
@@ -169,7 +169,7 @@ def _error(predicted: float | None, one: Observation) -> float | None:
 
 
 def summary(held: Sequence[Held], way: Callable[[Held], float | None]) -> Errors:
-    """The errors of one way to predict."""
+    """The errors of one kind of prediction."""
     told = [(abs(error), str(one.observation.point)) for one in held if (error := way(one)) is not None]
     if not told:
         return Errors(len(held), len(held), None, None, None, "")

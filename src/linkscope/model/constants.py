@@ -1,7 +1,7 @@
-"""Which constants of a machine file which points determine, block by block, in the order in which they are fitted.
+"""The constants of a machine file and the points that determine them, in blocks, in the order of the fit.
 
-A block takes the values of those before as given. Where two constants only ever show as a sum, the earlier block (or
-the default) says one of them: the latency of a link and the set-up of the copies over it, where no load was measured.
+A block uses the values of earlier blocks. Where two constants appear only as a sum, an earlier block or a default fixes
+one of them: for example the latency of a link and the set-up of copies over it in a run without latencies.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ _LARGE = 4 << 20
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant: where it stands, from where the search starts and between what it looks.
+    """One constant: its place in the file, the start of its search, and its bounds.
 
-    Of tables with rows (`numa`, `gpu`, `link`) there is one value a group of rows that are alike. `optional`: left out
-    unless the points are told better with it than without.
+    In tables with rows (`numa`, `gpu`, `link`) each group of equal rows has one value. `optional`: the constant is left
+    out unless it improves the prediction clearly.
     """
 
     table: str
@@ -38,27 +38,27 @@ class Constant:
 
 @dataclass(frozen=True)
 class Choice:
-    """A constant that has a few values to choose from."""
+    """A constant with a few possible values."""
 
     table: str
     key: str
     values: tuple[float | str, ...]
 
     def get(self, content: Content) -> float | str:
-        """Its value."""
+        """The value."""
         value = content[self.table][self.key]
         return value if isinstance(value, str) else float(value["v"])
 
     def put(self, content: Content, value: float | str, source: Content | None = None) -> None:
-        """Sets it; `source` says where it comes from."""
+        """Sets the value; `source` is its provenance."""
         stated = {"v": value, **(source or {"from": "fitted"})}
         content[self.table][self.key] = value if isinstance(value, str) else stated
 
 
 @dataclass(frozen=True)
 class Block:
-    """Constants that are fitted together, and to which points. `optional`: a table that is left out where the points
-    are told as well without it."""
+    """Constants that are fitted together, and the points they are fitted to. `optional`: a table that is left out if
+    the points are predicted as well without it."""
 
     name: str
     points: Callable[[PointId], bool]
@@ -79,14 +79,14 @@ def _fraction(table: str, key: str, start: Start, *, optional: bool = False) -> 
     return Constant(table, key, start, 0.01, 1.0, optional)
 
 
-# Of accesses by threads, as a part of the raw rate; what is not said of a link's way back is as there.
+# Rates of SM accesses as a part of the raw rate. A link without a value for its other direction uses the same.
 _FORTH = _fraction("link", "kernel_efficiency", 0.85, optional=True)
 
 
 def _fastest(observations: Sequence[Observation]) -> float:
-    """GB/s of the fastest flow alone."""
-    alone = [one for one in observations if not one.joint] or observations
-    return max(one.flow_bytes[0] / one.seconds / 1e9 for one in alone)
+    """GB/s of the fastest single flow."""
+    single = [one for one in observations if not one.joint] or observations
+    return max(one.flow_bytes[0] / one.seconds / 1e9 for one in single)
 
 
 def _of(test: Callable[[PointId], bool], what: Callable[[Sequence[Observation]], float]) -> Start:
@@ -98,21 +98,21 @@ def _of(test: Callable[[PointId], bool], what: Callable[[Sequence[Observation]],
 
 
 def _shortest_us(part: float) -> Callable[[Sequence[Observation]], float]:
-    """A part of the shortest time, in us."""
+    """A fraction of the shortest time, in us."""
     return lambda observations: part * min(one.seconds for one in observations) * 1e6
 
 
 def _plain(point: PointId) -> bool:
-    """With every parameter at its usual value but those that blocks ask for."""
+    """Whether every parameter has its usual value, except those that the block selects."""
     return all(name in _PLAIN or _DEFAULTS.get(name) == value for name, value in point.params)
 
 
-def _alone(point: PointId) -> bool:
+def _single(point: PointId) -> bool:
     return not point.bidirectional and "all" not in (point.src.rpartition(":")[2], point.dst.rpartition(":")[2])
 
 
 def _after_a_wait(point: PointId) -> bool:
-    """Alone, in a stream that did nothing before."""
+    """A single copy in a stream that was idle."""
     return point.param("mode") == "single" and point.param("after") == "wait"
 
 
@@ -134,7 +134,7 @@ def _loads(point: PointId) -> bool:
 
 
 def _hosts(point: PointId) -> bool:
-    return _copy("h2d", "d2h")(point) and _pinned(point) and _alone(point)
+    return _copy("h2d", "d2h")(point) and _pinned(point) and _single(point)
 
 
 def _opposite(point: PointId) -> bool:
@@ -146,8 +146,8 @@ def _local(point: PointId) -> bool:
 
 
 def _peer(point: PointId, initiator: str) -> bool:
-    direct = _copy("d2d")(point) and point.param("peer", "on") == "on" and _alone(point)
-    # What a pulled copy costs after a wait differs between machines of a kind by a factor of two
+    direct = _copy("d2d")(point) and point.param("peer", "on") == "on" and _single(point)
+    # The cost of a pulled copy after a wait differs between machines of one model by a factor of two
     # (docs/notes/prediction.md).
     unknown = initiator == "dst" and _after_a_wait(point)
     return direct and point.param("initiator", "src") == initiator and not unknown
@@ -168,7 +168,7 @@ def _threads(point: PointId) -> bool:
         and point.benchmark in ("read", "write", "h2d", "d2h", "d2d", "local")
         and _pinned(point)
         and _plain(point)
-        and _alone(point)
+        and _single(point)
     )
 
 
@@ -185,7 +185,7 @@ def _named(*names: str) -> Callable[[PointId], bool]:
 
 
 def _of_table(table: str) -> tuple[Constant, ...]:
-    """All times and rates of a table, from its defaults on; sizes of pages and blocks are facts, not fitted."""
+    """All times and rates of a table, starting at their defaults; page and block sizes are facts and not fitted."""
     made = []
     for key, start in defaults.VALUES[table].items():
         if key.endswith(("_us", "_gbps", "_gops")) and not isinstance(start, str):
@@ -202,7 +202,7 @@ _IN, _OUT = _of(_named("h2d"), _shortest_us(0.6)), _of(_named("d2h"), _shortest_
 _CHUNKS = tuple(float(1 << exponent) for exponent in range(6, 14))
 _INLINE = (1 / 128, 0.25, 4.0, 16.0, 64.0)
 
-# What direct copies show; what flows share is found after these, and the rest is fitted with it.
+# Constants that direct copies show. Shared capacities are found after these, and the rest is fitted with them.
 DIRECT = (
     Block(
         "loads, and copies between host and GPU",
@@ -351,17 +351,17 @@ STAGED = next(block for block in RINGS_AND_THREADS if block.points is _staged)
 
 
 def joint(point: PointId) -> bool:
-    """Large direct copies by copy engine at once, which what they share holds back."""
+    """Large concurrent copies by copy engine, which shared capacities slow."""
     return _joint(point) and not _staged(point)
 
 
 def hosts_and_all(point: PointId) -> bool:
-    """Between a host and all its GPUs at once."""
+    """Concurrent flows between a host and all its GPUs."""
     return point.benchmark in ("host_to_all", "all_to_host")
 
 
 def joint_staged(point: PointId) -> bool:
-    """The same through the host."""
+    """The same for copies staged in host memory."""
     return _joint(point) and _staged(point)
 
 
@@ -369,4 +369,4 @@ def _joint(point: PointId) -> bool:
     if len(point.paths) > 1:
         return is_plain(point) and point.bytes >= _LARGE
     together = _copy("h2d", "d2h", "d2d", "host_to_all", "all_to_host", "one_to_all", "all_to_one")(point)
-    return together and not _alone(point) and point.bytes >= _LARGE and _pinned(point)
+    return together and not _single(point) and point.bytes >= _LARGE and _pinned(point)

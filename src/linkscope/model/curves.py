@@ -1,7 +1,7 @@
 """From points to curves: one method on one path, over size.
 
-A method is all that tells two points of a path apart but size and `mode` (batched or single). A family is a method
-without its parameters. Nothing here knows a benchmark, an engine or a parameter by name, except `mode`.
+A method is everything that distinguishes two points of a path except size and `mode` (batched or single). A family is a
+method without its parameters. This module knows no benchmark, engine or parameter by name, except `mode`.
 """
 
 import functools
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from linkscope.runfile import Flow, Point, flows_by_path
 
 MODE = "mode"
-BATCHED = ("batched", "")  # the values of `mode` that stand for one operation among many; '' where there is no mode
-_ALL = ":all"  # ends the name of a place that stands for several, as in gpu:all
+BATCHED = ("batched", "")  # values of `mode` for batched operations; '' where an operation has no mode
+_ALL = ":all"  # end of the name of a place that stands for several, as in gpu:all
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the ends of its interval, where it has one."""
+    """A value and the ends of its interval, if it has one."""
 
     value: float
     low: float | None = None
@@ -27,7 +27,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Family:
-    """What is done, with which engine, between which kinds of memory."""
+    """The operation, its engine and the memory kinds at both ends."""
 
     benchmark: str
     engine: str
@@ -40,20 +40,20 @@ class Family:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Method:
-    """A family and the values of its parameters but `mode`, sorted by name."""
+    """A family with its parameters except `mode`, sorted by name."""
 
     family: Family
     params: tuple[tuple[str, str], ...] = ()
 
     def without(self, names: Iterable[str]) -> "Method":
-        """The same with fewer parameters."""
+        """The same method without some parameters."""
         left_out = set(names)
         return Method(self.family, tuple(pair for pair in self.params if pair[0] not in left_out))
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """From one place to another. Sorts by number, so that gpu:10 comes after gpu:9."""
+    """A path between two places. Sorts by number, so that gpu:10 comes after gpu:9."""
 
     src: str
     dst: str
@@ -72,7 +72,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one method on one path in one mode, by size. `points` also has those without a value."""
+    """The points of one method on one path in one mode, by size. `points` includes those without a value."""
 
     path: Path
     method: Method
@@ -81,7 +81,7 @@ class Curve:
 
     @property
     def batched(self) -> bool:
-        """Whether a point is the cost of one operation among many."""
+        """Whether a point is the cost of one of many queued operations."""
         return self.mode in BATCHED
 
     @property
@@ -90,7 +90,8 @@ class Curve:
         return [point for point in self.points if point.median_s is not None]
 
     def best(self) -> Point | None:
-        """The point with the highest rate; of points without bytes the shortest; None where none has a value."""
+        """The point with the highest rate, or the shortest time for operations without bytes; None without any
+        value."""
         return self._best
 
     @functools.cached_property
@@ -101,7 +102,7 @@ class Curve:
         return min(self.measured, key=lambda point: point.median_s or 0.0, default=None)
 
     def half_rate_bytes(self) -> int | None:
-        """The least size measured that reaches half of the best rate; None where only one size was measured."""
+        """The smallest measured size with half of the best rate; None if only one size was measured."""
         best = self.best()
         most = None if best is None else _total(best)
         if most is None or len(self.measured) < 2:
@@ -109,7 +110,7 @@ class Curve:
         return next((p.bytes for p in self.measured if (rate := _total(p)) is not None and rate >= most / 2), None)
 
     def below_half(self) -> tuple[Point | None, float | None]:
-        """The next smaller size measured than that one, and its share of the best rate; no share without a total."""
+        """The next smaller measured size and its share of the best rate; no share without a total."""
         best, half = self.best(), self.half_rate_bytes()
         smaller = [point for point in self.measured if half is not None and point.bytes < half]
         if best is None or not smaller:
@@ -118,14 +119,15 @@ class Curve:
         return smaller[-1], None if rate is None or not most else rate / most
 
     def without_total(self) -> list[Point]:
-        """Larger sizes than the best, measured, that have no total: what is best there is not known."""
+        """Measured sizes above the best one whose flows have no total, so that the best rate there is unknown."""
         best = self.best()
         return [p for p in self.measured if best is not None and p.bytes > best.bytes and _total(p) is None]
 
 
 def curves(points: Iterable[Point]) -> list[Curve]:
     """All curves of a run, sorted by family, parameters, path and mode."""
-    alike: dict[tuple[object, ...], list[Point]] = {}  # by plain values: of a run with many sizes much cheaper
+    # keyed by plain values, which is much faster for runs with many sizes
+    alike: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
         memories = point.src_memory, point.dst_memory
         key = (point.src, point.dst, point.benchmark, point.engine, memories, *point.params.items())
@@ -139,19 +141,19 @@ def curves(points: Iterable[Point]) -> list[Curve]:
 
 
 def method_of(point: Point) -> Method:
-    """How the data of a point move."""
+    """The method of a point."""
     family = Family(point.benchmark, point.engine, point.src_memory, point.dst_memory)
     return Method(family, tuple(sorted((name, value) for name, value in point.params.items() if name != MODE)))
 
 
 @functools.lru_cache(maxsize=4096)
 def natural(text: str) -> tuple[tuple[str, int], ...]:
-    """Sorts text with numbers in it by the numbers."""
+    """Sort key for text with numbers."""
     return tuple((word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d*)", text))
 
 
 def path_of(point: Point) -> Path:
-    """From where to where."""
+    """The path of a point."""
     return Path(point.src, point.dst)
 
 
@@ -175,8 +177,8 @@ def rate_of(point: Point) -> Estimate | None:
 def total_of(point: Point) -> Estimate | None:
     """GB/s of all measured flows together: their bytes over the time from the common start to the last end.
 
-    None where several flows did not run concurrently, and so have no total. Run files written before the joint time was
-    recorded hold sums of rates; the ends of their intervals are the sums of the ends of the flows.
+    None if several flows did not run concurrently. Run files written before the joint time was recorded hold sums of
+    rates; the ends of their intervals are sums of the ends of the flows.
     """
     measured = measured_flows(point)
     if len(measured) < 2:
@@ -201,8 +203,8 @@ def flow_rate(flow: Flow) -> Estimate | None:
 
 
 def share_of(point: Point) -> float | None:
-    """The rate of the first flow, and of what goes its way, as a fraction of what the hardware allows it; None where it
-    shares that with others."""
+    """The rate of the first flow, and of other flows on its path, as a fraction of the peak; None if the peak covers
+    several flows."""
     if point.gbps is None or not point.limit_gbps or path_of(point).joint:
         return None
     rate = rate_of(point)
@@ -210,12 +212,12 @@ def share_of(point: Point) -> float | None:
 
 
 def measured_flows(point: Point) -> list[Flow]:
-    """The flows that count; others are the load behind them."""
+    """The flows that count; other flows are background load."""
     return [flow for flow in point.flows if flow.role == "measured"]
 
 
 def alike(one: Estimate, other: Estimate, tolerance: float) -> bool:
-    """Whether two values differ by no more than a fraction, or by no more than their intervals."""
+    """Whether two values differ by at most a fraction, or have overlapping intervals."""
     if max(one.value, other.value) <= min(one.value, other.value) * (1 + tolerance):
         return True
     if one.low is None or one.high is None or other.low is None or other.high is None:
@@ -224,12 +226,12 @@ def alike(one: Estimate, other: Estimate, tolerance: float) -> bool:
 
 
 def _rate_ends(count: int, ci_s: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """A long time is a low rate."""
+    """The rates of an interval of times: the longest time is the lowest rate."""
     if ci_s is None or ci_s[0] <= 0 or not count:
         return None, None
     return count / ci_s[1] / 1e9, count / ci_s[0] / 1e9
 
 
 def _total(point: Point) -> float | None:
-    """The value of total_of(), by itself."""
+    """The value of total_of() without its interval."""
     return point.gbps if len(measured_flows(point)) < 2 else point.total_gbps

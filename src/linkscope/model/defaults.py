@@ -1,7 +1,7 @@
-"""What a constant is taken to be until a run says it: the values of a node of H200s, by table and key.
+"""Default values of constants, from a node with H200s, by table and key.
 
-They are of the order that a driver and an operating system of these years give, whatever the links. What a run does not
-determine stays in the file as `assumed`, with this reason.
+They have the order of magnitude of current drivers and operating systems on any link. Constants that a run does not
+determine stay in the file as `assumed`, with this reason.
 """
 
 from typing import Any
@@ -122,7 +122,7 @@ VALUES: dict[str, dict[str, float | str]] = {
     "link": {"efficiency": 0.9, "latency_us": 0.3},
 }
 
-# Keys that a file does without, and what the simulation takes instead.
+# Keys that a file may omit, and the values that the simulation uses instead.
 STANDS_FOR = {
     "back_gbps": "gbps",
     "kernel_efficiency": "efficiency",

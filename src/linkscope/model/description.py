@@ -1,4 +1,4 @@
-"""What a model says, in words and as data."""
+"""A fitted model as text and as data."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ def shared_text(content: Content) -> list[str]:
 
 
 def methods_text(observations: Iterable[Observation]) -> list[str]:
-    """A line a method and kinds of ends: the segments of the median over its paths."""
+    """A line for each method and kinds of ends: the segments of the median over its paths."""
     families: dict[str, dict[str, dict[int, list[Observation]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -42,7 +42,8 @@ def methods_text(observations: Iterable[Observation]) -> list[str]:
         for ends, sizes in sorted(kinds.items()):
             middle = [sorted(of, key=lambda one: one.seconds)[len(of) // 2] for of in sizes.values()]
             if len(middle) > 1:
-                # Memory tells the ends of most methods; managed pages of one name go each way at another rate.
+                # The memory kinds name the ends of most methods. Managed memory has one name at both ends and different
+                # rates.
                 lines.append(f"{name}{f', {ends}' if len(kinds) > 1 else ''}: {segments_text(costs_of(middle))}")
     return lines
 
@@ -72,7 +73,8 @@ def _segment(segment: Segment) -> str:
     rate = format_rate(segment.rate / 1e9)
     if segment.latency_s.value <= 0:
         return f"at {rate}"
-    if segment.half_bytes > segment.last:  # its bytes hide behind what comes before them: no copy has such a rate
+    # the transfer of these bytes overlaps with earlier steps, so no copy has this rate
+    if segment.half_bytes > segment.last:
         return f"{format_seconds(segment.seconds(segment.first))} to {format_seconds(segment.seconds(segment.last))}"
     return f"{format_seconds(segment.latency_s.value)} + {rate} (half at {format_bytes(round(segment.half_bytes))})"
 
@@ -89,7 +91,7 @@ def undetermined_text(content: Content) -> str:
 
 
 def curves_json(observations: Sequence[Observation]) -> list[dict[str, Any]]:
-    """Every path and method with its segments; seconds, bytes and B/s."""
+    """The segments of every path and method; seconds, bytes and B/s."""
     found = []
     for (benchmark, engine, src, dst, src_memory, dst_memory, params, flow), costs in curves_of(observations).items():
         ends = {"src": src, "dst": dst, "src_memory": src_memory, "dst_memory": dst_memory}

@@ -1,4 +1,5 @@
-"""Sizes at which a path is slower than at a smaller size: a driver or a cache that changes its way, or a fault."""
+"""Sizes at which a path is slower than at a smaller size: a driver or a cache changes its method, or there is a
+fault."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +7,12 @@ from dataclasses import dataclass
 from linkscope.model.curves import Curve, alike, rate_of, total_of
 from linkscope.runfile import Point
 
-DIP = 0.15  # a larger size so much slower than a smaller one
+DIP = 0.15  # fraction by which a larger size must be slower than a smaller one
 
 
 @dataclass(frozen=True)
 class Dip:
-    """`point` is slower than `top`, the best smaller size, and their intervals do not meet."""
+    """`point` is slower than `top`, the best smaller size, and their intervals do not overlap."""
 
     curve: Curve
     top: Point
@@ -19,12 +20,12 @@ class Dip:
 
     @property
     def lost(self) -> float:
-        """What of the rate is lost, as a fraction."""
+        """The lost fraction of the rate."""
         return 1 - total(self.point) / total(self.top)
 
 
 def dips(curves: Iterable[Curve]) -> list[Dip]:
-    """All of them, curve by curve, in the order of sizes."""
+    """All dips, curve by curve, in the order of sizes."""
     found = []
     for curve in curves:
         top: Point | None = None
@@ -37,7 +38,7 @@ def dips(curves: Iterable[Curve]) -> list[Dip]:
 
 
 def total(point: Point) -> float:
-    """GB/s of all its flows, 0 without a total."""
+    """GB/s of all flows; 0 without a total."""
     found = total_of(point)
     return found.value if found else 0.0
 

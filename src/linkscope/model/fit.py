@@ -1,8 +1,8 @@
-"""Fits the constants of a machine file to what a run measured, by the simulation that the file is for.
+"""Fits the constants of a machine file to a run, with the simulation that uses the file.
 
-Block by block (constants.py) the constants are those where the times that the simulation gives are nearest to those
-measured: least squares of the logarithms, in the measurements' own deviations, robust against points whose cause the
-simulation does not have. A constant that the points do not determine keeps a stated default.
+Block by block (constants.py), the constants are those whose simulated times are nearest to the measured times: least
+squares of logarithms, weighted by the uncertainty of the measurements, and robust against points whose cause the
+simulation lacks. A constant that the points do not determine keeps a stated default.
 """
 
 import copy
@@ -23,22 +23,22 @@ from linkscope.stats.least_squares import Fitted, Vector, huber, least_squares
 from linkscope.units import format_bytes
 
 _TELLS_APART = (Constant("link", "latency_us", 0.3, 0, 1), Constant("link", "efficiency", 1, 0, 1))
-_OF_HOSTS = ("numa", "link", "costs")  # tables that say something where there is no GPU
+_OF_HOSTS = ("numa", "link", "costs")  # tables that apply without a GPU
 _EFFICIENCY = Constant("link", "efficiency", 1, 0, 1)
-_LARGE = 16 << 20  # sizes at which a copy takes as long as its bytes
-_TIGHT = 1.03  # a link is as narrow as the flow over it where it gives no more than so much of its rate
-_APART = 0.025  # of the time: by how much all paths over a link differ from others that it is set apart
+_LARGE = 16 << 20  # sizes at which the bytes dominate the time of a copy
+_TIGHT = 1.03  # a link is as narrow as the flow over it if that flow gets at most this fraction of its rate
+_APART = 0.025  # of the time: difference of all paths over a link from which it is set apart
 _RAW = ("gbps",)
 _ROWS = ("numa", "gpu", "link", "share")
-_KNOWN = 0.3  # standard deviation of a logarithm from which on a constant is not determined
+_KNOWN = 0.3  # standard deviation of a logarithm from which a constant is undetermined
 _Z = 1.96
-_STEPS_OF_A_CHOICE = 4  # enough to see which is best
-_FEW_POOLED = 4  # paths that are alike share what the model does not say: more of them tell no more
+_STEPS_OF_A_CHOICE = 4  # enough to see which choice is best
+_FEW_POOLED = 4  # equal paths repeat what the model leaves out, so more of them add no information
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one fitted value stands: a table's key, and of a table with rows the rows that have it in common."""
+    """The place of a fitted value: a key of a table and, for tables with rows, the rows that share the value."""
 
     constant: Constant
     rows: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Place:
         while key not in table and key in defaults.STANDS_FOR:
             key = defaults.STANDS_FOR[key]
         if key not in table and isinstance(self.constant.start, float):
-            return self.constant.start  # nothing stands for it: without it there is no such cost
+            return self.constant.start  # absent: the file then has no such cost
         return float(table[key]["v"])
 
     def put(self, content: Content, value: Content) -> None:
@@ -61,7 +61,7 @@ class Place:
             table[self.constant.key] = value
 
     def put_back(self, content: Content, former: Content) -> None:
-        """As it was, also where it was not there."""
+        """Restores the old value, or its absence."""
         for table, old in zip(self.tables(content), self.tables(former), strict=True):
             table.pop(self.constant.key, None)
             if self.constant.key in old:
@@ -70,14 +70,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Observations of paths that are the same to the simulation, as one."""
+    """Observations of paths that are equal for the simulation, as one."""
 
     observation: Observation
     count: int
 
 
 class Fit:
-    """The content of a machine file while it is fitted. `run`: how `fitted_to` names the measurements."""
+    """The content of a machine file during the fit. `run` is how `fitted_to` names the measurements."""
 
     def __init__(self, content: Content, observations: Sequence[Observation], simulation: Simulation, run: str) -> None:
         self.content = content
@@ -86,7 +86,7 @@ class Fit:
         self.simulation = simulation
 
     def blocks(self, blocks: Iterable[Block], tell: Callable[[str], None]) -> None:
-        """Those of these that the run has points for, in their order."""
+        """The blocks for which the run has points, in order."""
         for block in blocks:
             chosen = [one for one in self.observations if block.points(one.point)]
             if chosen:
@@ -96,13 +96,15 @@ class Fit:
                     self._block(block, chosen)
 
     def times(self, content: Content, points: Iterable[PointId]) -> dict[str, Times]:
-        """What the simulation says of points, by id."""
+        """Simulated times of points, by id."""
         wanted = {str(point): point for point in points}
         return dict(zip(wanted, self.simulation.seconds(content, list(wanted.values())), strict=True))
 
     def pooled(self, observations: Sequence[Observation], constants: Sequence[Constant] = ()) -> list[Pooled]:
-        """Observations whose points the simulation can run, alike ones as one: those whose times remain the same where
-        everything that may tell paths apart is made different."""
+        """Observations whose points the simulation can run; equal ones are pooled.
+
+        Points are equal if their times stay equal when every constant that may distinguish paths is changed.
+        """
         apart = copy.deepcopy(self.content)
         places = [place for constant in (*constants, *_TELLS_APART) for place in self.places(constant)]
         for at, place in enumerate(places):
@@ -127,7 +129,7 @@ class Fit:
         return np.array(found)
 
     def solve(self, places: Sequence[Place], pooled: Sequence[Pooled], steps: int = 25) -> Fitted:
-        """The values of these places that tell the observations best; leaves the content with them."""
+        """Finds the values of these places that predict the observations best, and leaves them in the content."""
         content = self.content
         low = np.log([place.constant.low for place in places])
         high = np.log([place.constant.high for place in places])
@@ -162,13 +164,13 @@ class Fit:
             return
         every = [place for constant in constants if not constant.optional for place in self.places(constant)]
         loads = any(one.observation.point.benchmark == "latency" for one in pooled)
-        places = [place for place in self._felt(every, pooled) if loads or not self._goes_with_set_ups(place)]
+        places = [place for place in self._influential(every, pooled) if loads or not self._goes_with_set_ups(place)]
         for place in every:
             if place not in places:
                 place.put_back(self.content, unfitted)
         for table in {constant.table for constant in constants} - {place.constant.table for place in places}:
             if table not in before:
-                self.content.pop(table, None)  # what nobody measured is refused, not guessed
+                self.content.pop(table, None)  # operations that nobody measured are refused
         fitted = self.solve(places, pooled)
         choices = [choice for choice in block.choices if choice.table in self.content]
         if choices:
@@ -180,8 +182,8 @@ class Fit:
         self.record(places, fitted, pooled)
 
     def _split(self, chosen: Sequence[Observation]) -> bool:
-        """Sets one link apart whose paths are all slower, or faster, than those of the links that it was taken to be
-        alike. Whether there was one."""
+        """Sets apart one link whose paths are all slower, or all faster, than those of similar links. Returns whether
+        there was one."""
         large = [one for one in chosen if one.point.bytes >= _LARGE and not one.joint]
         times = self.times(self.content, (one.point for one in large))
         off: dict[str, list[float]] = defaultdict(list)
@@ -218,7 +220,7 @@ class Fit:
                     place.put(self.content, {"v": start, "from": "assumed", "why": defaults.WHY})
 
     def places(self, constant: Constant) -> list[Place]:
-        """Where the constant stands: a place for every group of rows that are alike."""
+        """The places of the constant, one for each group of equal rows."""
         if constant.table not in _ROWS:
             return [Place(constant)]
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -227,9 +229,12 @@ class Fit:
         return [Place(constant, tuple(rows)) for rows in groups.values()]
 
     def _narrow(self, chosen: Sequence[Observation]) -> None:
-        """Starts the links that hold single copies back at what these get: the highest rate over each link, and where
-        several on a way could be what is narrow, the one with the lowest raw rate. A search from above would not see a
-        link that is narrower than its raw rate says."""
+        """Starts the links of single copies at the rates seen on them, since a search from above would not find a
+        narrow link.
+
+        The start is the highest rate over each link. On a path with several candidates, the link with the lowest raw
+        rate counts.
+        """
         large = [one for one in chosen if one.point.bytes >= _LARGE and not one.joint]
         carried = self.simulation.carried(self.content, [one.point for one in large])
         rows = {name: link for link in self.content["link"] for name in directions(link)}
@@ -250,12 +255,12 @@ class Fit:
                 place.put(self.content, {"v": share[place], "from": "assumed", "why": defaults.WHY})
 
     def _goes_with_set_ups(self, place: Place) -> bool:
-        """Whether it only ever shows in a sum with the set-up of copies, unless loads are measured, too."""
+        """Whether the constant appears only in a sum with the set-up of copies, unless loads are measured."""
         ends = [end for link in place.tables(self.content) for pair in link.get("between", ()) for end in pair]
         return place.constant.key == "latency_us" and any("gpu:" in end for end in ends)
 
-    def _felt(self, places: Sequence[Place], pooled: Sequence[Pooled]) -> list[Place]:
-        """Those on which the observations depend at all."""
+    def _influential(self, places: Sequence[Place], pooled: Sequence[Pooled]) -> list[Place]:
+        """The places on which the observations depend."""
         base = self.residuals(self.content, pooled)
         felt = []
         for place in places:
@@ -268,7 +273,7 @@ class Fit:
     def _choose(
         self, choices: Sequence[Choice], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> Fitted:
-        """The combination of values that tells the observations best; what was there unless another is better."""
+        """The combination of values that predicts the observations best; the current one unless another is better."""
         start = copy.deepcopy(self.content)
         tried = {tuple(choice.get(start) for choice in choices): (fitted, start)}
         first = next(iter(tried))
@@ -291,17 +296,18 @@ class Fit:
         return fitted
 
     def _why(self, choice: Choice, as_good: set[float | str], pooled: Sequence[Pooled]) -> Content:
-        """Where the value of a choice comes from: fitted where no other tells the observations as well."""
+        """The provenance of a choice: fitted if no other value predicts the observations as well."""
         listed = ", ".join(f"{value:g}" for value in choice.values if not isinstance(value, str))
         if len(as_good) <= 1:
-            return {"from": "fitted", "fitted_to": [f"{self._told(pooled)}; the best of {listed}"]}
+            return {"from": "fitted", "fitted_to": [f"{self._source_text(pooled)}; the best of {listed}"]}
         same = ", ".join(f"{value:g}" for value in sorted(value for value in as_good if not isinstance(value, str)))
         return {"from": "assumed", "why": f"{self.run} does not tell it from the others among {same}"}
 
     def _add_optional(
         self, constants: Sequence[Constant], places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """One after the other, and again those that did not pay before another one came: some pay only together."""
+        """Adds optional constants one after the other, and tries rejected ones again after each addition, since some
+        pay only together."""
         while constants:
             passed_over: list[Constant] = []
             again: list[Constant] = []
@@ -318,11 +324,12 @@ class Fit:
     def _add(
         self, constant: Constant, places: list[Place], fitted: Fitted, pooled: Sequence[Pooled]
     ) -> tuple[list[Place], Fitted]:
-        """An optional constant, group by group, where it pays for itself, or for itself and what stands for it."""
+        """Adds an optional constant for each group of rows where it pays for itself, alone or in place of its
+        substitute."""
         for place in self.places(constant):
-            if not self._felt([place], pooled):
+            if not self._influential([place], pooled):
                 continue
-            for added in _ways_to_add(place):
+            for added in _additions_to_try(place):
                 if any(one in places for one in added):
                     continue
                 before = copy.deepcopy(self.content)
@@ -334,7 +341,7 @@ class Fit:
         return places, fitted
 
     def record(self, places: Sequence[Place], fitted: Fitted, pooled: Sequence[Pooled]) -> None:
-        """Writes to every value where it comes from: fitted, or assumed where the points do not determine it."""
+        """Writes the provenance of every value: fitted, or assumed if the points do not determine it."""
         for place, x, deviation in zip(places, fitted.x, fitted.deviation, strict=True):
             value, constant = rounded(math.exp(x)), place.constant
             if deviation > _KNOWN:
@@ -342,10 +349,10 @@ class Fit:
                 place.put(self.content, quantity(value, "assumed", why=why))
                 continue
             ends = [math.exp(x - _Z * deviation), min(math.exp(x + _Z * deviation), constant.high)]
-            told = f"{self._told(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
+            told = f"{self._source_text(pooled)}; 95 % interval {ends[0]:.4g} to {ends[1]:.4g}"
             place.put(self.content, quantity(value, "fitted", fitted_to=[told]))
 
-    def _told(self, pooled: Sequence[Pooled]) -> str:
+    def _source_text(self, pooled: Sequence[Pooled]) -> str:
         """'RUN: 44 points of h2d and d2h by ce, 8 B to 256 MiB'."""
         points = [one.observation.point for one in pooled]
         names = sorted({f"{point.benchmark}/{point.engine}" for point in points})
@@ -355,8 +362,8 @@ class Fit:
         return f"{self.run}: {count} times of {', '.join(names)}" + (f", {span}" if sizes[-1] else "")
 
 
-def _ways_to_add(place: Place) -> list[list[Place]]:
-    """It; and where what stands for it may be left out as well, that one, which may pay for itself now, and both."""
+def _additions_to_try(place: Place) -> list[list[Place]]:
+    """The additions to try: the constant alone; without its substitute, if that can be left out; and both."""
     key = defaults.STANDS_FOR.get(place.constant.key)
     if key not in defaults.STANDS_FOR:
         return [[place]]
@@ -378,17 +385,17 @@ def _raw_rate(link: Content, name: str) -> float:
 
 
 def gain_needed(count: int) -> float:
-    """By how much the loss must fall for one constant more: twice Schwarz's ln(n) / 2."""
+    """The loss that one more constant must save: twice the Schwarz penalty ln(n) / 2."""
     return max(3.0, math.log(count))
 
 
 def rounded(value: float) -> float:
-    """Four digits: more than any constant is known to."""
+    """The value with four digits, more than any constant is known to."""
     return float(f"{value:.4g}")
 
 
 def _kind(table: str, facts: Content) -> tuple[object, ...]:
-    """Rows with the same are taken to be alike."""
+    """Key of rows that are taken to be alike."""
     if table != "link":
         return tuple((key, str(value)) for key, value in facts.items() if key not in ("places", "at"))
     own = tuple(map(str, facts["between"])) if facts.get("own") else ()

@@ -1,4 +1,4 @@
-"""What points say of paths by themselves and of several at once: plain copies by copy engine, in batches."""
+"""Rates of paths alone and of concurrent flows, from points of plain batched copies by copy engine."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from linkscope.model.curves import Path, measured_flows
 from linkscope.runfile import Flow, Point, PointId
 from linkscope.stats import median
 
-# What a plain copy has of each parameter, where it has that parameter.
+# The parameter values of a plain copy.
 _PLAIN = {
     "mode": "batched", "after": "kernel", "bidirectional": "false", "peer": "on", "initiator": "src", "call": "memcpy",
 }  # fmt: skip
@@ -17,7 +17,7 @@ _MEMORIES = {"numa": "pinned", "gpu": "device"}
 
 @dataclass(frozen=True)
 class Joint:
-    """Flows that ran together: of each path the seconds of one operation, the medians of the rounds."""
+    """Concurrent flows: for each path the seconds of one operation, as round medians."""
 
     id: str
     bytes: int
@@ -28,24 +28,24 @@ class Joint:
         return [sum(self.bytes / each / 1e9 for each in of) for of in zip(*self.rounds.values(), strict=False)]
 
     def gbps(self, path: Path) -> float:
-        """The middle rate of a flow."""
+        """The median rate of a flow."""
         return self.bytes / median(self.rounds[path]) / 1e9
 
 
 def is_plain(point: PointId) -> bool:
-    """Whether it is of plain copies, on one path or on several."""
-    told = [(name, value) for name, value in point.params if name != "with"]
-    return point.engine == "ce" and point.bytes > 0 and all(_PLAIN.get(name) == value for name, value in told)
+    """Whether the point is a plain copy, on one path or on several."""
+    params = [(name, value) for name, value in point.params if name != "with"]
+    return point.engine == "ce" and point.bytes > 0 and all(_PLAIN.get(name) == value for name, value in params)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def names_plain(id: str) -> bool:
-    """is_plain() of a point's id as text."""
+    """is_plain() for the text of an id."""
     return is_plain(PointId.parse(id))
 
 
-def alone(points: Iterable[Point]) -> dict[tuple[Path, int], Sequence[float]]:
-    """By path and size the round medians of plain copies on one path between two places, pinned and device memory."""
+def rates_alone(points: Iterable[Point]) -> dict[tuple[Path, int], Sequence[float]]:
+    """The round medians of plain copies on one path, by path and size, for pinned and device memory."""
     found: dict[tuple[Path, int], Sequence[float]] = {}
     for point, flows in _plain(points):
         if len(flows) == 1 and point.src != point.dst:
@@ -54,7 +54,7 @@ def alone(points: Iterable[Point]) -> dict[tuple[Path, int], Sequence[float]]:
 
 
 def joints(points: Iterable[Point]) -> list[Joint]:
-    """Sets of paths without a GPU in common that were measured at once, at the size that most of them have."""
+    """Sets of concurrent paths without a common GPU, at the size that most of them have."""
     found: dict[int, dict[frozenset[Path], Joint]] = {}
     for point, flows in _plain(points):
         paths = [Path(flow.src, flow.dst) for flow in flows]
@@ -65,7 +65,7 @@ def joints(points: Iterable[Point]) -> list[Joint]:
 
 
 def are_apart(paths: Iterable[Path]) -> bool:
-    """Whether no GPU is an end of two of them: that they share its link and engines goes without saying."""
+    """Whether no two paths have a common GPU, whose link and engines they would share."""
     gpus = [place for path in paths for place in (path.src, path.dst) if "gpu:" in place]
     return len(set(gpus)) == len(gpus)
 

@@ -1,14 +1,14 @@
-"""What paths share, from points of several of them at once: the finding, and what to ask next
+"""Shared links, from points of concurrent flows: the groups found, and the sets to measure next
 (docs/method/shared-links.md).
 
-`stats/sharing.py` has the tests and how groups follow; here are the points that they are about.
+`stats/sharing.py` holds the tests and the grouping; this module selects the points.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkscope.model.curves import Estimate, Path
-from linkscope.model.flows import Joint, alone, are_apart, joints
+from linkscope.model.flows import Joint, are_apart, joints, rates_alone
 from linkscope.runfile import Point
 from linkscope.stats import (
     Shared,
@@ -25,12 +25,12 @@ from linkscope.stats import (
 from linkscope.stats.sharing import EQUAL
 
 LEVEL = 0.95
-FAIR = 1.05  # parts that differ by less are equal
+FAIR = 1.05  # shares that differ by less are equal
 
 
 @dataclass(frozen=True)
 class Part:
-    """A flow of a group: what it gets while the group is saturated, GB/s, and its share of that."""
+    """A flow of a group: its GB/s while the group is saturated, and its share."""
 
     path: Path
     gbps: float
@@ -40,9 +40,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    """Paths that share a capacity, in GB/s. `parts`: the flows of the point `id` that showed it, the widest there is.
+    """Paths that share a capacity, in GB/s. `parts`: the flows of the point `id` that showed it, the largest set.
 
-    `in_pairs`: two flows are enough to meet it; else it takes more of them.
+    `in_pairs`: two flows reach the capacity; otherwise it takes more.
     """
 
     paths: tuple[Path, ...]
@@ -53,14 +53,14 @@ class Group:
 
     @property
     def fair(self) -> bool:
-        """Whether all flows that it slows get the same."""
+        """Whether all slowed flows get the same rate."""
         slowed = [part.gbps for part in self.parts if part.gbps < part.alone_gbps / FAIR]
         return not slowed or max(slowed) <= FAIR * min(slowed)
 
 
 @dataclass(frozen=True)
 class Open:
-    """Paths that get less at once than the groups explain, GB/s in all, and what they get one by one."""
+    """Concurrent paths that get less than the groups explain: GB/s in total, and the sum of their rates alone."""
 
     paths: tuple[Path, ...]
     gbps: float
@@ -69,9 +69,9 @@ class Open:
 
 @dataclass(frozen=True)
 class Interference:
-    """What was measured at once: `slowdowns` by flow and set, the groups, and sets that get less than these explain.
+    """The result: `slowdowns` by flow and set, the groups, and sets that get less than the groups explain.
 
-    `ids`: the points of the sets. `next`: sets that would tell more.
+    `ids`: the points of the sets. `next`: sets to measure next.
     """
 
     slowdowns: tuple[Slowdown[Path], ...]
@@ -81,7 +81,7 @@ class Interference:
     next: tuple[tuple[Path, ...], ...]
 
     def sets(self) -> dict[frozenset[Path], list[Slowdown[Path]]]:
-        """The flows of every set that was measured."""
+        """The flows of every measured set."""
         found: dict[frozenset[Path], list[Slowdown[Path]]] = {}
         for one in self.slowdowns:
             found.setdefault(one.flows, []).append(one)
@@ -92,14 +92,14 @@ class Interference:
         return {flows: of for flows, of in self.sets().items() if len(flows) == 2}
 
     def slowed_pairs(self) -> dict[str, frozenset[Path]]:
-        """By id the pairs of which one flow is slowed."""
+        """The pairs with a slowed flow, by id."""
         return {self.ids[one.flows]: one.flows for one in self.slowdowns if one.slowed and len(one.flows) == 2}
 
 
 def interference(points: Iterable[Point]) -> Interference:
-    """The finding of a run's points; without groups where nothing was measured at once, or nothing is shared."""
+    """The shared links of a run; without groups if no flows ran concurrently, or nothing is shared."""
     points = list(points)
-    by_itself = alone(points)
+    by_itself = rates_alone(points)
     sets = [one for one in joints(points) if all((path, one.bytes) in by_itself for path in one.rounds)]
     return _Finding(by_itself, sets).found()
 
@@ -108,7 +108,7 @@ class _Finding:
     def __init__(self, by_itself: Mapping[tuple[Path, int], Sequence[float]], sets: Sequence[Joint]) -> None:
         self._of = {frozenset(one.rounds): one for one in sets}
         beside = [of for one in sets for of in one.rounds.values()]
-        # At the size of the sets alone: rounds of small copies differ by far more.
+        # At the size of the sets only: rounds of small copies differ far more.
         sizes = {one.bytes for one in sets}
         self._spread = _spread([*(of for (_, size), of in by_itself.items() if size in sizes), *beside])
         self._besides = slowdowns(
@@ -144,12 +144,12 @@ class _Finding:
         )
 
     def _open(self, groups: Sequence[Shared[Path]]) -> list[frozenset[Path]]:
-        """Sets that get less than the groups explain, and are no part of another such set."""
+        """Sets that get less than the groups explain and are not part of another such set."""
         found = unexplained(self._besides, self._rates, groups)
         return [flows for flows in found if not any(flows < other for other in found)]
 
     def _wide(self, pairs: Sequence[Shared[Path]]) -> list[tuple[Shared[Path], frozenset[Path]]]:
-        """Groups that take more than two flows to be seen, each with the set that shows it."""
+        """Groups that only more than two flows show, each with its set."""
         found = [
             (Shared(members, _capacity(self._of[flows], members).value, in_pairs=False), flows)
             for flows in self._open(pairs)
@@ -159,7 +159,7 @@ class _Finding:
         return _both_ways(found)
 
     def _members(self, flows: frozenset[Path]) -> list[frozenset[Path]]:
-        """Those of a set that are faster without each other, as far as it was measured without them."""
+        """The members of a set that are faster without each other, as far as sets without them were measured."""
         whole, less = self._of[flows], {path: self._of.get(flows - {path}) for path in flows}
         return sharing_sets(
             {
@@ -171,15 +171,15 @@ class _Finding:
         )
 
     def _sum(self, flows: Iterable[Path]) -> float:
-        """GB/s of the paths one by one."""
+        """The sum of the rates of the paths rates_alone, in GB/s."""
         return sum(self._rates[path] for path in flows)
 
     def _widest(self, shared: Shared[Path]) -> Joint:
-        """Of the sets that meet the capacity, all in the group, that of most flows."""
+        """The largest set of a group's flows that reaches the capacity."""
         return max(self._meeting(shared), key=lambda one: (len(one.rounds), median(one.totals())))
 
     def _saturating(self, shared: Shared[Path]) -> frozenset[Path]:
-        """As many flows of a group as have no GPU in common, those of a pair that meets the capacity first."""
+        """As many flows of a group as have no common GPU, those of a pair that reaches the capacity first."""
         chosen = sorted(max(self._meeting(shared), key=lambda one: (-len(one.rounds), median(one.totals()))).rounds)
         for path in sorted(shared.flows):
             if are_apart([*chosen, path]):
@@ -199,15 +199,15 @@ class _Finding:
 
 
 def one_end(one: Path, other: Path) -> str:
-    """`same`: both come from one GPU, or go to one; `other`: one comes from the GPU that the other goes to."""
+    """`same`: both start at one GPU, or end at one; `other`: one starts where the other ends."""
     if any(a == b and "gpu:" in a for a, b in ((one.src, other.src), (one.dst, other.dst))):
         return "same"
     return "" if are_apart((one, other)) else "other"
 
 
 def _both_ways(found: Sequence[tuple[Shared[Path], frozenset[Path]]]) -> list[tuple[Shared[Path], frozenset[Path]]]:
-    """Sets that go both ways between the same places and have one capacity are one group: each GPU has one direction
-    in each of them."""
+    """Merges groups of one capacity that cross the same places in both directions: each GPU has one direction in
+    each of them."""
     merged: list[tuple[Shared[Path], frozenset[Path]]] = []
     for shared, flows in found:
         for at, (known, of) in enumerate(merged):
@@ -230,7 +230,7 @@ def _ends(flows: Iterable[Path]) -> set[str]:
 
 
 def _capacity(joint: Joint, members: frozenset[Path]) -> Estimate:
-    """GB/s of these flows together, with the interval of its rounds."""
+    """GB/s of these flows together, with the interval over rounds."""
     totals = Joint(joint.id, joint.bytes, {path: of for path, of in joint.rounds.items() if path in members}).totals()
     interval = student_interval(totals, LEVEL)
     return Estimate(median(totals), *((interval.low, interval.high) if interval else ()))

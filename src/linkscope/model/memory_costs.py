@@ -9,7 +9,7 @@ from linkscope.model.curves import Estimate, Path, path_of, time_of
 from linkscope.runfile import Point
 from linkscope.units import parse_bytes
 
-# The life of a kind, in order, as the worker has it (core/program/allocation.cpp).
+# The phases in the life of a memory kind, in order, as in the worker (core/program/allocation.cpp).
 PHASES: dict[str, tuple[str, ...]] = {
     "pageable": ("allocate", "touch", "free"),
     "hugepage": ("allocate", "touch", "free"),
@@ -25,17 +25,17 @@ PHASES: dict[str, tuple[str, ...]] = {
     "posix_fd": ("allocate", "export", "import", "map", "touch", "unmap", "free"),
     "shm": ("allocate", "touch", "open", "register", "map", "unregister", "close", "free"),
 }
-# Kinds that are another one to which something is done; and the phases in which they are nothing else.
+# Kinds that are derived from another kind, and the phases in which both are equal.
 BUILT_ON = {"registered": ("pageable", ("allocate", "touch", "free"))}
-GROWING = {"allocate": "grow"}  # what stands in for a phase where a pool keeps nothing
+GROWING = {"allocate": "grow"}  # the phase of a pool that keeps nothing
 
-Basis = Literal["measured", "between", "beyond"]  # at that size; by the line between two sizes; by it beyond them
+Basis = Literal["measured", "between", "beyond"]  # measured at that size; interpolated between two sizes; extrapolated
 _WORST: tuple[Basis, ...] = ("measured", "between", "beyond")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """Memory of one kind, in pages of one size where it has such; `growing`: from a pool that keeps nothing."""
+    """Memory of one kind, with its page size if it has one; `growing`: from a pool that keeps nothing."""
 
     memory: str
     pages: str = ""
@@ -46,14 +46,14 @@ class Kind:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The names of its phases as points have them, in order."""
+        """The names of its phases as in points, in order."""
         named = PHASES.get(self.memory, ())
         return tuple(GROWING.get(phase, phase) for phase in named) if self.growing else named
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Seconds, the points that they rest on, and how."""
+    """Seconds, the points that they come from, and how."""
 
     time: Estimate
     points: tuple[Point, ...]
@@ -62,9 +62,9 @@ class Amount:
 
 @dataclass(frozen=True)
 class MemoryCost:
-    """What it costs to get so many bytes of a kind and to give them back: each phase, and all of them.
+    """The cost of allocating and freeing a number of bytes: each phase, and all of them.
 
-    `where`: from the place of the memory to that of the context which allocates or pins it.
+    `where`: the path from the place of the memory to that of the context that allocates or pins it.
     """
 
     where: Path
@@ -74,16 +74,16 @@ class MemoryCost:
 
     @property
     def total(self) -> Amount:
-        """All phases; the ends of its interval are the sums of the ends of theirs."""
+        """The sum of all phases; the ends of its interval are the sums of their ends."""
         return together(amount for _, amount in self.phases)
 
     def without(self, phases: Collection[str]) -> Amount:
-        """All phases but these."""
+        """The cost without some phases."""
         return together(amount for phase, amount in self.phases if phase not in phases)
 
 
 class MemoryCosts:
-    """The costs that a run tells, at any size that its points allow."""
+    """The costs measured in a run, at any size that its points allow."""
 
     def __init__(self, points: Iterable[Point]) -> None:
         self._known: dict[tuple[Path, Kind], dict[str, dict[int, Point]]] = {}
@@ -99,7 +99,7 @@ class MemoryCosts:
                     of_kind.setdefault(phase, {})[size] = point
 
     def kinds(self) -> list[tuple[Path, Kind]]:
-        """Those of which every phase is known at some size, sorted."""
+        """The kinds whose phases are all known at some size, sorted."""
         whole = [key for key, phases in self._known.items() if set(phases) == set(key[1].phases)]
         return sorted(whole)
 
@@ -110,7 +110,7 @@ class MemoryCosts:
         return sorted(set.intersection(*measured)) if measured else []
 
     def at(self, where: Path, kind: Kind, size: int) -> MemoryCost | None:
-        """None where a phase was not measured at this size, nor at two others."""
+        """The cost at a size; None if a phase was measured neither there nor at two other sizes."""
         phases = self._known.get((where, kind), {})
         amounts = [(phase, over_size(phases.get(phase, {}), size)) for phase in kind.phases]
         known = tuple((phase, amount) for phase, amount in amounts if amount is not None)
@@ -118,8 +118,8 @@ class MemoryCosts:
 
 
 def over_size(known: Mapping[int, Point], size: int) -> Amount | None:
-    """The time at a size: measured, or by the straight line through the two nearest sizes, as a call costs so much and
-    each page so much more. None where there are not two of them."""
+    """The time at a size, measured or on the line through the two nearest sizes, since cost is linear in pages. None
+    with fewer than two sizes."""
     if size in known:
         time = time_of(known[size])
         return None if time is None else Amount(time, (known[size],))
@@ -139,7 +139,7 @@ def over_size(known: Mapping[int, Point], size: int) -> Amount | None:
 
 
 def together(amounts: Iterable[Amount]) -> Amount:
-    """One after the other."""
+    """The sum of both."""
     listed = list(amounts)
     basis = max((amount.basis for amount in listed), key=_WORST.index, default=_WORST[0])
     points = tuple({point.id: point for amount in listed for point in amount.points}.values())
@@ -147,7 +147,7 @@ def together(amounts: Iterable[Amount]) -> Amount:
 
 
 def differ_in_phase(ids: Iterable[str]) -> list[str]:
-    """Ids, those that differ in the phase alone as one pattern (for `run --only`)."""
+    """Ids, with those that differ only in the phase merged into one pattern for `run --only`."""
     return list(dict.fromkeys(re.sub(r"phase=\w+", "phase=*", id) for id in ids))
 
 

@@ -1,4 +1,4 @@
-"""What a run measured, as a model is fitted to it: times of flows and how well each is known."""
+"""The observations that a model is fitted to: times of flows and their uncertainty."""
 
 import math
 from collections import defaultdict
@@ -9,23 +9,23 @@ from typing import Any, Protocol
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import doubts
 
-# What a model of causes leaves unsaid even where everything is right; and the spread of a point without an interval.
+# The part of a time that any model of causes leaves unexplained; and the spread of a point without an interval.
 _FLOOR, _UNKNOWN = 0.01, 0.04
 _WIDEST = 0.3
-_LEVEL_SIGMAS = 2.15  # an interval of 96.9 % on either side of a normal's middle
+_LEVEL_SIGMAS = 2.15  # deviations of a normal distribution to the end of an interval of 96.9 %
 _TOTAL = -1
 
 Times = list[float] | str
 
 
 class Simulation(Protocol):
-    """The simulation that a machine file is for, behind a door: a model runs nothing, so who calls it hands this in.
+    """The simulation of a machine file, passed in by the caller because models do not run anything.
 
     A machine is the content of a machine file.
     """
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[Times]:
-        """Seconds of one operation of every flow of each point, or why the machine cannot do it."""
+        """Seconds of one operation of every flow of each point, or the reason why the machine cannot run it."""
 
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
         """Bytes over each directed link in one operation of every flow of each point."""
@@ -35,9 +35,9 @@ class Simulation(Protocol):
 class Observation:
     """One flow of a point, or the total of flows between one place and all GPUs.
 
-    `seconds` is of one operation (of a total: of as many bytes as one operation of each flow has). `spread` is the
-    standard deviation of its logarithm, as its interval tells or the rounds of its curve; `sigma` that with what a
-    model leaves unsaid even where it is right. `overlap`: for how much of the time all flows ran.
+    `seconds` is of one operation (for a total: of the bytes of one operation of each flow). `spread` is the standard
+    deviation of its logarithm, from its interval or from the rounds of its curve; `sigma` adds what a model leaves
+    unexplained. `overlap` is the fraction of the time in which all flows ran.
     """
 
     point: PointId
@@ -50,18 +50,18 @@ class Observation:
 
     @property
     def curve(self) -> tuple[object, ...]:
-        """The same of all that differ in size only."""
+        """Key of the observations that differ only in size."""
         point = self.point
         ends = (point.src, point.dst, point.src_memory, point.dst_memory)
         return (point.benchmark, point.engine, *ends, point.params, self.flow)
 
     @property
     def joint(self) -> bool:
-        """Whether several flows ran at once."""
+        """Whether several flows ran concurrently."""
         return len(self.flow_bytes) > 1
 
     def of(self, times: Times) -> float | None:
-        """What these times of all flows say of it."""
+        """The observation with other times of all flows."""
         if isinstance(times, str) or len(times) != len(self.flow_bytes):
             return None
         if self.flow != _TOTAL:
@@ -71,7 +71,7 @@ class Observation:
 
 
 def observed(points: Iterable[Point]) -> list[Observation]:
-    """All that has a value and was measured, not inherited: a point taken over from another path says nothing new."""
+    """All points that have a value and were measured. Inherited points add no information."""
     found: list[Observation] = []
     flows: list[Flow | None] = []
     for point in points:
@@ -83,8 +83,11 @@ def observed(points: Iterable[Point]) -> list[Observation]:
 
 
 def totals(observations: Iterable[Observation]) -> list[Observation]:
-    """The same, of several paths at once the total: what they share is what they carry together, however those that
-    it holds back divide it. As they are where a flow of the point is not among them."""
+    """The observations, with the total in place of concurrent flows on several paths.
+
+    A shared capacity shows in the total, however it divides among flows. Points of which a flow is missing stay as they
+    are.
+    """
     points: dict[str, list[Observation]] = defaultdict(list)
     for one in observations:
         points[str(one.point)].append(one)
@@ -104,7 +107,7 @@ def _total(flows: Sequence[Observation]) -> Observation:
 
 
 def _of(point: Point) -> Iterator[tuple[Observation, Flow | None]]:
-    """Its observations as their intervals tell, each with the flow that it is of; None: of all."""
+    """The observations of a point with its interval, each with its flow; None for a total."""
     parsed = PointId.parse(point.id)
     sizes = tuple(flow.bytes for flow in point.flows)
     overlap = float(point.guards.get("joint_overlap", 1.0))
@@ -119,8 +122,11 @@ def _of(point: Point) -> Iterator[tuple[Observation, Flow | None]]:
 
 
 def _by_their_rounds(found: Sequence[Observation], flows: Sequence[Flow | None]) -> list[Observation]:
-    """The same, where rounds tell more than the interval does: that of three that agree is as wide as was asked for,
-    however near they are, and would make a steady point say less than one with many rounds that scatter."""
+    """The observations with the spread of their rounds, where this is more precise than the interval.
+
+    The interval of three agreeing rounds is as wide as the target, so a steady point would otherwise weigh less than a
+    scattered one with many rounds.
+    """
     curves: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for at, (one, flow) in enumerate(zip(found, flows, strict=True)):
         if flow is not None:
@@ -143,6 +149,6 @@ def _observation(
 
 
 def _spread_by(one: Observation, off: float) -> Observation:
-    """With the spread of what may be `off` by such a fraction, half of an interval."""
+    """The observation with a spread from `off`, half of its interval as a fraction."""
     spread = min(off / _LEVEL_SIGMAS, _WIDEST)
     return replace(one, spread=spread, sigma=math.hypot(_FLOOR, spread))

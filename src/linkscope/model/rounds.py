@@ -1,4 +1,4 @@
-"""What the rounds of a point say by themselves, and what points of the same kind say of how much rounds differ."""
+"""Rounds of points, and how much the rounds of similar points differ."""
 
 import math
 from collections import defaultdict
@@ -9,16 +9,15 @@ from linkscope.model.curves import MODE, Method, measured_flows, method_of
 from linkscope.runfile import Point
 from linkscope.stats import PRIOR_FREEDOM, log_variance
 
-_ALIKE = 4  # so many points of a kind say how much points of that kind spread
-_FREEDOM = 2 * PRIOR_FREEDOM  # of theirs: what they say weighs half as much
-_NEAR = 5  # doublings: noise of sizes further apart is of another kind
+_ALIKE = 4  # number of similar points that determines their spread
+_FREEDOM = 2 * PRIOR_FREEDOM  # weight of similar points relative to that of the point
+_NEAR = 5  # doublings: noise of more distant sizes is of another kind
 
 
 def rounds_of(point: Point) -> Sequence[float]:
-    """Seconds, a value a round, that the point's own value comes from; nothing of a point taken over from another, nor
-    where a round has no positive time: what is below the clock's tick has no ratio.
+    """The value of each round in seconds; empty for inherited points, and if a round has no positive time.
 
-    Of several flows at once: what all their bytes take at the sum of their rates.
+    For concurrent flows, the time of all their bytes at the sum of their rates.
     """
     flows = measured_flows(point)
     if point.status not in ("ok", "missed_precision") or not flows:
@@ -33,9 +32,9 @@ def rounds_of(point: Point) -> Sequence[float]:
 
 
 class Spreads:
-    """How much points of a kind spread between rounds: the same method on all paths, and the sizes that are nearest.
+    """The spread between rounds of similar points: the same method on all paths, at the nearest sizes.
 
-    Noise of small copies says nothing of large ones, whose rounds differ by a tenth as much.
+    Noise of small copies does not predict that of large ones, whose rounds differ by a tenth as much.
     """
 
     def __init__(self, points: Iterable[Point]) -> None:
@@ -47,7 +46,7 @@ class Spreads:
                 self._known[_kind(point)].append(_Known(point.bytes, len(rounds) - 1, log_variance(rounds)))
 
     def of(self, point: Point) -> float | None:
-        """The mean variance of logarithms; None where too few are of its kind."""
+        """The mean variance of logarithms; None for too few similar points."""
         key = _kind(point), point.bytes
         if key not in self._found:
             self._found[key] = _nearest(self._known[_kind(point)], point.bytes)
@@ -56,7 +55,7 @@ class Spreads:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What one point says: its size, degrees of freedom and variance."""
+    """The size, degrees of freedom and variance of one point."""
 
     size: int
     freedom: int
@@ -64,7 +63,7 @@ class _Known:
 
 
 def _nearest(known: Sequence[_Known], size: int) -> float | None:
-    """The mean variance of those at the nearest sizes, as many of these as it takes to be known well enough."""
+    """The mean variance at the nearest sizes, over as many points as are needed."""
     of_distance: dict[float, list[_Known]] = defaultdict(list)
     for one in known:
         of_distance[abs(math.log2(max(one.size, 1) / max(size, 1)))].append(one)

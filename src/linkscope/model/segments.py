@@ -1,10 +1,11 @@
 """The cost of one method on one path over size: at most five segments of latency plus bytes over rate, and cliffs.
 
-Segments are chosen by dynamic programming over the squares of the logarithms' residuals, in their own deviations, with
-2 ln n for every parameter of a segment: twice Schwarz's, as it also begins where it serves best; with less, straight
-curves are cut by chance.
-Where two neighbours would go through different values between their sizes, there is a cliff: something changes there
-that neither tells, such as a driver's method, and nothing is said of sizes between.
+Segments are chosen by dynamic programming over the squared residuals of logarithms, with a penalty of 2 ln n for each
+parameter: twice the Schwarz penalty, because a segment also starts where it fits best. With a smaller penalty straight
+curves are divided by chance.
+
+A cliff lies between two neighbouring sizes whose segments pass through different values: something changes there, such
+as a driver's method, and sizes in between have no prediction.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from linkscope.model.curves import Estimate
 from linkscope.stats.least_squares import Vector
 
 MOST_SEGMENTS = 5
-_CLIFF = 0.10  # by how much two segments differ where they meet, as a logarithm
+_CLIFF = 0.10  # difference of two segments where they meet, as a logarithm
 _Z = 1.96
 _ROUNDS = 4
 
@@ -27,7 +28,7 @@ _ROUNDS = 4
 class Segment:
     """T(s) = `latency_s` + s / `rate` from `first` to `last` bytes; a rate of inf: the time does not grow.
 
-    Intervals are of 95 %, where more points than two say so.
+    Intervals have 95 % confidence, for segments with more than two points.
     """
 
     first: int
@@ -37,7 +38,7 @@ class Segment:
 
     @property
     def parameters(self) -> int:
-        """Two of a line; one of a single size."""
+        """Two for a line; one for a single size."""
         return 1 if self.first == self.last else 2
 
     @property
@@ -47,23 +48,23 @@ class Segment:
 
     @property
     def half_bytes(self) -> float:
-        """The size that gets half of the rate: latency times rate (Hockney's n1/2)."""
+        """The size with half of the rate: latency times rate (Hockney's n1/2)."""
         return self.latency_s.value * self.rate if self.latency_s.value > 0 else 0.0
 
     def seconds(self, size: float) -> float:
-        """At a size."""
+        """Seconds at a size."""
         return self.latency_s.value + size * self.seconds_a_byte.value
 
 
 @dataclass(frozen=True)
 class Costs:
-    """A whole curve. `cliffs`: brackets of sizes between which it jumps."""
+    """A whole curve. `cliffs` are pairs of sizes between which it jumps."""
 
     segments: tuple[Segment, ...]
     cliffs: tuple[tuple[int, int], ...]
 
     def seconds(self, size: int) -> float | None:
-        """At a size within those measured; None outside of them and on a cliff."""
+        """Seconds at a size; None outside the measured sizes and on a cliff."""
         if not self.segments[0].first <= size <= self.segments[-1].last:
             return None
         before: Segment | None = None
@@ -79,7 +80,7 @@ class Costs:
 
 
 def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float]) -> Costs:
-    """The segments of points sorted by size. `sigmas`: standard deviations of the logarithms of the times."""
+    """The segments of points sorted by size. `sigmas` are the standard deviations of the logarithms of the times."""
     count = len(sizes)
     if count == 0 or count != len(seconds) or count != len(sigmas):
         raise ValueError("a curve needs a time and its deviation for every size, and one at least")
@@ -93,7 +94,7 @@ def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
             options = [
                 (before[0] + found[start, end][1] + each * found[start, end][0].parameters, [*before[1], end])
                 for start in range(end)
-                if end - start > 1 or start == 0  # of all but the least size, one alone tells no line
+                if end - start > 1 or start == 0  # except for the smallest size, one point alone is no line
                 if (before := best.get((start, parts - 1))) is not None
             ]
             if options:
@@ -105,7 +106,8 @@ def costs(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
 
 
 def _between(one: Segment, other: Segment, size: int) -> float:
-    """On the one line and then on the other where they cross, else from the end of one to the start of the other."""
+    """Seconds between two segments: along both up to their crossing, or from the end of one to the start of the
+    other."""
     if (one.seconds(one.last) - other.seconds(one.last)) * (one.seconds(other.first) - other.seconds(other.first)) <= 0:
         both = one.seconds(size), other.seconds(size)
         return max(both) if one.seconds(one.last) >= other.seconds(one.last) else min(both)
@@ -115,18 +117,18 @@ def _between(one: Segment, other: Segment, size: int) -> float:
 
 
 def _jumps(one: Segment, other: Segment) -> bool:
-    """Whether the two lines are apart all the way from one to the other, and on the same side."""
+    """Whether the two lines stay apart, on the same side, from one size to the other."""
     ends = [math.log(other.seconds(size) / one.seconds(size)) for size in (one.last, other.first)]
     return min(map(abs, ends)) > _CLIFF and ends[0] * ends[1] > 0
 
 
 def _line(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float]) -> tuple[Segment, float]:
-    """Latency and time a byte, neither below 0, and the sum of the squares."""
+    """Latency and time per byte, neither below 0, and the sum of squares."""
     size, time, sigma = (np.array(of, dtype=np.float64) for of in (sizes, seconds, sigmas))
     scale = float(size.max()) or 1.0
     part, predicted = size / scale, time
     latency, slope = 0.0, 0.0
-    for _ in range(_ROUNDS):  # a logarithm's residual is a relative one of the prediction, to first order
+    for _ in range(_ROUNDS):  # a residual of a logarithm is a relative residual, to first order
         latency, slope = _not_negative(part, time, 1 / (sigma**2 * time * predicted), len(sizes) > 1)
         predicted = np.maximum(latency + slope * part, 1e-15)
     residuals = np.log(predicted / time) / sigma
@@ -142,7 +144,7 @@ def _line(sizes: Sequence[int], seconds: Sequence[float], sigmas: Sequence[float
 
 
 def _not_negative(part: Vector, time: Vector, weight: Vector, sloped: bool) -> tuple[float, float]:
-    """Both parameters of a weighted line, or the better one alone where both would make one of them negative."""
+    """Both parameters of a weighted line, or the better one alone if a parameter would be negative."""
     w, wx, wxx, wt, wxt = (float(np.sum(weight * of)) for of in (1.0, part, part**2, time, part * time))
     determinant = w * wxx - wx**2
     if sloped and determinant > 1e-12 * w * wxx:
@@ -154,7 +156,7 @@ def _not_negative(part: Vector, time: Vector, weight: Vector, sloped: bool) -> t
 
 
 def _deviations(part: Vector, weight: Vector, cost: float, used: tuple[bool, bool]) -> tuple[float, float]:
-    """Of latency and slope; inf of what is not used, or where there are no more points than parameters."""
+    """Deviations of latency and slope; inf for an unused one, and without more points than parameters."""
     freedom = part.size - sum(used)
     if freedom <= 0:
         return math.inf, math.inf

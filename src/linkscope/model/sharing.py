@@ -1,8 +1,8 @@
-"""What flows have in common: both directions of a link, and groups of links that carry less than their sum.
+"""Finds what flows share: both directions of a link, and groups of links that carry less than their sum.
 
-Flows that run together and get less than their links allow share something. What that is, is chosen among the links
-that such flows cross: the group whose one capacity tells most of all joint points, then the next, as long as each tells
-clearly more than it costs. So uplinks are found that a virtual machine hides.
+Concurrent flows that get less than their links allow share something. The candidate groups are sets of links that such
+flows cross. The group whose capacity explains the concurrent points best is added, then the next, as long as each
+explains clearly more than it costs. So uplinks are found that a virtual machine hides.
 """
 
 import copy
@@ -23,26 +23,24 @@ from linkscope.stats.least_squares import huber
 
 _MOST = 24
 _ALONE = ("h2d", "d2h", "d2d")
-_TOGETHER = 0.95  # flows that ended one after the other had the rest to themselves
-_NEARLY = 0.9  # for a total that is off by as much as the part of the time that not all ran
-_FLOOR = (
-    0.003  # what large joint flows differ by from run to run; what holds them back is seen more sharply than set-ups
-)
-_REFINED, _STEPS = 5, 5  # of the additions, by what their largest load tells, those whose capacity is then fitted
-_CLEARLY = 1.0  # how much less loss one addition leaves than another; of equal ones the first is taken
-_SEEN = 0.97  # of the largest load: what a capacity is at least
-_BINDS = 0.98  # of what its links carry: what carries nearly all of that is no share
+_TOGETHER = 0.95  # flows that end one after the other leave the rest of the time to the last one
+_NEARLY = 0.9  # for a total that is uncertain by the part of the time in which not all flows ran
+_FLOOR = 0.003  # variation of large concurrent flows between runs
+_REFINED, _STEPS = 5, 5  # number of candidates, ranked by their largest load, whose capacity is fitted
+_CLEARLY = 1.0  # ratio of losses between two candidates; of equal ones the first is taken
+_SEEN = 0.97  # of the largest load: the least capacity
+_BINDS = 0.98  # of the rates of its links: a group that carries this much is no share
 _BOTH_WAYS = Constant("link", "both_ways_gbps", 1.0, 1e-3, 1e5)
 _MEMORY = Constant("numa", "dram_gbps", 1.0, 1e-3, 1e5)
 _SHARE = Constant("share", "gbps", 1.0, 1e-3, 1e5)
 
 Links = frozenset[str]
-Candidates = Mapping[Links, float | None]  # and what they carry in all, where that was measured
+Candidates = Mapping[Links, float | None]  # and their measured total, if known
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """A point: GB/s of all its flows together, what part of that crosses each directed link, and its two ends."""
+    """A point: GB/s of all its flows, the part of it that crosses each directed link, and its two ends."""
 
     gbps: float
     parts: dict[str, float]
@@ -57,18 +55,19 @@ class Crossing:
 def find_shares(
     fit: Fit, joint: Callable[[PointId], bool], most: int = _MOST, groups: Sequence[Group] | None = None
 ) -> bool:
-    """Adds `both_ways_gbps`, [[share]] and a host's memory rate to the content of the fit, as the joint points of this
-    kind ask for, `most` at most. Whether they asked for any. `groups`: the paths that share something, where that was
-    found out by itself."""
+    """Adds `both_ways_gbps`, [[share]] and memory rates to the content, as the concurrent points of this kind require.
+
+    At most `most` are added. Returns whether any was. `groups`: paths that are known to share something.
+    """
     chosen = _largest(filter(None, map(_at_once, (one for one in fit.observations if joint(one.point)))))
     alone = [one for one in fit.observations if one.point.engine == "ce" and not one.joint]
     crossings = _crossings(fit, chosen)
-    if crossings:  # what one copy alone gets goes through whatever it crosses, too
+    if crossings:  # a single copy shows what its links carry, too
         crossings += _crossings(fit, _largest(one for one in alone if one.point.benchmark in _ALONE))
-    if groups is not None:  # which flows share something is known; else what each gets tells it
+    if groups is not None:  # known groups decide; otherwise the rate of each flow
         chosen = totals(chosen)
     told = fit.times(fit.content, (one.point for one in chosen))
-    pooled = [  # each by itself: paths that are alike until something shared tells them apart
+    pooled = [  # each separately: paths are equal until a shared capacity distinguishes them
         Pooled(replace(one, sigma=math.hypot(_FLOOR, one.spread)), 1)
         for one in chosen
         if one.of(told[str(one.point)]) is not None
@@ -79,7 +78,7 @@ def find_shares(
     plain = _crossings(fit, _largest(one for one in alone if is_plain(one.point)))
     if groups is None:
         candidates: Candidates = dict.fromkeys(_groups(crossings))
-    else:  # and what all GPUs have in common, where there are transfers to or from all of them
+    else:  # and what all GPUs share, if there are transfers to or from all of them
         of_all = [one for one in crossings if any("all" in place for place in one.places)]
         candidates = dict.fromkeys(_groups(of_all)) | _links_of(groups, plain)
     while len(places) < most:
@@ -94,7 +93,7 @@ def find_shares(
 
 
 def _at_once(one: Observation) -> Observation | None:
-    """What it says of flows that run at once; None: too little, for how long one had the rest to itself."""
+    """The observation as one of concurrent flows; None if they overlapped too little."""
     if one.overlap >= _TOGETHER:
         return one
     if one.flow >= 0 or one.overlap < _NEARLY:
@@ -104,7 +103,7 @@ def _at_once(one: Observation) -> Observation | None:
 
 
 def _without_idle(fit: Fit, places: list[Place]) -> list[Place]:
-    """The places but those of shares that hold nothing back any more, once all capacities are fitted together."""
+    """The places without shares that limit nothing once all capacities are fitted."""
     shares = fit.content.get("share", [])
     rows = [row for place in places if place.constant.table == "share" for row in place.rows]
     idle = [row for row in rows if not _binds(fit.content, shares[row]["links"], shares[row]["gbps"]["v"])]
@@ -122,7 +121,7 @@ def _without_idle(fit: Fit, places: list[Place]) -> list[Place]:
 
 
 def _largest(observations: Iterable[Observation]) -> list[Observation]:
-    """Of each method on each path the largest size, and of pinned and registered memory, which are alike, one."""
+    """The largest size of each method on each path; pinned and registered memory count as one."""
     best: dict[tuple[object, ...], Observation] = {}
     for one in sorted(
         observations, key=lambda one: (one.point.bytes, "pinned" in (one.point.src_memory, one.point.dst_memory))
@@ -158,7 +157,7 @@ def _crossings(fit: Fit, chosen: Sequence[Observation]) -> list[Crossing]:
 def _best(
     fit: Fit, places: Sequence[Place], pooled: Sequence[Pooled], crossings: Sequence[Crossing], groups: Candidates
 ) -> Place | None:
-    """The addition that tells most more of the joint points; leaves the content with it. None where none pays."""
+    """Adds the candidate that explains the concurrent points best; None if no candidate pays for itself."""
     start = fit.content
     now = huber(fit.residuals(start, pooled))
     tried = [
@@ -178,7 +177,7 @@ def _best(
 
 
 def _is_known(content: Content, place: Place, groups: Candidates) -> bool:
-    """Whether it was found out by itself that these links share something."""
+    """Whether these links are a known group."""
     shares = content.get("share", [])
     return place.constant.table == "share" and groups.get(frozenset(shares[place.rows[0]]["links"])) is not None
 
@@ -186,8 +185,8 @@ def _is_known(content: Content, place: Place, groups: Candidates) -> bool:
 def _additions(
     fit: Fit, start: Content, crossings: Sequence[Crossing], groups: Candidates
 ) -> Iterable[tuple[Content, Place]]:
-    """What could be added, the likelier first: where hosts have several nodes the memory of each, which are alike,
-    before a group of links of all of them; where there is one its memory last, as its links then say no less."""
+    """Candidates, the likeliest first: on hosts with several nodes the memory of each node before groups of links; on
+    hosts with one node the memory last, since its links explain as much."""
     several = sum(len(numa["places"]) for numa in start["numa"]) > 1
     if several:
         yield from _memories(fit, start, crossings)
@@ -220,7 +219,7 @@ def _capacities_of_links(
 
 
 def _at_least(constant: Constant, load: float) -> Constant:
-    """A capacity is no less than what was seen to go through it, but for noise."""
+    """The least possible capacity: the largest load that was seen, less noise."""
     return replace(constant, low=_SEEN * load)
 
 
@@ -241,12 +240,12 @@ def _memories(fit: Fit, start: Content, crossings: Sequence[Crossing]) -> Iterab
 
 
 def _groups(crossings: Sequence[Crossing]) -> list[Links]:
-    """What the flows of a point cross, all of it, and all that goes one way to or from a host; and of all points
-    together what they cross at hosts."""
+    """Candidate groups: the links that the flows of a point cross, all of them or one direction at a host; and those of
+    all points at hosts."""
     found: dict[Links, None] = {}
     at_hosts = frozenset(link for one in crossings for link in one.parts if "numa" in (end[:4] for end in _ends(link)))
     together = [frozenset(crossing.parts) for crossing in crossings if crossing.joint]
-    if not any("all" in place for one in crossings for place in one.places):  # only pairs: all may have it in common
+    if not any("all" in place for one in crossings for place in one.places):  # only pairs: they may all share it
         together.insert(0, at_hosts)
     for links in together:
         ways = (frozenset(link for link in links if _ends(link)[at].partition(":")[0] == "numa") for at in (0, 1))
@@ -257,7 +256,7 @@ def _groups(crossings: Sequence[Crossing]) -> list[Links]:
 
 
 def _links_of(groups: Sequence[Group], crossings: Sequence[Crossing]) -> dict[Links, float | None]:
-    """Of each group links that its paths cross and no other path does, each of them one: the first on its way, or the
+    """For each group, links that its paths cross and no other path does, merged: the first of each path, or the
     last."""
     ways = {Path(*crossing.places): _in_order(crossing) for crossing in crossings}
     over: dict[str, set[Path]] = {}
@@ -276,7 +275,7 @@ def _links_of(groups: Sequence[Group], crossings: Sequence[Crossing]) -> dict[Li
 
 
 def _in_order(crossing: Crossing) -> list[str]:
-    """The links of a path from its source on."""
+    """The links of a path in order from its source."""
     here, found = crossing.places[0], []
     left = {_ends(link)[0]: link for link in crossing.parts}
     while here in left:
@@ -286,12 +285,12 @@ def _in_order(crossing: Crossing) -> list[str]:
 
 
 def _one_link(group: Links) -> bool:
-    """Both directions of one link: that is for `both_ways_gbps`."""
+    """Whether the links are both directions of one link, which `both_ways_gbps` describes."""
     return len(group) == 2 and len({frozenset(_ends(link)) for link in group}) == 1
 
 
 def _binds(content: Content, links: Iterable[str], load: float) -> bool:
-    """Whether the load is clearly less than these links could carry, each by itself and in both its directions."""
+    """Whether the load is clearly less than what these links carry one by one and in both directions."""
     wanted, most = set(links), 0.0
     for link in content["link"]:
         raw = (link["gbps"]["v"], link.get("back_gbps", link["gbps"])["v"])

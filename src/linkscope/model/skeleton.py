@@ -1,7 +1,7 @@
-"""What there is, from the first line of a run: places, links and whom they join, as a machine file without constants.
+"""The structure of a machine file from the first line of a run: places, links and their ends, without constants.
 
-Of hardware this is what was probed; of a modelled run the same facts of its model: its places and the names, ends and
-raw rates of its links, none of its constants.
+On hardware this is what was detected. For a modelled run it is the same of its model: places, and names, ends and raw
+rates of links, but none of its constants.
 """
 
 import itertools
@@ -24,7 +24,8 @@ _FACTS = {
 
 
 def skeleton(header: Header, points: Iterable[Point]) -> Content:
-    """`numa`, `gpu`, `switch`, `link` (one pair of ends each), `peer` and what else the first line tells."""
+    """`numa`, `gpu`, `switch`, `link` (one pair of ends each), `peer`, and the other tables that the first line
+    determines."""
     model = header.machine.get("model")
     content = _of_model(model) if isinstance(model, dict) else _of_probe(header.machine)
     limits = _limits(points)
@@ -33,7 +34,7 @@ def skeleton(header: Header, points: Iterable[Point]) -> Content:
     known = {link["name"]: raw for link in reversed(content["link"]) if (raw := _raw(link, limits))}
     for link in content["link"]:
         link.setdefault("gbps", _raw(link, limits) or known.get(link["name"]) or _above_all(limits))
-    peer = _told_peers(header.machine) or _seen_peers(points)
+    peer = _stated_peers(header.machine) or _measured_peers(points)
     return content | ({"peer": peer} if peer else {})
 
 
@@ -74,11 +75,11 @@ def _of_probe(machine: Content) -> Content:
         row |= {"sms": gpu.get("sms") or 1, "l2_mib": round((gpu.get("l2_bytes") or _MIB) / _MIB, 2)}
         row |= {"copy_engines": gpu.get("copy_engines") or 1}
         row |= {"compute_capability": float(gpu["compute_capability"])} if gpu.get("compute_capability") else {}
-        content["gpu"].append(row | _told_memory(gpu))
+        content["gpu"].append(row | _stated_memory(gpu))
         lanes = (gpu.get("pcie") or {}).get("max_width") or 1
         kind = "c2c" if gpu.get("c2c_gbps") else "pcie"
         content["link"].append({"name": kind, "kind": kind, "lanes": lanes, "between": [[home, place]]})
-    content["gpu"] = _alike_gpus(content["gpu"])
+    content["gpu"] = _equal_gpus(content["gpu"])
     content["link"] += [
         {"name": "sockets", "kind": "sockets", "between": [list(pair)]} for pair in itertools.combinations(nodes, 2)
     ]
@@ -86,7 +87,7 @@ def _of_probe(machine: Content) -> Content:
 
 
 def _nvlinks(machine: Content, gpus: list[Content], links: list[Content]) -> Content:
-    """NVLinks go to a switch where the GPUs say so, otherwise from GPU to GPU."""
+    """NVLinks, to a switch if the GPUs report one, otherwise between GPUs."""
     behind = [gpu for gpu in gpus if any(one.get("remote") == "switch" for one in gpu.get("nvlinks", []))]
     for gpu in behind:
         count, rate = len(gpu["nvlinks"]), gpu["nvlink_gbps"]
@@ -101,7 +102,7 @@ def _nvlinks(machine: Content, gpus: list[Content], links: list[Content]) -> Con
     return {"switch": [{"title": "NVSwitch", "places": ["switch:0"]}]} if behind else {}
 
 
-def _told_memory(gpu: Content) -> Content:
+def _stated_memory(gpu: Content) -> Content:
     if not gpu.get("memory_mhz") or not gpu.get("memory_bus_bits"):
         return {}
     rate = 2 * gpu["memory_mhz"] * 1e6 * gpu["memory_bus_bits"] / 8 / 1e9
@@ -109,8 +110,8 @@ def _told_memory(gpu: Content) -> Content:
     return {"memory_gbps": quantity(rate, "derived", why=why)}
 
 
-def _alike_gpus(rows: list[Content]) -> list[Content]:
-    """GPUs that differ in nothing but where they are, in one row."""
+def _equal_gpus(rows: list[Content]) -> list[Content]:
+    """GPUs that differ only in their place, in one row."""
     kinds: list[Content] = []
     for row in rows:
         rest = {key: value for key, value in row.items() if key != "at"}
@@ -125,7 +126,7 @@ def _alike_gpus(rows: list[Content]) -> list[Content]:
 
 
 def _limits(points: Iterable[Point]) -> dict[tuple[str, str], tuple[float, str]]:
-    """What the run says that the hardware of a path allows one direct copy."""
+    """The peak of one direct copy on each path, as stated by the run."""
     found: dict[tuple[str, str], tuple[float, str]] = {}
     for point in points:
         direct = point.params.get("peer") != "off" and not point.bidirectional and point.engine == "ce"
@@ -155,8 +156,8 @@ def _above_all(limits: dict[tuple[str, str], tuple[float, str]]) -> Content:
     return quantity(rate, "assumed", why="the run tells no limit of it: above all others")
 
 
-def _told_peers(machine: Content) -> Content:
-    """Who can reach whom directly, as the driver says; of a modelled run as its model does."""
+def _stated_peers(machine: Content) -> Content:
+    """GPU pairs with peer access, as the driver or the model states."""
     model = machine.get("model")
     if isinstance(model, dict):
         return {
@@ -167,8 +168,8 @@ def _told_peers(machine: Content) -> Content:
     return _peers(direct, "the driver's answer for each pair, in the run")
 
 
-def _seen_peers(points: Iterable[Point]) -> Content:
-    """Who copied to whom directly."""
+def _measured_peers(points: Iterable[Point]) -> Content:
+    """GPU pairs with a measured direct copy."""
     direct = {
         frozenset((point.src, point.dst))
         for point in points
@@ -204,6 +205,6 @@ def quantity(value: float, origin: str, *, why: str = "", ref: str = "", fitted_
 
 
 def identity(header: Header) -> str:
-    """What tells machines apart: the UUIDs of the GPUs, or the name where there are none."""
+    """The identity of a machine: the UUIDs of its GPUs, or its name without any."""
     gpus = [str(gpu.get("uuid")) for gpu in header.machine.get("gpus", [])]
     return ", ".join(gpus) or str(header.machine.get("name", ""))

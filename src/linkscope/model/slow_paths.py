@@ -1,8 +1,8 @@
-"""Paths that are slower than the others of their kind: by the classes that the plan of a run tells of.
+"""Paths that are slower than the others of their class, in runs whose plan has classes.
 
-A path is held against the middle one of its kind, in every operation one way at every size that both were measured at.
-It is called slow where the chance of what was seen, were it no slower than the margin allows, is so small that of
-10,000 paths that are in order one is called slow, however many points each has.
+A path is compared with the median path of its class, in every unidirectional operation at every size that both
+measured. It is called slow if what was measured would have so small a probability for a healthy path that one of 10,000
+healthy paths is called slow, however many points each has.
 """
 
 import math
@@ -14,17 +14,17 @@ from linkscope.runfile import Point, Run
 from linkscope.stats import Contrast, contrast, geometric_mean, log_variance, median
 
 MARGIN = 0.03
-FALSE_ALARMS = 1e-4  # a path
-_LEAST = 3  # members: of two that differ nobody knows which is in order
-_FEW = 4  # members: how rounds differ is said by two of them at most
+FALSE_ALARMS = 1e-4  # probability per path
+_LEAST = 3  # members: of two different paths nobody knows which is healthy
+_FEW = 4  # members whose rounds show the spread of the class, at most
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class SlowPath:
-    """A slow path: `ratio` is its time over that of the middle path of its kind at `point`, with its interval.
+    """A slow path: `ratio` is its time over that of the median path of its class at `point`, with its interval.
 
-    `operations`: of how many curves it is shown; `members`: how many paths the kind has.
+    `operations` counts the curves that show it; `members` the paths of the class.
     """
 
     path: str
@@ -41,16 +41,16 @@ class SlowPath:
 class _Test:
     point: Point
     members: int
-    against: tuple[str, ...]  # ids: the middle one, and of a kind of few those that say how rounds differ
+    against: tuple[str, ...]  # ids: the median path, and in small classes the paths that show the spread of rounds
     of: Contrast
     chance: float
 
 
 def slow_paths(run: Run) -> list[SlowPath]:
-    """The slow paths of a run, by kind and path; none where its plan has no classes."""
+    """The slow paths of a run, by class and path; empty if its plan has no classes."""
     classes = run.header.plan.get("classes") or []
     tests: dict[tuple[str, str], list[_Test]] = {}
-    points = [point for point in run.points if point.status in ("ok", "missed_precision") and _one_way(point)]
+    points = [point for point in run.points if point.status in ("ok", "missed_precision") and _has_one_flow(point)]
     for of in classes:
         members = set(of["paths"])
         for alike in _by_operation(point for point in points if _path(point) in members):
@@ -61,18 +61,19 @@ def slow_paths(run: Run) -> list[SlowPath]:
 
 
 def in_doubt(points: Iterable[Point], kinds: Iterable[Collection[str]], rounds: int) -> set[str]:
-    """Ids of points that should have so many rounds, and have fewer, before a path is called slow by them: its own
-    and those that they are held against. Where processes fall into modes, three rounds are of one mode by chance.
+    """Ids of points that need more rounds before a path is called slow by them, and of the points they are compared
+    with.
 
-    `points`: all of one operation or more; `kinds`: the paths of each kind.
+    Processes may fall into modes, and three rounds may all be of one mode by chance. `points` belong to one operation
+    or more; `kinds` holds the paths of each class; `rounds` is the number needed.
     """
-    listed = [point for point in points if point.status in ("ok", "missed_precision") and _one_way(point)]
+    listed = [point for point in points if point.status in ("ok", "missed_precision") and _has_one_flow(point)]
     few = {point.id for point in listed if len(_rounds(point)) < rounds}
     found: set[str] = set()
     for members in kinds if few else ():
         for alike in _by_operation(point for point in listed if _path(point) in members):
             times = [point.median_s or 0.0 for point in alike]
-            if max(times) <= (1 + MARGIN) * min(times):  # as most are, and asked at once
+            if max(times) <= (1 + MARGIN) * min(times):  # true for most points, and cheap to check
                 continue
             for point, test in _tests(alike):
                 if test.chance <= FALSE_ALARMS and test.of.log_ratio > 0:
@@ -91,7 +92,7 @@ def _slow_path(kind: str, path: str, tests: Sequence[_Test]) -> SlowPath | None:
 
 
 def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
-    """Every path's point against the middle one of the others."""
+    """The comparison of every path with the median of the others."""
     if len(alike) < _LEAST:
         return
     rounds = {_path(point): _rounds(point) for point in alike}
@@ -101,7 +102,7 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
         others = [path for path in middles if path != _path(point)]
         centre = median([middles[path] for path in others])
         reference = min(others, key=lambda path: abs(middles[path] - centre))
-        # How rounds differ the rest of the kind says, as far as it is known by them: of four paths by two.
+        # The other members show how rounds differ, as far as they are known: two of four paths.
         rest = [path for path in others if path != reference and len(rounds[path]) > 1]
         spread = sum(log_variance(rounds[path]) for path in rest) / len(rest) if rest else 0.0
         known = sum(len(rounds[path]) - 1 for path in rest)
@@ -111,7 +112,7 @@ def _tests(alike: Sequence[Point]) -> Iterable[tuple[Point, _Test]]:
 
 
 def _by_operation(points: Iterable[Point]) -> Iterable[list[Point]]:
-    """Points that are the same but for their places."""
+    """Points that are equal except for their places."""
     found: dict[object, list[Point]] = {}
     for point in points:
         found.setdefault((_operation(point), point.bytes), []).append(point)
@@ -134,7 +135,7 @@ def _rounds(point: Point) -> list[float]:
     return measured_flows(point)[0].round_medians_s
 
 
-def _one_way(point: Point) -> bool:
-    """Whether it is of one flow: how several share what they have in common differs between paths that are alike."""
+def _has_one_flow(point: Point) -> bool:
+    """Whether the point has one flow. Concurrent flows share links differently even on equal paths."""
     flows = measured_flows(point)
     return len(flows) == 1 and bool(flows[0].round_medians_s) and min(flows[0].round_medians_s) > 0

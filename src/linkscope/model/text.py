@@ -1,4 +1,4 @@
-"""Names for people: parameters, sets of places, sets of paths."""
+"""Parameters, sets of places and sets of paths as text."""
 
 import re
 from collections import Counter
@@ -18,12 +18,12 @@ from linkscope.units import (
     with_interval,
 )
 
-_MOST_MISSING = 2  # "each to each other but ..." with more than this is harder to read than the list
-_LONG_S = 10e-6  # times of operations without bytes are in ns, so that they line up, unless they are longer than this
+_MOST_MISSING = 2  # "each to each other but ..." with more exceptions is harder to read than the list
+_LONG_S = 10e-6  # longer times of operations without bytes are not shown in ns
 _BOTH_WAYS = {
     "true": "both ways",
     "false": "one way",
-}  # `bidirectional` is a field of every point (docs/reference/run-file.md)
+}  # docs/reference/run-file.md describes the field `bidirectional`
 
 
 def param_text(name: str, value: str) -> str:
@@ -57,7 +57,7 @@ def dip_text(dip: Dip) -> str:
 
 
 def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
-    """The parameters that have more than one value (or are absent from some) among the methods, with the values."""
+    """The parameters with several values among the methods (or absent from some), with these values."""
     listed = list(methods)
     names = {name for method in listed for name, _ in method.params}
     values = {name: {dict(method.params).get(name, "") for method in listed} for name in names}
@@ -65,8 +65,8 @@ def varying(methods: Iterable[Method]) -> dict[str, set[str]]:
 
 
 def usual(of_family: Iterable[Curve]) -> list[tuple[str, str]]:
-    """The value that most points have, of every parameter that all of them name; `bidirectional` is always told. Who
-    does not name one has its default, which not all ids tell, or no such thing: then each value is told."""
+    """The commonest value of every parameter that all points name, except `mode` and `bidirectional`, which texts
+    always state."""
     points = [point for curve in of_family for point in curve.points]
     named = Counter(name for point in points for name in point.params)
     everywhere = sorted(name for name, count in named.items() if count == len(points))
@@ -74,7 +74,7 @@ def usual(of_family: Iterable[Curve]) -> list[tuple[str, str]]:
 
 
 def commonest(points: Iterable[Point], name: str) -> str:
-    """The value of a parameter that most of the points have which name it; '' where none does."""
+    """The commonest value of a parameter among the points that name it; '' if none does."""
     counts = Counter(point.params[name] for point in points if name in point.params)
     return max(((count, value) for value, count in counts.items()), default=(0, ""))[1]
 
@@ -96,7 +96,7 @@ def rate_text(rate: Estimate | None) -> str:
 
 
 def places_text(places: Iterable[str]) -> str:
-    """'gpu:0-3', 'numa:0,1': places of one kind together, three or more in a row as a range."""
+    """'gpu:0-3', 'numa:0,1': places grouped by kind, three or more consecutive ones as a range."""
     kinds: dict[str, list[int]] = {}
     others: list[str] = []
     for place in sorted(set(places), key=natural):
@@ -109,7 +109,7 @@ def places_text(places: Iterable[str]) -> str:
 
 
 def paths_text(paths: Sequence[Path]) -> str:
-    """Every path named, as shortly as can be: 'gpu:0-3 -> gpu:0-3' is each to each other."""
+    """All paths, as short as possible: 'gpu:0-3 -> gpu:0-3' is each to each other."""
     if all(path.src == path.dst for path in paths):
         return f"within {places_text(path.src for path in paths)}"
     targets: dict[str, set[str]] = {}
@@ -134,7 +134,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def range_s(seconds: tuple[float, float] | None) -> str:
-    """'2.2 us', '2.2-8.4 us'; from the lowest to the highest of a line."""
+    """'2.2 us', '2.2-8.4 us': the lowest and the highest."""
     if seconds is None:
         return ""
     unit, size = time_unit(seconds[1])
@@ -151,7 +151,7 @@ def range_share(share: tuple[float, float] | None) -> str:
 
 
 def _missing(targets: dict[str, set[str]]) -> list[Path] | None:
-    """The paths that "each to each other" has and these have not; None where it is no good description of them."""
+    """The paths missing from "each to each other"; None if that does not describe them well."""
     everyone = set().union(targets, *targets.values())
     if any(src in reached for src, reached in targets.items()):
         return None

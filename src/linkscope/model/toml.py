@@ -10,7 +10,7 @@ _ORDER = (
 
 
 def machine_toml(content: dict[str, Any]) -> str:
-    """The text of the file; what is fitted to what stands in it."""
+    """The text of the file; a comment at the top names the runs it was fitted to."""
     parts = []
     for table in sorted(content, key=_ORDER.index):
         rows = content[table]

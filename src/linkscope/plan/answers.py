@@ -43,13 +43,13 @@ def _patterns(rule: Rule, table: Sequence[Benchmark]) -> Iterator[str]:
             src = f"{row.src}:{'all' if row.relation == 'from_all' else '*'}.{src_memory}"
             dst = f"{row.dst}:{'all' if row.relation == 'to_all' else '*'}.{dst_memory}"
             size = "*" if row.sized else "0"
-            for chosen in itertools.product(*(_told(param, rule.values(param)) for param in row.params)):
+            for chosen in itertools.product(*(_param_text(param, rule.values(param)) for param in row.params)):
                 params = "&".join(sorted(filter(None, chosen)))
                 yield f"{row.name}/{row.engine}/{src}->{dst}/{size}" + (f"?{params}" if params else "")
 
 
-def _told(param: Param, values: list[str]) -> Iterable[str]:
-    """The parameter as ids show it: `*` for all values, an empty text for a default that ids leave out."""
+def _param_text(param: Param, values: list[str]) -> Iterable[str]:
+    """The parameter as ids show it: `*` for all values, '' for a default that ids omit."""
     if len(values) > 1 and values == param.values and param.default_in_id:
         return [f"{param.name}=*"]
     return [f"{param.name}={value}" if param.in_id(value) else "" for value in values]

@@ -55,8 +55,8 @@ def _breaks(measured: Mapping[int, Timed], sizes: Sequence[int]) -> list[int]:
 
 
 def _between(sizes: Sequence[int], split: Iterable[int]) -> list[int]:
-    middles = {_middle(sizes[at], sizes[at + 1]) for at in split}
-    return sorted(size for size in middles if size is not None)
+    candidates = {_between_sizes(sizes[at], sizes[at + 1]) for at in split}
+    return sorted(size for size in candidates if size is not None)
 
 
 def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> bool:
@@ -88,7 +88,7 @@ def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> t
     return (1 - part) * ends[0].seconds + part * ends[1].seconds, unsure
 
 
-def _middle(small: int, large: int) -> int | None:
+def _between_sizes(small: int, large: int) -> int | None:
     """A power of two near the middle of both, or 1.5 times the smaller one; None for neighbours."""
     power = 1 << round((math.log2(small) + math.log2(large)) / 2)
     if small * 1.5 < power and power * 1.5 < large:

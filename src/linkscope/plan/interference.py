@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from linkscope.model.curves import Path, natural
-from linkscope.model.flows import alone, are_apart, is_plain, names_plain
+from linkscope.model.flows import are_apart, is_plain, names_plain, rates_alone
 from linkscope.model.interference import interference
 from linkscope.plan.facts import MachineFacts, host_of, kind_of
 from linkscope.plan.recall import Recall
@@ -78,14 +78,14 @@ def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str
     return [one.id for one in lacking if one.why in kinds][: max(0, room)]
 
 
-def where_there_is_time(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+def further_pairs(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
     """The other pairs whose paths were measured."""
     return [one.id for one in _lacking(asked, points)] if asked else []
 
 
 def _lacking(asked: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
     """Unmeasured points whose paths were each measured alone."""
-    known = alone(points.values()).keys()
+    known = rates_alone(points.values()).keys()
     return [one for one in asked if one.id not in points and _alone_of(one.id) <= known]
 
 
@@ -143,14 +143,14 @@ def _pairs(
     later: list[tuple[tuple[Path, Path], str]] = []
     for why, of_kind in kinds.items():
         random.Random(f"{seed}:{why}").shuffle(of_kind)
-        few, rest = _those_first(of_kind)
+        few, rest = _first_pairs(of_kind)
         first += [(at, pair, why) for at, pair in enumerate(few)]
         later += [(pair, why) for pair in rest]
     first.sort(key=lambda one: one[0])
     return [(pair, why) for _, pair, why in first], later
 
 
-def _those_first(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[tuple[Path, Path]]]:
+def _first_pairs(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[tuple[Path, Path]]]:
     """The pairs that come first: all to or from hosts, one direction of each pair in and out, and a few others."""
     if any(kind_of(path.src) == kind_of(path.dst) for path in pairs[0]):
         return pairs[:_FEW], pairs[_FEW:]

@@ -111,7 +111,7 @@ def _suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, in
             agreed[point.bytes].append(agree(medians, _target(plan, point)))
             if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
                 early[point.id] = point.bytes
-    calm = {size for size in set(early.values()) if mostly(_of_likes(agreed, size))}
+    calm = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
     found = {
         id: LOOKS[1] if precise[id] else DISAGREEING_ROUNDS
@@ -127,7 +127,7 @@ def _operation(id: str) -> str:
     return operation(PointId.parse(id))
 
 
-def _of_likes(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
+def _of_similar(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
     near = [at for at in agreed if size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
     return [told for at in near for told in agreed[at]]
 

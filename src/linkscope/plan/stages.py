@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from linkscope.plan.cases import pages_move
 from linkscope.plan.classes import ClassCurve, class_curves, operation, path_text
 from linkscope.plan.curve import GRID, Timed, bracketing_sizes, finer_sizes
-from linkscope.plan.interference import next_together, where_there_is_time
+from linkscope.plan.interference import further_pairs, next_together
 from linkscope.plan.plan import Plan, usual_precision
 from linkscope.plan.recall import Recall
 from linkscope.plan.shares import (
@@ -67,14 +67,14 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
     if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
-    told = _told(plan, points)
+    told = _consequences(plan, points)
     full = [id for of in told for id in of.lacking]
     at_once = next_together(plan.together, points)
     beside = underway.beside(dict.fromkeys(underway.new([*full, *at_once]), EARLY_ROUNDS))
     inheriting = [inheritance for of in told for inheritance in of.inheritances]
     offers = [offer for offer in _offers(inheriting, points) if offer.id not in beside.rounds]
-    offers = offers[: _wanted_measured(plan, {*points, *beside.rounds})]
-    inherited = _those_with_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
+    offers = offers[: _missing_measurements(plan, {*points, *beside.rounds})]
+    inherited = _offers_in_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
     beside = beside.beside({offer.id: EARLY_ROUNDS for offer in inherited})
     new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
     # Measuring most of the map comes before more rounds.
@@ -88,14 +88,14 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
         return new + more + affordable_rounds(plan, points, late_rounds(plan, points, unlike), room, every)
     return (
         affordable_rounds(plan, points, late_rounds(plan, points, unlike), left_s)
-        or [Work(offer.id, EARLY_ROUNDS) for offer in _those_with_time(plan, _offers(inheriting, points), left_s)]
+        or [Work(offer.id, EARLY_ROUNDS) for offer in _offers_in_time(plan, _offers(inheriting, points), left_s)]
         or _more_at_once(plan, points, left_s)
     )
 
 
 def inheritances(plan: Plan, points: Mapping[str, Point]) -> list[Inheritance]:
     """The unmeasured points of the plan for which a member of their class was measured."""
-    return [inheritance for of in _told(plan, points) for inheritance in of.inheritances]
+    return [inheritance for of in _consequences(plan, points) for inheritance in of.inheritances]
 
 
 def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
@@ -141,7 +141,7 @@ def representatives(plan: Plan) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Consequences:
     """The consequences of a curve's points: which points inherit, and which points of its leaders are missing."""
 
     inheritances: Sequence[Inheritance]
@@ -157,7 +157,7 @@ def _curves(plan: Plan) -> Sequence[ClassCurve]:
     return _RECALL("curves", (plan,), lambda: class_curves(plan.points, plan.classes, plan.order_seed))
 
 
-def _told(plan: Plan, points: Mapping[str, Point]) -> list[_Told]:
+def _consequences(plan: Plan, points: Mapping[str, Point]) -> list[_Consequences]:
     """The consequences of every curve."""
     of_path: dict[tuple[str, str], dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
@@ -165,13 +165,15 @@ def _told(plan: Plan, points: Mapping[str, Point]) -> list[_Told]:
     found = []
     for curve in _curves(plan):
         of = {id: point for member in curve.members for id, point in of_path.get((curve.name, member), {}).items()}
-        found.append(_RECALL((curve.name, curve.kind), (plan, of), functools.partial(_told_by, plan, curve, of)))
+        found.append(
+            _RECALL((curve.name, curve.kind), (plan, of), functools.partial(_consequences_of, plan, curve, of))
+        )
     return found
 
 
-def _told_by(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> _Told:
+def _consequences_of(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> _Consequences:
     alike = similarity(plan, curve, points)
-    return _Told(_inheriting(curve, alike, points), _lacking_of_leaders(plan, curve, alike, points))
+    return _Consequences(_inheriting(curve, alike, points), _lacking_of_leaders(plan, curve, alike, points))
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -262,12 +264,12 @@ def _offers(inheritances: Iterable[Inheritance], points: Mapping[str, Point]) ->
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
 
-def _wanted_measured(plan: Plan, measured: Set[str]) -> int:
+def _missing_measurements(plan: Plan, measured: Set[str]) -> int:
     """The number of points that are missing until most of the map is measured."""
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
-def _those_with_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underway: Underway = NOTHING) -> list[_Offer]:
+def _offers_in_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underway: Underway = NOTHING) -> list[_Offer]:
     """The offers that fit into the time."""
     room = left_s - (max(0, EARLY_ROUNDS - underway.passes) * opening_s(plan) if offers else 0.0)
     everything = sum(offer.cost_s for offer in offers)
@@ -285,7 +287,7 @@ def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> lis
     """More concurrent paths without a particular reason, as the time allows."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
     room = left_s - EARLY_ROUNDS * opening_s(plan)
-    ids = where_there_is_time(plan.together, points)
+    ids = further_pairs(plan.together, points)
     count = len(ids) if len(ids) * each <= room / 2 else int(CHUNK * room / max(each, 1e-9))
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]
 

@@ -152,7 +152,7 @@ def _cost_rows(compared: Iterable[Choice]) -> Iterable[CostRow]:
         first = group[0]
         cells = [_phases_text(first, names) for names in PHASES.values()]
         paths = paths_text([cost.where for cost in group])
-        yield CostRow(paths, str(first.kind), first.bytes, tuple(cells), _whole(first.total), _ids(first.total))
+        yield CostRow(paths, str(first.kind), first.bytes, tuple(cells), _complete(first.total), _ids(first.total))
 
 
 def _phases_text(cost: MemoryCost, names: Sequence[str]) -> str:
@@ -171,8 +171,8 @@ def _table(side: Side, compared: Sequence[Choice]) -> PayTable:
         against = {str(one.than): break_even_text(one) for one in first.against}
         rows.append(
             PayRow(
-                paths_text([one.path for one in group]), len(group), first.name, first.bytes, _whole(first.cost),
-                _whole(first.transfer), tuple(against.get(name, "") for name in than),
+                paths_text([one.path for one in group]), len(group), first.name, first.bytes, _complete(first.cost),
+                _complete(first.transfer), tuple(against.get(name, "") for name in than),
                 tuple(differ_in_phase(first.ids)),
             )
         )  # fmt: skip
@@ -217,7 +217,7 @@ def _clusters(
     return found
 
 
-def _whole(amount: Amount) -> str:
+def _complete(amount: Amount) -> str:
     time = amount.time
     return signed(format_seconds_interval(time.value, time.low, time.high), amount.points) + _SHORT[amount.basis]
 

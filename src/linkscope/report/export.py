@@ -118,17 +118,17 @@ class _Limits:
         self._of: dict[tuple[str, ...], set[Limit]] = {}
         for point in points:
             if point.limit_gbps is not None:
-                key = _way(point, point.params.get("peer", "on"))
+                key = _path_key(point, point.params.get("peer", "on"))
                 self._of.setdefault(key, set()).add((point.limit_gbps, point.limit_source))
 
     def of(self, point: Point, flow: Flow | None) -> Limit:
         if flow is None or (flow.src, flow.dst) == (point.src, point.dst):
             return point.limit_gbps, point.limit_source
-        found = self._of.get(_way(flow, point.params.get("peer", "on")), set())
+        found = self._of.get(_path_key(flow, point.params.get("peer", "on")), set())
         return next(iter(found)) if len(found) == 1 else (None, None)
 
 
-def _way(of: Flow | Point, peer: str) -> tuple[str, ...]:
+def _path_key(of: Flow | Point, peer: str) -> tuple[str, ...]:
     return of.src, of.src_memory, of.dst, of.dst_memory, peer
 
 

@@ -61,7 +61,7 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
     ]  # fmt: skip
     found = [finding for rule in on_curves for finding in rule(batched)]
     found += [finding for rule in on_points for finding in rule(listed)]
-    return found + _alone(made)
+    return found + _single_copy_findings(made)
 
 
 def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
@@ -74,12 +74,12 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
         classes.setdefault((curve.method, limit), []).append((curve, best))
     slow: dict[object, list[tuple[float, str, str]]] = {}
     for members in classes.values():
-        for curve, best, middle in _outliers(members):
-            ratio = (total(best)) / middle
+        for curve, best, median_rate in _outliers(members):
+            ratio = (total(best)) / median_rate
             text = (
                 f"{curve.path} is slow for {method_text(curve.method)}: {format_rate(total(best))} at "
                 f"{format_bytes(best.bytes)}, {format_fraction(1 - ratio)} below the median of "
-                f"{count_text(len(members), 'path')} with the same peak ({format_rate(middle)})"
+                f"{count_text(len(members), 'path')} with the same peak ({format_rate(median_rate)})"
             )
             slow.setdefault((curve.path, curve.method.family), []).append((ratio, text, best.id))
     return [worst("slow path", entries) for entries in slow.values()]
@@ -88,9 +88,9 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
 def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point, float]]:
     if len(members) < 3:
         return []
-    middle = statistics.median(total(best) for _, best in members)
-    reference = min((best for _, best in members), key=lambda best: abs(total(best) - middle))
-    slow = [(curve, best, middle) for curve, best in members if total(best) < middle * (1 - SLOW)]
+    median_rate = statistics.median(total(best) for _, best in members)
+    reference = min((best for _, best in members), key=lambda best: abs(total(best) - median_rate))
+    slow = [(curve, best, median_rate) for curve, best in members if total(best) < median_rate * (1 - SLOW)]
     slow = [entry for entry in slow if not alike_points(entry[1], reference)]
     return slow if len(slow) <= MINORITY * len(members) else []
 
@@ -183,7 +183,7 @@ def _throttled(points: Sequence[Point]) -> list[Finding]:
     return [Finding("throttled", text, ids)] if ids else []
 
 
-def _alone(made: Sequence[Curve]) -> list[Finding]:
+def _single_copy_findings(made: Sequence[Curve]) -> list[Finding]:
     """The extra cost of a single copy against one of a batch, at small sizes; one finding for each family."""
     batched = {(c.path, c.method, p.bytes): p for c in made if c.batched for p in c.measured}
     groups: dict[Family, list[tuple[float, str, str]]] = {}

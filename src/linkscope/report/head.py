@@ -108,7 +108,7 @@ def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
     """The fastest curve. Among curves within its interval, a measured one is preferred to an inherited one."""
     fastest = max(bests, key=lambda pair: _rate(pair[1]))
     measured = max((pair for pair in bests if not inherited(pair[1])), key=lambda pair: _rate(pair[1]), default=fastest)
-    return measured if _alike(measured[1], fastest[1]) else fastest
+    return measured if _is_similar(measured[1], fastest[1]) else fastest
 
 
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
@@ -118,7 +118,7 @@ def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[
         of_memory.setdefault(_memories(pair[1]), []).append(pair)
     by_memory = {memories: _fastest(pairs)[1] for memories, pairs in of_memory.items()}
     memories, slowest = min(by_memory.items(), key=lambda item: _rate(item[1]))
-    if memories == _memories(best) or _alike(slowest, best):
+    if memories == _memories(best) or _is_similar(slowest, best):
         return None
     return slowest.dst_memory if slowest.src_memory == best.src_memory else slowest.src_memory, slowest
 
@@ -259,7 +259,7 @@ def _estimate(point: Point) -> Estimate:
     return rate_of(point) or Estimate(0.0)
 
 
-def _alike(one: Point, other: Point) -> bool:
+def _is_similar(one: Point, other: Point) -> bool:
     return alike(_estimate(one), _estimate(other), 0.0)
 
 

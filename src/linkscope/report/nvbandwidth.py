@@ -84,9 +84,9 @@ class _Tables:
             made += [self._unidirectional(engine, "read", "dst"), self._unidirectional(engine, "write", "src")]
             made += [*self._bidirectional(engine, "read", "dst"), *self._bidirectional(engine, "write", "src")]
             made += self._host_and_all(engine) + self._one_and_all(engine)
-        return made + self._alone()
+        return made + self._latency_and_local_tables()
 
-    def _alone(self) -> list[Table]:
+    def _latency_and_local_tables(self) -> list[Table]:
         gpus = self._gpus
         host = self._row(lambda _, c: self._latency("numa:", gpus[c], "cold"))
         peer = self._matrix(lambda r, c: self._latency(gpus[c], gpus[r], self._peer_cache))
@@ -131,7 +131,7 @@ class _Tables:
             one, other = there(row, column), back(row, column)
             if one is None or other is None:
                 return None
-            return _like([one, other], one + other)
+            return _scaled_to([one, other], one + other)
 
         key = f"device_to_device_bidirectional_memcpy_{word}_{engine}"
         return [
@@ -215,7 +215,7 @@ class _Tables:
             flows = point.flows[back:]
         else:
             to_host = back != (benchmark in ("d2h", "all_to_host"))
-            flows = [flow for flow in point.flows if _is_of(flow, to_host, of)]
+            flows = [flow for flow in point.flows if _is_between(flow, to_host, of)]
         return _value(flows[0].gbps, point) if flows else None
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
@@ -238,7 +238,7 @@ def _value(number: float | None, point: Point) -> float | None:
     return Inherited(number) if number is not None and point.status == "inherited" else number
 
 
-def _like(parts: list[float], number: float) -> float:
+def _scaled_to(parts: list[float], number: float) -> float:
     """A number made of parts is inherited where one of them is."""
     return Inherited(number) if any(isinstance(part, Inherited) for part in parts) else number
 
@@ -260,6 +260,6 @@ def _is(place: str, wanted: str) -> bool:
     return place.startswith(wanted) if wanted.endswith(":") else place == wanted
 
 
-def _is_of(flow: Flow, to_host: bool, gpu: str) -> bool:
+def _is_between(flow: Flow, to_host: bool, gpu: str) -> bool:
     one = flow.src if flow.src.startswith("gpu:") else flow.dst
     return flow.dst.startswith("numa:") == to_host and one == (gpu or one)

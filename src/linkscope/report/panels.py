@@ -145,7 +145,7 @@ def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list
     found: list[list[tuple[Method, list[Curve]]]] = []
     for method, group in sorted(by_method.items(), key=lambda item: -sum(len(curve.measured) for curve in item[1])):
         for line in found:
-            if _kin(line[0][0], method) and _coincide(line[0][1], group):
+            if _related(line[0][0], method) and _coincide(line[0][1], group):
                 line.append((method, group))
                 break
         else:
@@ -153,7 +153,7 @@ def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list
     return sorted(found, key=lambda line: min(method for method, _ in line))
 
 
-def _kin(one: Method, other: Method) -> bool:
+def _related(one: Method, other: Method) -> bool:
     """Whether two methods differ only in parameters and memory kinds."""
     return (one.family.benchmark, one.family.engine) == (other.family.benchmark, other.family.engine)
 

@@ -109,7 +109,7 @@ class Partial:
             known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
             # Paths are comparable once each of their points has a round.
             whole = not merged and all(of_path.rounds[0] or of_path.done for of_path in known.values())
-            for cluster in _alike(known) if whole else [list(known)] if known else []:
+            for cluster in _clusters(known) if whole else [list(known)] if known else []:
                 found.append(self._row(group, cluster, known))
         return found
 
@@ -204,7 +204,7 @@ def _sum_up(of_path: _OfPath) -> None:
     of_path.rounds = (min(measured, default=0), max(measured, default=0))
 
 
-def _alike(known: dict[Path, _OfPath]) -> list[list[Path]]:
+def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
     """Clusters of alike values, the best first."""
     clusters: list[list[Path]] = []
     best: _Value | None = None

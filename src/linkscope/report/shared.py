@@ -87,7 +87,7 @@ def sentence(group: Group) -> str:
 
 def group_text(group: Group) -> str:
     """'GPU 2 and 3 share 71 GB/s [70.8, 71.3] to numa:0'."""
-    return _who(group.paths, "share", rate_text(group.capacity))
+    return _members_text(group.paths, "share", rate_text(group.capacity))
 
 
 def to_json(points: Iterable[Point]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _bar(x: float, y: float, width: float, colour: int) -> str:
     )
 
 
-def _who(paths: Sequence[Path], verb: str, rate: str) -> str:
+def _members_text(paths: Sequence[Path], verb: str, rate: str) -> str:
     """'GPU 2 and 3 share 71 GB/s to numa:0'; for other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
     hosts = {place for path in paths for place in (path.src, path.dst) if "gpu:" not in place}
     gpus = {place for path in paths for place in (path.src, path.dst) if "gpu:" in place}
@@ -209,7 +209,7 @@ def _span(rates: Sequence[float]) -> str:
 
 
 def _open_sentence(found: Open) -> str:
-    rate = _who(found.paths, "get", format_rate(found.gbps))
+    rate = _members_text(found.paths, "get", format_rate(found.gbps))
     alone = format_rate(found.alone_gbps)
     return f"{rate} concurrently and {alone} as the sum of single rates. The shared link was not identified"
 

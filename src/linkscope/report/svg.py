@@ -130,9 +130,9 @@ def _grid(x: Axis, x_name: str, y: Axis, unit: str) -> str:
         for index, (value, text) in enumerate(x.ticks)
     )
     texts += f'<text class="size" x="{(_LEFT + right) / 2:g}" y="{HEIGHT - 4}">{x_name}</text>'
-    middle = (bottom + _TOP) / 2
-    turned = f'transform="rotate(-90 10 {middle:g})"'
-    texts += f'<text class="size unit" x="10" y="{middle:g}" {turned}>{escape(unit)}</text>'
+    centre = (bottom + _TOP) / 2
+    turned = f'transform="rotate(-90 10 {centre:g})"'
+    texts += f'<text class="size unit" x="10" y="{centre:g}" {turned}>{escape(unit)}</text>'
     return f'<path class="grid" d="{lines}"/>{texts}'
 
 

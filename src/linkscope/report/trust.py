@@ -73,14 +73,14 @@ def is_too_uncertain(point: Point) -> bool:
 
 
 def reason_text(reason: str) -> str:
-    """A reason of a run file in readable form. Files that say 'asked was 0.05' get 'asked was 5 %'."""
+    """A reason of a run file in readable form. Files that say 'asked was 0.05' get "target was 5 %"."""
     match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)(?! %)", reason)
     if match is not None:
         width, asked = float(match[1]), 100 * float(match[3])
         more = (
             "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
         )  # the digits of the reason hide the difference
-        readable = f"the interval is {more}+-{match[1]} %{match[2]}; asked was {asked:.3g} %"
+        readable = f"the interval is {more}+-{match[1]} %{match[2]}; target was {asked:.3g} %"
         reason = reason[: match.start()] + readable + reason[match.end() :]
     return re.sub(r"(?<=\d)%", " %", reason)
 

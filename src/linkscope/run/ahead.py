@@ -36,7 +36,7 @@ _FAILURES: dict[str, type[Failure]] = {
 }
 
 
-class _Asked(msgspec.Struct, array_like=True, gc=False):
+class _Request(msgspec.Struct, array_like=True, gc=False):
     """A task in transit between processes; pickle would take several times as long."""
 
     id: str
@@ -45,7 +45,7 @@ class _Asked(msgspec.Struct, array_like=True, gc=False):
     spread: float
 
 
-class _Told(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
+class _Failure(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
     """A failure in transit between processes."""
 
     kind: str
@@ -62,8 +62,8 @@ class _Told(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_ASKED = msgspec.msgpack.Decoder(list[_Asked])
-_TOLD = msgspec.msgpack.Decoder(list[Round | _Told])
+_REQUESTS = msgspec.msgpack.Decoder(list[_Request])
+_RESULTS = msgspec.msgpack.Decoder(list[Round | _Failure])
 
 
 class Ahead:
@@ -87,8 +87,10 @@ class Ahead:
         gc.freeze()  # records hold no cycles, so the collector need not scan them again
         try:
             for start, answer in enumerate(self._pool.map(_answered, _packed(tasks))):
-                for task, found in zip(tasks[_CHUNK * start : _CHUNK * (start + 1)], _TOLD.decode(answer), strict=True):
-                    yield found.again() if isinstance(found, _Told) else _lean(found, task)
+                for task, found in zip(
+                    tasks[_CHUNK * start : _CHUNK * (start + 1)], _RESULTS.decode(answer), strict=True
+                ):
+                    yield found.again() if isinstance(found, _Failure) else _lean(found, task)
         except BrokenProcessPool:
             raise CannotStart("a process that measured was killed; go on with the run file") from None
 
@@ -100,7 +102,7 @@ class Ahead:
 def _packed(tasks: Sequence[Task]) -> Iterator[bytes]:
     for start in range(0, len(tasks), _CHUNK):
         chunk = tasks[start : start + _CHUNK]
-        yield _ENCODER.encode([_Asked(str(task.point), task.round, task.first, task.spread) for task in chunk])
+        yield _ENCODER.encode([_Request(str(task.point), task.round, task.first, task.spread) for task in chunk])
 
 
 def _lean(found: Round, task: Task) -> Round:
@@ -137,16 +139,16 @@ def _answered(chunk: bytes) -> bytes:
     return _ENCODER.encode(
         [
             _measured(Task(PointId.parse(asked.id), asked.round, asked.first, asked.spread))
-            for asked in _ASKED.decode(chunk)
+            for asked in _REQUESTS.decode(chunk)
         ]
     )
 
 
-def _measured(task: Task) -> Round | _Told:
+def _measured(task: Task) -> Round | _Failure:
     try:
         return twice(lambda: _once(task))
     except (Unsupported, WrongData, RequestFailed, WorkerGone) as failure:
-        return _Told(type(failure).__name__, str(failure), failure.__dict__)
+        return _Failure(type(failure).__name__, str(failure), failure.__dict__)
 
 
 def _once(task: Task) -> Round:

@@ -58,7 +58,7 @@ MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # half as expensive (docs/method/planner.md). If three rounds agree, twice the error of each does not matter; if they do
 # not, another round is worth more than more samples.
 ROUND_S = 7e-3  # H200, from 1 MiB on
-DEAR_S, DEAR = ROUND_S / 7, 2.0
+EXPENSIVE_S, EXPENSIVE = ROUND_S / 7, 2.0
 USUAL = 2.0  # standard deviations of the rounds so far
 ALONE_S = 8e-3  # the extra cost of a first operation, about 15 us, is 0.2 % of this
 # from LONG_S on operations (or idle gaps) are not batched, from VERY_LONG_S on two samples suffice
@@ -150,8 +150,8 @@ class PointRound:
         self._since = time.monotonic()
         self._looped = task.point.engine == "cpu"
         self._moves = pages_move(task.point)
-        self._settles = self._single and settles(task.point)
-        self._waking = waking(task.point) if self._settles else 0
+        self._drops_first = self._single and settles(task.point)
+        self._waking = waking(task.point) if self._drops_first else 0
         one_call = task.point.engine == "batch"
         self._most_count = MOST_LOOPED if self._looped else MOST_TOGETHER if one_call else MOST_COUNT
         self._most_queued = MOST_QUEUED_TOGETHER if one_call else MOST_QUEUED
@@ -164,7 +164,7 @@ class PointRound:
         self._tick = EVENT_TICK_S
         self._last: Trace | None = None
         self._bent = ""  # text on how the cost of an operation depends on the batch
-        self._alone = self._may_be_alone()
+        self._one_sample_may_do = self._may_take_one_sample()
 
     def opening(self) -> RunRequest:
         """The first request of measure()."""
@@ -172,7 +172,7 @@ class PointRound:
             return RunRequest(1, [[self._waking] * self._actors], verify=False)
         shorter, longer, counts = self._compared(self._batch())
         more = self._samples_wanted([[]], counts, self._takes(shorter, longer))
-        return RunRequest(self._settling() + (more or 1), [shorter, longer], more == 0)
+        return RunRequest(self._is_first_request() + (more or 1), [shorter, longer], more == 0)
 
     def _compared(self, batch: list[int]) -> tuple[list[int], list[int], list[int]]:
         """The two batches of a sample, and the operations by which they differ."""
@@ -193,7 +193,7 @@ class PointRound:
         while True:
             takes_s = self._takes(shorter, longer)
             more = self._samples_wanted(samples, counts, takes_s)
-            settling = self._settling()
+            settling = self._is_first_request()
             trace = self._run(settling + (more or 1), [shorter, longer], verify=more == 0)
             if self._longer > 2 and gated and trace.timing != "gate":
                 # The batch does not fit behind the gate, and another clock would measure something else.
@@ -211,7 +211,7 @@ class PointRound:
                     if actor == 0:
                         once.append(line.once_s)
             self._each = [max(median(of), 0.0) for of in samples]
-            if more == 0 and self._told(samples, counts, takes_s):
+            if more == 0 and self._is_known(samples, counts, takes_s):
                 record = self._record(batch, samples, once, median(overlaps))
                 record.longer = self._longer
                 if self._actors > 1 and self._task.point.bytes:
@@ -236,13 +236,13 @@ class PointRound:
             if self._task.first is None:
                 self._each = [each / self._waking for each in self._median_ends(trace, 0)]
 
-    def _settling(self) -> int:
+    def _is_first_request(self) -> int:
         """Samples of the next request that do not count."""
-        if not self._settles:
+        if not self._drops_first:
             return 0
         nothing_known = self._last is None and self._task.first is None
         longest = self._once_s if nothing_known and self._once_s > 0 else max(self._each)
-        return SETTLING if longest < DEAR_S else 0
+        return SETTLING if longest < EXPENSIVE_S else 0
 
     @staticmethod
     def rounded(seconds: float) -> float:
@@ -315,18 +315,20 @@ class PointRound:
             return 0 if self._task.first or taken else 1
         if self._repeats():
             # Repeatable operations need few samples in a process that behaves like the first.
-            if taken < 2 and self._alone:
+            if taken < 2 and self._one_sample_may_do:
                 return 0
             if taken == 0:
                 return 1
             if taken == 1 and self._as_before(samples):
                 return 0
-        dear = takes_s >= DEAR_S
+        expensive = takes_s >= EXPENSIVE_S
         if taken == 0:
             if self._task.point.idle_gap_s >= LONG_S:
                 return 2
-            return 1 if dear else self._at_once() if self._settling() else 6 if self._single else 3
-        if taken == 1 and dear:
+            return (
+                1 if expensive else self._batch_of_samples() if self._is_first_request() else 6 if self._single else 3
+            )
+        if taken == 1 and expensive:
             return 0
         little = self._took_little()
         most = MANY_SAMPLES if little else MOST_SAMPLES
@@ -338,11 +340,11 @@ class PointRound:
         hopeless = not self._steady(samples, counts, takes_s, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken))
         if taken > 1 and not little and hopeless and not disturbed:
             return 0  # more samples cannot make it steady; another round is worth more
-        few = self._at_once() if self._settling() else 2
+        few = self._batch_of_samples() if self._is_first_request() else 2
         at_once = few if taken + 1 < MOST_SAMPLES else max(few, taken)
-        return min(1 if dear else at_once, most - 1 - taken)
+        return min(1 if expensive else at_once, most - 1 - taken)
 
-    def _at_once(self) -> int:
+    def _batch_of_samples(self) -> int:
         """Samples to take after the uncounted ones."""
         return MOVING_SAMPLES if self._moves else 6
 
@@ -350,7 +352,7 @@ class PointRound:
         """Whether all medians are precise enough for a round, or within `nearly` times of that."""
         # Half of the spread between rounds is enough: the rest of the error comes from the rounds.
         enough = max(precision_target(self._plan, self._task.point), 2 * self._task.spread)
-        enough *= nearly * (DEAR if takes_s >= DEAR_S else 1)
+        enough *= nearly * (EXPENSIVE if takes_s >= EXPENSIVE_S else 1)
         return all(steady(of, enough, nearly * self._tick / min(counts)) for of in samples)
 
     def _repeats(self) -> bool:
@@ -360,7 +362,7 @@ class PointRound:
         large = self._task.point.bytes >= HUGE_BYTES
         return self._task.first is not None and (large or steady_before) and not self._by_host()
 
-    def _may_be_alone(self) -> bool:
+    def _may_take_one_sample(self) -> bool:
         """Whether the first sample of the round may be its last: expensive samples that match the first round.
 
         All such samples are verified, since any may be the last.
@@ -369,22 +371,22 @@ class PointRound:
         if first is None or self._task.round == 0 or self._even() or not self._repeats():
             return False
         shorter, longer, _ = self._compared(first.batch)
-        return self._takes(shorter, longer) >= DEAR_S
+        return self._takes(shorter, longer) >= EXPENSIVE_S
 
-    def _told(self, samples: list[list[float]], counts: list[int], takes_s: float) -> bool:
+    def _is_known(self, samples: list[list[float]], counts: list[int], takes_s: float) -> bool:
         """Whether a verified sample, expected to take `takes_s`, ends the round.
 
         Most samples do. Expensive samples have two exceptions: a first sample that differs from the first round, and a
         second sample that disagrees with the first. A round without an earlier round needs steady samples as well.
         """
-        if len(samples[0]) > 2 or self._even() or not (self._alone or takes_s >= DEAR_S):
+        if len(samples[0]) > 2 or self._even() or not (self._one_sample_may_do or takes_s >= EXPENSIVE_S):
             return True
         if len(samples[0]) == 1:
-            return self._alone and self._repeats() and self._as_before(samples)
+            return self._one_sample_may_do and self._repeats() and self._as_before(samples)
         if max(self._each) >= VERY_LONG_S:
             return True
         disturbed = any(median(of) <= 0 for of in samples)
-        nearly = 1.0 if self._alone else 1 / DEAR
+        nearly = 1.0 if self._one_sample_may_do else 1 / EXPENSIVE
         return not disturbed and self._steady(samples, counts, takes_s, nearly)
 
     def _even(self) -> bool:

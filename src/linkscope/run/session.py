@@ -65,7 +65,7 @@ def measure(
         machine=target.machine,
         environment=target.environment,
         plan=msgspec.to_builtins(plan),
-        tool=_tool(target, command),
+        tool=_tool(target, plan, command),
         started=_now(),
     )
     with RunWriter.create(path, header, force=force) as writer:
@@ -89,7 +89,7 @@ def go_on(
     plan = plan_of(run)
     if budget_s is not None:
         plan = msgspec.structs.replace(plan, budget_s=budget_s)
-    resume = Resume(started=_now(), tool=_tool(target, command), points_done=len(run.points))
+    resume = Resume(started=_now(), tool=_tool(target, plan, command), points_done=len(run.points))
     with RunWriter.go_on(run, resume) as writer:
         outcome = _supervised(target, plan, writer, command, progress, run, stop)
     return dataclasses.replace(outcome, wall_s=round(run.wall_s + outcome.wall_s, 3))
@@ -124,9 +124,9 @@ def _supervised(
         ).carry_out()  # fmt: skip
 
 
-def _tool(target: Target, command: Sequence[str] | None) -> dict[str, Any]:
+def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str, Any]:
     """Version, method versions and, on hardware, the commit and the build of the worker."""
-    methods = current(row.name for row in benchmark_table(command))
+    methods = current(PointId.parse(id).benchmark for id in plan.points)
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
         tool["commit"] = commit()

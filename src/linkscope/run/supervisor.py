@@ -100,7 +100,7 @@ class Supervisor:
         self._coming: Iterator[Round | Failure] | None = None  # of this round, if several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
-        self._settled = set(self._points)  # points with a final record
+        self._final = set(self._points)  # points with a final record
         self._states = states_of(plan, target.facts, earlier)
         self._base = EARLY_ROUNDS if plan.early else plan.rounds  # rounds after which a point has a value
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
@@ -108,7 +108,7 @@ class Supervisor:
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
         # With classes, the first rounds cover only few points, and the most expensive of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
-        self._like = representatives(plan) if plan.classes else {}
+        self._representative_of = representatives(plan) if plan.classes else {}
         self._passes = 0
         self._written = 0  # records so far
         self._lost: set[str] = set()
@@ -136,7 +136,7 @@ class Supervisor:
                 idle = 0 if self._written > written else idle + 1
                 assert idle < _MOST_IDLE, f"planned but never measured: {list(self._wanted)}"
             self._save_unfinished(self._budget.reason())
-            self._tell_unmeasured()
+            self._store_unmeasured()
         except Interrupted:
             complete = False
             self._save_unfinished(INTERRUPTED)
@@ -175,11 +175,11 @@ class Supervisor:
         while look and have.issuperset(range(look)):
             seen = [round for round in rounds if round.round < look]
             point = self._points[id] = self._assembler.point(id, seen)
-            self._settled.discard(id)
+            self._final.discard(id)
             wanted = [rounds_wanted(self._plan, point)]
             wanted += [work.rounds for work in late_rounds(self._plan, {id: point})]
             if len(seen) == len(rounds) and wanted[0] <= look:
-                self._settle(point)
+                self._store(point)
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
@@ -189,7 +189,7 @@ class Supervisor:
         for item in work:
             if item.id in self._points:
                 self._before[item.id] = self._points.pop(item.id)
-            self._settled.discard(item.id)
+            self._final.discard(item.id)
             if item.id not in self._states:  # a size added at a bend, or concurrent paths
                 self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
             self._wanted[item.id] = item.rounds
@@ -207,13 +207,13 @@ class Supervisor:
         before = len(self._wanted)
         for id in [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]:
             self._conclude(id)
-        self._put_away()
+        self._close_workers()
         if self._waiting and not any(map(self._in_first_rounds, self._wanted)):
             self._let_in()
-            self._put_away()
+            self._close_workers()
         return len(self._wanted) < before
 
-    def _put_away(self) -> None:
+    def _close_workers(self) -> None:
         """Removes points with a record from the unfinished ones."""
         for id in [id for id in self._wanted if id in self._points]:
             del self._wanted[id]
@@ -242,19 +242,19 @@ class Supervisor:
             self._conclude(id)
         self._waiting = {}
 
-    def _tell_unmeasured(self) -> None:
+    def _store_unmeasured(self) -> None:
         """Completes the points without a measurement: they inherit from a measured path of their class, or get a record
         with the reason."""
         for inheritance in inheritances(self._plan, self._with_record()):
-            self._settle(self._assembler.inherited(inheritance, self._points[inheritance.source]))
+            self._store(self._assembler.inherited(inheritance, self._points[inheritance.source]))
         for id, reason in left_over(self._plan, self._with_record()).items():
             status = "unsupported" if reason else "skipped"
-            self._settle(self._assembler.without_value(id, status, reason or self._budget.reason()))
-        for point in [point for id, point in self._points.items() if id not in self._settled]:
-            self._settle(point)
+            self._store(self._assembler.without_value(id, status, reason or self._budget.reason()))
+        for point in [point for id, point in self._points.items() if id not in self._final]:
+            self._store(point)
 
     def _with_record(self) -> dict[str, Point]:
-        return {id: point for id, point in self._points.items() if id in self._settled}
+        return {id: point for id, point in self._points.items() if id in self._final}
 
     def _due(self) -> dict[str, int]:
         """The next round of every point that may still run."""
@@ -275,7 +275,7 @@ class Supervisor:
             order = list(due)
         else:
             # First rounds of the other members follow the representative, whose batch they use.
-            behind = {id for id, number in due.items() if number == 0 and id in self._like}
+            behind = {id for id, number in due.items() if number == 0 and id in self._representative_of}
             order = in_order(self._plan, due, self._passes - 1, behind)
         self._coming = self._by_several(order, due)
         for id in order:
@@ -339,11 +339,11 @@ class Supervisor:
         try:
             record = self._measured(state, number)
         except Unsupported as reason:
-            self._settle(self._assembler.without_value(id, "unsupported", str(reason)))
+            self._store(self._assembler.without_value(id, "unsupported", str(reason)))
         except WrongData as wrong:
-            self._settle(self._assembler.failed(id, state.rounds, f"wrong data: {wrong}", verified=False))
+            self._store(self._assembler.failed(id, state.rounds, f"wrong data: {wrong}", verified=False))
         except (RequestFailed, WorkerGone) as failure:
-            self._settle(self._assembler.failed(id, state.rounds, str(failure)))
+            self._store(self._assembler.failed(id, state.rounds, str(failure)))
         else:
             state.rounds.append(record)
             state.cost_s = record.device_s
@@ -383,7 +383,7 @@ class Supervisor:
     def _sampled(self, sampler: Sampler, state: State, number: int) -> Round:
         """Measures with the batch of the point's first round, or that of the representative if the flows end together
         with it."""
-        alike = None if state.rounds else self._states.get(self._like.get(str(state.what), ""))
+        alike = None if state.rounds else self._states.get(self._representative_of.get(str(state.what), ""))
         if alike is None or alike.first is None:
             return sampler.measure(Task(state.what, number, state.first, state.spread))
         record = sampler.measure(Task(state.what, number, alike.first))
@@ -409,21 +409,21 @@ class Supervisor:
             if state.stopped == self._budget.reason():
                 self._points[id] = point  # it may inherit in the end
             else:
-                self._settle(point)
+                self._store(point)
             return
         point = self._assembler.point(id, state.rounds, state.stopped)
         kept = len(point.flows[0].round_medians_s)
         wanted = rounds_wanted(self._plan, point)
         if wanted <= kept:
-            self._settle(point)
+            self._store(point)
         elif all(state.has(number) for number in range(wanted)):
-            self._settle(self._assembler.point(id, state.rounds, "the GPU was throttled in the other rounds"))
+            self._store(self._assembler.point(id, state.rounds, "the GPU was throttled in the other rounds"))
         else:
             self._points[id] = point
 
-    def _settle(self, point: Point) -> None:
+    def _store(self, point: Point) -> None:
         self._points[point.id] = point
-        self._settled.add(point.id)
+        self._final.add(point.id)
         self._write(point)
 
     def _write(self, record: Round | Point) -> None:
@@ -434,20 +434,20 @@ class Supervisor:
     def _save_unfinished(self, why: str) -> None:
         """Writes a record for every point that has some of its rounds, so that the file is readable as it is."""
         for id, state in sorted(self._states.items()):
-            if id not in self._settled and state.rounds:
-                self._settle(self._assembler.point(id, state.rounds, why))
+            if id not in self._final and state.rounds:
+                self._store(self._assembler.point(id, state.rounds, why))
 
     def _give_up(self, problem: str) -> None:
         """Ends a run whose workers no longer start: points with their base rounds keep their value, the others fail."""
         for id, state in self._states.items():
-            if id in self._settled:
+            if id in self._final:
                 continue
             if len(state.rounds) >= self._base:
-                self._settle(self._assembler.point(id, state.rounds, problem))
+                self._store(self._assembler.point(id, state.rounds, problem))
             elif id in self._points:  # the budget refused it
-                self._settle(self._points[id])
+                self._store(self._points[id])
             else:
-                self._settle(self._assembler.failed(id, state.rounds, problem))
+                self._store(self._assembler.failed(id, state.rounds, problem))
 
 
 def _rounds_of(point: Point) -> int:

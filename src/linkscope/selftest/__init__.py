@@ -1,6 +1,4 @@
-"""Known truths in, the real measuring path, and whether they come out: `linkscope selftest`
-(docs/method/self-test.md).
-"""
+"""Known truths through the real measuring path: `linkscope selftest` (docs/method/self-test.md)."""
 
 from linkscope.selftest.rows import Finding, Row, Verdict, carry_out
 from linkscope.selftest.table import HERE, PLANTED

@@ -32,14 +32,15 @@ def plan_of(target: Target, ids: Sequence[str], **wishes: Any) -> Plan:
 def measured(
     folder: Path, target: Target, ids: Sequence[str], meddling: Sequence[dict[str, Any]] = (), **wishes: Any
 ) -> dict[str, Point]:
-    """The points as a reader of the run file gets them. `meddling`: what interposer.py does to the worker's answers."""
+    """The points as a reader of the run file gets them. `meddling` is what interposer.py does to the worker's
+    answers."""
     path = folder / "run.jsonl"
     measure(target, plan_of(target, ids, **wishes), path, command=command(meddling), force=True)
     return {point.id: point for point in read_run(path).points}
 
 
 def command(meddling: Sequence[dict[str, Any]] = ()) -> list[str]:
-    """The worker, behind a interposer where something is planted in its answers."""
+    """The command of the worker, behind an interposer if its answers are to be changed."""
     if not meddling:
         return worker_command()
     interposer = str(Path(__file__).with_name("interposer.py"))
@@ -47,7 +48,7 @@ def command(meddling: Sequence[dict[str, Any]] = ()) -> list[str]:
 
 
 class Witness(Worker):
-    """A worker of which everything is kept: what was prepared, what was asked for, what was answered."""
+    """A worker that keeps everything: prepared cases, requests and answers."""
 
     def __init__(self, command: Sequence[str]) -> None:
         super().__init__(command)
@@ -80,7 +81,7 @@ class Watched:
 
 
 def watched(target: Target, id: str) -> Watched:
-    """One round by the sampler, with all that went over the pipe."""
+    """One round by the sampler, with everything that went over the pipe."""
     worker = Witness(command())
     try:
         worker.open(target.open_request)

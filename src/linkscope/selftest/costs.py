@@ -1,4 +1,5 @@
-"""What one operation costs: without enqueue, without stamps, finer than the clock's tick, by the right divisor."""
+"""Rows on the cost of one operation: without queueing, without stamps, below the clock's tick, with the right
+divisor."""
 
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def _tick(folder: Path) -> Finding:
 
 
 def _batch(folder: Path) -> Finding:
-    """Sizes whose batches have all kinds of counts, down to one compared with none."""
+    """Sizes with batches of all lengths, down to one that is compared with an empty batch."""
     sizes = [4 * KIB, 64 * KIB, 16 * MIB, 512 * MIB]
     ids = [D2H.format(size) for size in sizes]
     points = measured(folder, target(), ids)

@@ -1,4 +1,4 @@
-"""What goes wrong is a failed point with a reason, and the rest goes on."""
+"""Rows on faults: a fault becomes a failed point with a reason, and the run continues."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ def _lying_peer(folder: Path) -> Finding:
 
 
 def _pattern(folder: Path) -> Finding:
-    """Zeros prove nothing: memory is often zero before anything arrives, and links may compress them."""
+    """Zeros prove nothing: memory is often zero before data arrive, and links may compress zeros."""
     seen = watched(target(), H2D.format(4 * KIB, "true", "batched"))
     regions = re.findall(r"^region (r\d+) \S+ \d+ B (\w+)", seen.prepared.program, re.MULTILINE)
     ways = re.findall(r"loop move \w+ (r\d+)\[.*-> (r\d+)\[", seen.prepared.program)
@@ -51,7 +51,7 @@ def _pattern(folder: Path) -> Finding:
 
 
 def _placement(folder: Path) -> Finding:
-    """The worker looks where the pages are (core/platform/cuda, page_nodes) and refuses to time what lies elsewhere."""
+    """The worker checks the placement of pages (core/platform/cuda, page_nodes) and refuses to time misplaced ones."""
     said = "pages asked for on numa:0 are on numa:1"
     points = measured(folder, target(), [_COPY, _OTHER], [{"match": f"{_COPY}#*", "error": said}])
     bad, good = points[_COPY], points[_OTHER]

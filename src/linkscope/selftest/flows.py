@@ -1,4 +1,4 @@
-"""Flows that run together: both ways, two on one link, and one link among many that is slow."""
+"""Rows on concurrent flows: bidirectional, two on one link, and one slow link among many."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def _both_ways(folder: Path) -> Finding:
 
 
 def _bytes(folder: Path) -> Finding:
-    """What the links carried is what was asked for, each way on its own: the simulation counts what its links move."""
+    """The links carried exactly the requested bytes in each direction, as counted by the simulation."""
     seen = watched(target(), H2D.format(MIB, "true", "batched"))
     ways = ("pcie0 numa:0->gpu:0", "pcie0 gpu:0->numa:0")
     wanted, carried = [0, 0], [0, 0]
@@ -50,7 +50,8 @@ def _bytes(folder: Path) -> Finding:
 
 
 def _contention(folder: Path) -> Finding:
-    """From numa:0 to gpu:2 and gpu:3 at once: both cross the one link between the nodes; to its own GPUs none does."""
+    """From numa:0 to gpu:2 and gpu:3 concurrently: both flows cross the one link between the nodes; flows to its own
+    GPUs cross none."""
     where = target()
     ids = [H2D.format(_SIZE, "false", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in (2, 3)]
     worker = Worker(command())

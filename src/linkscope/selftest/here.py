@@ -1,4 +1,4 @@
-"""This machine: its clocks, its cache flush, where its pages are, and whether what one GPU writes another receives."""
+"""Rows on this machine: clocks, cache flush, placement of pages, and whether GPUs receive what others write."""
 
 import functools
 import itertools
@@ -20,13 +20,13 @@ from linkscope.units import format_bytes, format_seconds
 
 _CHASE = "latency/cpu/{0}.pageable->{0}.pageable/0?cache={1}&range=2MiB"
 _H2H = "h2h/cpu/{0}.pageable->{0}.pinned/1048576?initiator=src&mode=batched"
-_SLOWER = 1.5  # how much slower a chase through memory must be than one through a cache, at least
+_SLOWER = 1.5  # least ratio of a chase through memory to one through a cache
 
 _machine = functools.cache(this_machine)
 
 
 def _host_clock(folder: Path) -> Finding:
-    """Two readings differ by a multiple of the clock's step: the greatest common divisor of many is that step."""
+    """Two readings differ by a multiple of the clock's step, so the greatest common divisor of many is the step."""
     readings = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(20_000)]
     steps = [after - before for before, after in itertools.pairwise(readings)]
     step_s, forwards = math.gcd(*steps) * 1e-9, min(steps) >= 0
@@ -51,8 +51,8 @@ def _event_clock(folder: Path) -> Finding:
         worker.kill()
     if trace.timing != "gate":
         return Finding(planted, f"copies are timed by '{trace.timing}' here: events are not used", True)
-    # Batches of all lengths take all kinds of times: those nearest to each other lie one tick apart. CUDA tells a time
-    # as a float of milliseconds, which is exact to 10 ps at 0.1 ms.
+    # Batches of all lengths take all kinds of times, so the nearest two lie one tick apart. CUDA returns milliseconds
+    # as a float, exact to 10 ps at 0.1 ms.
     times = sorted(trace.seconds(sample, at, 0) for sample in range(trace.samples) for at in range(trace.batches))
     steps = sorted(after - before for before, after in itertools.pairwise(times) if after - before > 1e-10)
     tick_s = steps[len(steps) // 100] if steps else float("inf")
@@ -60,8 +60,8 @@ def _event_clock(folder: Path) -> Finding:
 
 
 def _cache_flush(folder: Path) -> Finding:
-    """The same chase over the same lines, after a flush and after itself. The host's own noise only ever slows it
-    down: the fastest of some rounds stands for it."""
+    """The same chase over the same lines, after a flush and after itself; the fastest rounds count, since noise only
+    slows."""
     where = _machine()
     found, holds = [], True
     for place in where.facts.of_kind("numa"):
@@ -73,7 +73,7 @@ def _cache_flush(folder: Path) -> Finding:
 
 
 def _chase(where: Target, place: str, cache: str) -> tuple[float, Trace]:
-    """Seconds a load in the fastest of five rounds, and the last trace."""
+    """Seconds of a load in the fastest of five rounds, and the last trace."""
     id = _CHASE.format(place, cache)
     found: list[float] = []
     for number in range(5):
@@ -114,7 +114,7 @@ def _peers(folder: Path) -> Finding:
     if not pairs:
         return Finding(planted, f"{len(gpus) or 'no'} GPU is here: there is no pair", True)
     wrong, refused, fine = [], [], 0
-    for size in sizes:  # small ones of all pairs first: where those are wrong, nothing larger is sent
+    for size in sizes:  # small copies of all pairs first: nothing larger is sent after a wrong one
         ids = {D2D.format(a, b, size): f"gpu:{a} -> gpu:{b}" for a, b in pairs}
         path = folder / f"{size}.jsonl"
         measure(where, plan_of(where, list(ids), rounds=1), path)

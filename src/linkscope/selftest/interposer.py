@@ -22,7 +22,7 @@ from typing import Any
 
 
 class Interposer:
-    """The state of one pipe: the key that is prepared, and how many samples it gave."""
+    """The state of one pipe: the prepared key and the number of its samples."""
 
     def __init__(self, plants: list[dict[str, Any]]) -> None:
         self.plants = plants
@@ -30,7 +30,7 @@ class Interposer:
         self.samples, self.first, self.hot = 0, True, False
 
     def planted(self, what: str) -> Any:
-        """The value of what is planted for this key, or None."""
+        """The planted value for this key, or None."""
         for plant in self.plants:
             here = self.block in plant.get("blocks", (self.block,))
             if what in plant and here and fnmatch.fnmatchcase(self.key, plant.get("match", "*")):
@@ -38,7 +38,7 @@ class Interposer:
         return None
 
     def asked(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """An answer of its own, or None where the worker is to answer. May change the request."""
+        """An answer of its own, or None if the worker shall answer. May change the request."""
         if request["op"] != "prepare":
             return None
         self.key, self.samples, self.first = request["key"], 0, True
@@ -52,7 +52,7 @@ class Interposer:
         return None
 
     def counted(self) -> int:
-        """The number of this `prepare`, over all processes, where a plant has a file to count in."""
+        """The number of this `prepare` over all processes, if the plant has a file to count in."""
         for plant in self.plants:
             if "count" in plant:
                 with open(plant["count"], "ab") as file:
@@ -73,7 +73,7 @@ class Interposer:
                 self.samples += 1
 
     def seconds(self, took: float, count: int) -> float:
-        """How long a batch takes that took so long."""
+        """The changed time of a batch, from its true time."""
         if self.hot:
             return count * float(self.planted("hot"))
         took *= self.planted("factor") or 1.0
@@ -86,7 +86,7 @@ class Interposer:
 
 
 def main() -> None:
-    """Until the input ends."""
+    """Runs until the input ends."""
     interposer = Interposer(json.loads(sys.argv[1]))
     worker = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert worker.stdin is not None and worker.stdout is not None

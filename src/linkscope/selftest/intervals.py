@@ -1,8 +1,8 @@
-"""95 % intervals that cover the truth, under four kinds of noise, and no wider than they must be.
+"""Rows on intervals: 95 % intervals cover the truth under four kinds of noise, and are not too wide.
 
-The noise is that of one H200 (24 processes): the samples of a process agree to 0.3 %, but its median is 3 %
-away from that of the next. Each repetition is a whole measurement: the sampler takes rounds from a worker that answers
-with drawn times, the assembler makes the point, and the plan says whether a few more rounds are worth it.
+The noise is that of one H200 (24 processes): samples of a process agree to 0.3 %, and medians of processes differ by 3
+%. Each repetition is a whole measurement: the sampler takes rounds from a worker that answers with drawn times, the
+assembler makes the point, and the plan decides on more rounds.
 """
 
 import functools
@@ -53,7 +53,7 @@ class LogNormal(Noise):
 
 
 class Autocorrelated(Noise):
-    """Samples that scatter by 1 % and follow each other closely: many of them say little more than one."""
+    """Samples that vary by 1 % and are strongly correlated, so that many carry little more information than one."""
 
     last: float | None = None
 
@@ -68,7 +68,7 @@ class Autocorrelated(Noise):
 
 
 class Bimodal(Noise):
-    """Seven processes of ten are fast, the others 8 % slower (as pages lie well or badly)."""
+    """Seven of ten processes are fast and the others 8 % slower, as with good and bad placement of pages."""
 
     def process(self) -> float:
         mode = 1.0 if self.chance.random() < 0.7 else 1.08
@@ -78,7 +78,7 @@ class Bimodal(Noise):
 
 
 class HeavyTail(Noise):
-    """Processes with Student's t of three degrees of freedom; one sample of twelve is half as long again."""
+    """Processes with Student's t of three degrees of freedom; one of twelve samples takes 50 % longer."""
 
     def process(self) -> float:
         squares = sum(self.chance.gauss(0, 1) ** 2 for _ in range(3))
@@ -122,7 +122,7 @@ def _point(noise: Noise, assembler: Assembler) -> Point:
 
 
 def oracle_width(kind: type[Noise]) -> float:
-    """Width, as a fraction of the truth, of the interval of who knows the noise: the middle 95 % of all medians of six
+    """The width, as a fraction of the truth, of an interval for known noise: the central 95 % of medians of six
     processes."""
     noise = kind(random.Random(1))
 

@@ -1,4 +1,4 @@
-"""The machine of the self-test: round numbers, so that every truth can be worked out in the head."""
+"""The machine of the self-test, with round numbers, so that every truth can be checked by mental arithmetic."""
 
 import tomllib
 from typing import Any
@@ -10,7 +10,7 @@ from linkscope.machine.model_checks import check
 from linkscope.run import Target
 from linkscope.run.target import modelled
 
-CALL_S, EVENT_S, TICK_S = 20e-6, 5e-6, 500e-9  # enqueue and stamps cost more than what is measured
+CALL_S, EVENT_S, TICK_S = 20e-6, 5e-6, 500e-9  # queueing and stamps cost more than the measured operation
 LOAD_S = 100e-9
 TO_DEVICE_S, FROM_DEVICE_S, PEER_S = 2e-6, 1e-6, 1.5e-6
 PCIE_LATENCY_S, NVLINK_LATENCY_S, XBUS_LATENCY_S = 1e-6, 0.5e-6, 0.5e-6
@@ -56,7 +56,7 @@ def _constant(value: float) -> dict[str, Any]:
 
 
 def content(**parts: Any) -> dict[str, Any]:
-    """The machine file as data. `parts` (`fault`, `noise`) are added to it."""
+    """The machine file as data, plus `parts` (`fault`, `noise`)."""
     links = [_link(f"pcie{n}", [(f"numa:{n // 2}", f"gpu:{n}")], PCIE, PCIE_LATENCY_S, PCIE_BOTH) for n in range(4)]
     links += [_link(f"nvlink{a}{b}", [(f"gpu:{a}", f"gpu:{b}")], NVLINK, NVLINK_LATENCY_S) for a, b in NVLINKS]
     links.append(_link("xbus", [("numa:0", "numa:1")], XBUS, XBUS_LATENCY_S))
@@ -80,7 +80,7 @@ def content(**parts: Any) -> dict[str, Any]:
 
 
 def target(seed: int = 1, **parts: Any) -> Target:
-    """The machine as what is measured; checked as any machine file is."""
+    """The machine as a target, checked like any machine file."""
     model = msgspec.convert(content(**parts), models.Model)
     check(model)
     return modelled(model, seed)

@@ -1,4 +1,4 @@
-"""A row of the self-test: what was planted, what was found, whether it holds; and how rows are carried out."""
+"""A row of the self-test: planted truth, finding and result; and how rows are run."""
 
 import multiprocessing
 import tempfile
@@ -13,7 +13,7 @@ from linkscope.errors import UserError
 
 @dataclass(frozen=True)
 class Finding:
-    """What was planted and what was found, in words with their units."""
+    """The planted truth and the finding, as text with units."""
 
     planted: str
     found: str
@@ -22,7 +22,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Row:
-    """`check` gets an empty folder for its run files. `cost_s`: roughly; long ones are started first."""
+    """A row. `check` gets an empty folder for its run files. `cost_s`: rough duration; long rows start first."""
 
     name: str
     check: Callable[[Path], Finding]
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A row that was carried out, and how long it took."""
+    """A completed row with its duration."""
 
     row: str
     planted: str
@@ -46,8 +46,8 @@ def carry_out(rows: Sequence[Row], jobs: int = 1) -> Iterator[Verdict]:
         yield from map(_carried_out, rows)
         return
     by_cost = sorted(rows, key=lambda row: -row.cost_s)
-    # Forked and not spawned: the rows are those of this process, also where a test has changed what they stand on.
-    # A worker dies with the thread that started it (worker.py), so rows run in the main threads of processes.
+    # Forked and not spawned, so that rows changed by a test stay changed. A worker dies with the thread that started it
+    # (worker.py), so rows run in the main threads of processes.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
         running = {row.name: pool.submit(_carried_out, row) for row in by_cost}
         try:
@@ -64,6 +64,6 @@ def _carried_out(row: Row) -> Verdict:
             finding = row.check(Path(folder))
         except UserError:
             raise
-        except Exception as problem:  # whatever breaks in the measuring path is a row that does not hold
+        except Exception as problem:  # any error in the measuring path is a row that does not hold
             finding = Finding("what this row plants", f"{type(problem).__name__}: {problem}", False)
     return Verdict(row.name, finding.planted, finding.found, finding.holds, round(time.monotonic() - started, 3))

@@ -1,4 +1,4 @@
-"""States that spoil samples: the first operation of a process, a throttled GPU, two modes; and caches in the way."""
+"""Rows on states that spoil samples: the first operation of a process, a throttled GPU, two modes, caches."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ TRUTH = FROM_DEVICE_S + PCIE_LATENCY_S + 64 * KIB / PCIE
 
 
 def _warm_up(folder: Path) -> Finding:
-    """In every process: code that is loaded with its first use, and then a clock that is still rising."""
+    """Every process first loads code, and then runs on a rising clock."""
     late_s, rising = 1e-3, {"kind": "ramp", "samples": 6, "factor": 3.0}
     point = measured(folder, target(fault=[rising]), [_COPY], [{"first_s": late_s}])[_COPY]
     planted = (
@@ -32,7 +32,7 @@ def _warm_up(folder: Path) -> Finding:
 
 
 class _Throttled:
-    """A monitor that has seen the GPU throttled in certain blocks of its run."""
+    """A monitor that reports throttling in certain blocks of its run."""
 
     def __init__(self, blocks: Sequence[int]) -> None:
         self._block, self._throttled = 0, blocks
@@ -45,8 +45,8 @@ class _Throttled:
 
 
 def _throttled(folder: Path) -> Finding:
-    """Every round is taken twice: the first time it is twice as slow, and the monitor sees why. Rounds in processes of
-    their own, as on hardware."""
+    """Every round is taken twice: the first time it is twice as slow, and the monitor reports why. Rounds run in
+    processes of their own, as on hardware."""
     slow = [1, 3, 5, 7, 9, 11]
     where = dataclasses.replace(target(), facts=dataclasses.replace(target().facts, modelled=False))
     plan = plan_of(where, [_COPY])
@@ -68,7 +68,7 @@ def _throttled(folder: Path) -> Finding:
 
 
 def _two_modes(folder: Path) -> Finding:
-    """In every process, as copies that meet a refresh or not; where there is one mode, two must not be claimed."""
+    """In every process, as copies that meet a memory refresh or not; with one mode, two must not be reported."""
     point = measured(folder, target(), [_COPY], [{"two_modes": 1.3}])[_COPY]
     plain = measured(folder, target(noise=_SCATTER), [_COPY])[_COPY]
     modes = point.spread.modes_s if point.spread else None
@@ -90,7 +90,8 @@ _SCATTER = {
 
 
 def _two_kinds(folder: Path) -> Finding:
-    """Pages that lie well or badly for as long as a process lives: no value of one kind may pass for the machine's."""
+    """Pages are placed well or badly for the lifetime of a process: a value of one kind must not pass for the
+    machine's."""
     noise = {"round": {"from": "assumed", "why": "selftest", "shape": "bimodal", "second": 1.3, "share": 0.4}}
     ids = [D2H.format(size * KIB) for size in (16, 32, 64, 128, 256)]
     points = measured(folder, target(noise=noise), ids).values()
@@ -107,7 +108,7 @@ def _two_kinds(folder: Path) -> Finding:
 
 
 def _caches(folder: Path) -> Finding:
-    """A chase that is asked for cold goes over lines that were flushed, one that is asked for hot does not."""
+    """A cold chase runs over flushed lines, a hot one does not."""
     ids = {name: _CHASE.format(name) for name in ("cold", "hot")}
     points = measured(folder, target(), list(ids.values()), [{"hot": _HOT_S}])
     found = {name: points[id].median_s or 0.0 for name, id in ids.items()}
@@ -119,8 +120,8 @@ def _caches(folder: Path) -> Finding:
 
 
 def _footprint(folder: Path) -> Finding:
-    """Batches meet no line twice: they rotate over three times the largest cache in the way, or over as much as copies
-    of host memory rotate over, slice by slice."""
+    """Batches meet no line twice: they rotate over three times the largest cache on the path, or over the footprint of
+    host copies, slice by slice."""
     found, least = [], []
     where = target()
     cache = max(where.facts.cache_bytes.values())

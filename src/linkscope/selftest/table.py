@@ -1,4 +1,4 @@
-"""All rows, in the order in which they are shown."""
+"""All rows, in display order."""
 
 from linkscope.selftest import costs, faults, flows, here, intervals, states
 from linkscope.selftest.rows import Row

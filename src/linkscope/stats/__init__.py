@@ -1,4 +1,4 @@
-"""Pure functions on samples: no clock, no files, no state. Each names the paper that it follows."""
+"""Pure functions on samples, without clock, files and state. Each names the paper that it follows."""
 
 from linkscope.stats.equivalence import Contrast, Similarity, clusters, contrast, holm
 from linkscope.stats.intervals import EARLY_ROUNDS, Interval, early_interval, median, median_interval, more_rounds

@@ -1,8 +1,9 @@
-"""Which members of a group are alike: tests of equivalence, corrected for how many there are.
+"""Groups members of a class that are alike, by equivalence tests with a correction for their number.
 
-Two one-sided tests (Schuirmann, A comparison of the two one-sided tests procedure, 1987) say "same": the ratio lies
-within a margin around 1. The test against the margin says "other": it lies outside. What neither shows is undecided.
-Both are corrected over the group (Holm, A simple sequentially rejective multiple test procedure, 1979).
+Two one-sided tests (Schuirmann, A comparison of the two one-sided tests procedure, 1987) show "same": the ratio lies
+within a margin around 1. The test against the margin shows "other": the ratio lies outside. Otherwise the member is
+undecided. Both tests are corrected over the group (Holm, A simple sequentially rejective multiple test procedure,
+1979).
 """
 
 import math
@@ -18,18 +19,18 @@ Verdict = Literal["same", "other", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """The logarithm of a ratio, its standard error, and the degrees of freedom behind that."""
+    """The logarithm of a ratio, its standard error and its degrees of freedom."""
 
     log_ratio: float
     error: float
     freedom: int
 
     def chance_other(self, margin: float) -> float:
-        """How probable so large a ratio (or so small a one) is where the truth lies within the margin."""
+        """The probability of a ratio this far from 1 if the true ratio lies within the margin."""
         return self._tail(abs(self.log_ratio) - math.log1p(margin))
 
     def chance_same(self, margin: float) -> float:
-        """How probable so small a distance is where the truth lies outside of the margin."""
+        """The probability of a ratio this close to 1 if the true ratio lies outside the margin."""
         return self._tail(math.log1p(margin) - abs(self.log_ratio))
 
     def ends(self, level: float) -> tuple[float, float]:
@@ -46,9 +47,9 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """How a member stands to the `leader` of its cluster (its own name: it is the leader).
+    """The relation of a member to the `leader` of its cluster (its own name: it is the leader).
 
-    `contrasts`: by size, its time over the leader's.
+    `contrasts`: by size, its time over that of the leader.
     """
 
     leader: str
@@ -59,14 +60,14 @@ class Similarity:
 def contrast(ours: Sequence[float], theirs: Sequence[float], alike: float, known: int = PRIOR_FREEDOM) -> Contrast:
     """The ratio of two sets of round medians, ours over theirs.
 
-    `alike` is the mean `log_variance` of the group at this size; it weighs as twelve further rounds do (ratios.py), or
-    fewer where it is `known` by fewer degrees of freedom.
+    `alike` is the mean `log_variance` of the group at this size. It weighs as much as twelve rounds (ratios.py), or
+    less if it is `known` by fewer degrees of freedom.
     """
     weight = min(known, PRIOR_FREEDOM)
     variances = [(weight, alike)] + [(len(of) - 1, log_variance(of)) for of in (ours, theirs) if len(of) > 1]
     log_ratio = math.log(geometric_mean(ours) / geometric_mean(theirs))
     freedom = sum(weight for weight, _ in variances)
-    if not freedom:  # one round of each says nothing of how rounds differ
+    if not freedom:  # one round of each does not show how rounds differ
         return Contrast(log_ratio, math.inf, 1)
     pooled = sum(weight * variance for weight, variance in variances) / freedom
     error = math.sqrt(pooled * (1 / len(ours) + 1 / len(theirs)))
@@ -74,7 +75,7 @@ def contrast(ours: Sequence[float], theirs: Sequence[float], alike: float, known
 
 
 def holm(chances: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses are rejected so that any true one is with a probability of at most `level`."""
+    """Which hypotheses are rejected, with a probability of at most `level` that any true one is."""
     order = sorted(range(len(chances)), key=lambda at: chances[at])
     rejected = [False] * len(chances)
     for step, at in enumerate(order):
@@ -87,9 +88,11 @@ def holm(chances: Sequence[float], level: float) -> list[bool]:
 def clusters(
     order: Sequence[str], rounds: Mapping[str, Rounds], margin: Callable[[int], float], level: float = 0.05
 ) -> dict[str, Similarity]:
-    """Every member's cluster. The first of `order` leads the first; those that differ from it form others in turn.
+    """The cluster of every member. The first of `order` leads the first cluster; members that differ form other
+    clusters in turn.
 
-    `margin` of a size: what still counts as alike. Members without a size in common with their leader are undecided.
+    `margin` of a size is the difference that still counts as alike. Members without a common size with their leader are
+    undecided.
     """
     spread = {size: _spread(rounds, size) for size in sorted({size for of in rounds.values() for size in of})}
     found: dict[str, Similarity] = {}
@@ -100,7 +103,7 @@ def clusters(
         made = {name: _contrasts(rounds[name], rounds[leader], spread) for name in others}
         tests = [(name, of.chance_other(margin(size))) for name in others for size, of in made[name].items()]
         odd = {name for (name, _), told in zip(tests, holm([p for _, p in tests], level), strict=True) if told}
-        # Alike is who is alike at every size: the worst of them decides, without a correction.
+        # A member is the same only if it is at every size, so the worst size decides, without a correction.
         shown = [max([of.chance_same(margin(size)) for size, of in made[n].items()], default=1.0) for n in others]
         for name, same in zip(others, holm(shown, level), strict=True):
             if name not in odd:
@@ -114,6 +117,6 @@ def _contrasts(ours: Rounds, theirs: Rounds, spread: Mapping[int, float]) -> dic
 
 
 def _spread(rounds: Mapping[str, Rounds], size: int) -> float:
-    """The mean variance of the logarithms within a member."""
+    """The mean variance of the logarithms within members."""
     known = [log_variance(of[size]) for of in rounds.values() if len(of.get(size, ())) > 1]
     return sum(known) / len(known) if known else 0.0

@@ -24,7 +24,7 @@ class Interval:
 
 
 def median(samples: Sequence[float]) -> float:
-    """The middle of the samples (of the two middle ones, their mean). Plain Python: faster than numpy for few."""
+    """The median. Plain Python, which is faster than numpy for few samples."""
     ordered = sorted(samples)
     count = len(ordered)
     middle = count // 2
@@ -33,7 +33,7 @@ def median(samples: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _ranks(count: int, confidence: float) -> tuple[int, float] | None:
-    """The rank l of the interval [x(l), x(n+1-l)] and its level; None where even all samples cover too little."""
+    """The rank l of the interval [x(l), x(n+1-l)] and its level; None if even all samples cover too little."""
     tail = (1 - confidence) / 2
     below = 0.0  # BinomCDF(rank - 1; n, 1/2)
     rank = 0
@@ -46,7 +46,7 @@ def _ranks(count: int, confidence: float) -> tuple[int, float] | None:
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """The interval of the median of what the samples are drawn from, whatever its shape; None for fewer than six."""
+    """The interval of the median of the distribution, whatever its shape; None for fewer than six samples."""
     ranks = _ranks(len(samples), confidence)
     if ranks is None:
         return None
@@ -59,14 +59,13 @@ EARLY_ROUNDS = 3
 
 
 def early_interval(samples: Sequence[float], precision: float) -> Interval | None:
-    """The interval of three rounds that already agree: to a third of `precision`; None where they do not.
+    """The interval of three rounds that agree within a third of `precision`; None if they do not.
 
-    It is half of `precision` wide at each side of their median, more than what they differ by. Whoever stops there, and
-    takes six rounds of all else, has intervals that cover, however strong the noise between rounds, in at least 96.0 %
-    of cases (normal), 96.5 % (heavy tails), 95.7 % (skewed), 94.5 % (uniform). Not so where processes fall into two
-    modes of nearly equal share: three alike may all be of the lesser one (35 % of processes: 94.7 % cover, 45 %: 90 %,
-    49 %: 88 %, where six rounds alone keep 96.9 %). The level stated is that worst one. tests/python/test_stats.py
-    draws them.
+    It is half of `precision` wide on each side of their median. With this rule for some points and six rounds for all
+    others, intervals cover the truth for every strength of noise in at least 96.0 % of cases (normal), 96.5 % (heavy
+    tails), 95.7 % (skewed) and 94.5 % (uniform). Processes that fall into two modes of nearly equal share are the
+    exception, since three rounds may all be in the smaller mode (35 % of processes: 94.7 % cover; 45 %: 90 %; 49 %: 88
+    %). The stated level is that worst case. tests/python/test_stats.py draws all of them.
     """
     if len(samples) != EARLY_ROUNDS:
         return None
@@ -77,7 +76,8 @@ def early_interval(samples: Sequence[float], precision: float) -> Interval | Non
 
 
 def more_rounds(count: int, confidence: float = 0.95) -> int:
-    """The next number of samples at which the interval drops one more sample at each end, and so can get narrower."""
+    """The next number of samples at which the interval excludes one more sample at each end, and so may become
+    narrower."""
     now = _ranks(count, confidence)
     larger = count + 1
     while (then := _ranks(larger, confidence)) is None or (now is not None and then[0] == now[0]):

@@ -1,4 +1,4 @@
-"""Where a curve of times over bytes breaks: nothing is to be drawn or interpolated across that."""
+"""Finds breaks in a curve of times over bytes. Nothing is drawn or interpolated across a break."""
 
 import math
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from linkscope.stats.intervals import median
 from linkscope.stats.stopping import HALF_WIDTH
 
-JUMP = 0.03  # what is not told apart from a line
-NEAR = 2  # times: sizes further apart leave room for a steep part that is no step
-BELOW = 0.25  # by which the line to a size FAR from the next errs where the rate gains 11 % by each doubling
-FAR = 4  # times: beyond that no line tells what a size should take
+JUMP = 0.03  # difference from a line that counts as none
+NEAR = 2  # ratio of sizes: a wider interval may hold a steep ramp that is no step
+BELOW = 0.25  # error of a line to a size FAR from the next when the rate gains 11 % per doubling
+FAR = 4  # ratio of sizes beyond which no line predicts a time
 
-_Time = tuple[int, float, float]  # bytes, seconds, and by what fraction these may be off
+_Time = tuple[int, float, float]  # bytes, seconds, and the relative uncertainty of the seconds
 
 
 def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None]) -> list[float]:
-    """How far the median of each size of one curve may be off, as a fraction of it; inf where nothing tells.
+    """The relative uncertainty of the median at each size of one curve; inf if unknown.
 
-    Half of its interval at most, where it has one; but that of rounds that agree is as wide as was asked. What they
-    differ by tells more, and what those of all sizes do.
+    It is at most half of the interval. The interval of agreeing rounds is as wide as the target, so the differences
+    between rounds, and those at other sizes, show more.
     """
     relative = [[value / median(of) - 1 for value in of] if of and median(of) > 0 else [] for of in rounds]
     freedom = sum(len(of) - 1 for of in relative if of)
@@ -34,12 +34,13 @@ def doubts(rounds: Sequence[Sequence[float]], half_widths: Sequence[float | None
 
 
 def breaks(sizes: Sequence[int], seconds: Sequence[float], doubts: Sequence[float]) -> list[int]:
-    """Of a curve by size the places where no line goes on to the next size. `doubts`: of each time, as a fraction.
+    """The places of a curve by size where no line continues to the next size. `doubts`: relative uncertainty of each
+    time.
 
-    Where more bytes take clearly less time, or more than so many times the time; and where the lines on both sides of
-    near sizes do not meet in between: the one ends below what follows, and the other above what is before, or both the
-    other way. A ramp from one to the other would do so too; between sizes further apart it may well be one. Behind
-    the largest size there is no line: there it is far less time than that of the line before.
+    A break is a larger size in clearly less time, or in more than a multiple of the time, or two neighbouring sizes
+    whose lines from both sides do not meet: each ends on the other side of the next point. A ramp would do so too, so
+    sizes further apart do not count. Behind the largest size there is no line; a time far below the line before it is a
+    break.
     """
     curve = [*zip(sizes, seconds, doubts, strict=True)]
     found = [at for at in range(len(curve) - 1) if _jumps(*curve[at], *curve[at + 1]) or _steps(curve, at)]
@@ -63,11 +64,11 @@ def _steps(curve: Sequence[_Time], at: int) -> bool:
 
 
 def _ends_below(curve: Sequence[_Time]) -> bool:
-    """Whether the largest size takes far less than the line through those before it says.
+    """Whether the largest size takes far less time than the line through the sizes before it predicts.
 
-    The slowest of its stages says how long a copy takes: such a curve bends upwards only, and its end is not below the
-    line. One that is was copied another way. The line is as long as the way to the end: from sizes close together it
-    would tell nothing. The smallest size is no such end: what a line says there may well be twice the time of a ramp.
+    The slowest stage of a copy determines its time, so a curve bends upwards only. A time below the line means another
+    method. The line must be as long as the distance to the end. The smallest size is no such end, where a line may
+    predict twice the time of a ramp.
     """
     if len(curve) < 3 or _times(curve[-2], curve[-1]) > FAR:
         return False
@@ -81,7 +82,7 @@ def _times(small: _Time, large: _Time) -> float:
 
 
 def _off_the_line(far: _Time, near: _Time, here: _Time, least: float = JUMP) -> float:
-    """By how much a time is off the line through two others, as a fraction; 0 where it is less, or may be chance."""
+    """Relative difference of a time from the line through two others; 0 if it is small or may be chance."""
     if near[0] == far[0]:
         return 0.0
     part = (here[0] - near[0]) / (near[0] - far[0])

@@ -1,4 +1,4 @@
-"""Robust nonlinear least squares: Levenberg and Marquardt's steps, Huber's weights, numeric derivatives."""
+"""Robust nonlinear least squares: Levenberg-Marquardt steps, Huber's weights, numeric derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-_HUBER = 1.345  # standard deviations from which residuals count by their size only: 95 % efficient on a normal
-_STEP = -0.004  # of a derivative; downward, as what a capacity is raised to may be cut by another
+_HUBER = 1.345  # standard deviations from which a residual counts linearly: 95 % efficient for a normal distribution
+_STEP = -0.004  # of a derivative; downwards, since a capacity above that of another part has no effect
 _MOST_STEPS = 25
 _SETTLED = 1e-5
-_PRIOR = 2.0  # standard deviation of every parameter around its start: keeps what the data do not say where it was
+_PRIOR = 2.0  # standard deviation of every parameter around its start, which keeps undetermined parameters there
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Parameters, their standard deviations (those of the prior where the data say nothing), and the loss."""
+    """Parameters, their standard deviations (those of the prior if the data determine nothing), and the loss."""
 
     x: Vector
     deviation: Vector
@@ -33,9 +33,10 @@ def huber(residuals: Vector) -> float:
 def least_squares(
     residuals: Callable[[Vector], Vector], start: Vector, low: Vector, high: Vector, most_steps: int = _MOST_STEPS
 ) -> Fitted:
-    """The parameters within [low, high] where Huber's loss of the residuals is least, from `start` on.
+    """The parameters within [low, high] with the least Huber loss of the residuals, starting at `start`.
 
-    Residuals are in standard deviations. Marquardt (1963); weights as in iteratively reweighted least squares.
+    Residuals are in standard deviations. Steps follow Marquardt (1963); weights are those of iteratively reweighted
+    least squares.
     """
     if start.size == 0:
         return Fitted(start, start.copy(), huber(residuals(start)))
@@ -85,7 +86,7 @@ def _jacobian(residuals: Callable[[Vector], Vector], x: Vector, value: Vector, l
 
 
 def _deviation(jacobian: Vector, value: Vector) -> Vector:
-    """From the curvature and the prior, widened by what the residuals are more than their own deviations say."""
+    """Deviations from the curvature and the prior, widened if the residuals exceed their own deviations."""
     weights = _weights(value)
     freedom = max(value.size - jacobian.shape[1], 1)
     scale = max(1.0, float(np.sum(weights * value**2)) / freedom)

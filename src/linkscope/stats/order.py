@@ -1,4 +1,4 @@
-"""Whether values taken one after another go one way.
+"""Tests whether a sequence of values has a trend.
 
 Mann, Nonparametric tests against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1948.
 """
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 
 def trend_chance(values: Sequence[float]) -> float:
-    """How probable it is that values in random order rise, or fall, at least as steadily as these do (two-sided).
+    """The probability that values in random order rise, or fall, at least as steadily as these (two-sided).
 
-    Exact where no two values are equal; equal ones count for neither side, which makes the answer larger.
+    Exact without ties; ties count for neither direction, which makes the probability larger.
     """
     count = len(values)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
@@ -23,7 +23,7 @@ def trend_chance(values: Sequence[float]) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _inversions(count: int) -> tuple[int, ...]:
-    """How many orders of `count` things have 0, 1, 2, … pairs out of order."""
+    """The number of orders of `count` things with 0, 1, 2, … pairs out of order."""
     orders = [1]
     for size in range(2, count + 1):
         longer = [0] * (len(orders) + size - 1)

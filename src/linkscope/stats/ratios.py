@@ -1,10 +1,9 @@
-"""How two sets of round medians differ: the interval of their ratio, narrow enough for thousands of them at once.
+"""The interval of the ratio of two sets of round medians, narrow enough for thousands of simultaneous comparisons.
 
-Order statistics of six rounds end at 96.9 %; whoever asks which of a thousand points have changed needs 99.995 %.
-So the rounds' logarithms are taken as normal here, and their variance is steadied by that of points of the same kind
-(Smyth, Linear Models and Empirical Bayes Methods, 2004, section 4): of a thousand sets of six, some agree by chance far
-better than they should. Means of the logarithms and not medians: where processes fall into two modes, medians of six
-jump from one mode to the other.
+Order statistics of six rounds reach 96.9 %; finding the changed points among a thousand needs 99.995 %. So the
+logarithms of the rounds are taken as normal, and their variance is pooled with that of similar points (Smyth, Linear
+Models and Empirical Bayes Methods, 2004, section 4): among a thousand sets of six, some agree by chance far better than
+they should. Means of logarithms are used, since medians of six jump between the modes of bimodal processes.
 """
 
 import functools
@@ -15,28 +14,28 @@ from linkscope.stats.intervals import Interval
 from linkscope.stats.variance import deviation
 
 _LARGEST_LOG = 700.0  # exp() of more overflows
-PRIOR_FREEDOM = 12  # what the points of the same kind weigh: as much as twelve further rounds
+PRIOR_FREEDOM = 12  # weight of similar points: that of twelve rounds
 
 
 def geometric_mean(samples: Sequence[float]) -> float:
-    """Of positive samples, in their unit."""
+    """The geometric mean of positive samples, in their unit."""
     return math.exp(sum([math.log(sample) for sample in samples]) / len(samples))
 
 
 def log_variance(samples: Sequence[float]) -> float:
-    """Variance of the logarithms of two positive samples or more: about the square of their relative deviation."""
+    """The variance of the logarithms of two or more positive samples: about the square of their relative deviation."""
     return deviation([math.log(sample) for sample in samples]) ** 2
 
 
 def ratio_interval(
     before: Sequence[float], after: Sequence[float], *, alike: float | None, level: float
 ) -> Interval | None:
-    """The interval of the ratio of geometric means, after / before; None where both sides have but one sample, and
-    where few samples and a high level say nothing: where an end of it is no number that a computer holds.
+    """The interval of the ratio of geometric means, after / before; None if both sides have one sample, or if an end
+    overflows.
 
-    `alike` is the mean `log_variance` of points of the same kind, None where there are none. Both sides are taken to
-    spread alike. tests/python/test_ratios.py draws five shapes of noise: of intervals of 95 %, 99 % and 99.9 % no more
-    miss than 1.1 times as many as should.
+    `alike` is the mean `log_variance` of similar points, or None. Both sides are assumed to have equal variance.
+    tests/python/test_ratios.py draws five shapes of noise: at 95 %, 99 % and 99.9 %, at most 1.1 times the nominal
+    number of intervals miss.
     """
     variances = [(len(side) - 1, log_variance(side)) for side in (before, after) if len(side) > 1]
     if alike is not None:
@@ -51,8 +50,10 @@ def ratio_interval(
 
 
 def student_interval(samples: Sequence[float], level: float = 0.95) -> Interval | None:
-    """Of few samples whose logarithms are taken as normal, by Student's t; None for fewer than two, and where one is
-    not positive: a slope that the noise of a busy machine turned round has no logarithm."""
+    """The interval of few samples whose logarithms are taken as normal, by Student's t.
+
+    None for fewer than two samples, and for a sample that is not positive, such as a slope inverted by noise.
+    """
     if len(samples) < 2 or min(samples) <= 0:
         return None
     centre = math.log(geometric_mean(samples))
@@ -61,7 +62,7 @@ def student_interval(samples: Sequence[float], level: float = 0.95) -> Interval 
 
 
 def _interval(centre: float, reach: float, level: float) -> Interval | None:
-    """Of logarithms."""
+    """The interval of logarithms."""
     if abs(centre) + reach > _LARGEST_LOG:
         return None
     return Interval(math.exp(centre - reach), math.exp(centre + reach), level)
@@ -69,7 +70,7 @@ def _interval(centre: float, reach: float, level: float) -> Interval | None:
 
 @functools.lru_cache(maxsize=1024)
 def student_quantile(tail: float, freedom: int) -> float:
-    """What Student's t exceeds with probability `tail` (0 to 0.5), by bisection."""
+    """The value that Student's t exceeds with probability `tail` (0 to 0.5), by bisection."""
     low, high = 0.0, 1.0
     while student_tail(high, freedom) > tail:
         low, high = high, high * 2

@@ -1,4 +1,4 @@
-"""What a set of samples looks like: its width, whether its median is steady, whether it has two modes."""
+"""The shape of a set of samples: its width, whether its median is steady, whether it has two modes."""
 
 import itertools
 import math
@@ -7,26 +7,25 @@ from collections.abc import Sequence
 from linkscope.stats.intervals import median
 
 _NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
-_MEDIAN_COST = 1.2533  # standard error of its median over that of its mean, sqrt(pi / 2)
+_MEDIAN_COST = 1.2533  # standard error of the median over that of the mean, sqrt(pi / 2)
 
 
 def mad(samples: Sequence[float], centre: float | None = None) -> float:
-    """Median absolute deviation from the median (or from `centre`), in the unit of the samples."""
+    """The median absolute deviation from the median (or from `centre`), in the unit of the samples."""
     middle = median(samples) if centre is None else centre
     return median([abs(sample - middle) for sample in samples])
 
 
 def median_error(samples: Sequence[float], centre: float | None = None) -> float:
-    """Standard error of the median (or of `centre`, if that is it) by the normal approximation: for planning only."""
+    """The standard error of the median (or of `centre`) by the normal approximation; for planning only."""
     return _MEDIAN_COST * _NORMAL * mad(samples, centre) / math.sqrt(len(samples))
 
 
 def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> bool:
-    """Whether the median of one round is known well enough for the differences between rounds to decide.
+    """Whether the median of one round is known well enough that the differences between rounds dominate.
 
-    True when its standard error is at most a quarter of what is asked of the whole interval, `relative` to the median
-    or `absolute` in the unit of the samples, whichever is larger. Half the distance of two samples stands for it; one
-    sample is never steady.
+    True if its standard error is at most a quarter of the target, `relative` to the median or `absolute` in the unit of
+    the samples, whichever is larger. For two samples, half of their distance is used; one sample is never steady.
     """
     if len(samples) < 2:
         return False
@@ -36,11 +35,11 @@ def steady(samples: Sequence[float], relative: float, absolute: float = 0.0) -> 
 
 
 def trend(rounds: Sequence[Sequence[float]]) -> float:
-    """How clearly the samples rise (above 0) or fall (below 0) in their order within each round, in deviations.
+    """How clearly the samples rise (above 0) or fall (below 0) within each round, in standard deviations.
 
-    Kendall's S summed over the rounds (Mann, Nonparametric tests against trend, 1945; its variance without ties): about
-    normal with mean 0 and deviation 1 where there is no trend. What differs between rounds does not count. 0 where no
-    round has two samples.
+    Kendall's S summed over the rounds (Mann, Nonparametric tests against trend, 1945, variance without ties): about
+    normal with mean 0 and deviation 1 without a trend. Differences between rounds do not count. 0 if no round has two
+    samples.
     """
     score, variance = 0, 0.0
     for samples in rounds:
@@ -51,10 +50,10 @@ def trend(rounds: Sequence[Sequence[float]]) -> float:
 
 
 def bimodal(samples: Sequence[float], width: float = 5.0) -> tuple[float, float] | None:
-    """Both modes (medians of the two sides) where the largest gap in the middle 80 % is over `width` MADs; else None.
+    """Both modes (medians of the two sides) if the largest gap in the central 80 % exceeds `width` MADs; else None.
 
-    The deviation is that within the two sides, since two far modes would hide in a deviation taken over both. Fewer
-    than 20 samples show gaps by chance (one normal sample of 12 in 20), so nothing is claimed of them.
+    The deviation is that within the two sides, since distant modes would hide in a common deviation. Fewer than 20
+    samples show gaps by chance (one normal sample of 12 in 20), so they have no modes.
     """
     if len(samples) < 20:
         return None

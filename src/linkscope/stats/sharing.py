@@ -1,10 +1,10 @@
-"""Which flows share a capacity: what each gets beside others over what it gets alone.
+"""Finds flows that share a capacity, from the rate of each flow beside others over its rate alone.
 
-Two flows interfere where one of them is slowed to less than `SLOWED` of its rate. What shares one capacity interferes
-in pairs, and no pair gets more than the capacity: groups are the largest sets in which all pairs interfere (cliques;
-Bron and Kerbosch, Algorithm 457, 1973), level by level of what pairs get in all. Several flows that get less than
-max-min fair shares of all that (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2) have something wider in
-common: who is in it shows where one of them is left out and others get more.
+Two flows interfere if one of them falls below `SLOWED` of its rate. Flows that share one capacity interfere in pairs,
+and no pair exceeds the capacity. Groups are therefore the largest sets in which all pairs interfere (cliques; Bron and
+Kerbosch, Algorithm 457, 1973), level by level of the total rate of pairs. Several flows that get less than the max-min
+fair shares of all groups (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2) share something wider: its
+members are found by leaving out one flow at a time.
 """
 
 import itertools
@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 from linkscope.stats.equivalence import Contrast, holm
 
 SLOWED = 0.9  # of its rate alone
-LEVEL = 0.01  # of all that is tested together
-EQUAL = 0.03  # capacities that differ by less are one
-_FASTER = 0.03  # what a flow gains where another is left out
+LEVEL = 0.01  # over all simultaneous tests
+EQUAL = 0.03  # relative difference of capacities that count as one
+_FASTER = 0.03  # gain of a flow when another is left out
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -35,7 +35,7 @@ class Slowdown(Generic[Name]):
 
 @dataclass(frozen=True)
 class Shared(Generic[Name]):
-    """Flows that share a capacity, in the unit of the rates; `in_pairs`: two of them are enough to meet it."""
+    """Flows that share a capacity, in the unit of the rates; `in_pairs`: two of them reach it."""
 
     flows: frozenset[Name]
     capacity: float
@@ -43,12 +43,12 @@ class Shared(Generic[Name]):
 
 
 def tested(contrasts: Iterable[Contrast], margin: float) -> list[bool]:
-    """Which of the times are longer than by the margin; the chance that any is called so wrongly is `LEVEL`."""
+    """Which of the times exceed the margin; the probability of any false result is `LEVEL`."""
     return holm([of.chance_other(margin) if of.log_ratio > 0 else 1.0 for of in contrasts], LEVEL)
 
 
 def slowdowns(contrasts: Mapping[tuple[Name, frozenset[Name]], Contrast]) -> list[Slowdown[Name]]:
-    """The flows of all sets, by flow and set."""
+    """The slowdowns of all flows in all sets, by flow and set."""
     slowed = tested(contrasts.values(), 1 / SLOWED - 1)
     return [Slowdown(flow, flows, of, so) for ((flow, flows), of), so in zip(contrasts.items(), slowed, strict=True)]
 
@@ -56,11 +56,11 @@ def slowdowns(contrasts: Mapping[tuple[Name, frozenset[Name]], Contrast]) -> lis
 def shared_by_pairs(
     found: Iterable[Slowdown[Name]], totals: Mapping[frozenset[Name], float], one_end: Callable[[Name, Name], str]
 ) -> list[Shared[Name]]:
-    """The groups that pairs tell of.
+    """The groups that pairs show.
 
-    `totals`: what the flows of a set get in all. `one_end` of two flows that cannot be told apart so: "same" where both
-    come from one place or both go there, so that whatever lies behind it is behind both; "other" where one comes from
-    where the other goes; "" where neither.
+    `totals`: the total rates of sets. `one_end` of two flows that pairs cannot separate: "same" if both start at one
+    place or both end there, so that both cross everything behind it; "other" if one starts where the other ends; "" if
+    neither.
     """
     interfering = {one.flows: totals[one.flows] for one in found if one.slowed and len(one.flows) == 2}
     known: list[Shared[Name]] = []
@@ -79,8 +79,8 @@ def _at_level(
     edges: Mapping[frozenset[Name], float], totals: Mapping[frozenset[Name], float],
     one_end: Callable[[Name, Name], str],
 ) -> list[Shared[Name]]:  # fmt: skip
-    """The groups of pairs that get no more than this level; of those pairs alone that get as much as the group, where
-    several of its flows get more than it should carry."""
+    """The groups of pairs with at most this total; only pairs with the full total of the group if several of its flows
+    exceed its capacity."""
     found = []
     for flows in _merged(_cliques(edges, one_end), edges, one_end):
         within = {pair: total for pair, total in edges.items() if pair <= flows}
@@ -97,7 +97,7 @@ def _at_level(
 
 
 def fair_rates(alone: Mapping[Name, float], groups: Iterable[Shared[Name]]) -> dict[Name, float]:
-    """What flows get that run at once: max-min fair shares of every group's capacity, no more than alone."""
+    """The rates of concurrent flows: max-min fair shares of every capacity, at most their rates alone."""
     left = {number: group.capacity for number, group in enumerate(groups)}
     members = {number: group.flows & alone.keys() for number, group in enumerate(groups)}
     rates: dict[Name, float] = {}
@@ -117,7 +117,7 @@ def fair_rates(alone: Mapping[Name, float], groups: Iterable[Shared[Name]]) -> d
 def unexplained(
     found: Iterable[Slowdown[Name]], alone: Mapping[Name, float], groups: Sequence[Shared[Name]]
 ) -> dict[frozenset[Name], frozenset[Name]]:
-    """Sets of three flows or more, each with those of its flows that get clearly less than the groups explain."""
+    """Sets of three or more flows, each with the flows that get clearly less than the groups explain."""
     wide = [one for one in found if len(one.flows) > 2]
     expected = {flows: fair_rates({f: alone[f] for f in flows}, groups) for flows in {one.flows for one in wide}}
     left = {
@@ -134,14 +134,14 @@ def unexplained(
 
 
 def sharing_sets(gains: Mapping[tuple[Name, Name], Contrast]) -> list[frozenset[Name]]:
-    """Flows that are faster without each other. `gains`: of (a, b) the time of a with all over that without b."""
+    """Flows that are faster without each other. `gains` of (a, b): the time of a with all flows over that without b."""
     told = zip(gains, tested(gains.values(), _FASTER), strict=True)
     edges = {frozenset(pair) for pair, faster in told if faster}
     return [frozenset(of) for of in _components(edges)]
 
 
 def _levels(totals: Sequence[float]) -> list[float]:
-    """The upper end of every run of totals in which neighbours are equal; ascending."""
+    """The upper end of every run of nearly equal totals, ascending."""
     ends = [one for one, other in itertools.pairwise(totals) if not _equal(one, other)]
     return ends + list(totals[-1:])
 
@@ -151,7 +151,7 @@ def _equal(one: float, other: float) -> bool:
 
 
 def _cliques(edges: Iterable[frozenset[Name]], one_end: Callable[[Name, Name], str]) -> list[frozenset[Name]]:
-    """The largest sets in which all interfere, or have an end in common; every member interferes with another."""
+    """The largest sets in which all flows interfere or have an end in common; every member interferes with another."""
     edges = set(edges)
     names = sorted({name for pair in edges for name in pair}, key=repr)
     beside: dict[Name, set[Name]] = {name: set() for name in names}
@@ -183,7 +183,7 @@ def _bron_kerbosch(
 def _merged(
     cliques: Sequence[frozenset[Name]], edges: Mapping[frozenset[Name], float], one_end: Callable[[Name, Name], str]
 ) -> list[frozenset[Name]]:
-    """Cliques of one capacity are one group, where only ends that they have in common keep them apart."""
+    """Merges cliques of one capacity that are separate only because of common ends."""
 
     def capacity(flows: frozenset[Name]) -> float:
         return max(total for pair, total in edges.items() if pair <= flows)

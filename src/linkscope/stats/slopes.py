@@ -1,6 +1,6 @@
-"""The cost of one operation in a batch, from how long L and mL of them took.
+"""The cost of one operation in a batch, from the times of L and mL operations.
 
-The slope of time over batch size leaves out what every batch pays once (Criterion's linear sampling; Moreno and
+The slope of time over batch size leaves out the fixed cost of a batch (Criterion's linear sampling; Moreno and
 Fischmeister, Accurate Measurement of Small Execution Times, 2017).
 """
 

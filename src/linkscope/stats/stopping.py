@@ -1,9 +1,9 @@
-"""When a point has rounds enough, where many points share a budget: looks at its interval, few and far between.
+"""When a point has enough rounds, in plans whose points share a budget: few looks at its interval.
 
-Every look at an interval that may end the sampling costs some of its coverage (Wald, Sequential Analysis, 1947): so
-there are five, and the last two ask for more than 95 %. One more, after five rounds, is only for points whose three
-rounds do not agree although those of most points like them do: noise is small there but for single rounds.
-tools/planner_proofs.py draws what is left (docs/method/planner.md).
+Every look that may end the sampling reduces the coverage of the interval (Wald, Sequential Analysis, 1947). There are
+five looks, and the last two require more than 95 %. Another look after five rounds is only for points whose three
+rounds disagree although those of most similar points agree: noise is small there except for single rounds.
+tools/planner_proofs.py draws the resulting coverage (docs/notes/planner-evidence.md).
 """
 
 import math
@@ -13,16 +13,16 @@ from linkscope.stats.intervals import EARLY_ROUNDS, Interval, median, median_int
 from linkscope.stats.ratios import student_interval
 from linkscope.stats.variance import deviation
 
-LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # rounds in all
-DISAGREEING_ROUNDS = 5  # where one of three is odd among likes that agree: four of five tell
-# Where noise has few values three rounds agree by chance; but then those of points like this one agree seldom.
+LOOKS = (EARLY_ROUNDS, 6, 12, 22, 36)  # total rounds
+DISAGREEING_ROUNDS = 5  # one of three rounds disagrees among points that agree: four of five decide
+# Noise with few values lets three rounds agree by chance, but then the rounds of similar points rarely agree.
 _MOST, _LEAST_ALIKE = 0.5, 3
 _LATE, _LATE_CONFIDENCE = 12, 0.98
-_AS_WIDE = 0.999  # of the precision asked for
-_WORST = 0.87  # level of few rounds that agree, where one point has two modes and those like it are calm
-# Half of the 95 % interval of a median of n normal values, in deviations, is so many over the root of n.
+_AS_WIDE = 0.999  # of the target precision
+_WORST = 0.87  # level of agreeing rounds for a point with two modes among calm ones
+# Half of the 95 % interval of a median of n normal values, in deviations, is this number over the root of n.
 HALF_WIDTH = 2.456
-_DOUBT = 1.25  # what more rounds may bring is itself told by few
+_DOUBT = 1.25  # the effect of more rounds is itself estimated from few
 
 
 def agree(medians: Sequence[float], precision: float) -> bool:
@@ -32,15 +32,16 @@ def agree(medians: Sequence[float], precision: float) -> bool:
 
 
 def mostly(agreed: Sequence[bool]) -> bool:
-    """Whether the three rounds of enough points that are alike agree, so that it is no chance where they do."""
+    """Whether the three rounds of enough similar points agree, so that agreement is not chance."""
     return len(agreed) >= _LEAST_ALIKE and sum(agreed) >= _MOST * len(agreed)
 
 
 def rounds_interval(medians: Sequence[float], precision: float) -> Interval | None:
-    """The interval of the median of all rounds; None for fewer than two, or where a few are not all above zero.
+    """The interval of the median of all rounds; None for fewer than two, or if few rounds include one that is not
+    positive.
 
-    Three that agree, or four of five: as wide as asked. Six and more: by order statistics. Else Student's, of their
-    logarithms.
+    Three rounds that agree, or four of five: as wide as the target. Six or more: order statistics. Otherwise Student's
+    t of the logarithms.
     """
     count = len(medians)
     if count >= LOOKS[1]:
@@ -54,7 +55,7 @@ def rounds_interval(medians: Sequence[float], precision: float) -> Interval | No
 
 
 def _but_one(medians: Sequence[float], precision: float) -> bool:
-    """Whether all but one at an end lie within `precision` of each other."""
+    """Whether all rounds except one at an end lie within `precision` of each other."""
     ordered = sorted(medians)
     return min(ordered[-2] - ordered[0], ordered[-1] - ordered[1]) <= precision * median(medians)
 
