@@ -130,7 +130,7 @@ def contrasts(single_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tu
 
 
 def test_fair_rates_are_max_min() -> None:
-    """The first flow takes its 5 of 20, the others half of the rest; a flow beside keeps its own rate."""
+    """The first flow takes its 5 of 20, the others half of the rest; an independent flow keeps its own rate."""
     single_gbps = {"a": 5.0, "b": 10.0, "c": 10.0, "d": 7.0}
     found = fair_rates(single_gbps, [Shared(frozenset("abc"), 20.0, True)])
     assert found == pytest.approx({"a": 5.0, "b": 7.5, "c": 7.5, "d": 7.0})
