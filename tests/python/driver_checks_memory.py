@@ -133,7 +133,7 @@ def pools_keep_what_is_freed(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemsetD8Async", pointer, c_uint(1), c_size_t(large), stream)
     driver.ok("cuMemFreeAsync", pointer, stream)
     driver.ok("cuStreamSynchronize", stream)
-    assert before - free() >= large, "it is the pool's"
+    assert before - free() >= large, "the pool keeps the memory"
     driver.ok("cuMemPoolTrimTo", pool, c_size_t(0))
     assert before - free() < large // 2
     assert driver.cuMemFreeAsync(pointer, stream) == INVALID_VALUE

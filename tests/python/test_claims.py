@@ -125,7 +125,7 @@ def test_points_within_precision_are_counted_by_operation() -> None:
             "| all | 9 | 67% | 4.5 | 1.5 |",
         ]
     )
-    assert len(list(needs.brief(points[6:7]))) == 2, "nothing but the head where nothing was measured"
+    assert len(list(needs.brief(points[6:7]))) == 2, "a table without measured points is only its heading"
 
 
 def test_cells_of_nvbandwidth_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,9 @@ def test_the_percentage_of_peak_refers_to_one_path() -> None:
     parts = [flow("numa:0", "gpu:0", ("pinned", "device"), 8 << 20, (8 << 20) / rate) for rate in (20e9, 24e9)]
     split = point("split/ce/numa:0.pinned->gpu:0.device/16777216?streams=2", (16 << 20) / 44e9, flows=parts,
                   gbps=20.0, total_gbps=44.0, limit_gbps=55.0)  # fmt: skip
-    assert rate_of(split).value == 44.0 and share_of(split) == pytest.approx(0.8), "of all that goes this way"
+    assert rate_of(split).value == 44.0 and share_of(split) == pytest.approx(0.8), (
+        "the limit counts all flows of this direction"
+    )
     everything = point(one.id.replace("gpu:0", "gpu:all"), (64 << 20) / 50e9, limit_gbps=62.5)
     assert share_of(everything) is None
     one.limit_gbps = None

@@ -122,9 +122,9 @@ ACTORS = {
     "push": (by("sm", d2d()), "copy", {"gpu:0"}),
     "pull": (by("sm", d2d(initiator="dst")), "copy", {"gpu:1"}),
     "bidirectional push": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
-    "bulk push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
-    "bulk pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
-    "bulk h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
+    "tma push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
+    "tma pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
+    "tma h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
     "local": (by("sm", local(gpu=1)), "copy", {"gpu:1"}),
     "exchange": (access("exchange", "numa:0", "gpu:1"), "exchange", {"gpu:1"}),
     "exchange with all": (

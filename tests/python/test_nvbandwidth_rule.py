@@ -73,7 +73,7 @@ def test_one_flow_has_three_samples_of_a_batch_of_four_and_one_of_twenty() -> No
     assert worker.asked == [(1, [[4], [20]], False), (1, [[4], [20]], False), (1, [[4], [20]], True)]
     assert seconds(made) == [[1.0, 3.0, 2.0]]
     assert made.batch == [16] and made.verified is True and made.overhead_s == 0.0
-    assert made.longer is None and point_of(made).longer is None, "it is no batch that was compared with another"
+    assert made.longer is None and point_of(made).longer is None, "no second batch was compared"
     assert "together_s" not in made.guards and "joint_overlap" not in made.guards
 
 

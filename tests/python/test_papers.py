@@ -194,7 +194,7 @@ def test_the_machine_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) 
     if "GPU to GPU, GB/s at most, from row to column:" in lines:
         matrix = lines[lines.index("GPU to GPU, GB/s at most, from row to column:") + 1 :]
         rows = [line for line in matrix if line.startswith(("gpu:", " " * 4))]
-        assert len({len(row) for row in rows}) == 1, "columns stand below each other"
+        assert len({len(row) for row in rows}) == 1, "columns are aligned"
 
 
 def test_network_cards_are_next_to_the_stated_gpus_sp_14_jo_8() -> None:

@@ -34,9 +34,11 @@ def test_a_class_of_pairs_has_at_least_two_equal_pairs() -> None:
     assert "form 2 classes" in text
     assert "4 at 48 GB/s, such as gpu:0 -> gpu:1; 4 at 24.3 GB/s, such as gpu:0 -> gpu:2" in text
     assert findings_of_kind(points[:4], "classes of pairs") == []
-    assert findings_of_kind([*points[:4], pair(0, 2, 24)], "classes of pairs") == [], "that is a slow path"
+    assert findings_of_kind([*points[:4], pair(0, 2, 24)], "classes of pairs") == [], (
+        "a single slower pair is a slow path and no class"
+    )
     small = [point(one.id.replace(str(SIZE), "4096"), 1e-6 * n) for n, one in enumerate(points, 1)]
-    assert findings_of_kind(small, "classes of pairs") == [], "small copies do not tell what links carry"
+    assert findings_of_kind(small, "classes of pairs") == [], "small copies do not show the rate of a link"
 
 
 def test_different_links_are_different_classes() -> None:
@@ -61,7 +63,9 @@ def test_missing_peer_access_is_an_anomaly_with_both_rates() -> None:
     none = point(D2D.format(0, 2, SIZE, "false", "on"), status="unsupported", reason="no")
     (text,) = findings_of_kind([none, pair(0, 2, 9, peer="off")], "without peer access")
     assert text == "gpu:0 -> gpu:2 (1) have no peer access: 9 GB/s through the host"
-    assert findings_of_kind([pair(0, 2, 9, peer="off")], "without peer access") == [], "nobody asked"
+    assert findings_of_kind([pair(0, 2, 9, peer="off")], "without peer access") == [], (
+        "no copy with peer access was tried"
+    )
 
 
 @pytest.mark.parametrize(("both", "said"), [(9, "no faster"), (11, "hardly faster"), (12, ""), (20, "")])

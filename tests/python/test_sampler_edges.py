@@ -292,7 +292,7 @@ def test_a_first_round_without_the_length_of_its_second_batch_comes_from_an_olde
     assert worker.asked and all(batches == asked for batches in worker.asked)
     assert later.longer == (1 if asked[0] == [0] else 2)
     point = Assembler(plan(id), facts(), lambda _: None).point(id, [first, later])
-    assert point.longer == longer, "of the first round; null where that does not say"
+    assert point.longer == longer, "as in the first round, also if that is unknown"
 
 
 @pytest.mark.parametrize(("each_s", "longer"), [((10e-3, 5e-3), 2), ((10e-3, 9e-3), 1)])
