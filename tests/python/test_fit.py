@@ -124,7 +124,7 @@ BACK = Constant("link", "kernel_back_efficiency", 0.85, 0.01, 1.0, optional=True
 
 
 class Kernels(Lines):
-    """Kernels reach a part of the link's rate, by direction. Without a constant for the way back both parts are equal."""
+    """Kernels reach a part of the link's rate, by direction. Without a constant for the way back both are equal."""
 
     def _one(self, machine: dict[str, Any], point: PointId) -> float:
         link = machine["link"][0]
