@@ -16,7 +16,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linkscope.run.sampler import DEAR, DEAR_S, LITTLE_S, MANY_SAMPLES, MOST_SAMPLES, OUT_OF_REACH, ROUND_S, USUAL
+from linkscope.run.sampler import (
+    EXPENSIVE,
+    EXPENSIVE_S,
+    LITTLE_S,
+    MANY_SAMPLES,
+    MOST_SAMPLES,
+    OUT_OF_REACH,
+    ROUND_S,
+    USUAL,
+)
 from linkscope.stats import (
     DISAGREEING_ROUNDS,
     LOOKS,
@@ -82,8 +91,8 @@ class Noise:
     sample_cost: float = 0.1
 
     @property
-    def dear(self) -> bool:
-        return self.sample_cost >= DEAR_S / ROUND_S
+    def expensive(self) -> bool:
+        return self.sample_cost >= EXPENSIVE_S / ROUND_S
 
     def round(self, chance: random.Random) -> float:
         """The value of a round with infinitely many samples; the truth is 1."""
@@ -127,7 +136,7 @@ class Measured:
     def _samples(self) -> list[float]:
         """The samples of one round, the last of them verified."""
         value = self.noise.round(self.chance)
-        enough = max(PRECISION, 2 * self._spread()) * (DEAR if self.noise.dear else 1)
+        enough = max(PRECISION, 2 * self._spread()) * (EXPENSIVE if self.noise.expensive else 1)
         samples: list[float] = []
         while True:
             more = self._wanted(samples, enough)
@@ -138,29 +147,29 @@ class Measured:
     def _wanted(self, samples: list[float], enough: float) -> int:
         """Samples to take before a verified one, as in the sampler."""
         taken = len(samples)
-        if self.repeats and self.noise.dear and taken < 2:
+        if self.repeats and self.noise.expensive and taken < 2:
             return 0
         if self.repeats and taken == 0:
             return 1
         if self.repeats and taken == 1 and self._as_before(samples[0]):
             return 0
         if taken == 0:
-            return 1 if self.noise.dear else 3
-        if taken == 1 and self.noise.dear:
+            return 1 if self.noise.expensive else 3
+        if taken == 1 and self.noise.expensive:
             return 0
         little = taken * self.noise.sample_cost < LITTLE_S / ROUND_S
         most = MANY_SAMPLES if little else MOST_SAMPLES
         hopeless = not steady(samples, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken) * enough)
         if taken + 1 >= most or steady(samples, enough) or (taken > 1 and not little and hopeless):
             return 0
-        return min(1 if self.noise.dear else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
+        return min(1 if self.noise.expensive else 2 if taken + 1 < MOST_SAMPLES else taken, most - 1 - taken)
 
     def _told(self, samples: list[float], enough: float) -> bool:
-        if not self.noise.dear or len(samples) > 2:
+        if not self.noise.expensive or len(samples) > 2:
             return True
         if len(samples) == 1:
             return self.repeats and self._as_before(samples[0])
-        return steady(samples, enough if self.repeats else enough / DEAR)
+        return steady(samples, enough if self.repeats else enough / EXPENSIVE)
 
     def _as_before(self, sample: float) -> bool:
         return abs(sample / self.medians[0] - 1) <= max(PRECISION / 2, USUAL * self._spread())

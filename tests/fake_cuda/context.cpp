@@ -56,9 +56,9 @@ void count_contexts(Books& books) {
 
 namespace {
 
-unsigned long long dear_us_of(std::size_t number) {
-  const auto& dear = settings().dear_contexts;
-  return !dear.empty() && dear[number % dear.size()] == 'x' ? settings().dear_us : 0;
+unsigned long long extra_us_of(std::size_t number) {
+  const auto& slow = settings().slow_contexts;
+  return !slow.empty() && slow[number % slow.size()] == 'x' ? settings().extra_us : 0;
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ CUresult device_primary_ctx_retain(CUcontext* context, CUdevice device) {
   if (!is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (unavailable(device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   auto& primary = primaries()[static_cast<std::size_t>(device)];
-  if (++primary.retained == 1) primary.dear_us = dear_us_of(primary.made++);
+  if (++primary.retained == 1) primary.extra_us = extra_us_of(primary.made++);
   *context = &primary;
   return CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@ struct CUctx_st {
   CUdevice device = 0;
   int retained = 0;
   std::size_t made = 0;            // how often it was made anew
-  unsigned long long dear_us = 0;  // what every copy within its GPU takes longer in it
+  unsigned long long extra_us = 0;  // what every copy within its GPU takes longer in it
   std::set<CUcontext> peers;       // whose memory kernels of this context may touch
   std::shared_ptr<CUstream_st> legacy_stream;
 };

@@ -93,10 +93,10 @@ CUresult queue(const Copy& copy, CUstream handle) {
     wait_for_staging(*stream, copy.bytes);
     stream->staged_bytes += copy.bytes;
   }
-  const auto dear_us = copy.within(by) ? stream->context->dear_us : 0;
+  const auto extra_us = copy.within(by) ? stream->context->extra_us : 0;
   const auto number =
-      stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, dear_us, &at = *stream] {
-        if (dear_us) std::this_thread::sleep_for(std::chrono::microseconds{dear_us});
+      stream->submit([copy, staged, garbled = by_peer && settings().lying_peer, extra_us, &at = *stream] {
+        if (extra_us) std::this_thread::sleep_for(std::chrono::microseconds{extra_us});
         make(copy, garbled);
         if (staged) at.staged_bytes -= copy.bytes;
       });

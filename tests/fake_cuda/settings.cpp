@@ -85,9 +85,9 @@ Settings read() {
   std::tie(s.slow_symbol, s.slow_us) = with_number("FAKE_CUDA_SLOW", text("FAKE_CUDA_SLOW"), 0);
   s.slow_while = text("FAKE_CUDA_SLOW_WHILE");
   s.copy_us = number("FAKE_CUDA_COPY_US", 0);
-  std::tie(s.dear_contexts, s.dear_us) = with_number("FAKE_CUDA_DEAR_CONTEXTS", text("FAKE_CUDA_DEAR_CONTEXTS"), 0);
-  if (s.dear_contexts.find_first_not_of("x.") != std::string::npos)
-    refuse("FAKE_CUDA_DEAR_CONTEXTS", s.dear_contexts, "of x and .");
+  std::tie(s.slow_contexts, s.extra_us) = with_number("FAKE_CUDA_SLOW_CONTEXTS", text("FAKE_CUDA_SLOW_CONTEXTS"), 0);
+  if (s.slow_contexts.find_first_not_of("x.") != std::string::npos)
+    refuse("FAKE_CUDA_SLOW_CONTEXTS", s.slow_contexts, "of x and .");
   std::tie(s.hang_symbol, s.hang_after) = with_number("FAKE_CUDA_HANG", text("FAKE_CUDA_HANG"), 0);
   unsigned long long refusal = CUDA_ERROR_NOT_PERMITTED;
   std::tie(s.refuse_symbol, refusal) = with_number("FAKE_CUDA_REFUSE", text("FAKE_CUDA_REFUSE"), refusal);

@@ -36,8 +36,8 @@ struct Settings {
   std::string slow_symbol, slow_while;
   unsigned long long slow_us = 0, copy_us = 0;
   std::string
-      dear_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
-  unsigned long long dear_us = 0;
+      slow_contexts;  // of a GPU in the order in which they are made, again and again; 'x': copies within it take longer
+  unsigned long long extra_us = 0;
   std::string refuse_symbol, die_symbol;
   CUresult refusal = CUDA_ERROR_NOT_PERMITTED;
   unsigned long long die_after = 0;

@@ -1,4 +1,4 @@
-"""The tests on GPUs import what those without one share."""
+"""Lets the tests on GPUs import the helpers of the tests without a GPU."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""What the tests on GPUs share: how many GPUs there are, and whole runs of the command.
+"""Shared parts of the tests on GPUs: the number of GPUs, and complete runs of the command.
 
-They also run on the fake driver (tests/python/test_gpu_tests.py), where rates say nothing.
+They also run on the fake driver (tests/python/test_gpu_tests.py), where rates have no meaning.
 """
 
 import os
@@ -26,12 +26,12 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), o
 
 @cache
 def gpus() -> int:
-    """Counted by a process that ends: as long as one is open, the driver keeps memory that others made it take."""
-    return int(_elsewhere("count_here"))
+    """The number of GPUs, counted by a process that ends: an open process makes the driver keep memory of others."""
+    return int(_in_new_process("count_here"))
 
 
-def _elsewhere(function: str) -> str:
-    """What a function of this file returns in a process of its own."""
+def _in_new_process(function: str) -> str:
+    """The return value of a function of this file, run in a separate process."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import on_gpus; print(on_gpus.{function}())"
     )
@@ -69,12 +69,12 @@ def only(*globs: str) -> list[str]:
 
 
 def value(run: Run, part: str) -> Point:
-    """The point with this in its id and the fewest others: `a=1` is not `a=1&b=2`, which is measured as well."""
+    """The point with `part` in its id and the fewest other parameters: `a=1` also matches `a=1&b=2`."""
     return min((point for point in run.points if part in point.id), key=lambda point: len(point.id))
 
 
 def verified(run: Run) -> list[Point]:
-    """The points that were measured: what they delivered was compared. Skips where this machine can measure none."""
+    """The measured points, whose data was verified. Skips if this machine can measure none of the points."""
     assert run.points
     hidden = {point.id for point in run.points if FAKE and too_short(point)}
     here = [point for point in run.points if point.status != "unsupported" or point.id in hidden]
@@ -88,14 +88,14 @@ def verified(run: Run) -> list[Point]:
 
 
 def free_bytes() -> list[int]:
-    """Of each GPU, told by who has no context there: on H200 what one takes differs by 110 MiB between processes."""
+    """The free bytes of each GPU, seen by a process without a context there: contexts differ by 110 MiB on H200."""
     if FAKE:
-        return [int(word) for word in _elsewhere("free_here").split()]
+        return [int(word) for word in _in_new_process("free_here").split()]
     command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     if shown := os.environ.get("CUDA_VISIBLE_DEVICES"):
         command.append(f"--id={shown}")
     before: list[int] = []
-    for _ in range(20):  # what an ended process had comes back a little later
+    for _ in range(20):  # memory of an ended process is released with a delay
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         found = [int(word) << 20 for word in done.stdout.split()]
         if found == before:
@@ -109,7 +109,7 @@ def free_here() -> str:
     driver, found = Driver(), []
     all_gpus = [
         Gpu(driver, Path(), ordinal) for ordinal in range(count_here())
-    ]  # each context takes from the others, too
+    ]  # a context also takes memory of the other GPUs
     for gpu in all_gpus:
         free, total = c_size_t(), c_size_t()
         gpu.use()

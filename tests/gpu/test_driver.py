@@ -1,4 +1,4 @@
-"""What the fake driver is built to behave like holds of the real one on this machine (tests/fake_cuda/README.md)."""
+"""The driver of this machine passes the checks that the fake driver passes (tests/fake_cuda/README.md)."""
 
 import subprocess
 import sys
@@ -10,14 +10,15 @@ from fake_driver import DEVICE_CODE
 from on_gpus import gpus
 
 NEED_TWO = {
-    "peers_are_kept_in_books", "devices_do_not_mix", "data_goes_between_devices",
-    "what_another_process_shares_is_opened_by_each_gpu_for_itself", "what_one_gpu_opened_another_does_not_reach",
+    "peer_access_is_enabled_and_disabled_once", "devices_do_not_mix", "data_goes_between_devices",
+    "shared_memory_of_another_process_is_opened_by_each_gpu",
+    "shared_memory_opened_by_one_gpu_is_out_of_reach_of_another",
 }  # fmt: skip
 
 
 @pytest.mark.skipif(not DEVICE_CODE.is_dir(), reason="there is no device code; 'make build-tests' makes it")
 @pytest.mark.parametrize("name", [check.__name__ for check in driver_checks.CHECKS])
-def test_the_driver_keeps_what_the_fake_promises(name):
+def test_the_driver_passes_every_check_of_the_fake_driver(name):
     needed, found = 2 if name in NEED_TWO else 1, gpus()
     if found < needed:
         pytest.skip(f"it needs {needed} GPUs; here are {found}")

@@ -1,4 +1,4 @@
-"""Nothing outlives a run, and nothing adds up in a worker: the GPUs' memory, the host's, processes, shared memory."""
+"""Nothing outlives a run, and nothing accumulates in a worker: GPU memory, host memory, processes, shared memory."""
 
 import os
 from pathlib import Path
@@ -11,8 +11,8 @@ from worker_pipe import Pipe
 pytestmark = needs(1)
 
 KIB, MIB = 1 << 10, 1 << 20
-OF_THE_DRIVER = 16 * MIB  # what it may keep for reasons of its own
-OF_THE_HOST = 512 * MIB  # other processes come and go
+OF_THE_DRIVER = 16 * MIB  # memory that the driver may keep for itself
+OF_THE_HOST = 512 * MIB  # other processes start and end
 FEW = ("h2d/ce/*->gpu:0.*/4096?*mode=batched*", "d2d/ce/gpu:0.ipc*/4096?*", "ping_pong/*gpu*")
 BROAD = ("*/4096?*", "*/65536?*", "allocation/*size=1MiB*", "ping_pong/*")
 
@@ -26,14 +26,14 @@ def shared_files() -> set[str]:
     return set(os.listdir("/dev/shm"))
 
 
-def test_a_run_leaves_nothing(tmp_path) -> None:
+def test_a_run_leaves_nothing_behind(tmp_path) -> None:
     before, host, shared = free_bytes(), available_bytes(), shared_files()
     run = measured(
         tmp_path / "a.jsonl", "--suite", "full", "--rounds", "1", *only(*(FEW if FAKE else BROAD)), timeout_s=1500
     )
     assert run.end is not None and run.end.complete and any(point.status != "unsupported" for point in run.points)
     assert children(os.getpid()) == []
-    assert FAKE or shared_files() <= shared  # beside the fake other tests run
+    assert FAKE or shared_files() <= shared  # on the fake driver other tests run at the same time
     for gpu, (one, other) in enumerate(zip(before, free_bytes(), strict=True)):
         assert one - other <= OF_THE_DRIVER, f"gpu {gpu}: {one} B were free, now {other} B"
     assert FAKE or host - available_bytes() <= OF_THE_HOST
@@ -66,8 +66,8 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_the_same_points_again_take_nothing_more() -> None:
-    """A worker keeps its buffers for the next point; what it has after one pass it has after the next."""
+def test_repeated_points_take_no_more_memory() -> None:
+    """A worker keeps its buffers for the next point, so the second pass must not need more memory than the first."""
 
     def all_of_them() -> int:
         ran = 0

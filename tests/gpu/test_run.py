@@ -1,4 +1,4 @@
-"""Whole commands on the GPUs of this machine: true to the contract, verified, within what the hardware allows."""
+"""Complete commands on the GPUs of this machine: verified data, and rates within the hardware limits."""
 
 import pytest
 
@@ -16,47 +16,47 @@ def quick(tmp_path_factory) -> Run:
     return measured(tmp_path_factory.mktemp("gpu") / "quick.jsonl", "--suite", "quick", *ON_GPU_0)
 
 
-def test_every_point_of_quick_is_measured_and_its_data_compared(quick) -> None:
+def test_every_point_of_quick_is_measured_and_verified(quick) -> None:
     assert quick.points and {point.status for point in quick.points} <= {"ok", "missed_precision"}
     assert all(point.verified for point in quick.points)
     assert quick.end is not None and quick.end.complete
 
 
-def test_large_pinned_copies_come_close_to_the_limit_and_pageable_ones_do_not(quick) -> None:
+def test_large_pinned_copies_come_close_to_the_peak_and_pageable_ones_do_not(quick) -> None:
     pinned = value(quick, f"pinned->gpu:0.device/{64 << 20}?after=kernel&bidirectional=false")
     pageable = value(quick, f"pageable->gpu:0.device/{64 << 20}?after=kernel&bidirectional=false")
     assert pinned.limit_gbps and 0.7 * pinned.limit_gbps < pinned.gbps <= pinned.limit_gbps
     assert pageable.gbps < pinned.gbps and (pinned.timing, pageable.timing) == ("gate+slope", "host")
 
 
-def test_the_file_says_in_what_state_the_gpu_was(quick) -> None:
+def test_the_run_file_has_the_state_of_the_gpu(quick) -> None:
     seen = value(quick, f"pinned->gpu:0.device/{64 << 20}").guards["gpu:0"]
     assert seen["sm_mhz"][1] > 0 and seen["temperature"] > 0
 
 
-def test_a_copy_after_a_kernel_pays_for_the_change_of_channel(tmp_path) -> None:
+def test_a_copy_after_a_kernel_includes_the_change_of_channel(tmp_path) -> None:
     only = ("--only", "h2d/*pinned->gpu:0.*/4096?*&b*=false&mode=single")
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *only)
     after = {point.params["after"]: point.median_s for point in run.points}
     assert after["wait"] < after["kernel"]
 
 
-def test_a_chain_is_followed_on_the_sm_that_is_asked_for(tmp_path) -> None:
+def test_a_pointer_chase_runs_on_the_requested_sm(tmp_path) -> None:
     ids = [f"latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=2MiB{sm}" for sm in ("", "&sm=0", "&sm=1")]
     run = measured(tmp_path / "a.jsonl", *(part for id in ids for part in ("--only", id)))
     assert {point.id for point in run.points} == set(ids) and all(point.verified for point in run.points)
     assert {point.status for point in run.points} <= {"ok", "missed_precision"}
 
 
-def test_launch_blocking_is_noticed_and_said(tmp_path) -> None:
+def test_launch_blocking_is_detected_and_recorded(tmp_path) -> None:
     only = ("--only", f"h2d/*pinned->gpu:0.*/{1 << 20}?*")
     run = measured(tmp_path / "a.jsonl", "--suite", "quick", *only, CUDA_LAUNCH_BLOCKING="1")
     assert {point.timing for point in run.points} == {"events"}
     assert all("CUDA_LAUNCH_BLOCKING" in point.guards["timing"] for point in run.points)
 
 
-def test_managed_pages_move_and_are_compared(tmp_path) -> None:
-    """64 MiB: prefetched faster than on demand, to the host faster by eight threads than by one."""
+def test_managed_pages_move_and_are_verified(tmp_path) -> None:
+    """64 MiB: prefetches are faster than demand paging; eight threads move pages to the host faster than one."""
     size = 64 << 20
     only = [f"demand/*gpu:0.*/{size}*", f"prefetch/*gpu:0.*/{size}*", "fault_latency/*gpu:0.*"]
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *(part for one in only for part in ("--only", one)))
@@ -74,7 +74,7 @@ def test_managed_pages_move_and_are_compared(tmp_path) -> None:
     assert value(run, "fault_latency/fault/numa:0.managed->gpu:0").median_s > 1e-6
 
 
-def test_without_visible_gpus_the_host_is_measured_alone(tmp_path) -> None:
+def test_without_visible_gpus_the_host_paths_are_measured(tmp_path) -> None:
     run = measured(tmp_path / "a.jsonl", "--suite", "quick", CUDA_VISIBLE_DEVICES="")
     assert run.points and {point.benchmark for point in run.points} == {"h2h"}
 
@@ -96,15 +96,15 @@ KERNELS = [
 ]
 
 
-def test_every_kernel_moves_reads_and_follows_all_of_it(tmp_path) -> None:
-    """Tails of 8 B and spans that end within a tile; what is left behind is compared."""
+def test_every_kernel_processes_all_of_its_data(tmp_path) -> None:
+    """Tails of 8 B, and spans that end within a tile; data outside the span is verified too."""
     only = [word for id in KERNELS for word in ("--only", id)]
     points = measured(tmp_path / "run.jsonl", "--rounds", "1", *only).points
     assert len(points) == len(KERNELS)
     assert [(point.id, point.verified) for point in points if point.verified is not True] == []
 
 
-def test_comm_scopes_rule_agrees_on_large_copies_and_has_queueing_in_small_ones(tmp_path) -> None:
+def test_comm_scopes_rule_agrees_on_large_copies_and_includes_queueing_in_small_ones(tmp_path) -> None:
     ids = [f"h2d/ce/numa:0.registered->gpu:0.device/{size}?after=wait&bidirectional=false&mode=single"
            for size in (256, 64 << 20)]  # fmt: skip
     only = [word for id in ids for word in ("--only", id)]

@@ -14,9 +14,9 @@ def sizes(*benchmarks: str) -> list[str]:
 
 @needs(1)
 @pytest.mark.parametrize("kind", ["ipc", "posix_fd"])
-def test_gpu_memory_of_another_process_is_copied_and_accessed_like_its_own(tmp_path, kind) -> None:
+def test_gpu_memory_of_another_process_is_as_fast_as_its_own(tmp_path, kind) -> None:
     globs = [
-        f"{way}.{memory}*" for memory in (kind, "device") for way in ("h2d/ce/*pinned->gpu:0", "read/sm/gpu:0.*gpu:0")
+        f"{path}.{memory}*" for memory in (kind, "device") for path in ("h2d/ce/*pinned->gpu:0", "read/sm/gpu:0.*gpu:0")
     ]
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *ROUNDS, *sizes(*globs))
     verified(run)
@@ -28,9 +28,9 @@ def test_gpu_memory_of_another_process_is_copied_and_accessed_like_its_own(tmp_p
 @needs(2)
 @pytest.mark.parametrize("kind", ["ipc", "posix_fd"])
 def test_gpu_memory_of_another_process_is_reached_by_another_gpu(tmp_path, kind) -> None:
-    """By its copy engine, its threads, pushing and pulling, at the rate of a peer's own memory."""
-    ways = ("d2d/ce/gpu:0.{0}->gpu:1.{0}", "d2d/sm/gpu:0.{0}->gpu:1.{0}", "read/sm/gpu:0.{0}->gpu:1.{0}")
-    globs = [way.format(memory) + "*" for memory in (kind, "device") for way in ways]
+    """By copy engine and by SM, pushing and pulling, at the rate of a peer's own memory."""
+    paths = ("d2d/ce/gpu:0.{0}->gpu:1.{0}", "d2d/sm/gpu:0.{0}->gpu:1.{0}", "read/sm/gpu:0.{0}->gpu:1.{0}")
+    globs = [path.format(memory) + "*" for memory in (kind, "device") for path in paths]
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *ROUNDS, *sizes(*globs))
     verified(run)
     for engine in ("ce", "sm"):
@@ -42,7 +42,7 @@ def test_gpu_memory_of_another_process_is_reached_by_another_gpu(tmp_path, kind)
 
 @needs(2)
 @pytest.mark.parametrize("kind", ["ipc", "posix_fd"])
-def test_words_go_between_gpus_of_two_processes(tmp_path, kind) -> None:
+def test_ping_pong_runs_between_gpus_of_two_processes(tmp_path, kind) -> None:
     ids = [
         f"ping_pong/sm/gpu:{src}.{memory}->gpu:{dst}.{memory}/0?word={word}"
         for memory in (kind, "device") for src, dst in ((0, 1), (1, 0)) for word in ("waiter", "setter")
@@ -59,14 +59,14 @@ def test_words_go_between_gpus_of_two_processes(tmp_path, kind) -> None:
 
 
 @needs(1)
-def test_host_memory_of_another_process(tmp_path) -> None:
+def test_host_memory_of_another_process_is_measured(tmp_path) -> None:
     globs = (f"h2d/ce/*shm->gpu:0.device/{SIZE}?*", f"d2h/ce/gpu:0.device->*shm/{SIZE}?*", "ping_pong/cpu/*shm*")
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *ROUNDS, *only(*globs))
     assert {point.benchmark for point in verified(run)} == {"h2d", "d2h", "ping_pong"}
 
 
 @needs(1)
-def test_each_phase_of_memory_that_is_shared_has_its_cost(tmp_path) -> None:
+def test_each_phase_of_shared_memory_has_its_cost(tmp_path) -> None:
     globs = [f"allocation/cpu/*{kind}->*size=1MiB" for kind in ("gpu:0.ipc", "gpu:0.posix_fd", "numa:0.shm")]
     run = measured(tmp_path / "a.jsonl", "--suite", "full", *ROUNDS, *only(*globs))
     assert all(FAKE or point.median_s > 0 for point in verified(run))

@@ -1,4 +1,4 @@
-"""A CUDA driver by ctypes alone: its calls by name and version, a GPU with its context, and linkscope's gate."""
+"""A CUDA driver called through ctypes: calls by name and version, a GPU with its context, linkscope's gate."""
 
 import ctypes
 import time
@@ -13,7 +13,7 @@ NON_BLOCKING = 1
 PORTABLE_AND_MAPPED = 3
 MIB = 1 << 20
 
-# The version with which linkscope asks for each (core/platform/cuda/driver.hpp).
+# The version of each call that linkscope requests (core/platform/cuda/driver.hpp).
 VERSIONS = {
     "cuDeviceGetCount": 2000, "cuDeviceGetAttribute": 2000, "cuDeviceGetPCIBusId": 4010,
     "cuDevicePrimaryCtxRetain": 7000, "cuCtxSetCurrent": 4000, "cuCtxEnablePeerAccess": 4000,
@@ -42,7 +42,7 @@ VERSIONS = {
 
 
 class Driver:
-    """Calls by name; `driver.cuMemAlloc(...)` gives the status, `driver.ok("cuMemAlloc", ...)` insists on success."""
+    """Calls by name. `driver.cuMemAlloc(...)` returns the status; `driver.ok("cuMemAlloc", ...)` asserts success."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL("libcuda.so.1")
@@ -53,7 +53,7 @@ class Driver:
         assert library.cuInit(0) == 0
 
     def find(self, symbol: str, version: int) -> tuple[int, int | None, int]:
-        """Status, address and what the search says of itself."""
+        """Status, address and the search's own status."""
         address, result = c_void_p(), c_int(-1)
         status = self.get_proc_address(symbol.encode(), byref(address), version, 0, byref(result))
         return status, address.value, result.value
@@ -69,7 +69,7 @@ class Driver:
 
 
 class Gpu:
-    """A device with its context current, and what the checks need of it."""
+    """A device with its current context, and the objects that the checks create on it."""
 
     def __init__(self, driver: Driver, code: Path, ordinal: int = 0) -> None:
         self.driver, self.context = driver, c_void_p()
@@ -124,7 +124,7 @@ class Gate:
     def __init__(self, gpu: Gpu) -> None:
         self.page, self.gpu = gpu.pinned(4096), gpu
         self.kernel = gpu.function("gate", "linkscope_gate")
-        # The first launch of a kernel may wait for the device: not behind a closed gate.
+        # The first launch of a kernel may wait for the device, so the gate is not closed yet.
         stream = gpu.stream()
         self.open()
         self.close_on(stream, 1.0)

@@ -1,7 +1,7 @@
-"""What linkscope relies on in a CUDA driver, one function each, by ctypes alone. They hold of the fake driver
-(test_fake_cuda.py) and have to hold of a real one (tests/gpu/test_driver.py), so that the fake is no invention.
+"""Behaviour of a CUDA driver that linkscope relies on, one function each, through ctypes. The fake driver
+(test_fake_cuda.py) and a real one (tests/gpu/test_driver.py) must both pass, so the fake behaves like a real driver.
 
-Usage: python driver_checks.py FOLDER_OF_DEVICE_CODE NAME...      (no name: all; exit code 1: one did not hold)
+Usage: python driver_checks.py FOLDER_OF_DEVICE_CODE NAME...      (no name: all; exit code 1: a check failed)
 """
 
 import ctypes
@@ -28,30 +28,30 @@ from driver_checks_copies import (
     data_goes_between_devices,
     graphs_of_copies_are_launched_again,
     only_pageable_copies_block,
-    rows_lie_where_they_are_told_to,
+    pitched_copies_place_rows_at_their_pitch,
 )
 from driver_checks_memory import (
     a_process_does_not_open_its_own_handles,
-    advice_is_taken_and_taken_back,
-    batches_of_prefetches_bring_what_is_not_discarded,
-    managed_pages_go_where_they_are_told_to,
+    advice_is_set_and_unset,
+    an_exported_descriptor_maps_the_same_memory,
+    batched_prefetches_move_pages_that_are_not_discarded,
     memory_ends,
+    memory_is_registered_and_unregistered_once,
     pools_keep_what_is_freed,
-    registering_is_kept_in_books,
+    prefetches_move_managed_pages_to_their_target,
+    shared_memory_of_another_process_is_opened_by_each_gpu,
+    shared_memory_opened_by_one_gpu_is_out_of_reach_of_another,
     virtual_memory_is_made_mapped_and_granted,
-    what_another_process_shares_is_opened_by_each_gpu_for_itself,
-    what_is_exported_is_a_descriptor_of_the_same_memory,
-    what_one_gpu_opened_another_does_not_reach,
 )
 from driver_checks_queues import (
-    blocks_with_all_shared_memory_come_to_every_sm,
+    blocks_with_all_shared_memory_cover_every_sm,
     events_without_a_record_have_no_time,
     gates_time_out,
     graphs_run_in_their_stream_as_often_as_they_are_launched,
+    ping_pong_passes_words_and_gives_up_at_its_limit,
     queued_work_waits_for_the_gate,
     streams_wait_for_events,
     streams_wait_for_values,
-    words_go_round_and_who_waits_in_vain_gives_up,
 )
 
 
@@ -96,7 +96,7 @@ def patterns_are_filled_and_checked(driver: Driver, gpu: Gpu) -> None:
     assert wrong() == (2, 100)
 
 
-def code_has_to_fit(driver: Driver, gpu: Gpu) -> None:
+def device_code_must_match_the_gpu(driver: Driver, gpu: Gpu) -> None:
     module, function = c_void_p(), c_void_p()
     other = (gpu.code / ("gate.sm_70" if gpu.arch != 70 else "gate.sm_80")).read_bytes()
     assert driver.cuModuleLoadData(byref(module), other) == NO_BINARY
@@ -108,7 +108,7 @@ def code_has_to_fit(driver: Driver, gpu: Gpu) -> None:
         driver.ok("cuModuleGetFunction", byref(function), module, b"linkscope_gate")
 
 
-def peers_are_kept_in_books(driver: Driver, gpu: Gpu) -> None:
+def peer_access_is_enabled_and_disabled_once(driver: Driver, gpu: Gpu) -> None:
     other = Gpu(driver, gpu.code, 1)
     gpu.use()
     assert driver.cuCtxDisablePeerAccess(other.context) == PEER_NOT_ENABLED
@@ -135,15 +135,15 @@ def devices_do_not_mix(driver: Driver, gpu: Gpu) -> None:
 CHECKS = [
     symbols_have_versions, buses_are_upper_case, calls_need_a_context, queued_work_waits_for_the_gate, gates_time_out,
     streams_wait_for_values, only_pageable_copies_block, streams_wait_for_events, events_without_a_record_have_no_time,
-    memory_ends, copies_stay_inside, managed_pages_go_where_they_are_told_to, advice_is_taken_and_taken_back,
-    batches_of_prefetches_bring_what_is_not_discarded, rows_lie_where_they_are_told_to,
-    a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, registering_is_kept_in_books,
-    patterns_are_filled_and_checked, code_has_to_fit, peers_are_kept_in_books, devices_do_not_mix,
-    data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
-    what_is_exported_is_a_descriptor_of_the_same_memory, a_process_does_not_open_its_own_handles,
-    what_another_process_shares_is_opened_by_each_gpu_for_itself, words_go_round_and_who_waits_in_vain_gives_up,
-    graphs_run_in_their_stream_as_often_as_they_are_launched, blocks_with_all_shared_memory_come_to_every_sm,
-    what_one_gpu_opened_another_does_not_reach,  # the last: nothing works after it
+    memory_ends, copies_stay_inside, prefetches_move_managed_pages_to_their_target, advice_is_set_and_unset,
+    batched_prefetches_move_pages_that_are_not_discarded, pitched_copies_place_rows_at_their_pitch,
+    a_batch_is_queued_by_one_call, graphs_of_copies_are_launched_again, memory_is_registered_and_unregistered_once,
+    patterns_are_filled_and_checked, device_code_must_match_the_gpu, peer_access_is_enabled_and_disabled_once,
+    devices_do_not_mix, data_goes_between_devices, pools_keep_what_is_freed, virtual_memory_is_made_mapped_and_granted,
+    an_exported_descriptor_maps_the_same_memory, a_process_does_not_open_its_own_handles,
+    shared_memory_of_another_process_is_opened_by_each_gpu, ping_pong_passes_words_and_gives_up_at_its_limit,
+    graphs_run_in_their_stream_as_often_as_they_are_launched, blocks_with_all_shared_memory_cover_every_sm,
+    shared_memory_opened_by_one_gpu_is_out_of_reach_of_another,  # last: this error makes the context unusable
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Checks (driver_checks.py) of copies: in rows, by batch, by graph, between devices, and which of them block."""
+"""Checks (driver_checks.py) of copies: pitched, batched, by graph, between devices, and which of them block."""
 
 import ctypes
 from ctypes import byref, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -18,7 +18,9 @@ from driver_by_ctypes import (
 
 
 def only_pageable_copies_block(driver: Driver, gpu: Gpu) -> None:
-    large = 64 * MIB  # less fits into the driver's staging buffers, and then a copy to the GPU need not wait for it
+    large = (
+        64 * MIB
+    )  # less fits into the driver's staging buffers, and then a copy to the GPU need not wait for the gate
     gate, stream, device = Gate(gpu), gpu.stream(), gpu.memory(large)
     pageable, registered, pinned = (c_char * large)(), (c_char * (4 * MIB))(), gpu.pinned(MIB)
     driver.ok("cuMemHostRegister", registered, c_size_t(4 * MIB), c_uint(PORTABLE_AND_MAPPED))
@@ -30,7 +32,7 @@ def only_pageable_copies_block(driver: Driver, gpu: Gpu) -> None:
         driver.ok("cuStreamSynchronize", stream)
         return took
 
-    behind_gate("cuMemcpyHtoDAsync", device, pageable)  # the first one makes the driver's staging buffers
+    behind_gate("cuMemcpyHtoDAsync", device, pageable)  # the first pageable copy allocates the driver's staging buffers
     assert behind_gate("cuMemcpyHtoDAsync", device, pageable, count=large) > 0.15
     assert behind_gate("cuMemcpyDtoHAsync", pageable, device) > 0.15
     for host in (registered, pinned):
@@ -47,7 +49,7 @@ def copies_stay_inside(driver: Driver, gpu: Gpu) -> None:
 
 
 class Pitched(ctypes.Structure):
-    """CUDA_MEMCPY3D, of which a CUDA_MEMCPY2D lacks some."""
+    """CUDA_MEMCPY3D; CUDA_MEMCPY2D has fewer fields."""
 
     _fields_ = [
         *((f"src{name}", c_size_t) for name in ("X", "Y", "Z", "LOD")), ("srcType", c_int), ("srcHost", c_void_p),
@@ -64,7 +66,7 @@ UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: also an address of pinned memory
 
 
 def rows_of(dst: c_uint64, src: "ctypes.Array[c_char]") -> Pitched:
-    """Two planes of four rows of 8 bytes: every 32 bytes, planes 256 apart, go to every 16 bytes, planes 64 apart."""
+    """Two planes of four rows of 8 bytes: source rows 32 apart, planes 256; destination rows 16 apart, planes 64."""
     return Pitched(
         srcType=UNIFIED, srcDevice=ctypes.addressof(src), srcPitch=32, srcHeight=8,
         dstType=UNIFIED, dstDevice=dst.value, dstPitch=16, dstHeight=4, width=8, height=4, depth=2,
@@ -77,7 +79,7 @@ def seen_on(driver: Driver, device: c_uint64, size: int) -> bytes:
     return back.raw
 
 
-def rows_lie_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
+def pitched_copies_place_rows_at_their_pitch(driver: Driver, gpu: Gpu) -> None:
     stream, host, device = gpu.stream(), gpu.pinned(4096), gpu.memory(4096)
     for i in range(512):
         host[i] = bytes([i // 2])
@@ -115,7 +117,7 @@ def a_batch_is_queued_by_one_call(driver: Driver, gpu: Gpu) -> None:
     gate.open()
     driver.ok("cuStreamSynchronize", stream)
     assert seen_on(driver, device, 96) == b"Z" * 8 + b"\xee" * 56 + b"Z" * 16 + b"\xee" * 16
-    assert driver.cuMemcpyBatchAsync(dsts, srcs, *ends, c_void_p()) != 0  # it wants a stream of its own
+    assert driver.cuMemcpyBatchAsync(dsts, srcs, *ends, c_void_p()) != 0  # the default stream is refused
 
 
 def graphs_of_copies_are_launched_again(driver: Driver, gpu: Gpu) -> None:
@@ -135,7 +137,9 @@ def graphs_of_copies_are_launched_again(driver: Driver, gpu: Gpu) -> None:
     for value, second in ((1, 128), (2, 128), (3, 192)):
         ctypes.memset(host, value, 4096)
         driver.ok("cuMemsetD8Async", device, ctypes.c_ubyte(0xEE), c_size_t(256), stream)
-        copy.dstDevice = (device.value or 0) + second  # between launches a node may be told of another copy
+        copy.dstDevice = (
+            device.value or 0
+        ) + second  # a graph's copy node accepts another destination between launches
         driver.ok("cuGraphExecMemcpyNodeSetParams", ready, nodes[1], byref(copy), gpu.context)
         driver.ok("cuGraphUpload", ready, stream)
         driver.ok("cuGraphLaunch", ready, stream)

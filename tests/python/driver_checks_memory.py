@@ -1,4 +1,4 @@
-"""Checks (driver_checks.py) of memory: allocated, registered, managed, from pools and by its parts."""
+"""Checks (driver_checks.py) of memory: allocated, registered, managed, from pools and mapped virtual memory."""
 
 import contextlib
 import ctypes
@@ -34,7 +34,7 @@ def memory_ends(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemFree", pointer)
 
 
-def managed_pages_go_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
+def prefetches_move_managed_pages_to_their_target(driver: Driver, gpu: Gpu) -> None:
     if driver.version.value < VERSIONS["cuMemPrefetchAsync"]:
         return
     pointer, size, stream = c_uint64(), 4 * MIB, gpu.stream()
@@ -51,22 +51,24 @@ def managed_pages_go_where_they_are_told_to(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemFree", pointer)
 
 
-def advice_is_taken_and_taken_back(driver: Driver, gpu: Gpu) -> None:
+def advice_is_set_and_unset(driver: Driver, gpu: Gpu) -> None:
     if driver.version.value < VERSIONS["cuMemAdvise"]:
         return
     pointer, size = c_uint64(), 4 * MIB
     driver.ok("cuMemAllocManaged", byref(pointer), c_size_t(size), c_uint(1))
     on_gpu, on_host, on_node = Location(1, 0), Location(2, 0), Location(3, 0)
-    for unset in (2, 4, 6, 2):  # also what was never given
+    for unset in (2, 4, 6, 2):  # also advice that was never set
         driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(unset), on_gpu)
     for advice, place in ((1, on_node), (3, on_node), (3, on_gpu), (5, on_gpu), (5, on_host)):
         driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice), place)
         driver.ok("cuMemAdvise", pointer, c_size_t(size), c_uint(advice + 1), place)
-    assert driver.cuMemAdvise(pointer, c_size_t(size), c_uint(5), on_node) != 0  # who accesses is no node
+    assert (
+        driver.cuMemAdvise(pointer, c_size_t(size), c_uint(5), on_node) != 0
+    )  # the accessing processor cannot be a NUMA node
     driver.ok("cuMemFree", pointer)
 
 
-def batches_of_prefetches_bring_what_is_not_discarded(driver: Driver, gpu: Gpu) -> None:
+def batched_prefetches_move_pages_that_are_not_discarded(driver: Driver, gpu: Gpu) -> None:
     if driver.version.value < VERSIONS["cuMemPrefetchBatchAsync"]:
         return
     pointer, size, stream, count = c_uint64(), 4 * MIB, gpu.stream(), 4
@@ -85,12 +87,12 @@ def batches_of_prefetches_bring_what_is_not_discarded(driver: Driver, gpu: Gpu) 
     driver.ok("cuMemDiscardBatchAsync", starts, lengths, c_size_t(count), flags, stream)
     driver.ok("cuMemPrefetchBatchAsync", *ranges)
     driver.ok("cuStreamSynchronize", stream)
-    ctypes.memset(seen, 9, size)  # any content until then, and this from now on
+    ctypes.memset(seen, 9, size)  # written after the discard, so these bytes must stay
     assert bytes(seen) == bytes([9]) * size
     driver.ok("cuMemFree", pointer)
 
 
-def registering_is_kept_in_books(driver: Driver, gpu: Gpu) -> None:
+def memory_is_registered_and_unregistered_once(driver: Driver, gpu: Gpu) -> None:
     memory, pointer = (c_char * (4 * MIB))(), c_uint64()
     arguments = (memory, c_size_t(4 * MIB), c_uint(PORTABLE_AND_MAPPED))
     driver.ok("cuMemHostRegister", *arguments)
@@ -106,7 +108,7 @@ class Access(ctypes.Structure):
 
 
 class Properties(ctypes.Structure):
-    """CUmemAllocationProp: pinned memory of a device, and what it may be exported as."""
+    """CUmemAllocationProp: pinned memory of a device, and the handle types for its export."""
 
     _fields_ = [
         ("type", c_int), ("handles", c_int), ("location", Location), ("security", c_void_p), ("flags", c_uint64)
@@ -131,7 +133,7 @@ def pools_keep_what_is_freed(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemsetD8Async", pointer, c_uint(1), c_size_t(large), stream)
     driver.ok("cuMemFreeAsync", pointer, stream)
     driver.ok("cuStreamSynchronize", stream)
-    assert before - free() >= large, "it is the pool's"
+    assert before - free() >= large, "the pool keeps the memory"
     driver.ok("cuMemPoolTrimTo", pool, c_size_t(0))
     assert before - free() < large // 2
     assert driver.cuMemFreeAsync(pointer, stream) == INVALID_VALUE
@@ -158,7 +160,7 @@ def virtual_memory_is_made_mapped_and_granted(driver: Driver, gpu: Gpu) -> None:
     driver.ok("cuMemRelease", handle)
 
 
-def what_is_exported_is_a_descriptor_of_the_same_memory(driver: Driver, gpu: Gpu) -> None:
+def an_exported_descriptor_maps_the_same_memory(driver: Driver, gpu: Gpu) -> None:
     what, granule = Properties(PINNED, DESCRIPTOR, Location(DEVICE, 0)), c_size_t()
     handle, again = c_uint64(), c_uint64()
     driver.ok("cuMemGetAllocationGranularity", byref(granule), byref(what), c_uint(0))
@@ -197,7 +199,7 @@ LAZY_PEER_ACCESS, ILLEGAL_ADDRESS = c_uint(1), 700
 
 @contextlib.contextmanager
 def shared_by_another_process() -> Iterator[tuple[IpcHandle, list[int]]]:
-    """The handle, and when it is over the first word that the other process sees there."""
+    """The IPC handle. At the end, the list holds the first word as the other process sees it."""
     command = [sys.executable, driver_shares.__file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin and other.stdout
@@ -208,7 +210,7 @@ def shared_by_another_process() -> Iterator[tuple[IpcHandle, list[int]]]:
 
 
 def fill(driver: Driver, gpu: Gpu, at: c_uint64) -> int:
-    """What waiting for a kernel gives that fills 2 MiB with a pattern."""
+    """The status of waiting for a kernel that fills 2 MiB with a pattern."""
     gpu.use()
     stream = gpu.stream()
     words, seed, first = c_uint64(2 * MIB // 8), c_uint64(42), c_uint64(7)
@@ -216,7 +218,7 @@ def fill(driver: Driver, gpu: Gpu, at: c_uint64) -> int:
     return driver.cuStreamSynchronize(stream)
 
 
-def what_another_process_shares_is_opened_by_each_gpu_for_itself(driver: Driver, gpu: Gpu) -> None:
+def shared_memory_of_another_process_is_opened_by_each_gpu(driver: Driver, gpu: Gpu) -> None:
     peer, at, again, word = Gpu(driver, gpu.code, 1), (c_uint64(), c_uint64()), c_uint64(), c_uint64()
     with shared_by_another_process() as (handle, seen):
         for one, pointer in zip((gpu, peer), at, strict=True):
@@ -234,8 +236,8 @@ def what_another_process_shares_is_opened_by_each_gpu_for_itself(driver: Driver,
     assert seen == [word.value] != [0]
 
 
-def what_one_gpu_opened_another_does_not_reach(driver: Driver, gpu: Gpu) -> None:
-    """Although they are peers: what that leaves behind sticks."""
+def shared_memory_opened_by_one_gpu_is_out_of_reach_of_another(driver: Driver, gpu: Gpu) -> None:
+    """Peer access does not help. The error stays in the context."""
     peer, at = Gpu(driver, gpu.code, 1), c_uint64()
     with shared_by_another_process() as (handle, _):
         driver.ok("cuCtxEnablePeerAccess", gpu.context, c_uint(0))

@@ -1,4 +1,4 @@
-"""Checks (driver_checks.py) of streams, events, the gate, graphs of kernels and words that are waited for."""
+"""Checks (driver_checks.py) of streams, events, the gate, kernel graphs and words that the GPU waits for."""
 
 import ctypes
 import time
@@ -25,7 +25,7 @@ def queued_work_waits_for_the_gate(driver: Driver, gpu: Gpu) -> None:
     assert driver.cuStreamQuery(stream) == 0 and not gate.timed_out and back.raw == host.raw
     elapsed = c_float(-1)
     driver.ok("cuEventElapsedTime", byref(elapsed), before, after)
-    assert 0 < elapsed.value < 1000  # not the gate's 10 s
+    assert 0 < elapsed.value < 1000  # the gate's time-out is 10 s
 
 
 def gates_time_out(driver: Driver, gpu: Gpu) -> None:
@@ -72,7 +72,7 @@ class KernelNode(ctypes.Structure):
 
 
 def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu: Gpu) -> None:
-    """Calls that queue a graph return while its stream is held; a destroyed graph leaves what it was made into."""
+    """Launching a graph returns while its stream is held. Destroying a graph leaves its executable usable."""
     gate, stream, pinned = Gate(gpu), gpu.stream(), gpu.pinned(4096)
     ctypes.memset(pinned, 0, 4096)
     word, steps, system = c_uint64(ctypes.addressof(pinned)), c_uint64(5), c_uint(0)
@@ -88,7 +88,7 @@ def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu
     driver.ok("cuGraphInstantiateWithFlags", byref(ready), graph, c_uint64(0))
     driver.ok("cuGraphDestroy", graph)
     driver.ok("cuGraphUpload", ready, stream)
-    driver.ok("cuGraphLaunch", ready, stream)  # the first one may wait for the device
+    driver.ok("cuGraphLaunch", ready, stream)  # the first launch may wait for the device
     driver.ok("cuCtxSynchronize")
     gate.close()
     gate.close_on(stream, 10.0)
@@ -102,7 +102,7 @@ def graphs_run_in_their_stream_as_often_as_they_are_launched(driver: Driver, gpu
     driver.ok("cuGraphExecDestroy", ready)
 
 
-def words_go_round_and_who_waits_in_vain_gives_up(driver: Driver, gpu: Gpu) -> None:
+def ping_pong_passes_words_and_gives_up_at_its_limit(driver: Driver, gpu: Gpu) -> None:
     pinned, flags = gpu.pinned(4096), gpu.function("flags", "linkscope_flags")
     ctypes.memset(pinned, 0, 4096)
     start = ctypes.addressof(pinned)
@@ -132,8 +132,8 @@ def words_go_round_and_who_waits_in_vain_gives_up(driver: Driver, gpu: Gpu) -> N
     assert [value(at) for at in range(4)] == [1, 0, 1, 0]
 
 
-def blocks_with_all_shared_memory_come_to_every_sm(driver: Driver, gpu: Gpu) -> None:
-    """One to each: whichever is meant, its thread follows the chain, of one word here, and the launch is counted."""
+def blocks_with_all_shared_memory_cover_every_sm(driver: Driver, gpu: Gpu) -> None:
+    """One block on each SM. The chosen SM's thread follows a pointer chase of one word, and the launch is counted."""
     sms, shared = (gpu.attribute(number) for number in (16, 97))
     page, chase, stream = gpu.pinned(4096), gpu.function("access", "linkscope_chase_on"), gpu.stream()
     start = ctypes.addressof(page)

@@ -1,4 +1,4 @@
-"""A second process for driver_checks_memory.py: shares 2 MiB of its first GPU by an IPC handle, until its input ends.
+"""A second process for driver_checks_memory.py: shares 2 MiB of its first GPU by IPC handle until its input ends.
 
 Usage: python driver_shares.py      (prints the handle in hexadecimal, and at the end the first word of that memory)
 """

@@ -1,4 +1,4 @@
-"""Where the fake driver is, and the environment that puts a program on it (tests/fake_cuda/README.md)."""
+"""The paths of the fake driver, and the environment that makes a program load it (tests/fake_cuda/README.md)."""
 
 import os
 from pathlib import Path
@@ -23,18 +23,18 @@ needs_worker = pytest.mark.skipif(
 
 
 def environment(library: str = "driver", **settings: str | int) -> dict[str, str]:
-    """`library` is a folder of the fake's build; `FAKE_` goes before each setting that begins with CUDA_ or NVML_."""
+    """`library` is a folder of the fake's build. Settings that begin with CUDA_ or NVML_ get the prefix `FAKE_`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FAKE_", "CUDA_", "NVTX_"))}
     kept["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(LIBRARIES / library), kept.get("LD_LIBRARY_PATH")]))
     return kept | {f"FAKE_{name}": str(value) for name, value in settings.items()}
 
 
 def too_short(point: Point) -> bool:
-    """Whether a busy machine hid what the point took: copies of the fake take next to no time."""
+    """Whether noise of a busy machine exceeds the point's time: copies of the fake driver take nearly no time."""
     return "too short for the clock" in (point.reason or "")
 
 
 def calls_between(log: Path, symbol: str, enter_s: float, exit_s: float) -> int:
-    """How often `symbol` was called from one stamp of the host's clock to another; `log` is FAKE_CUDA_CALLS."""
+    """The number of calls of `symbol` between two stamps of the host's clock; `log` is the file FAKE_CUDA_CALLS."""
     lines = (line.split() for line in log.read_text().splitlines())
     return sum(name == symbol and enter_s <= float(at) <= exit_s for name, at in lines)

@@ -1,11 +1,11 @@
-"""A worker in Python with exactly known costs, and faults on demand. It speaks docs/reference/worker.md.
+"""A worker in Python with exactly known costs and faults on request. Protocol: docs/reference/worker.md.
 
-`fake` in the `machine` of the open request sets its behaviour (all keys are optional):
-  start_s, alone_s, each_s, rate       cost of the stamps, of a single operation, of an operation; bytes a second
-  rates                                {"src->dst": bytes a second}, instead of `rate`
+`fake` in the `machine` of the open request sets the behaviour (all keys are optional):
+  start_s, alone_s, each_s, rate       seconds of the stamps, of a single copy, of a batched copy; bytes per second
+  rates                                {"src->dst": bytes per second}, instead of `rate`
   noise                                relative spread of a round, drawn from the key
   flawed                               {"hang|die|garbage|wrong|fail|lost|unsupported|memory|slow": glob of keys}
-  once                                 a file: the fault happens only without it, and creates it
+  once                                 a file: the fault happens only while it is missing, and creates it
 """
 
 import fnmatch

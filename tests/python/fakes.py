@@ -1,4 +1,4 @@
-"""Shared parts of the tests of plan and run: a machine, a target on the fake worker, and a run from end to end."""
+"""Shared parts of the tests of plan and run: a machine, a target on the fake worker, and a complete run."""
 
 import sys
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def measured(where: Target, what: Plan, path: Path) -> Outcome:
 
 
 def no_worker_opens_after(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets this many workers open; afterwards the machine has no GPU."""
+    """Lets `times` workers open; afterwards the machine has no GPU."""
     opened, left = Worker.opened, [times]
 
     def at_first(worker: Worker) -> dict[str, Any]:
@@ -94,5 +94,5 @@ def header() -> Header:
 
 
 def late_work(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """The work that is planned with the last of the time."""
+    """The work that the planner chooses for the last `left_s` seconds."""
     return affordable_rounds(plan, points, late_rounds(plan, points), left_s)

@@ -1,4 +1,4 @@
-"""A small invented run for the tests of the report: exact numbers, every status, both ways, a slow pair."""
+"""A small invented run for the tests of the report: exact numbers, every status, bidirectional points, a slow pair."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def flow(src: str, dst: str, memories: tuple[str, str], count: int, seconds: flo
 
 
 def point(id: str, seconds: float | None = None, **fields: Any) -> Point:
-    """`seconds` None: a point without a value."""
+    """With `seconds` None the point has no value."""
     what = PointId.parse(id)
     made = Point(
         id=id, status="ok", benchmark=what.benchmark, engine=what.engine, src=what.src, dst=what.dst,

@@ -7,7 +7,7 @@ from linkscope.runfile import Point
 
 SIZE = 64 << 20
 GPUS = range(4)
-MACHINE: dict[str, Any] = {  # eight GPUs, of which the points know four
+MACHINE: dict[str, Any] = {  # eight GPUs; the points use four of them
     "numa": [{"index": 0}],
     "gpus": [{"index": gpu, "sms": 132, "pcie": {"max_generation": 5, "width": 16}} for gpu in range(8)],
 }
@@ -15,7 +15,7 @@ BLOCKS = {"1": 50e9, "2": 100e9, "4": 190e9, "8": 340e9, "16": 372e9, "32": 380e
 
 
 def kernel_points() -> list[Point]:
-    """Pairs of GPUs by copy engine and by threads: 8 blocks do not reach 95 % of 384 GB/s (364.8), 16 do."""
+    """GPU pairs by copy engine and by SM: 8 blocks stay below 95 % of 384 GB/s (364.8), 16 blocks reach it."""
     made = []
     for src, dst in ((0, 1), (1, 0)):
         ends = f"gpu:{src}.device->gpu:{dst}.device"
@@ -30,7 +30,7 @@ def kernel_points() -> list[Point]:
 
 
 def joint_points(total: float | None = 400.0) -> list[Point]:
-    """GB/s of gpu:0 to all others, the third twice as fast as each of the others; and the same of every other GPU."""
+    """GB/s from gpu:0 to all others, the third at twice the rate of the rest; the same from every other GPU."""
     made = []
     for src in GPUS:
         others = [gpu for gpu in GPUS if gpu != src]

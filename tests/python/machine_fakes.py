@@ -1,4 +1,4 @@
-"""Machines that are not here: trees of kernel files, a module in place of pynvml, the worker's answer of a driver."""
+"""Fake machines: trees of kernel files, a replacement of pynvml, the worker's answer about a driver."""
 
 import sys
 import types
@@ -21,7 +21,7 @@ def write_tree(root, texts):
 
 
 def lists_of(texts):
-    """The folders of a tree, as Files.replay wants them."""
+    """The folders of a tree, in the form that Files.replay expects."""
     lists = {}
     for path in texts:
         parts = path.split("/")
@@ -31,7 +31,7 @@ def lists_of(texts):
 
 
 def cpus(count, per_socket, per_core=1, cache="36864K"):
-    """The topology of x86 CPUs: socket by socket, threads of a core `count / per_core` apart."""
+    """The topology of x86 CPUs, socket by socket. Threads of a core are `count / per_core` apart."""
     texts = {}
     cores = count // per_core
     for cpu in range(count):
@@ -73,7 +73,7 @@ CPUINFO = (
 
 
 def two_nodes(numa=(-1, -1, -1, -1)):
-    """A box with two sockets of four cores of two threads; its PCI bus may hide the nodes of four GPUs."""
+    """A machine with two sockets of four cores of two threads. Its PCI bus may hide the nodes of four GPUs."""
     texts = {
         "/proc/cpuinfo": CPUINFO.format(more=""),
         "/proc/meminfo": f"MemTotal:  {512 * GIB // 1024} kB\nHugePages_Total:  64\nHugepagesize:  2048 kB",
@@ -90,7 +90,7 @@ def two_nodes(numa=(-1, -1, -1, -1)):
 
 
 def virtual_machine():
-    """What a node of four H200s shows from inside: one NUMA node, devices without one."""
+    """A virtual machine with four H200s as its guest sees it: one NUMA node, devices without a node."""
     texts = {
         "/proc/cpuinfo": CPUINFO.format(more=" hypervisor"),
         "/proc/meminfo": f"MemTotal:  {503 * GIB // 1024} kB",
@@ -125,7 +125,7 @@ def power9():
 
 
 def gvisor():
-    """A sandbox that shows CPUs and nothing else."""
+    """A gVisor sandbox, which shows CPUs and nothing else."""
     info = "processor\t: {0}\nvendor_id\t: AuthenticAMD\nphysical id\t: 0\ncore id\t: {0}\nflags\t: sse2"
     return {
         "/proc/cpuinfo": "\n\n".join(info.format(cpu) for cpu in range(4)),
@@ -136,12 +136,12 @@ def gvisor():
 
 
 def fail(code):
-    """What NVML does when it refuses."""
+    """Raises NVML's error for `code`."""
     raise real.NVMLError(code)
 
 
 class FakeNvml(types.ModuleType):
-    """Plays NVML for H200s. `refuse` maps functions or "field:NUMBER" to error codes; `answers` replaces answers."""
+    """A fake NVML with H200s. `refuse` maps functions or "field:NUMBER" to error codes; `answers` replaces answers."""
 
     def __init__(self, gpus=4, refuse=None, answers=None, lost=(), init=0, links=18, remote="switch"):
         super().__init__("pynvml")
@@ -179,7 +179,7 @@ class FakeNvml(types.ModuleType):
         return len(self.pcis)
 
     def _nvmlDeviceGetHandleByIndex(self, index):
-        # NVML's own order need not be the bus's.
+        # NVML's order may differ from the order on the bus.
         return len(self.pcis) - 1 - index
 
     def _nvmlSystemGetDriverVersion(self):
@@ -305,7 +305,7 @@ FUNCTIONS = sorted(name[1:] for name in vars(FakeNvml) if name.startswith(("_nvm
 
 
 def play(monkeypatch, fake):
-    """Puts a FakeNvml where `import pynvml` finds it."""
+    """Replaces the module that `import pynvml` finds by a FakeNvml."""
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
 

@@ -1,6 +1,6 @@
-"""Shared parts of the tests of the papers' machines: steady-state rates as in `linkscope predict`.
+"""Shared parts of the tests of the papers' machines: steady-state rates, as `linkscope predict` computes them.
 
-The tests contain numbers and shapes of the papers; they do not read them from the machine files.
+The tests contain numbers and shapes of the papers. They never read them from the machine files.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def rate(machine: str, end: str, **how: Any) -> float:
     return rates(machine, end, **how)[0]
 
 
-def both_ways(machine: str, end: str, **how: Any) -> list[float]:
+def bidirectional_rates(machine: str, end: str, **how: Any) -> list[float]:
     src, dst = end.split(" > ")
     return rates(machine, end, f"{dst} > {src}", **how)
 

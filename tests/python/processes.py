@@ -1,11 +1,11 @@
-"""Which processes a test left running."""
+"""Processes that a test left running."""
 
 import contextlib
 from pathlib import Path
 
 
 def children(parent: int) -> list[int]:
-    """The processes that this one started and that still run."""
+    """The running processes that this process started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -16,7 +16,7 @@ def children(parent: int) -> list[int]:
 
 
 def runs(pid: int) -> bool:
-    """It is there, and no zombie."""
+    """Whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

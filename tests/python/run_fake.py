@@ -1,4 +1,4 @@
-"""A run on the fake worker in a process of its own, to be interrupted and killed: OUT BEHAVIOUR(JSON) SUITE."""
+"""A run on the fake worker in its own process, to interrupt and kill. Arguments: OUT BEHAVIOUR(JSON) SUITE."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The part of a terminal that linkscope uses: the content of the screen after some output and resizes."""
+"""A terminal emulator for the sequences that linkscope uses: the screen's content after output and resizes."""
 
 import re
 
@@ -6,7 +6,7 @@ _ESCAPE = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])")
 
 
 class Screen:
-    """Text that fills a row continues in the next one. An unknown escape sequence is an error."""
+    """Text that fills a row continues in the next row. An unknown escape sequence is an error."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.width, self.height = width, height

@@ -1,4 +1,4 @@
-"""`linkscope advise`: a gain that is planted is found with its size, one that is not shown is not given."""
+"""`linkscope advise` finds a planted gain with its size and gives no advice that the data do not support."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def saved(folder: Path, points, **machine) -> Path:
     return path
 
 
-def test_what_pinning_gains_is_the_ratio_of_the_times_that_were_measured():
+def test_the_gain_of_pinning_is_the_ratio_of_the_measured_times():
     one = found([h2d("pageable", MIB, 8e-5), h2d("pinned", MIB, 2e-5)], "pin")
     (gain,) = one.gains
     assert gain.ratio == pytest.approx(4, rel=1e-9) and gain.change == "pinned"
@@ -46,12 +46,12 @@ def test_what_pinning_gains_is_the_ratio_of_the_times_that_were_measured():
 
 
 @pytest.mark.parametrize("pinned_s", [2e-5, 1.98e-5, 1.93e-5, 2.4e-5])  # rounds differ by 2 %
-def test_what_is_not_shown_to_gain_five_percent_is_no_advice(pinned_s):
+def test_a_gain_not_shown_to_reach_five_percent_is_no_advice(pinned_s):
     one = found([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, pinned_s)], "pin")
     assert len(one.compared) == 1 and not one.gains
 
 
-def test_only_points_that_are_alike_in_all_else_are_compared():
+def test_only_points_that_differ_in_the_habit_alone_are_compared():
     pageable = h2d("pageable", MIB, 8e-5)
     others = [
         h2d("pinned", 2 * MIB, 2e-5), h2d("pinned", MIB, 2e-5, gpu=1), h2d("pinned", MIB, 2e-5, src="numa:1"),
@@ -62,7 +62,7 @@ def test_only_points_that_are_alike_in_all_else_are_compared():
     assert found([pageable, *others], "pin") is None
 
 
-def test_of_several_cures_the_fastest_counts_and_is_named():
+def test_the_fastest_of_several_cures_is_counted_and_named():
     ends = "gpu:0.managed->numa:0.managed"
     points = [
         point(f"demand/fault/{ends}/{64 * MIB}?access=write&bidirectional=false&threads={threads}", seconds)
@@ -107,13 +107,13 @@ def test_every_recommendation_is_found_where_it_is_planted():
         assert backwards is None or all(gain.recommended.id != then for gain in backwards.gains), name
 
 
-def test_pieces_are_told_by_the_hosts_clock_alone():
+def test_pieces_by_the_device_clock_give_no_advice():
     ends = f"numa:0.pinned->gpu:0.device/{MIB}"
     points = [point(f"pieces/ce/{ends}?piece=64", 3e-4), point(f"pieces/batch/{ends}?piece=64", 1e-5)]
     assert found(points, "pieces at once") is None
 
 
-def test_few_blocks_are_no_cure():
+def test_a_kernel_of_few_blocks_is_never_recommended():
     ends = f"gpu:0.device->gpu:1.device/{MIB}"
     slow = "bidirectional=false&blocks=8&initiator=src&mode=batched&threads=512"
     points = [
@@ -123,7 +123,7 @@ def test_few_blocks_are_no_cure():
     assert found(points, "kernel") is None
 
 
-def test_what_was_inherited_or_has_no_time_is_not_compared():
+def test_inherited_points_and_points_without_time_are_not_compared():
     pageable = h2d("pageable", MIB, 8e-5)
     inherited = msgspec.structs.replace(h2d("pinned", MIB, 2e-5), status="inherited")
     zero = h2d("pinned", MIB, 2e-5)
@@ -131,7 +131,7 @@ def test_what_was_inherited_or_has_no_time_is_not_compared():
     assert found([pageable, inherited], "pin") is None and found([pageable, zero], "pin") is None
 
 
-def test_pinning_says_after_how_many_copies_it_has_paid():
+def test_pinning_states_the_number_of_copies_after_which_it_pays():
     points = [*life("pageable", "1MiB", PAGEABLE), *life("pinned", "1MiB", PINNED)]  # 250 us more
     points += [copy("pageable", MIB, 100e-6), copy("pinned", MIB, 20e-6)]
     one = found(points, "pin")
@@ -147,12 +147,12 @@ def transfer_points():
     return [*points, h2d("pinned", MIB, 9e-6 + MIB / 50e9, params=BATCHED.replace("batched", "single"))]
 
 
-def test_ways_are_sorted_and_say_what_they_rest_on():
+def test_methods_are_sorted_and_name_the_points_they_rest_on():
     exact = transfer_methods(transfer_points(), "numa:0", "gpu:0", MIB)
-    assert [way.curve.method.family.src_memory for way in exact] == ["pinned", "pageable"]
+    assert [method.curve.method.family.src_memory for method in exact] == ["pinned", "pageable"]
     assert exact[0].time.value == pytest.approx(2e-6 + MIB / 50e9) and len(exact[0].points) == 1
     between = transfer_methods(transfer_points(), "numa:0", "gpu:0", 16 * MIB)
-    (pinned,) = between  # of pageable memory the sizes next to it are 64 times apart
+    (pinned,) = between  # the neighbouring sizes of pageable memory are a factor of 64 apart
     assert pinned.time.value == pytest.approx(2e-6 + 16 * MIB / 50e9) and len(pinned.points) == 2
     assert pinned.time.low < pinned.time.value < pinned.time.high
     assert not transfer_methods(transfer_points(), "numa:0", "gpu:0", 128 * MIB)
@@ -162,12 +162,12 @@ def test_ways_are_sorted_and_say_what_they_rest_on():
     assert alone.time.value == pytest.approx(9e-6 + MIB / 50e9)
 
 
-def test_nothing_is_read_across_a_break():
+def test_no_time_is_interpolated_across_a_break():
     points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 400e-6)]
     assert not transfer_methods(points, "numa:0", "gpu:0", 2 * MIB)
 
 
-def test_half_known_methods_are_left_out():
+def test_methods_with_unknown_parameters_are_left_out():
     ends = f"numa:0.pinned->gpu:0.device/{MIB}"
     points = [point(f"read/sm/{ends}?blocks=8&threads=512", 1e-6), point(f"read/sm/{ends}?order=random", 1e-6)]
     points.append(h2d("pinned", MIB, 1e-6, params=BATCHED.replace("false", "true")))
@@ -177,7 +177,7 @@ def test_half_known_methods_are_left_out():
 # --- the command --------------------------------------------------------------------------------------------------
 
 
-def test_the_command_prints_and_its_json_has_all(tmp_path, capsys):
+def test_the_command_prints_a_summary_and_its_json_has_everything(tmp_path, capsys):
     dip = [h2d("registered", size, size / rate) for size, rate in ((MIB, 50e9), (2 * MIB, 20e9))]
     path = saved(tmp_path, [*transfer_points(), *dip])
     assert main(["advise", str(path)]) == 0
@@ -189,12 +189,12 @@ def test_the_command_prints_and_its_json_has_all(tmp_path, capsys):
         and "enable peer access between GPUs" in text
     )
     assert main(["advise", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["modelled"] and {one["habit"] for one in told["advice"]} == {"pin", "queue"}
-    pin = next(one for one in told["advice"] if one["habit"] == "pin")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["modelled"] and {one["habit"] for one in answer["advice"]} == {"pin", "queue"}
+    pin = next(one for one in answer["advice"] if one["habit"] == "pin")
     large = next(gain for gain in pin["gains"] if gain["bytes"] == 64 * MIB)
     assert large["ratio"] == pytest.approx((3e-6 + 64 * MIB / 10e9) / (2e-6 + 64 * MIB / 50e9)) and large["worth"]
-    assert [one["lost"] for one in told["irregular"]] == [pytest.approx(0.6)]
+    assert [one["lost"] for one in answer["irregular"]] == [pytest.approx(0.6)]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_the_command_prints_and_its_json_has_all(tmp_path, capsys):
     [({"suite": "quick"}, True), ({"suite": "full", "only": ["h2d/*"]}, True), ({"suite": "full"}, False)],
     ids=str,
 )
-def test_what_was_not_measured_is_in_suite_full_unless_that_was_measured(tmp_path, capsys, plan, sent_there):
+def test_unmeasured_habits_point_to_suite_full_unless_it_was_measured(tmp_path, capsys, plan, sent_there):
     made = run(transfer_points())
     made.header.plan = plan
     path = tmp_path / "run.jsonl"
@@ -214,19 +214,19 @@ def test_what_was_not_measured_is_in_suite_full_unless_that_was_measured(tmp_pat
 
 def test_one_transfer_on_the_command_line(tmp_path, capsys):
     path = saved(tmp_path, transfer_points())
-    asked = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
-    assert main([*asked, "2MiB"]) == 0
+    words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
+    assert main([*words, "2MiB"]) == 0
     text = capsys.readouterr().out
     assert "h2d by ce, pinned -> device (after kernel) *" in text and "* interpolated between" in text
-    assert main([*asked, "1MiB", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [way["src_memory"] for way in told["ways"]] == ["pinned", "pageable"]
-    assert told["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
+    assert main([*words, "1MiB", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [method["src_memory"] for method in answer["ways"]] == ["pinned", "pageable"]
+    assert answer["ways"][0]["gbps"] == pytest.approx(MIB / (2e-6 + MIB / 50e9) / 1e9)
 
 
-def test_what_is_read_beside_a_value_that_was_taken_over_says_so(tmp_path, capsys):
-    taken = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
-    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), taken])
+def test_a_value_interpolated_from_an_inherited_point_is_marked(tmp_path, capsys):
+    inherited = msgspec.structs.replace(h2d("pinned", 4 * MIB, 80e-6), status="inherited", inherited_from="another")
+    path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), inherited])
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes"]
     signs = []
     for size in ("1MiB", "2MiB", "4MiB"):
@@ -236,23 +236,23 @@ def test_what_is_read_beside_a_value_that_was_taken_over_says_so(tmp_path, capsy
     assert signs == [False, True, True]
 
 
-def test_accesses_by_threads_are_no_ways_of_one_copy_alone(tmp_path, capsys):
-    """They were measured one behind the other; what moves pages is always waited for."""
+def test_accesses_by_sm_are_no_methods_of_a_single_copy(tmp_path, capsys):
+    """Accesses were measured in batches. A prefetch is always waited for, so it counts as a single copy too."""
     ends = "numa:0.{0}->gpu:0.{1}/1048576?{2}"
     ids = ("h2d/ce/" + ends.format("pinned", "device", "bidirectional=false&mode=single"),
            "read/sm/" + ends.format("pinned", "device", "blocks=sms&threads=512"),
            "prefetch/prefetch/" + ends.format("managed", "managed", "").rstrip("?"))  # fmt: skip
     path = saved(tmp_path, [point(id, 20e-6) for id in ids])
     words = ["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--json"]
-    told = {}
-    for alone in ([], ["--alone"]):
-        assert main([*words, *alone]) == 0
-        told[bool(alone)] = {way["benchmark"] for way in json.loads(capsys.readouterr().out)["ways"]}
-    assert told == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
+    answer = {}
+    for option in ([], ["--alone"]):
+        assert main([*words, *option]) == 0
+        answer[bool(option)] = {method["benchmark"] for method in json.loads(capsys.readouterr().out)["ways"]}
+    assert answer == {False: {"read", "prefetch"}, True: {"h2d", "prefetch"}}
 
 
-def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precision(tmp_path, capsys):
-    slow = h2d("pageable", MIB, 100e-6)  # of invented points an interval is 1 % to either side of the median
+def test_options_of_a_transfer_show_ratio_interval_and_missed_precision(tmp_path, capsys):
+    slow = h2d("pageable", MIB, 100e-6)  # an invented point has an interval of 1 % on either side of the median
     missed = msgspec.structs.replace(slow, status="missed_precision")
     path = saved(tmp_path, [h2d("pinned", MIB, 20e-6), missed])
     assert main(["advise", str(path), "--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB"]) == 0
@@ -266,7 +266,7 @@ def test_ways_are_told_with_their_ratio_its_interval_and_what_missed_its_precisi
     assert any(line.strip().startswith("~ before a number: missed") for line in lines)
 
 
-def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+def test_lines_fit_a_narrow_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "70")
     assert main(["advise", str(saved(tmp_path, transfer_points()))]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]  # the first has the file's name
@@ -292,7 +292,7 @@ def test_lines_keep_to_a_narrow_terminal(tmp_path, capsys, monkeypatch):
     (["--src", "numa:0", "--dst", "gpu:0", "--bytes", "1MiB", "--alone", "--memory", "pageable"], 3,
      "from numa:0 to gpu:0 (single)"),
 ])  # fmt: skip
-def test_what_cannot_be_answered_says_why(tmp_path, capsys, words, code, sentence):
+def test_a_question_without_an_answer_gets_the_reason(tmp_path, capsys, words, code, sentence):
     assert main(["advise", str(saved(tmp_path, transfer_points())), *words]) == code
     assert sentence in capsys.readouterr().err
 
@@ -303,7 +303,7 @@ def test_a_run_without_a_value_has_no_advice(tmp_path, capsys):
     assert main(["advise", str(tmp_path / "none.jsonl")]) == 2
 
 
-def test_on_a_modelled_machine_the_near_node_and_pinning_are_advised(tmp_path, capsys):
+def test_a_simulated_ac922_gets_the_advice_to_pin_and_to_use_the_near_node(tmp_path, capsys):
     """AC922: 72 GB/s from a GPU's own node, 41 GB/s from the other (Comm|Scope, 4.2)."""
     path = tmp_path / "ac922.jsonl"
     only = ["--only", f"h2d/ce/*->gpu:0.device/{64 * MIB}?*batched*"]
@@ -312,19 +312,19 @@ def test_on_a_modelled_machine_the_near_node_and_pinning_are_advised(tmp_path, c
     )
     capsys.readouterr()
     assert main(["advise", str(path), "--json"]) == 0
-    told = {one["habit"]: one for one in json.loads(capsys.readouterr().out)["advice"]}
-    node = [gain for gain in told["node"]["gains"] if gain["worth"] and ".pinned" in gain["now"]]
+    answer = {one["habit"]: one for one in json.loads(capsys.readouterr().out)["advice"]}
+    node = [gain for gain in answer["node"]["gains"] if gain["worth"] and ".pinned" in gain["now"]]
     assert node and {(gain["src"], gain["instead"]) for gain in node} == {("numa:1", "numa:0")}
     assert all(gain["interval"][0] <= 72 / 41 * 1.03 and gain["ratio"] > 1.6 for gain in node)
-    assert any(gain["worth"] for gain in told["pin"]["gains"])
+    assert any(gain["worth"] for gain in answer["pin"]["gains"])
 
 
-def test_the_report_the_summary_and_the_markdown_say_it_too():
-    told = run(transfer_points())
-    for text in (page(told), details(told), to_markdown(told)):
+def test_the_report_the_summary_and_the_markdown_contain_the_advice():
+    made = run(transfer_points())
+    for text in (page(made), details(made), to_markdown(made)):
         flat = " ".join(text.split())
         assert "Recommendations" in flat and "Pin host memory that is copied" in flat
-    assert "cudaMallocHost" in page(told) and 'href="#advice"' in page(told)
+    assert "cudaMallocHost" in page(made) and 'href="#advice"' in page(made)
     same = run([h2d("pageable", MIB, 2e-5), h2d("pinned", MIB, 2e-5)])
     assert not any(
         "Recommendations (how" in text or "### Recommendations" in text or "<h2>Recommendations" in text
@@ -333,7 +333,7 @@ def test_the_report_the_summary_and_the_markdown_say_it_too():
 
 
 def test_a_run_that_was_stopped_after_two_rounds_can_be_read(tmp_path, capsys):
-    """Two rounds that differ, and no others of their kind: no ratio is known, by far."""
+    """Two rounds that differ, and no others of the class, give no ratio."""
     points = [h2d(memory, MIB, 1e-4, params=f"{BATCHED}&lane={lane}") for memory in ("pinned", "pageable")
               for lane in range(24)]  # fmt: skip
     for one in points:

@@ -1,4 +1,4 @@
-"""Advice where it would be easy to be wrong: what is shown, what comes first, of what it is said."""
+"""Edge cases of advice: when a gain is certain, which advice comes first, and which sizes and paths it names."""
 
 import pytest
 
@@ -25,26 +25,26 @@ def steady(memory: str, size: int, seconds: float, gpu: int = 0) -> Point:
     return timed(h2d(memory, size, seconds, gpu), STEADY)
 
 
-# --- what is shown ---
+# --- when a gain is certain ---
 
 
-def test_the_more_is_compared_the_more_certain_it_must_be() -> None:
-    """All intervals hold together at 95 %: of ten pairs each is one of 99.5 %."""
+def test_more_comparisons_require_more_certainty_of_each() -> None:
+    """All intervals hold jointly at 95 %: each of ten pairs needs one of 99.5 %."""
     points = [h2d(memory, MIB, seconds, gpu) for gpu in range(10) for memory, seconds in
               (("pageable", 8e-5), ("pinned", 2e-5))]  # fmt: skip
     levels = [gain.interval.level for gain in found(points, "pin").compared]
     assert levels == pytest.approx([1 - 0.05 / 10] * 10)
 
 
-def test_a_gain_is_worth_it_where_all_of_its_interval_is_five_percent() -> None:
-    """Where rounds differ by 0.03 % they show that 5.2 % is worth it and 4.8 % not; by 2 % neither."""
+def test_a_gain_is_worthwhile_if_its_whole_interval_exceeds_five_percent() -> None:
+    """Rounds that differ by 0.03 % show that 5.2 % is worthwhile and 4.8 % is not; by 2 % they show neither."""
     assert found([steady("pageable", MIB, 1.052e-5), steady("pinned", MIB, 1e-5)], "pin").gains
     assert not found([steady("pageable", MIB, 1.048e-5), steady("pinned", MIB, 1e-5)], "pin").gains
     assert not found([h2d("pageable", MIB, 1.052e-5), h2d("pinned", MIB, 1e-5)], "pin").gains
 
 
-def test_of_two_kinds_that_scatter_differently_the_wider_counts() -> None:
-    """From pageable memory rounds of five paths differ by 2 %, from pinned memory by 0.03 %; the pair looked at is
+def test_of_two_memory_kinds_the_wider_scatter_decides() -> None:
+    """Rounds of five paths differ by 2 % from pageable memory and by 0.03 % from pinned memory. The compared pair is
     steady on both sides by chance."""
     others = [one for gpu in range(1, 6) for one in (h2d("pageable", MIB, 8e-5, gpu), steady("pinned", MIB, 2e-5, gpu))]
     lucky = [steady("pageable", MIB, 8e-5), steady("pinned", MIB, 2e-5)]
@@ -52,11 +52,11 @@ def test_of_two_kinds_that_scatter_differently_the_wider_counts() -> None:
     assert gain.interval.high / gain.interval.low > 1.02
 
 
-# --- what comes first ---
+# --- which advice comes first ---
 
 
 def test_the_most_certain_gain_comes_first() -> None:
-    """GPU 1 gains more in the middle, but its rounds differ by so much that less of it is certain."""
+    """GPU 1 has the larger median gain, but its rounds scatter so much that less of it is certain."""
     wild = (0.7, 0.8, 0.9, 1.1, 1.25, 1.4)
     points = [steady("pageable", MIB, 6e-5, 0), steady("pinned", MIB, 2e-5, 0)]
     points += [timed(h2d("pageable", MIB, 6.4e-5, 1), wild), timed(h2d("pinned", MIB, 2e-5, 1), wild)]
@@ -74,7 +74,7 @@ def test_the_largest_typical_gain_comes_first_and_no_gain_last() -> None:
     assert [one.recommendation.name for one in worthwhile(points)] == ["queue", "pin"]
 
 
-# --- of what it is said ---
+# --- the sizes and paths that the advice names ---
 
 
 def gains_by_size() -> list[Point]:
@@ -88,7 +88,7 @@ def gains_by_size() -> list[Point]:
     ]  # fmt: skip
 
 
-def test_sizes_and_paths_are_those_where_it_is_worth_it() -> None:
+def test_sizes_and_paths_are_those_with_a_worthwhile_gain() -> None:
     one = found([made for made in gains_by_size() if made.dst != "gpu:1"], "pin")
     assert one.sizes == (MIB, 4 * MIB) and [str(path) for path in one.paths] == ["numa:0 -> gpu:0"]
     text = details(one)
@@ -96,36 +96,36 @@ def test_sizes_and_paths_are_those_where_it_is_worth_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "losing, told",
+    "losing, expected",
     [([8], "at 8 B"), ([8, 64], "at 8 B and 64 B"), ([8, 64, 512], "at 8 B, 64 B and 512 B"),
      ([8, 16, 64, 512], "at 4 sizes from 8 B to 512 B")],
 )  # fmt: skip
-def test_the_sizes_at_which_it_loses_are_named(losing: list[int], told: str) -> None:
+def test_the_sizes_that_lose_are_named(losing: list[int], expected: str) -> None:
     points = gains_by_size()
     points += [steady(memory, size, 1e-6 * ratio) for size in losing for memory, ratio in
                (("pageable", 1), ("pinned", 2))]  # fmt: skip
-    assert f", 1 MiB to 64 MiB, but not {told}: " in details(found(points, "pin"))[1]
+    assert f", 1 MiB to 64 MiB, but not {expected}: " in details(found(points, "pin"))[1]
 
 
-def test_by_size_is_the_middle_of_the_paths_that_gain_anywhere() -> None:
-    """At 64 MiB one gains six times and one nothing: 3.5; GPU 2 does not count."""
+def test_the_gain_by_size_is_the_median_of_the_paths_that_gain_at_any_size() -> None:
+    """At 64 MiB one path gains a factor of 6 and one nothing: 3.5. GPU 2 does not count."""
     by_size = found(gains_by_size(), "pin").by_size()
     assert [(size, round(ratio, 6)) for size, ratio in by_size] == [(MIB, 5.0), (4 * MIB, 5.0), (64 * MIB, 3.5)]
 
 
-@pytest.mark.parametrize("count, told", [(2, 2), (7, 7), (8, 8), (9, 5), (15, 8), (16, 6)])
-def test_of_many_sizes_a_few_are_told_with_both_ends(count: int, told: int) -> None:
+@pytest.mark.parametrize("count, expected", [(2, 2), (7, 7), (8, 8), (9, 5), (15, 8), (16, 6)])
+def test_of_many_sizes_a_few_are_listed_with_the_first_and_the_last(count: int, expected: int) -> None:
     sizes = [MIB << at for at in range(count)]
     points = [steady(memory, size, size / rate) for size in sizes for memory, rate in
               (("pageable", 10e9), ("pinned", 50e9))]  # fmt: skip
     (line,) = [line for line in details(found(points, "pin")) if line.startswith("median speed-up by size")]
     named = line.partition(": ")[2].split(", ")
-    assert len(named) == told and named[0].startswith("1 MiB ") and "5" in named[-1]
-    assert len(set(named)) == told
+    assert len(named) == expected and named[0].startswith("1 MiB ") and "5" in named[-1]
+    assert len(set(named)) == expected
 
 
-def test_what_has_paid_is_told_against_pageable_memory_and_by_its_number() -> None:
-    """Pinned memory costs 250 us more to get and gains 80 us a copy, registered memory 70 us."""
+def test_the_copy_that_pays_is_counted_against_pageable_memory() -> None:
+    """Pinned memory costs 250 us more to allocate and gains 80 us a copy, registered memory gains 70 us."""
     kinds = [("pageable", PAGEABLE), ("pinned", PINNED), ("registered", REGISTERED)]
     points = [one for memory, cost in kinds for one in life(memory, "1MiB", cost)]
     few = [*points, copy("pageable", MIB, 100e-6), copy("pinned", MIB, 20e-6), copy("registered", MIB, 30e-6)]
@@ -135,20 +135,20 @@ def test_what_has_paid_is_told_against_pageable_memory_and_by_its_number() -> No
 
 
 @pytest.mark.parametrize(
-    "gain_s, told", [(260e-6, "1st"), (130e-6, "2nd"), (90e-6, "3rd"), (23e-6, "11th"), (20.9e-6, "12th"),
+    "gain_s, expected", [(260e-6, "1st"), (130e-6, "2nd"), (90e-6, "3rd"), (23e-6, "11th"), (20.9e-6, "12th"),
                      (19.5e-6, "13th"), (12.2e-6, "21st"), (2.25e-6, "112th")]
 )  # fmt: skip
-def test_the_number_of_the_copy_that_pays_reads_as_it_is_said(gain_s: float, told: str) -> None:
+def test_the_number_of_the_copy_that_pays_is_an_ordinal(gain_s: float, expected: str) -> None:
     points = [*life("pageable", "1MiB", PAGEABLE), *life("pinned", "1MiB", PINNED)]
     points += [timed(copy("pageable", MIB, 20e-6 + gain_s), STEADY), timed(copy("pinned", MIB, 20e-6), STEADY)]
-    assert f"by the {told} copy" in details(found(points, "pin"))[-2]
+    assert f"by the {expected} copy" in details(found(points, "pin"))[-2]
 
 
 # --- one transfer ---
 
 
-def test_the_break_between_two_sizes_is_beyond_the_doubt_of_both() -> None:
-    """From 1 to 4 MiB a time may grow fourfold, and by 3 % more; intervals of +-2 % each are 4 % more."""
+def test_a_break_between_two_sizes_exceeds_the_uncertainty_of_both() -> None:
+    """From 1 to 4 MiB a time may grow by a factor of 4 and by 3 % more; intervals of +-2 % each add 4 %."""
 
     def read(factor: float) -> bool:
         points = [h2d("pinned", MIB, 20e-6), h2d("pinned", 4 * MIB, 20e-6 * factor)]
@@ -157,16 +157,16 @@ def test_the_break_between_two_sizes_is_beyond_the_doubt_of_both() -> None:
     assert read(4.0) and read(4 * 1.065) and not read(4 * 1.075)
 
 
-def test_both_ways_is_no_way_of_one_transfer() -> None:
+def test_a_bidirectional_point_is_no_method_of_one_transfer() -> None:
     both = h2d("pinned", MIB, 1e-6, params="after=kernel&bidirectional=true&mode=batched")
     assert both.bidirectional and transfer_methods([both], "numa:0", "gpu:0", MIB) == []
 
 
-# --- what is irregular ---
+# --- which drops of the rate are irregular ---
 
 
-def test_a_larger_size_is_slower_where_the_intervals_do_not_meet() -> None:
-    """2 MiB has 80 % of the rate of 1 MiB; where that may be 100 % it is no dip, nor is 90 %."""
+def test_a_larger_size_is_a_dip_only_where_the_intervals_do_not_overlap() -> None:
+    """2 MiB has 80 % of the rate of 1 MiB. An interval that reaches 100 % is no dip, nor is a rate of 90 %."""
 
     def lost(rate: float, spread: float) -> list[float]:
         points = [h2d("pinned", MIB, MIB / 50e9), h2d("pinned", 2 * MIB, 2 * MIB / rate)]

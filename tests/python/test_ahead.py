@@ -1,4 +1,4 @@
-"""Several processes measure a model concurrently: the run file is the same, even after failures."""
+"""Several processes that measure a simulated machine concurrently write the same run file, even after failures."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from processes import children, runs
 
 
 def written(path, monkeypatch, least: int, **behaviour):
-    """The lines of a run without the first and the last, where several processes measure from `least` points on."""
+    """The lines of a run except the first and the last. Runs of at least `least` points use several processes."""
     monkeypatch.setattr(supervisor, "WORTH_IT", least)
     measured(target(**behaviour), plan(suite="quick", rounds=6), path)
     return path.read_text().splitlines()[1:-1]
@@ -31,7 +31,7 @@ def written(path, monkeypatch, least: int, **behaviour):
     ],
     ids=["noise", "unsupported", "wrong data", "dies"],
 )
-def test_several_processes_write_what_one_does(tmp_path, monkeypatch, behaviour):
+def test_several_processes_write_the_same_file_as_one(tmp_path, monkeypatch, behaviour):
     one = written(tmp_path / "one.jsonl", monkeypatch, 10**9, **behaviour)
     several = written(tmp_path / "several.jsonl", monkeypatch, 1, **behaviour)
     assert several == one and len(one) > 50
@@ -45,14 +45,14 @@ def test_a_point_whose_worker_fails_once_is_tried_again(tmp_path, monkeypatch, f
     assert (tmp_path / "done").exists() and not [point.id for point in points if point.status == "failed"]
 
 
-def test_with_a_budget_one_process_measures_for_what_comes_next_depends_on_what_was_spent(tmp_path, monkeypatch):
+def test_with_a_time_budget_one_process_measures_because_the_order_depends_on_the_time_spent(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "WORTH_IT", 1)
     monkeypatch.setattr(supervisor, "Ahead", None)  # using it would fail
     measured(target(), plan(suite="quick", budget_s=1e3), tmp_path / "a.jsonl")
     assert read_run(tmp_path / "a.jsonl").points
 
 
-def test_on_hardware_nothing_is_measured_at_once(tmp_path, monkeypatch):
+def test_on_hardware_one_process_measures_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "WORTH_IT", 1)
     monkeypatch.setattr(supervisor, "Ahead", None)
     measured(target(modelled=False), plan(suite="quick"), tmp_path / "a.jsonl")
@@ -65,10 +65,10 @@ def family_of(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_nobody_is_left_when_the_command_ends(tmp_path, how):
+def test_no_process_outlives_the_command(tmp_path, how):
     """A suite large enough for several processes. Ctrl-C saves the measured points."""
     path = tmp_path / "a.jsonl"
-    # A script without a main guard, like an installed command.
+    # The script has no main guard, like an installed command.
     start = "import sys; from linkscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", start, "run", "--machine", "h200x1", "--suite", "full", "-o", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

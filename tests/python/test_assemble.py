@@ -1,4 +1,4 @@
-"""The assembler keeps every flow's width, limit, check and clock in the point's record."""
+"""The assembler keeps the interval, peak, verification and clock of every flow in the point's record."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ONE = H2D.format(8, "false", "batched")
 
 
 def round_of(number: int, *samples: list[float], roles: tuple[str, ...] = ("measured",) * 2, **fields: Any) -> Round:
-    """One round with a flow for each list of samples; the second flow goes back."""
+    """One round with a flow for each list of samples; the second flow has the opposite direction."""
     ends = [("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "device", "pinned")]
     size = 1 << 20 if len(samples) > 1 else 8
     flows = [RoundFlow(*ends[at], size, roles[at], list(of)) for at, of in enumerate(samples)]  # type: ignore[arg-type]
@@ -35,11 +35,11 @@ def steady_and_restless() -> list[Round]:
     return [round_of(n, [20e-6] * 3, [20e-6 * (1 + 0.02 * n)] * 3) for n in range(6)]
 
 
-def test_the_widest_of_the_measured_flows_decides() -> None:
+def test_the_widest_interval_of_the_measured_flows_decides() -> None:
     assert assembler().point(BOTH, steady_and_restless()).status == "missed_precision"
 
 
-def test_a_background_flow_is_judged_by_nobody_and_counted_by_nobody() -> None:
+def test_a_background_flow_has_no_precision_and_adds_nothing_to_the_total() -> None:
     rounds = [round_of(n, [20e-6], [20e-6 * (1 + 0.02 * n)], roles=("measured", "background")) for n in range(6)]
     found = assembler().point(BOTH, rounds)
     assert found.status == "ok" and found.total_gbps == found.gbps
@@ -60,15 +60,17 @@ def test_a_flow_without_time_fails_the_point() -> None:
     assert all(flow.gbps is None and flow.median_s is None for flow in found.flows)
 
 
-def test_a_flow_without_time_when_the_run_was_stopped_is_measured_on_when_it_goes_on() -> None:
+def test_a_point_without_time_in_a_stopped_run_is_measured_after_resume() -> None:
     rounds = [round_of(n, [seconds]) for n, seconds in enumerate((3e-6, -6e-6))]
     found = assembler().point(ONE, rounds, INTERRUPTED)
     assert found.status == "failed" and "in 2 of 6 rounds; the run was stopped" in (found.reason or "")
-    assert finished([found, assembler().point(ONE, rounds)]).keys() == {ONE}  # the point that nobody stopped
+    assert finished([found, assembler().point(ONE, rounds)]).keys() == {
+        ONE
+    }  # only the point of the complete run is finished
     assert finished([found]) == {}
 
 
-def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_the_run_goes_on() -> None:
+def test_a_negative_round_leaves_a_point_without_an_interval_and_the_run_continues() -> None:
     """A slope may be negative on a busy machine: three rounds of `quick`, one of them negative."""
     shared = Assembler(
         msgspec.structs.replace(plan(ONE), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True),
@@ -82,15 +84,15 @@ def test_a_round_that_noise_turned_round_leaves_a_point_without_an_interval_and_
     assert steady.ci95_s is not None and steady.ci95_s[0] < 2e-6 < steady.ci95_s[1]
 
 
-def test_no_interval_reaches_below_no_time() -> None:
-    """Order statistics of six rounds, one of which is negative because of noise."""
+def test_no_interval_has_a_negative_end() -> None:
+    """Order statistics of six rounds, one of them negative because of noise."""
     seconds = [2.5e-6, 2.6e-6, 37.9e-6, 2.7e-6, -14.3e-6, 20e-6]
     found = assembler().point(ONE, [round_of(n, [of]) for n, of in enumerate(seconds)])
     assert found.status == "missed_precision" and found.ci95_s is None and found.median_s == 2.65e-6
     assert "noise is as large" in (found.reason or "") and found.flows[0].ci95_s is None
 
 
-def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> None:
+def test_a_rate_whose_interval_alone_exceeds_the_peak_misses_precision() -> None:
     def limit(point: PointId) -> tuple[float, str]:
         return 60.0, "the link"
 
@@ -105,7 +107,7 @@ def test_a_rate_that_only_its_spread_takes_above_the_limit_is_imprecise() -> Non
     assert assembler(limit).point(BOTH, rounds).status == "failed"
 
 
-def test_a_call_that_costs_nothing_is_not_measured_and_no_failure() -> None:
+def test_an_operation_of_no_cost_is_not_measured_and_not_failed() -> None:
     call = "allocation/cpu/numa:0.registered->gpu:0.device/0?phase=allocate&size=4KiB"
     flow = RoundFlow("numa:0", "gpu:0", "registered", "device", 0, "measured", [-1e-9])
     rounds = [msgspec.structs.replace(round_of(n, [-1e-9]), id=call, flows=[flow]) for n in range(6)]
@@ -116,14 +118,14 @@ def test_a_call_that_costs_nothing_is_not_measured_and_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "checks, whole", [([True] * 6, True), ([True] * 5 + [None], None), ([None] * 6, None)], ids=str
+    "checks, verified", [([True] * 6, True), ([True] * 5 + [None], None), ([None] * 6, None)], ids=str
 )
-def test_verified_is_every_round(checks: list[bool | None], whole: bool | None) -> None:
+def test_a_point_is_verified_if_every_round_is(checks: list[bool | None], verified: bool | None) -> None:
     rounds = [round_of(n, [2e-6], verified=one) for n, one in enumerate(checks)]
-    assert assembler().point(ONE, rounds).verified is whole
+    assert assembler().point(ONE, rounds).verified is verified
 
 
-def test_two_ticks_are_precise_enough_for_the_short() -> None:
+def test_the_target_of_short_operations_allows_two_clock_ticks() -> None:
     rounds = [round_of(n, [0.4e-6], batch=[2]) for n in range(6)]
     found = assembler().point(ONE, rounds)
     assert found.precision_target == pytest.approx(2 * EVENT_TICK_S / 2 / 0.4e-6)
@@ -131,7 +133,7 @@ def test_two_ticks_are_precise_enough_for_the_short() -> None:
     assert by_host.precision_target > 2 * found.precision_target
 
 
-def test_overhead_is_that_of_all_rounds_and_time_that_of_the_throttled_too() -> None:
+def test_overhead_covers_all_rounds_and_device_time_also_throttled_ones() -> None:
     rounds = [round_of(n, [2e-6], overhead_s=1e-6 * (9 if n == 0 else 1)) for n in range(6)]
     rounds.append(round_of(3, [9e-6], guards={"throttled": ["hw_thermal"]}))
     found = assembler().point(ONE, rounds)
@@ -139,27 +141,27 @@ def test_overhead_is_that_of_all_rounds_and_time_that_of_the_throttled_too() -> 
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
 
 
-def test_rounds_timed_in_different_ways_say_so() -> None:
+def test_rounds_with_different_timings_list_all_of_them() -> None:
     rounds = [round_of(n, [2e-6], timing="host" if n == 4 else "gate+slope") for n in range(6)]
     assert assembler().point(ONE, rounds).guards["timings"] == ["gate+slope", "host"]
 
 
-def test_modes_are_those_of_one_process() -> None:
+def test_modes_are_found_within_one_process() -> None:
     apart = [round_of(n, [2e-6 if n % 2 else 3e-6] * 4) for n in range(6)]
     assert assembler().point(ONE, apart).spread.modes_s is None
     each = [round_of(n, [2e-6, 2e-6, 3e-6, 3e-6]) for n in range(6)]
     assert assembler().point(ONE, each).spread.modes_s == (2e-6, 3e-6)
 
 
-@pytest.mark.parametrize("apart, told", [(1.003, False), (1.05, True)])
-def test_modes_nearer_than_the_precision_are_two_readings_of_a_clock(apart: float, told: bool) -> None:
+@pytest.mark.parametrize("apart, reported", [(1.003, False), (1.05, True)])
+def test_modes_closer_than_the_precision_are_not_reported(apart: float, reported: bool) -> None:
     rounds = [round_of(n, [2e-6, 2e-6, 2e-6 * apart, 2e-6 * apart]) for n in range(6)]
     found = assembler(precision=0.01).point(ONE, rounds)
     assert found.precision_target == 0.01
-    assert found.spread is not None and found.spread.modes_s == ((2e-6, 2e-6 * apart) if told else None)
+    assert found.spread is not None and found.spread.modes_s == ((2e-6, 2e-6 * apart) if reported else None)
 
 
-def test_limits_of_a_model_follow_the_peer_setting() -> None:
+def test_peaks_of_a_model_follow_the_peer_setting() -> None:
     from linkscope.machine import model as models
 
     target = modelled(models.load("ac922"), 1)
@@ -170,24 +172,24 @@ def test_limits_of_a_model_follow_the_peer_setting() -> None:
     assert models.limit_through_host(models.load("ac922"), "gpu:0", "gpu:1").derivation == off[1] != on[1]
 
 
-def test_limits_of_this_machine_get_peer_and_direction(monkeypatch) -> None:
-    asked: list[tuple[bool, bool | None]] = []
+def test_peaks_of_this_machine_receive_peer_and_direction(monkeypatch) -> None:
+    requested: list[tuple[bool, bool | None]] = []
 
     def limit(machine, src, dst, src_memory, dst_memory, engine, bidirectional=False, *, peer=None):
         from linkscope.machine.limits import Limit
 
-        asked.append((bidirectional, peer))
+        requested.append((bidirectional, peer))
         return Limit(None, "not known")
 
     monkeypatch.setattr("linkscope.machine.limits.limit", limit)
     here = this_machine()
     for params in ("bidirectional=true&peer=on", "bidirectional=false&peer=off", "bidirectional=false"):
         here.limit(PointId.parse(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params}"))
-    assert asked == [(True, True), (False, False), (False, None)]
+    assert requested == [(True, True), (False, False), (False, None)]
 
 
 @pytest.mark.parametrize("pair", [("numa:0", "gpu:0"), ("gpu:0", "numa:0")])
-def test_the_memory_of_either_end_limits_a_model(pair: tuple[str, str]) -> None:
+def test_the_memory_of_either_end_limits_a_simulated_rate(pair: tuple[str, str]) -> None:
     from linkscope.machine import model as models
 
     content = models.load("h200x4").to_json()
@@ -195,7 +197,7 @@ def test_the_memory_of_either_end_limits_a_model(pair: tuple[str, str]) -> None:
     assert models.limits(msgspec.convert(content, models.Model))[pair].gbps == 10.0
 
 
-def test_flows_that_took_turns_have_a_total_and_a_reason_and_get_no_more_rounds() -> None:
+def test_flows_that_ran_in_turn_have_a_total_and_a_reason_and_get_no_more_rounds() -> None:
     rounds = [round_of(n, [40e-6] * 3, [40e-6] * 3, guards={"joint_overlap": 0.5}) for n in range(6)]
     point = assembler().point(BOTH, rounds)
     assert point.total_gbps == pytest.approx(2 * (1 << 20) / 40e-6 / 1e9)
@@ -203,13 +205,13 @@ def test_flows_that_took_turns_have_a_total_and_a_reason_and_get_no_more_rounds(
     assert rounds_wanted(plan(BOTH), point) == 6
 
 
-def test_one_round_whose_flows_ran_in_turn_does_not_make_the_point_so() -> None:
+def test_one_round_whose_flows_ran_in_turn_does_not_mark_the_point() -> None:
     rounds = [round_of(n, [40e-6], [40e-6], guards={"joint_overlap": 0.5 if n == 5 else 0.96}) for n in range(6)]
     point = assembler().point(BOTH, rounds)
     assert point.guards["joint_overlap"] == 0.96 and point.status == "ok" and "in_turn" not in point.guards
 
 
-def test_what_was_spent_is_of_throttled_rounds_too() -> None:
+def test_the_time_spent_includes_throttled_rounds() -> None:
     rounds = [round_of(n, [2e-6], guards={"spent": {"samples_s": 0.25}}) for n in range(6)]
     rounds.append(round_of(5, [9e-6], guards={"spent": {"samples_s": 0.5}, "throttled": ["hw_thermal"]}))
     point = assembler().point(ONE, rounds)
@@ -217,8 +219,8 @@ def test_what_was_spent_is_of_throttled_rounds_too() -> None:
 
 
 @pytest.mark.parametrize("limit, status", [(52.0, "ok"), (51.8, "failed")])
-def test_a_rate_is_above_the_limit_from_one_per_cent_on(limit: float, status: str) -> None:
-    """1 MiB in 20 us are 52.43 GB/s: 0.8 % and 1.2 % more."""
+def test_a_rate_fails_from_one_percent_above_the_limit(limit: float, status: str) -> None:
+    """1 MiB in 20 us is 52.43 GB/s, which exceeds the two limits by 0.8 % and 1.2 %."""
     made = assembler(lambda point: (limit, "the link"))
     point = made.point(BOTH, [round_of(n, [20e-6], [20e-6]) for n in range(6)])
     assert point.status == status and ("above_limit" in point.guards) is (status == "failed")
@@ -228,16 +230,16 @@ def test_a_point_that_failed_keeps_its_samples_and_no_value() -> None:
     made = assembler()
     made._plan = msgspec.structs.replace(made._plan, rule="comm-scope")
     rounds = [round_of(n, [20e-6, 21e-6], [22e-6, 20e-6]) for n in range(6)]
-    point, whole = made.failed(BOTH, rounds, "wrong data", verified=False), made.point(BOTH, rounds)
+    point, complete = made.failed(BOTH, rounds, "wrong data", verified=False), made.point(BOTH, rounds)
     values = ("median_s", "ci95_s", "gbps", "total_gbps", "ci_level", "spread")
-    assert all(getattr(whole, name) is not None and getattr(point, name) is None for name in values)
-    for one, other in zip(whole.flows, point.flows, strict=True):
+    assert all(getattr(complete, name) is not None and getattr(point, name) is None for name in values)
+    for one, other in zip(complete.flows, point.flows, strict=True):
         for name in ("median_s", "ci95_s", "gbps", "mean_s", "stddev_s"):
             assert getattr(one, name) is not None and getattr(other, name) is None
         assert one.samples_s == other.samples_s != []
 
 
-def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() -> None:
+def test_an_inherited_point_has_the_precision_target_of_its_source() -> None:
     """Two clock ticks matter equally for both points."""
     source = assembler().point(ONE, [round_of(n, [0.4e-6], batch=[2]) for n in range(6)])
     assert source.precision_target > assembler().empty(ONE).precision_target
@@ -245,7 +247,7 @@ def test_who_takes_a_value_over_is_asked_for_no_more_than_whose_value_it_is() ->
     assert found.precision_target == source.precision_target
 
 
-def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
+def test_by_the_rule_of_nvbandwidth_the_total_is_all_bytes_over_the_joint_time() -> None:
     guards = {"joint_overlap": 0.5, "together_s": 50e-6}
     by_rule = assembler()
     by_rule._plan = msgspec.structs.replace(by_rule._plan, rule="nvbandwidth")
@@ -255,7 +257,7 @@ def test_by_the_rule_of_nvbandwidth_the_total_is_over_the_time_of_all() -> None:
     assert by_rule.point(BOTH, [one]).total_gbps == pytest.approx((1 << 20) / 50e-6 / 1e9)
 
 
-def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> None:
+def test_the_reason_rules_out_more_rounds_only_where_none_are_wanted() -> None:
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     shared = msgspec.structs.replace(plan(ONE, precision=0.01, budget_s=1e3), classes=classes, early=True)
     made = Assembler(shared, facts(), lambda point: None)
@@ -267,9 +269,8 @@ def test_more_rounds_are_said_to_be_of_no_use_only_where_none_are_wanted() -> No
     assert rounds_wanted(shared, point) == 6 and "more rounds would exceed its share" in (point.reason or "")
 
 
-def test_few_rounds_that_agree_are_enough_unless_one_besides_was_set_apart_and_not_taken_again() -> None:
-    """A throttled round makes them few by chance, so they do not show what similar points show. A repeated round
-    counts."""
+def test_a_throttled_round_that_was_not_repeated_makes_three_agreeing_rounds_too_few() -> None:
+    """With a throttled round missing, the few rounds left may agree by chance. A repeated round counts."""
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     shared = Assembler(
         msgspec.structs.replace(plan(ONE, precision=0.05), classes=classes, early=True), facts(), lambda point: None

@@ -1,4 +1,4 @@
-"""What nobody can have, and memory that runs out: a sentence with the cure, an exit code, and the rest of the run."""
+"""Impossible points and memory that runs out: an error with its cure, an exit code, and the rest of the run."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ __all__ = ["worker"]  # a fixture
 pytestmark = [needs_worker]
 
 TO_GPU = "numa:0.pinned->gpu:0.device"
-ONE_WAY = "after=kernel&bidirectional=false"
+UNIDIRECTIONAL = "after=kernel&bidirectional=false"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def real_worker(monkeypatch):
 
 CANNOT_BE = {
     # sizes
-    f"h2d/ce/{TO_GPU}/0?{ONE_WAY}&mode=batched": "0 B is not a possible size",
+    f"h2d/ce/{TO_GPU}/0?{UNIDIRECTIONAL}&mode=batched": "0 B is not a possible size",
     f"pieces/ce/{TO_GPU}/4104?mode=batched&piece=4096": "1000 of them are 4096000 B",
     f"strided/ce/{TO_GPU}/1000?gaps=both&mode=batched&row=512&shape=2d": "sizes are multiples of 4096 B",
     "halo/ce/gpu:0.device->gpu:1.device/24?face=z&mode=batched&way=direct": "powers of two from 32 B",
@@ -35,24 +35,24 @@ CANNOT_BE = {
     "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=2MiB&sm=999": "sm is any or 0 to 255, not '999'",
     "latency/cpu/numa:0.pageable->numa:0.pageable/0?cache=cold&range=2MiB&sm=0": "no parameter 'sm'; it has range",
     # places and kinds
-    f"h2d/ce/gpu:0.pinned->gpu:1.device/8?{ONE_WAY}&mode=batched": "h2d copies from numa:N to gpu:N",
-    f"d2d/ce/gpu:0.device->gpu:0.device/8?{ONE_WAY}&call=memcpy&initiator=src&mode=batched&peer=on":
+    f"h2d/ce/gpu:0.pinned->gpu:1.device/8?{UNIDIRECTIONAL}&mode=batched": "h2d copies from numa:N to gpu:N",
+    f"d2d/ce/gpu:0.device->gpu:0.device/8?{UNIDIRECTIONAL}&call=memcpy&initiator=src&mode=batched&peer=on":
         "d2d needs two places",
-    f"h2d/ce/numa:0.managed->gpu:0.device/8?{ONE_WAY}&mode=batched":
+    f"h2d/ce/numa:0.managed->gpu:0.device/8?{UNIDIRECTIONAL}&mode=batched":
         "h2d does not copy from managed to device memory",
     # parameters
     f"h2d/ce/{TO_GPU}/8?after=dinner&bidirectional=false&mode=batched": "after is kernel or wait, not 'dinner'",
-    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&colour=red&mode=batched": "no parameter 'colour'; it has mode, after",
-    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&clock=moon&mode=batched": "clock is event or host, not 'moon'",
-    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&idle_gap_s=5&mode=single": "0.01 or 0.1, not '5'",
-    f"h2d/ce/{TO_GPU}/8?{ONE_WAY}&idle_gap_s=0.1&mode=batched": "give mode=single with it",
+    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&colour=red&mode=batched": "no parameter 'colour'; it has mode, after",
+    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&clock=moon&mode=batched": "clock is event or host, not 'moon'",
+    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&idle_gap_s=5&mode=single": "0.01 or 0.1, not '5'",
+    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&idle_gap_s=0.1&mode=batched": "give mode=single with it",
     "allocation/cpu/numa:0.pinned->gpu:0.device/0?phase=register&size=1MiB": "pinned",
     f"read/sm/{TO_GPU}/8?blocks=sms&stride=256&threads=512": "ask for more bytes",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("id", CANNOT_BE)
-def test_a_point_that_cannot_be_is_refused_before_anything_is_measured(real_worker, tmp_path, capsys, id):
+def test_an_impossible_point_is_refused_before_any_measurement(real_worker, tmp_path, capsys, id):
     path = tmp_path / "run.jsonl"
     assert main(["run", "--machine", "h200x2", "--only", id, "-o", str(path)]) == 2
     message = capsys.readouterr().err
@@ -61,16 +61,16 @@ def test_a_point_that_cannot_be_is_refused_before_anything_is_measured(real_work
     assert not path.exists()
 
 
-def test_values_that_are_too_many_to_name_are_listed_in_short(real_worker, capsys):
+def test_long_lists_of_values_are_shortened(real_worker, capsys):
     assert main(["list", "latency"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.count("sm = any | 0 to 255: the SM that the thread is on") == 2  # and a CPU has none
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count("sm = any | 0 to 255: the SM that the thread is on") == 2  # a CPU has no such parameter
     assert main(["list", "latency", "--json"]) == 0
     params = [param for row in json.loads(capsys.readouterr().out) for param in row["params"] if param["name"] == "sm"]
     assert [param["values"] for param in params] == [["any", *map(str, range(256))]] * 2
 
 
-def test_a_chain_that_is_followed_on_an_sm_that_a_model_lacks_is_unsupported(real_worker, tmp_path):
+def test_a_pointer_chase_on_an_sm_that_the_model_lacks_is_unsupported(real_worker, tmp_path):
     path = tmp_path / "run.jsonl"
     ids = [f"latency/sm/gpu:1.device->gpu:0.device/0?cache=cold&range=2MiB&sm={sm}" for sm in (131, 132, 200)]
     assert main(["run", "--machine", "h200x2", *itertools.chain(*(("--only", id) for id in ids)), "-o", str(path)]) == 0
@@ -79,13 +79,13 @@ def test_a_chain_that_is_followed_on_an_sm_that_a_model_lacks_is_unsupported(rea
     assert points[ids[2]].reason == "gpu:0 has no SM 200: it has 132 SMs, numbered from 0"
 
 
-def test_a_point_that_can_be_is_measured(real_worker, tmp_path, capsys):
+def test_a_possible_point_is_measured(real_worker, tmp_path, capsys):
     id = f"pieces/batch/{TO_GPU}/8192?clock=host&mode=single&piece=4096"
     assert main(["run", "--machine", "h200x2", "--only", id, "-o", str(tmp_path / "run.jsonl"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"ok": 1}
 
 
-HUGE = f"h2d/ce/numa:0.hugepage->gpu:0.device/4096?{ONE_WAY}&mode=batched&pages={{}}"
+HUGE = f"h2d/ce/numa:0.hugepage->gpu:0.device/4096?{UNIDIRECTIONAL}&mode=batched&pages={{}}"
 
 
 def test_huge_pages_that_a_model_has_not_reserved_are_unsupported_with_the_cure(real_worker, tmp_path):
@@ -100,18 +100,18 @@ def test_huge_pages_that_a_model_has_not_reserved_are_unsupported_with_the_cure(
 
 
 @needs_fake
-def test_pinned_memory_that_runs_out_fails_its_point_and_the_others_go_on(tmp_path):
-    """Of three sizes the largest does not fit."""
+def test_a_point_without_enough_pinned_memory_fails_and_the_others_continue(tmp_path):
+    """The largest of three sizes does not fit."""
     path = tmp_path / "run.jsonl"
     sizes = itertools.product(("pinned", "registered"), (4096, 65536, 128 * MIB))
-    ids = [f"h2d/ce/numa:0.{kind}->gpu:0.device/{size}?{ONE_WAY}&mode=batched" for kind, size in sizes]
+    ids = [f"h2d/ce/numa:0.{kind}->gpu:0.device/{size}?{UNIDIRECTIONAL}&mode=batched" for kind, size in sizes]
     command = [sys.executable, "-m", "linkscope", "run", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json"]
     command += itertools.chain(*(("--only", id) for id in ids))
     done = subprocess.run(
         command, env=environment(CUDA_GPUS=1, CUDA_PINNED=120 * MIB), capture_output=True, text=True, timeout=240
     )
-    assert done.returncode == 1, done.stderr  # ran, and something failed
+    assert done.returncode == 1, done.stderr  # the run is complete, and a point failed
     for point in read_run(path).points:
         if point.bytes < 128 * MIB:
             assert too_short(point) or point.status in ("ok", "missed_precision"), (point.id, point.reason)
@@ -123,20 +123,20 @@ def test_pinned_memory_that_runs_out_fails_its_point_and_the_others_go_on(tmp_pa
 
 
 @needs_fake
-def test_what_earlier_points_kept_makes_room_for_those_that_need_it(worker):
-    """Pinned memory, then registered, of which one fits; likewise memory of a GPU that is written, then read."""
+def test_cached_memory_of_earlier_points_is_freed_for_later_ones(worker):
+    """Only one of pinned and registered memory fits; likewise only one buffer of the GPU's memory."""
     size = 48 * MIB
     pipe, _ = opened(worker, CUDA_PINNED=64 * MIB)
     for memory in ("pinned", "registered", "pinned"):
         works(pipe, h2d(memory, size=MIB, footprint=size))
     size = 110 * MIB
-    pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)  # 120 MiB of it are for flushing the L2
-    for wanted in (h2d, d2h, h2d):
-        works(pipe, wanted(size=MIB, footprint=size))
+    pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)  # flushing the L2 needs 120 MiB of it
+    for case_of in (h2d, d2h, h2d):
+        works(pipe, case_of(size=MIB, footprint=size))
 
 
 @needs_fake
-def test_memory_of_a_gpu_that_runs_out_is_told_with_the_gpu_and_the_cure(worker):
+def test_an_allocation_failure_on_a_gpu_names_the_gpu_and_the_cure(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
     error = failure(prepare(pipe, local(size=MIB, footprint=32 * MIB)))
     assert error["kind"] == "memory"
@@ -146,7 +146,7 @@ def test_memory_of_a_gpu_that_runs_out_is_told_with_the_gpu_and_the_cure(worker)
 
 
 @needs_fake
-def test_a_gpu_without_room_to_flush_its_l2_says_so(worker):
+def test_a_gpu_without_room_for_the_l2_flush_says_so(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
     error = failure(run(pipe, h2d()))
     assert error["kind"] == "memory" and "no 120 MiB left on the GPU at " in error["message"]

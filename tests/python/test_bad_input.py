@@ -123,7 +123,7 @@ def test_a_mistake_gets_a_sentence_and_changes_no_file(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_there_are_at_least_forty_mistakes_over_all_commands() -> None:
+def test_at_least_forty_mistakes_cover_all_commands() -> None:
     from linkscope.cli.main import VERBS
 
     assert len(MISTAKES) >= 40

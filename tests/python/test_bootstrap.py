@@ -1,4 +1,4 @@
-"""tools/bootstrap.py: an environment that was made for another folder is left alone."""
+"""tools/bootstrap.py never changes an environment that was made for another folder."""
 
 import importlib.util
 import shutil

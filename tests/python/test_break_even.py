@@ -1,4 +1,4 @@
-"""The number of uses after which memory pays off: computed by hand, and from the constants of a model."""
+"""The number of uses after which memory pays off, computed by hand and from the constants of a model."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def against(one: Choice, name: str) -> BreakEven:
         (-3, -3, NEVER),
     ],
 )
-def test_cheaper_from_to_and_never(extra: float, gain: float, uses: Uses) -> None:
+def test_uses_are_counted_from_a_number_up_to_a_number_or_never(extra: float, gain: float, uses: Uses) -> None:
     assert cheaper(extra, gain) == uses
     for n in range(1, 10):
         within = uses.first is not None and uses.first <= n and (uses.last is None or n <= uses.last)
@@ -125,7 +125,7 @@ def test_a_bounce_buffer_costs_another_copy_and_both_memories() -> None:
     found = by_name([*at_1_mib(), point(within, 50 * US)])
     assert found[STAGED].cost.time.value == pytest.approx(470 * US)
     assert found[STAGED].transfer.time.value == pytest.approx(70 * US)
-    assert against(found[STAGED], "pageable").uses == Uses(13)  # 360 us over 30 us, and cheaper only after that
+    assert against(found[STAGED], "pageable").uses == Uses(13)  # 360 us over 30 us; equal after 12, cheaper after 13
     assert against(found[STAGED], "pinned").uses == NEVER
     assert within in found[STAGED].ids
     back = within.replace("pageable", "x").replace("pinned", "pageable").replace("x", "pinned")
@@ -168,16 +168,16 @@ def test_a_sum_has_the_weakest_basis_of_its_parts_and_each_point_once() -> None:
 
 
 def test_a_memory_kind_without_all_phases_has_no_cost() -> None:
-    whole = life("pinned", "1MiB", PINNED)
-    assert MemoryCosts(whole).at(choices(at_1_mib())[0].costs[0].where, Kind("pinned"), MIB) is None  # on another path
-    assert "pinned" in by_name([*whole, copy("pinned", MIB, 20 * US)])
-    assert by_name([*whole[1:], copy("pinned", MIB, 20 * US)]) == {}
-    failed = point(whole[0].id, status="failed", reason="the test says so")
-    assert by_name([failed, *whole[1:], copy("pinned", MIB, 20 * US)]) == {}
+    phases = life("pinned", "1MiB", PINNED)
+    assert MemoryCosts(phases).at(choices(at_1_mib())[0].costs[0].where, Kind("pinned"), MIB) is None  # on another path
+    assert "pinned" in by_name([*phases, copy("pinned", MIB, 20 * US)])
+    assert by_name([*phases[1:], copy("pinned", MIB, 20 * US)]) == {}
+    failed = point(phases[0].id, status="failed", reason="the test says so")
+    assert by_name([failed, *phases[1:], copy("pinned", MIB, 20 * US)]) == {}
 
 
-def test_other_points_are_no_transfers_of_a_buffer() -> None:
-    """Bidirectional, single and cached copies, copies after a wait and copies by SM are other quantities."""
+def test_other_quantities_are_no_transfers_of_a_buffer() -> None:
+    """Bidirectional, single and cached copies, copies after a wait and copies by SM measure other quantities."""
     pinned = copy("pinned", MIB, 20 * US).id
     for old, new in (
         ("bidirectional=false", "bidirectional=true"),
@@ -190,7 +190,7 @@ def test_other_points_are_no_transfers_of_a_buffer() -> None:
         assert other != pinned and by_name([*life("pinned", "1MiB", PINNED), point(other, 20 * US)]) == {}
 
 
-def test_a_pool_is_compared_warm_and_growing() -> None:
+def test_a_memory_pool_is_compared_warm_and_growing() -> None:
     where = "gpu:0.{0}->gpu:0.{0}"
     seconds = {"device": (30, 10, 20), "pool": (8, 10, 8)}
     points = [
@@ -208,7 +208,7 @@ def test_a_pool_is_compared_warm_and_growing() -> None:
     assert against(found["pool"], "device").uses == against(found["pool that grows"], "device").uses == AT_ONCE
 
 
-def test_the_phases_are_those_of_the_worker() -> None:
+def test_the_phases_match_those_of_the_worker() -> None:
     listed = {}
     for row in benchmark_table():
         phase = row.param("phase")
@@ -233,9 +233,9 @@ def test_the_table_has_the_sizes_with_most_memory_kinds() -> None:
 
 def test_all_outputs_have_the_break_even_and_its_points() -> None:
     made = run(at_1_mib(0.1))
-    told = break_evens(made.points)
+    result = break_evens(made.points)
     line = "numa:0 -> gpu:0 at 1 MiB: pinned from 4 [3, 5]; registered from 2 [at once, 2]"
-    assert told is not None and told.lines == (line,) and line in details(made, width=140)
+    assert result is not None and result.lines == (line,) and line in details(made, width=140)
     assert line.replace("[", "\\[").replace("]", "\\]") in to_markdown(made)
     html, markdown = page(made), break_even_to_markdown(made)
     glob = "allocation/cpu/numa:0.pinned-&gt;gpu:0.device/0?phase=*&amp;size=1MiB"
@@ -247,18 +247,18 @@ def test_all_outputs_have_the_break_even_and_its_points() -> None:
     assert "#memory" not in page(nothing) and "cheaper than" not in details(nothing)
 
 
-def test_missed_precision_has_its_sign_and_alike_paths_share_a_row() -> None:
+def test_missed_precision_is_marked_and_equal_paths_share_a_row() -> None:
     points = at_1_mib()
     points[0] = cost("pageable", "allocate", "1MiB", 2 * US)
     points[0].status = "missed_precision"
     for one in at_1_mib():
         if "gpu:0" in one.id:
             points.append(point(one.id.replace("gpu:0", "gpu:1"), one.median_s))
-    told = break_evens(points)
-    assert told is not None
-    (pageable,) = [row for row in told.costs if row.kind == "pageable"]
+    result = break_evens(points)
+    assert result is not None
+    (pageable,) = [row for row in result.costs if row.kind == "pageable"]
     assert pageable.phases[0] == "~2 us" and pageable.total.startswith("~110") and pageable.where == "within numa:0"
-    (pinned,) = [row for row in told.tables[0].rows if row.kind == "pinned"]
+    (pinned,) = [row for row in result.tables[0].rows if row.kind == "pinned"]
     assert pinned.paths == "numa:0 -> gpu:0,1" and pinned.path_count == 2
 
 
@@ -270,7 +270,9 @@ def test_a_run_without_costs_names_the_needed_points(capsys: pytest.CaptureFixtu
     assert "points of `allocation` and of h2d or d2h by ce are needed" in capsys.readouterr().err
 
 
-def test_a_model_recovers_its_constants(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_break_even_on_a_simulated_machine_follows_from_its_constants(
+    tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """h200x1: 1 MiB is 256 pages. Pinning touched pages costs 60 us and 0.23 us per page, unpinning 60 and 0.062: in
     total 194.8 us, and the address 0.2 us. Pageable copies from the GPU take 78 us, registered ones 21.6: registered
     memory is cheaper from the fourth copy.

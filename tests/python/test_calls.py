@@ -1,4 +1,4 @@
-"""Calls, words and atomics, from the machine file to the run file, on models."""
+"""Calls, ping-pong and atomics on simulated machines, from the machine file to the run file."""
 
 import pytest
 
@@ -23,7 +23,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("machine", ["h200x2", "ac922"])
-def test_only_the_full_suite_takes_them_and_not_too_many(machine):
+def test_only_the_full_suite_measures_operations_and_at_most_60_per_pair(machine):
     machine, table = modelled(models.load(machine), 1).facts, benchmark_table()
     pairs = len(machine.of_kind("gpu")) * (len(machine.of_kind("numa")) + len(machine.of_kind("gpu")))
     for name, suite in SUITES.items():
@@ -64,28 +64,28 @@ KNOWN = {  # from results/h200x2-full-a, or computed from the machine file; roun
 
 
 @pytest.mark.parametrize("id", KNOWN)
-def test_a_run_finds_what_the_machine_file_says(points, id):
+def test_a_simulated_run_returns_the_constants_of_the_machine_file(points, id):
     assert us(points, id) == pytest.approx(KNOWN[id], rel=0.06)
 
 
-def test_a_round_trip_by_host_memory_is_two_looks_of_the_gpu_and_near_what_was_measured(points):
+def test_a_round_trip_through_host_memory_costs_two_polls_by_the_gpu_and_agrees_with_the_measurement(points):
     found = us(points, "ping_pong/cpu/numa:0.pinned->gpu:0.pinned/0")
     assert found == pytest.approx(2 * (2 * 0.53 + 0.108), rel=0.06)
     assert found == pytest.approx(2.60, rel=0.15)  # anchors
 
 
-def test_what_cannot_be_has_its_reason(points):
+def test_impossible_operations_have_a_reason(points):
     assert "not mapped for the host" in points["ping_pong/cpu/numa:0.device->gpu:0.device/0"].reason
     assert "no words are set in it yet" in points["ping_pong/cpu/numa:0.managed->gpu:0.managed/0"].reason
 
 
-def test_additions_to_one_word_take_turns(points):
+def test_additions_to_one_word_are_serialised(points):
     each, one = (
         points[f"atomic/sm/gpu:0.device->gpu:0.device/{size}?scope=gpu&words={words}"]
         for size, words in ((16 << 20, "each"), (64 << 10, "one"))
     )
     assert each.verified and one.verified
-    assert one.median_s == pytest.approx(1.8e-6 + (64 << 10) / 8 / 1.5e9, rel=0.05)  # after its launch
+    assert one.median_s == pytest.approx(1.8e-6 + (64 << 10) / 8 / 1.5e9, rel=0.05)  # after the launch
     assert each.gbps > 10 * one.gbps
     assert each.limit_gbps is None  # a path's limit counts bytes, not operations
 
@@ -99,7 +99,7 @@ def test_additions_to_one_word_take_turns(points):
         ("query_us = ", "ask_us = ", "calls.ask_us: there is no such key"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(old, new, words):
+def test_an_inconsistent_table_is_refused(old, new, words):
     text = models.bundled()["h200x2"].read_text()
     assert old in text
     with pytest.raises(UserError) as refused:
@@ -108,7 +108,7 @@ def test_a_table_that_cannot_be_is_refused(old, new, words):
 
 
 class Partners:
-    """A worker with two actors that wait for each other; the clock of one runs fast."""
+    """A worker with two actors that wait for each other; one actor's clock runs fast."""
 
     def __init__(self):
         self.batches = []
@@ -130,7 +130,7 @@ class Partners:
         return Trace(samples, len(batches), 2, "host", stamps=stamps)
 
 
-def test_all_actors_of_an_operation_without_bytes_do_as_many_iterations():
+def test_all_actors_of_an_operation_without_bytes_do_the_same_number_of_iterations():
     worker = Partners()
     any_plan = plan(H2D.format(8, "false", "batched"))
     id = "ping_pong/cpu/numa:0.pinned->gpu:0.pinned/0"

@@ -1,4 +1,4 @@
-"""How a model is held against what it has not seen: the halves are two, and errors are what they say."""
+"""The check of a model against held-out points: two halves, and errors by family."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def of_family(mode: str = "batched") -> list:
     return [point(H2D.format(gpu, 8 << at, "false", mode), 1e-6) for gpu in range(2) for at in range(5)]
 
 
-def test_what_is_held_out_was_not_fitted_to_and_every_family_is_in_both_halves() -> None:
+def test_held_out_points_are_not_fitted_and_both_halves_have_every_family() -> None:
     points = [*of_family(), *of_family("single")]
     kept, out = split(points, 1)
     assert {one.id for one in kept}.isdisjoint(one.id for one in out)
@@ -25,7 +25,7 @@ def test_what_is_held_out_was_not_fitted_to_and_every_family_is_in_both_halves()
         assert sorted(one.params["mode"] for one in half) == ["batched"] * 5 + ["single"] * 5
 
 
-def test_halves_are_a_draw_of_the_seed_and_not_of_the_order() -> None:
+def test_halves_depend_on_the_seed_and_not_on_the_order() -> None:
     points = of_family()
     ids = [[one.id for one in split(points, seed)[0]] for seed in (1, 1, 2)]
     assert ids[0] == ids[1] != ids[2]
@@ -37,7 +37,7 @@ def held(errors: list[float | None], both: str = "false") -> list[Held]:
     return [Held(one, error, None) for error in errors]
 
 
-def test_errors_are_sizes_and_what_has_no_prediction_is_counted() -> None:
+def test_errors_are_absolute_and_points_without_a_prediction_are_counted() -> None:
     found = summary(held([-0.04, 0.01, None, 0.02, -0.03, 0.0]), lambda one: one.by_file)
     assert (found.count, found.without_total, found.median, found.worst) == (6, 1, 0.02, 0.04)
     assert found.ninety == pytest.approx(0.036)
@@ -46,16 +46,18 @@ def test_errors_are_sizes_and_what_has_no_prediction_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "alone, joint, told",
+    "single, joint, expected",
     [(0.029, 0.029, []), (0.031, 0.029, ["all"]), (0.01, 0.09, []), (0.01, 0.11, ["joint transfers"])],
 )
-def test_bounds_are_3_percent_of_all_and_10_of_joint_transfers(alone: float, joint: float, told: list[str]) -> None:
+def test_bounds_are_3_percent_in_all_and_10_percent_for_joint_transfers(
+    single: float, joint: float, expected: list[str]
+) -> None:
     assert (MOST, MOST_JOINT) == (0.03, 0.10)
-    found = Check({}, 0, tuple([*held([alone] * 3), *held([joint] * 2, "true")])).too_far()
-    assert [one.partition(":")[0] for one in found] == told
+    found = Check({}, 0, tuple([*held([single] * 3), *held([joint] * 2, "true")])).too_far()
+    assert [one.partition(":")[0] for one in found] == expected
 
 
-def test_joint_transfers_and_single_ones_are_families_of_their_own() -> None:
+def test_joint_and_single_transfers_are_separate_families() -> None:
     def name(both: str, mode: str) -> str:
         return family_of(PointId.parse(H2D.format(0, 8, both, mode)))
 
@@ -64,21 +66,23 @@ def test_joint_transfers_and_single_ones_are_families_of_their_own() -> None:
     ]  # fmt: skip
 
 
-def test_a_machine_file_says_how_far_it_is_off_by_what_is_done_and_of_several_at_once() -> None:
+def test_a_machine_file_states_its_deviation_by_operation_and_for_concurrent_flows() -> None:
     flows = [flow("numa:0", dst, ("pinned", "device"), 8, 1e-6) for dst in ("gpu:0", "gpu:1")]
     at_once = point("concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1", 1e-6, flows=flows)
     several = [Held(of, 0.3, None) for of in observed([at_once])] * 3
     found = deviations(
         [*held([0.01] * 4 + [0.09]), *held([0.2] * 5, "true"), *held([None] * 9), *several], held_out=True
     )
-    alone, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
-    assert found[alone] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
+    single, both = "h2d by ce, pinned -> device", "h2d by ce, pinned -> device, both ways"
+    assert found[single] == {"points": 5, "median": 0.01, "ninety": 0.058, "held_out": True}
     assert found[both] == {"points": 5, "median": 0.2, "ninety": 0.2, "held_out": True}
-    assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, "both ways are of one path"
-    assert set(deviations(held([0.01] * 4), held_out=False)) == set()  # too few to tell
+    assert found[JOINT] == {"points": 6, "median": 0.3, "ninety": 0.3, "held_out": True}, (
+        "bidirectional points are of one path"
+    )
+    assert set(deviations(held([0.01] * 4), held_out=False)) == set()  # too few points for a deviation
 
 
-def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
+def test_the_deviation_of_a_prediction_is_looked_up_by_operation() -> None:
     rows = {JOINT: {"points": 9}, "h2d by ce, pinned -> device": {"points": 7}, "a": {"points": 1}}
     peers = "d2d by ce, device -> device, peer on, initiator src"
     content = {"deviation": {**rows, peers: {"points": 5}}}
@@ -93,27 +97,31 @@ def test_what_a_file_says_is_looked_up_by_what_is_asked() -> None:
     assert name(one) == "h2d by ce, pinned -> device" and name(pair) == peers
     assert name(one, pair) == JOINT and name(one, back, both_ways=True) == JOINT
     assert name(back) is None and deviation({}, [[one]], both_ways=False) is None
-    assert deviation(content, [[one, one]], both_ways=False) is None  # shared by threads: nobody measured that
-    by_threads = PointId("d2d", "sm", "gpu:0", "device", "gpu:1", "device", 64 << 20)
-    assert name(one, by_threads) is None and name(by_threads, by_threads, both_ways=True) is None  # JOINT is of engines
+    assert (
+        deviation(content, [[one, one]], both_ways=False) is None
+    )  # one transfer split over two flows was never measured
+    by_sm = PointId("d2d", "sm", "gpu:0", "device", "gpu:1", "device", 64 << 20)
+    assert (
+        name(one, by_sm) is None and name(by_sm, by_sm, both_ways=True) is None
+    )  # JOINT is measured with copy engines
     local = PointId("local", "ce", "gpu:0", "device", "gpu:0", "device", 64 << 20)
-    assert name(local, local, both_ways=True) is None and name(one, local) is None  # nor what shares one memory
+    assert name(local, local, both_ways=True) is None and name(one, local) is None  # and never within one memory
 
 
 def sm_row(content: dict, src: str, dst: str, **how: object) -> str | None:
-    """The name of the row that tells how far off a copy by threads is."""
+    """The name of the row with the deviation of a copy by SM."""
     name = "h2d" if "numa" in src else "d2h" if "numa" in dst else "local" if src == dst else "d2d"
     memories = ["pinned" if "numa" in place else "device" for place in (src, dst)]
     point = PointId(name, "sm", src, memories[0], dst, memories[1], 1 << 26)
-    told = deviation(content, [[point]] * (2 if how else 1), both_ways=bool(how))
-    return told and told[0]
+    row = deviation(content, [[point]] * (2 if how else 1), both_ways=bool(how))
+    return row and row[0]
 
 
-def test_how_far_copies_by_threads_are_off_is_told_by_what_threads_reach_without_copying() -> None:
-    """`standard` has no copies by threads, but reads and writes over the same links; within a GPU both ends count."""
+def test_the_deviation_of_copies_by_sm_comes_from_the_accesses_by_sm() -> None:
+    """`standard` has no copies by SM, but reads and writes over the same links. Within a GPU both ends count."""
     row = {"points": 1, "median": 0.0, "ninety": 0.0, "held_out": False}
     ends = ("device -> device", "device -> pinned", "pinned -> device")
-    zero_copy = {f"{name} by sm, {way}": row for name in ("read", "write") for way in ends}
+    zero_copy = {f"{name} by sm, {direction}": row for name in ("read", "write") for direction in ends}
     content = {"deviation": zero_copy | {"read by sm, pinned -> device, both ways": row}}
     assert sm_row(content, "numa:0", "gpu:0") == "read by sm, pinned -> device"
     assert sm_row(content, "gpu:0", "numa:0") == "write by sm, device -> pinned"
@@ -124,8 +132,8 @@ def test_how_far_copies_by_threads_are_off_is_told_by_what_threads_reach_without
     assert sm_row(content, "numa:0", "gpu:0") == "h2d by sm, pinned -> device"
 
 
-def test_what_a_transfer_costs_is_told_by_the_kinds_of_its_ends_where_memory_does_not_tell_them() -> None:
-    """Managed pages go each way at another rate: the median over both is that of neither."""
+def test_transfers_whose_memory_kinds_are_equal_are_grouped_by_direction() -> None:
+    """Managed pages have another rate in each direction; a median over both would describe neither."""
     managed = "prefetch/prefetch/{}.managed->{}.managed/{}"
     rates = {("numa:0", "gpu:0"): 48e9, ("numa:0", "gpu:1"): 48e9, ("gpu:0", "numa:0"): 10e9, ("gpu:1", "numa:0"): 10e9}
     points = [
@@ -139,7 +147,7 @@ def test_what_a_transfer_costs_is_told_by_the_kinds_of_its_ends_where_memory_doe
     assert copies.startswith("h2d by ce, pinned -> device: ")
 
 
-def test_what_links_carry_both_ways_is_told_of_each_of_them() -> None:
+def test_the_bidirectional_rate_of_a_link_is_printed_with_all_its_pairs() -> None:
     link = {"name": "pcie", "between": [["numa:0", "gpu:0"]], "both_ways_gbps": {"v": 101.9}}
     assert shared_text({"link": [link]}) == ["both directions of pcie numa:0 -> gpu:0: 101.9 GB/s"]
     link["between"].append(["numa:0", "gpu:1"])

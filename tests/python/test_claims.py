@@ -1,4 +1,4 @@
-"""tools/comm_scope_cost.py, agreement.py, needs.py: the cost and agreement of runs, on points with known answers."""
+"""tools/comm_scope_cost.py, agreement.py, needs.py: cost and agreement of runs, on points with known answers."""
 
 from pathlib import Path
 
@@ -23,10 +23,10 @@ Comm_cudaMemcpyAsync_GPUToHost/0/0/log2(N):24/manual_time             1000000 ns
 
 
 def measured(size: int, seconds: float, device_s: float = 0.1, status: str = "ok") -> Point:
-    asked = 0.01 if size >= 1 << 20 else 0.05
+    target = 0.01 if size >= 1 << 20 else 0.05
     return point(
         H2D.format(size, "false", "batched"), status=status, flows=[flow([seconds])], median_s=seconds,
-        ci95_s=(seconds * 0.99, seconds * 1.01), device_s=device_s, precision_target=asked,
+        ci95_s=(seconds * 0.99, seconds * 1.01), device_s=device_s, precision_target=target,
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_only_measured_points_with_bytes_are_compared() -> None:
     assert [of.bytes for of in comm_scope_cost.compared(points)] == [8]
 
 
-def test_the_cost_of_the_tool_is_its_cpu_time_where_that_is_longer(tmp_path: Path) -> None:
+def test_the_cost_of_the_tool_is_its_cpu_time_if_longer(tmp_path: Path) -> None:
     printed = tmp_path / "printed.txt"
     printed.write_text(ROWS)
     assert comm_scope_cost.tool_factors(printed) == [2.0, 1.0]
@@ -50,7 +50,7 @@ def test_the_cost_of_the_tool_is_its_cpu_time_where_that_is_longer(tmp_path: Pat
         comm_scope_cost.tool_factors(printed)
 
 
-def test_the_committed_run_took_a_fiftieth_of_the_time_of_that_rule() -> None:
+def test_the_committed_run_took_a_fiftieth_of_the_time_of_comm_scopes_rule() -> None:
     ours = comm_scope_cost.cost_of(RUN)
     samples = [read_run(ROOT / "results" / f"h200x{n}-comm-scope.jsonl.gz", rounds=False) for n in (1, 2)]
     factor = comm_scope_cost.total(map(comm_scope_cost.cost_of, samples)).factor
@@ -73,9 +73,11 @@ def test_the_table_has_the_agreeing_share_of_all_and_of_precise_points(capsys: p
         (measured(1 << 20, 1.0), measured(1 << 20, 1.2, status="missed_precision")),
     ]
     agreement.print_agreement(pairs)
-    told = capsys.readouterr().out
-    assert "| all | 2 | 50.0% | 50.0% |" in told and "| all within precision in both | 1 | 100.0% | 100.0% |" in told
-    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told
+    printed = capsys.readouterr().out
+    assert (
+        "| all | 2 | 50.0% | 50.0% |" in printed and "| all within precision in both | 1 | 100.0% | 100.0% |" in printed
+    )
+    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in printed
     disturbed = [
         point(
             H2D.replace("pinned", memory).format(8, "false", "batched"), status="ok", flows=[flow([1.0])], median_s=1.0,
@@ -84,8 +86,11 @@ def test_the_table_has_the_agreeing_share_of_all_and_of_precise_points(capsys: p
         for memory in ("pageable", "managed")
     ]  # fmt: skip
     agreement.print_agreement([*pairs, *((one, one) for one in disturbed)])
-    told = capsys.readouterr().out
-    assert "| of these, neither pageable nor managed memory | 2 | 50.0% |" in told and "measured in both | 4 |" in told
+    printed = capsys.readouterr().out
+    assert (
+        "| of these, neither pageable nor managed memory | 2 | 50.0% |" in printed
+        and "measured in both | 4 |" in printed
+    )
 
 
 def test_points_within_precision_are_counted_by_operation() -> None:
@@ -120,7 +125,7 @@ def test_points_within_precision_are_counted_by_operation() -> None:
             "| all | 9 | 67% | 4.5 | 1.5 |",
         ]
     )
-    assert len(list(needs.brief(points[6:7]))) == 2, "nothing but the head where nothing was measured"
+    assert len(list(needs.brief(points[6:7]))) == 2, "a table without measured points is only its heading"
 
 
 def test_cells_of_nvbandwidth_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def linkscope(*words: str, environment: dict[str, str] | None = None) -> subproc
     )
 
 
-def said(capsys) -> str:
+def error_output(capsys) -> str:
     message = capsys.readouterr().err
     assert message.startswith("linkscope: ") and message.count("\n") == 1 and "Traceback" not in message
     return message
@@ -57,7 +57,7 @@ def test_help_teaches_without_heavy_imports(verb: str) -> None:
     assert "linkscope" in done.stdout and len(done.stdout.splitlines()) > 5
 
 
-def test_run_measures_and_says_where(capsys) -> None:
+def test_run_measures_and_prints_the_path_of_the_run(capsys) -> None:
     assert main(["run", "--machine", "h200x4", "--only", "d2h/*pinned/4096?*", "-o", "a.jsonl", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
     run = read_run(outcome["run"])
@@ -67,14 +67,14 @@ def test_run_measures_and_says_where(capsys) -> None:
     assert all(found.limit_gbps and found.limit_source for found in run.points)
 
 
-def test_a_modelled_run_holds_nothing_of_this_computer(capsys) -> None:
+def test_a_simulated_run_contains_nothing_of_this_computer(capsys) -> None:
     main(["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json"])
     text = Path("a.jsonl").read_text()
     for fact in (os.uname().nodename, sys.version.split()[0], str(Path.cwd()), str(Path(__file__).parents[2])):
         assert fact not in text
 
 
-def test_two_runs_of_one_seed_are_one_file_but_for_when(capsys) -> None:
+def test_two_runs_with_one_seed_differ_only_in_their_times(capsys) -> None:
     files = []
     for name in ("a", "b"):
         main(
@@ -114,13 +114,13 @@ def test_plan_only_measures_nothing(capsys) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_failed_point_is_exit_code_1(capsys, monkeypatch) -> None:
+def test_a_failed_point_gives_exit_code_1(capsys, monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.assemble.LIMIT_MARGIN", -1.0)
     assert main(["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["counts"] == {"failed": 1}
 
 
-def test_resume_of_what_is_complete_does_nothing(capsys) -> None:
+def test_resume_of_a_complete_run_does_nothing(capsys) -> None:
     main(["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json"])
     before = Path("a.jsonl").read_bytes()
     assert main(["run", "--resume", "a.jsonl"]) == 0
@@ -130,22 +130,24 @@ def test_resume_of_what_is_complete_does_nothing(capsys) -> None:
     assert Path("a.jsonl").read_bytes() == before
 
 
-def test_resume_goes_on_with_the_model_in_the_file(capsys) -> None:
+def test_resume_continues_with_the_model_in_the_file(capsys) -> None:
     main(["run", "--machine", "h200x4", "--suite", "quick", "--only", "d2h/*", "-o", "a.jsonl", "--json"])
-    whole = {found.id: found for found in read_run("a.jsonl").points}
+    complete = {found.id: found for found in read_run("a.jsonl").points}
     lines = Path("a.jsonl").read_text().splitlines(keepends=True)
     Path("a.jsonl").write_text("".join(lines[:30]) + lines[30][:50])
     capsys.readouterr()
     assert main(["run", "--resume", "a.jsonl", "--json"]) == 0
-    said = capsys.readouterr()
+    error_output = capsys.readouterr()
     run = read_run("a.jsonl")
-    assert "incomplete" in said.err and json.loads(said.out)["wall_s"] == pytest.approx(run.wall_s, abs=0.002)
-    assert "modelled time, simulated in at least" in run_text(run)  # what was cut off told no time
-    assert {found.id: found for found in run.points} == whole
+    assert "incomplete" in error_output.err and json.loads(error_output.out)["wall_s"] == pytest.approx(
+        run.wall_s, abs=0.002
+    )
+    assert "modelled time, simulated in at least" in run_text(run)  # the cut-off part has no time
+    assert {found.id: found for found in run.points} == complete
     assert run.end is not None and run.end.complete and len(run.resumes) == 1
 
 
-def test_a_budget_too_small_to_go_on_is_refused_and_leaves_the_run_as_it_is(capsys) -> None:
+def test_a_budget_too_small_to_resume_is_refused_and_leaves_the_run_unchanged(capsys) -> None:
     main(["run", "--machine", "h200x4", "--suite", "quick", "-o", "a.jsonl", "--json"])
     lines = Path("a.jsonl").read_text().splitlines(keepends=True)
     cut = "".join(lines[: 2 * len(lines) // 3])
@@ -155,7 +157,7 @@ def test_a_budget_too_small_to_go_on_is_refused_and_leaves_the_run_as_it_is(caps
     assert main(["run", "--resume", "a.jsonl", "--budget", "1s"]) == 2
     assert "is too small" in capsys.readouterr().err
     plan = json.loads(lines[0])["plan"]
-    few = lines[0].replace(json.dumps(plan["classes"], separators=(",", ":")), "[]")  # a plan that any budget is for
+    few = lines[0].replace(json.dumps(plan["classes"], separators=(",", ":")), "[]")  # a plan that fits any budget
     Path("b.jsonl").write_text(few + cut.partition("\n")[2])
     assert main(["run", "--resume", "b.jsonl", "--budget", f"{0.9 * spent:.3f}s"]) == 2
     assert "is of the whole run, on which b.jsonl has spent" in capsys.readouterr().err
@@ -222,11 +224,11 @@ def test_a_bad_command_gets_one_sentence(capsys, words: list[str], code: int, na
     before = sorted(path.name for path in Path().iterdir())
     assert main(words) == code
     if names is not None:
-        assert names in said(capsys)
+        assert names in error_output(capsys)
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
-# A good line of machines/ac922.toml, what stands there instead, and what the sentence must hold: key path and cure.
+# A valid line of machines/ac922.toml, its replacement, and the parts of the message: key path and cure.
 MACHINE_FILES = {
     "unknown key": ("lanes = 3\n", "lines = 3\n", ["bad.toml:33: link[0].lines", "did you mean 'lanes'"]),
     "link to nowhere": (
@@ -249,18 +251,18 @@ def test_a_bad_machine_file_is_named_with_key_and_cure(capsys, verb: str, what: 
     assert good in text
     Path("bad.toml").write_text(text.replace(good, bad, 1))
     assert main([verb, "--machine", "bad.toml"]) == 2
-    message = said(capsys)
+    message = error_output(capsys)
     assert message.startswith("linkscope: bad.toml:") and all(part in message for part in parts)
     assert list(Path().iterdir()) == [Path("bad.toml")]
 
 
 @pytest.mark.parametrize("path", ["bad.toml", "folder.toml", "folder/"])
-def test_what_is_no_machine_file_at_all(capsys, path: str) -> None:
+def test_a_path_that_is_no_machine_file_is_refused(capsys, path: str) -> None:
     Path("bad.toml").write_bytes(b"\xff\xfe\0")
     Path("folder.toml").mkdir()
     Path("folder").mkdir()
     assert main(["run", "--machine", path]) == 2
-    message = said(capsys)
+    message = error_output(capsys)
     assert path.rstrip("/") in message and "name a .toml file" in message
 
 
@@ -268,23 +270,23 @@ def test_what_is_no_machine_file_at_all(capsys, path: str) -> None:
     ["report", "-o", "a.html"], ["report", "--markdown", "a.md"], ["report", "--list-figures"], ["export"],
     ["advise"], ["model", "-o", "a.toml"],
 ])  # fmt: skip
-def test_a_torn_run_file_is_read_with_a_warning(capsys, words: list[str]) -> None:
-    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
-    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+def test_a_truncated_run_file_is_read_with_a_warning(capsys, words: list[str]) -> None:
+    content = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(content.rstrip()[:-10])
     assert main([words[0], "a.jsonl", *words[1:]]) == 0
     message = capsys.readouterr().err
     assert message.startswith("linkscope: warning: a.jsonl: the last line") and message.count("warning:") == 1
 
 
-def test_a_summary_has_the_warning_in_it(capsys) -> None:
-    whole = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
-    Path("a.jsonl").write_bytes(whole.rstrip()[:-10])
+def test_a_summary_of_a_truncated_run_contains_the_warning(capsys) -> None:
+    content = gzip.decompress((RESULTS / "h200x1-quick.jsonl.gz").read_bytes())
+    Path("a.jsonl").write_bytes(content.rstrip()[:-10])
     assert main(["report", "a.jsonl", "--summary"]) == 0
     out, err = capsys.readouterr()
     assert "is incomplete and was dropped" in " ".join(out.split()) and not err
 
 
-# What happened to a run file, from its lines, and what the sentence must hold.
+# A change of a run file's lines, and the part of the message that names it.
 RUN_FILES = {
     "torn in the middle": (lambda lines: [*lines[:4], lines[4][:60], *lines[5:]], "line 5: the line is damaged"),
     "of another schema": (lambda lines: [lines[0].replace(b'"schema":1', b'"schema":7'), *lines[1:]], "schema 7"),
@@ -308,12 +310,12 @@ def test_a_bad_run_file_is_refused_by_every_command_that_reads_it(capsys, what: 
     readers = [["run", "--resume", "a.jsonl"], ["report", "a.jsonl"], ["export", "a.jsonl"]]
     for command in readers[:1] if what.startswith("a ") else readers:
         assert main(command) == 2
-        message = said(capsys)
+        message = error_output(capsys)
         assert "a.jsonl" in message and words in message
         assert Path("a.jsonl").read_bytes() == before and list(Path().iterdir()) == [Path("a.jsonl")]
 
 
-def test_a_size_beyond_the_memory_is_unsupported_and_says_whose(capsys, monkeypatch) -> None:
+def test_a_size_beyond_the_memory_is_unsupported_and_names_the_place(capsys, monkeypatch) -> None:
     monkeypatch.delenv("LINKSCOPE_WORKER")
     for bytes, place in ((1 << 37, None), (3 << 37, "gpu:0"), (1 << 40, "numa:0")):
         id = f"h2d/ce/numa:0.pinned->gpu:0.device/{bytes}?after=kernel&bidirectional=false&mode=batched"
@@ -334,13 +336,13 @@ def test_an_output_that_cannot_be_written_is_found_before_a_worker_starts(capsys
     assert main(["run", "--machine", "h200x4", "-o", "/dev/full"]) == 2
 
 
-def test_a_report_that_cannot_be_written_in_the_end_loses_nothing(capsys) -> None:
+def test_a_report_that_cannot_be_written_does_not_lose_the_run(capsys) -> None:
     command = ["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl", "--json", "--report", "/dev/full"]
     assert main(command) == 2
-    assert "/dev/full" in said(capsys) and read_run("a.jsonl").end.complete
+    assert "/dev/full" in error_output(capsys) and read_run("a.jsonl").end.complete
 
 
-def test_output_that_nobody_can_take_gets_a_sentence() -> None:
+def test_unwritable_standard_output_gets_one_sentence() -> None:
     for words in (["list"], ["run", "--machine", "h200x4", "--only", POINT, "-o", "a.jsonl"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run([sys.executable, "-m", "linkscope", *words], stdout=full, stderr=-1, text=True)
@@ -348,22 +350,22 @@ def test_output_that_nobody_can_take_gets_a_sentence() -> None:
     assert read_run("a.jsonl").end.complete
 
 
-def test_a_worker_that_is_not_there(capsys, monkeypatch) -> None:
+def test_a_missing_worker_is_reported(capsys, monkeypatch) -> None:
     monkeypatch.setenv("LINKSCOPE_WORKER", "/nowhere/worker")
     assert main(["list"]) == 2
-    assert "/nowhere/worker" in said(capsys)
+    assert "/nowhere/worker" in error_output(capsys)
 
 
 @pytest.mark.parametrize("command", ["false", "cat", "sh -c 'kill -9 $$'"])
-def test_a_worker_that_does_not_work(capsys, monkeypatch, command: str) -> None:
+def test_a_worker_that_does_not_start_is_reported(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setenv("LINKSCOPE_WORKER", command)
     for words in (["list"], ["run", "--machine", "h200x4", "-o", "a.jsonl"]):
         assert main(words) == 2
-        assert "does not work as linkscope's worker" in said(capsys)
+        assert "does not work as linkscope's worker" in error_output(capsys)
     assert not Path("a.jsonl").exists()
 
 
-def test_list_has_what_the_contract_says(capsys, monkeypatch) -> None:
+def test_list_has_the_names_and_summaries_of_the_contract(capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for what in ([], ["suites"], ["machines"]):
         assert main(["list", *what, "--json"]) == 0
@@ -376,9 +378,9 @@ def test_list_has_what_the_contract_says(capsys, monkeypatch) -> None:
         assert all(row["name"] in words and row["summary"] in words for row in rows)
 
 
-def test_the_list_is_short_and_one_of_it_has_its_parameters(capsys, monkeypatch) -> None:
+def test_the_list_is_short_and_the_entry_of_one_benchmark_has_its_parameters(capsys, monkeypatch) -> None:
     table = benchmark_table()
-    again = msgspec.structs.replace(table[0], params=())  # rows of other kinds of paths differ in parameters alone
+    again = msgspec.structs.replace(table[0], params=())  # rows of other path classes differ in parameters only
     monkeypatch.setattr("linkscope.run.benchmark_table", lambda: [*table, again])
     assert main(["list"]) == 0
     short = capsys.readouterr().out
@@ -395,7 +397,7 @@ def test_the_list_is_short_and_one_of_it_has_its_parameters(capsys, monkeypatch)
     assert "did you mean h2h?" in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m linkscope run --machine h200x4 --plan-only | head -1",
         shell=True,
@@ -409,7 +411,7 @@ def test_version() -> None:
     assert linkscope("--version").stdout.startswith("linkscope 0.")
 
 
-def test_a_terminal_without_the_letters_of_a_drawing_gets_the_rest() -> None:
+def test_a_terminal_without_box_characters_gets_the_rest() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     words = [sys.executable, "-m", "linkscope", "machine", "--machine", "h200x2"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)

@@ -25,7 +25,7 @@ BOTH = H2D.format(SIZE, "true", "single")
 
 
 class Paced:
-    """A worker whose operations start and end as `stamps` gives them for the number of the operation."""
+    """A worker whose operations have the stamps that `stamps` gives for their number."""
 
     def __init__(self, stamps: Any, actors: int = 1) -> None:
         ends = [("numa:0", "gpu:0"), ("gpu:0", "numa:0")]
@@ -137,7 +137,7 @@ def test_only_latencies_use_a_gate() -> None:
     assert made.flows[0].samples_s == pytest.approx([1e-6] * len(made.flows[0].samples_s))
 
 
-# Whole commands on modelled machines
+# Complete commands on simulated machines
 
 PINNED = "h2d/ce/numa:0.registered->gpu:0.device/{}?after=wait&bidirectional={}&mode=single"
 SMALL, LARGE = PINNED.format(256, "false"), PINNED.format(64 << 20, "false")
@@ -153,7 +153,7 @@ def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_point_fills_a_virtual_second_five_times(run_path: Path) -> None:
+def test_a_point_fills_a_simulated_second_five_times(run_path: Path) -> None:
     run = read_run(run_path)
     assert run.header.plan["rule"] == "comm-scope" and run.header.plan["rounds"] == 1
     assert len(run.points) == 5
@@ -166,7 +166,7 @@ def test_a_point_fills_a_virtual_second_five_times(run_path: Path) -> None:
         assert flow.stddev_s == pytest.approx(statistics.stdev(samples))
 
 
-def test_small_copies_carry_the_cost_of_queueing_and_large_ones_do_not(run_path: Path, tmp_path: Path) -> None:
+def test_small_copies_include_the_cost_of_queueing_and_large_ones_do_not(run_path: Path, tmp_path: Path) -> None:
     """By linkscope's rule the host has queued the copy before it starts."""
     held = tmp_path / "held.jsonl"
     assert main(["run", "--machine", "ac922", "--only", SMALL, "--only", LARGE, "-o", str(held), "--json"]) == 0
@@ -176,7 +176,7 @@ def test_small_copies_carry_the_cost_of_queueing_and_large_ones_do_not(run_path:
     assert theirs[LARGE] == pytest.approx(ours[LARGE], rel=0.02)
 
 
-def test_its_rule_gives_the_paper_s_numbers_cs_28_cs_31(run_path: Path) -> None:
+def test_the_rule_reproduces_the_numbers_of_the_paper_cs_28_cs_31(run_path: Path) -> None:
     found = {point.id: point for point in read_run(run_path).points}
     assert found[LARGE].gbps == pytest.approx(72, rel=0.05)
     assert found[PINNED.format(64 << 20, "true")].total_gbps == pytest.approx(2 * 72, rel=0.05)
@@ -196,22 +196,22 @@ def test_all_outputs_name_the_rule(run_path: Path, tmp_path: Path, capsys) -> No
     assert main(["report", str(run_path), "-o", str(page)]) == 0
     assert main(["report", str(run_path), "--markdown", str(text)]) == 0
     assert main(["report", str(run_path), "--summary"]) == 0
-    for said in (page.read_text(), text.read_text(), capsys.readouterr().out.replace("\n", " ")):
-        assert "measured by the rule of comm-scope" in said
+    for output in (page.read_text(), text.read_text(), capsys.readouterr().out.replace("\n", " ")):
+        assert "measured by the rule of comm-scope" in output
 
 
 def test_the_table_has_mean_and_deviation_of_each_direction_and_the_total(run_path: Path, capsys) -> None:
     assert main(["report", str(run_path), "--comm-scope"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("MODELLED")
-    head, *lines = told.splitlines()[2:]
+    printed = capsys.readouterr().out
+    assert printed.startswith("MODELLED")
+    head, *lines = printed.splitlines()[2:]
     assert head.split() == ["mean", "stddev", "GB/s"]
     of_both = [line for line in lines if line.startswith(PINNED.format(64 << 20, "true"))]
     assert ["numa:0 -> gpu:0" in of_both[0], "gpu:0 -> numa:0" in of_both[1], "both" in of_both[2]] == [True] * 3
     assert float(of_both[2].split()[-1]) == pytest.approx(2 * 72, rel=0.05)
 
 
-def test_a_run_by_another_rule_has_no_such_table(tmp_path: Path, capsys) -> None:
+def test_a_run_by_another_rule_has_no_comm_scope_table(tmp_path: Path, capsys) -> None:
     path = tmp_path / "run.jsonl"
     assert main(["run", "--machine", "h200x1", "--only", SMALL, "-o", str(path), "--json"]) == 0
     assert main(["report", str(path), "--comm-scope"]) == 3
@@ -219,7 +219,7 @@ def test_a_run_by_another_rule_has_no_such_table(tmp_path: Path, capsys) -> None
     assert "mean_s" not in path.read_text()
 
 
-def test_repetitions_are_those_of_google_benchmark(run_path: Path) -> None:
+def test_repetitions_match_those_of_google_benchmark(run_path: Path) -> None:
     rows = [row for row in json.loads(to_gbench(read_run(run_path)))["benchmarks"] if row["run_name"] == LARGE]
     (point,) = [point for point in read_run(run_path).points if point.id == LARGE]
     assert [row["iterations"] for row in rows[:5]] == (point.batch or []) * 5
@@ -232,10 +232,10 @@ def test_repetitions_are_those_of_google_benchmark(run_path: Path) -> None:
 def test_the_plan_counts_five_seconds_per_point(capsys) -> None:
     words = ["run", "--machine", "h200x1", "--rule", "comm-scope", "--only", SMALL, "--only", LARGE]
     assert main([*words, "--plan-only", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rounds"] == 1 and all(5.0 <= point["expected_s"] < 6.0 for point in told["points"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["rounds"] == 1 and all(5.0 <= point["expected_s"] < 6.0 for point in answer["points"])
 
 
-def test_its_rule_is_one_round(capsys) -> None:
+def test_the_rule_takes_one_round(capsys) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "comm-scope", "--rounds", "6"]) == 2
     assert "comm-scope's rule is one round, in one process; leave it out" in capsys.readouterr().err

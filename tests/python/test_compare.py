@@ -1,4 +1,4 @@
-"""`linkscope compare`: what is planted is found, what is not there is not, and what cannot be compared is said."""
+"""`linkscope compare` finds planted changes and nothing else, and explains what it cannot compare."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def second(folder) -> Path:
 
 @pytest.fixture(scope="module")
 def slowed(folder) -> Path:
-    """As h200x2, but NVLink reaches 5 % less, in both senses of a slow link: a machine file with another number."""
+    """h200x2 with NVLink 5 % slower in both directions: a machine file with another number."""
     text = (MACHINES / "h200x2.toml").read_text()
     start = text.index('name = "nvlink"')
     efficiency = re.compile(r"(\nefficiency = \{ v = )([0-9.]+)")
@@ -58,7 +58,7 @@ def slowed(folder) -> Path:
     return measured(folder, "slowed", machine, 3)
 
 
-def test_two_runs_of_one_machine_are_not_different(first, second, capsys) -> None:
+def test_two_runs_of_one_machine_show_no_difference(first, second, capsys) -> None:
     assert main(["compare", str(first), str(second)]) == 0
     shown = capsys.readouterr().out
     assert "MODELLED" in shown and "slower" not in shown and "faster" not in shown
@@ -70,14 +70,14 @@ def test_two_runs_of_one_machine_are_not_different(first, second, capsys) -> Non
 
 def test_a_planted_slow_link_is_found_and_nothing_else(first, slowed, capsys) -> None:
     assert main(["compare", str(first), str(slowed), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["worse"] and told["same_machine"]
-    assert any(one["what"].endswith("efficiency.v") for one in told["differs"])
-    slower = {(one["src"], one["dst"]) for one in told["paths"] if one["verdict"] == "slower"}
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["worse"] and answer["same_machine"]
+    assert any(one["what"].endswith("efficiency.v") for one in answer["differs"])
+    slower = {(one["src"], one["dst"]) for one in answer["paths"] if one["verdict"] == "slower"}
     assert slower == {("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")}
-    assert not [one for one in told["paths"] if one["verdict"] == "faster"]
+    assert not [one for one in answer["paths"] if one["verdict"] == "faster"]
     large = [
-        pair for one in told["paths"] if one["src"][0] == one["dst"][0] == "g" and one["src"] != one["dst"]
+        pair for one in answer["paths"] if one["src"][0] == one["dst"][0] == "g" and one["src"] != one["dst"]
         for pair in one["points"] if "/67108864?" in pair["id"]
     ]  # fmt: skip
     assert large
@@ -86,17 +86,17 @@ def test_a_planted_slow_link_is_found_and_nothing_else(first, slowed, capsys) ->
         assert pair["ratio"] == pytest.approx(1 / 0.95, rel=0.01)
 
 
-def test_the_other_way_round_it_is_faster(first, slowed, capsys) -> None:
+def test_the_same_change_in_reverse_order_is_faster(first, slowed, capsys) -> None:
     assert main(["compare", str(slowed), str(first)]) == 0
     assert "faster  -5" in capsys.readouterr().out
 
 
-def test_the_margin_is_what_counts(first, slowed, capsys) -> None:
+def test_a_change_within_the_margin_is_no_difference(first, slowed, capsys) -> None:
     assert main(["compare", str(first), str(slowed), "--margin", "10%"]) == 0
     assert "slower" not in capsys.readouterr().out
 
 
-def test_the_picture(first, slowed, folder) -> None:
+def test_the_drawing_shows_the_interval_of_every_path(first, slowed, folder) -> None:
     target = folder / "changes.svg"
     main(["compare", str(first), str(slowed), "-o", str(target)])
     root = ElementTree.fromstring(target.read_text())
@@ -123,7 +123,7 @@ BOTH = "h2d/ce/numa:0.pinned->gpu:0.device/67108864?bidirectional=true&mode=batc
 OTHER = "d2h/ce/gpu:0.device->numa:0.pinned/67108864?mode=batched"
 
 
-def test_what_fails_now_is_worse_and_what_failed_before_is_mended() -> None:
+def test_a_new_failure_is_worse_and_a_previous_failure_is_mended() -> None:
     before = run([point(ID, 1e-3), point(OTHER, None, status="failed", reason="wrong bytes")])
     after = run([point(ID, None, status="failed", reason="a hang"), point(OTHER, 1e-3)])
     compared = compare(before, after)
@@ -132,73 +132,73 @@ def test_what_fails_now_is_worse_and_what_failed_before_is_mended() -> None:
     assert by_path(compared)[0].verdict == "broken"
 
 
-def test_points_taken_over_or_unsupported_are_left_out() -> None:
+def test_inherited_and_unsupported_points_are_left_out() -> None:
     left_out = [point(ID, 1e-3, status="inherited"), point(OTHER, None, status="unsupported", reason="no such engine")]
     assert compare(run(left_out), run(left_out)).pairs == []
 
 
-def test_points_of_one_run_only_are_counted() -> None:
+def test_points_of_only_one_run_are_counted() -> None:
     compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), run([point(ID, 1e-3), point(BOTH, 1e-3)]))
     assert (len(compared.pairs), compared.only_before, compared.only_after) == (1, 1, 1)
 
 
-def test_points_that_one_run_took_over_are_counted_and_told(tmp_path, capsys) -> None:
-    taken = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
-    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), taken)
+def test_points_that_one_run_inherited_are_counted_and_reported(tmp_path, capsys) -> None:
+    inherited = run([point(ID, 1e-3, status="inherited"), point(OTHER, 1e-3)])
+    compared = compare(run([point(ID, 1e-3), point(OTHER, 1e-3)]), inherited)
     assert (len(compared.pairs), compared.unmeasured) == (1, 1)
     two = [str(RESULTS / f"h200x4-standard-{name}.jsonl.gz") for name in ("h", "i")]
     main(["compare", *two])
-    told = " ".join(capsys.readouterr().out.split())
-    count = int(re.search(r"(\d+) points that one of them did not measure", told)[1])
+    output = " ".join(capsys.readouterr().out.split())
+    count = int(re.search(r"(\d+) points that one of them did not measure", output)[1])
     main(["compare", *two, "--json"])
     answer = json.loads(capsys.readouterr().out)
     points = [sum(1 for _ in read_run(name).points) for name in two]
     compared_points = sum(len(path["points"]) for path in answer["paths"])
-    left = answer["not_compared"]
-    assert left["unmeasured"] == count > 0
-    others = count + sum(left["other_method"].values())
-    assert points == [compared_points + others + left[side] for side in ("only_before", "only_after")]
+    not_compared = answer["not_compared"]
+    assert not_compared["unmeasured"] == count > 0
+    others = count + sum(not_compared["other_method"].values())
+    assert points == [compared_points + others + not_compared[side] for side in ("only_before", "only_after")]
 
 
-def test_a_path_of_which_some_sizes_are_undecided_is_not_called_the_same() -> None:
+def test_a_path_with_undecided_sizes_is_not_called_the_same() -> None:
     pairs = [
         Pair(point(ID, 1e-3), point(ID, 1e-3), verdict, 1.0, Interval(low, 1 / low, 0.99))
         for verdict, low in (("same", 0.99), ("undecided", 0.9))
     ]
-    told = table(by_path(Comparison(pairs, 0.99, 0.02, 0, 0)), False, 120)
-    assert told[0] == "1 path: 1 same at the sizes that can be told"
+    lines = table(by_path(Comparison(pairs, 0.99, 0.02, 0, 0)), False, 120)
+    assert lines[0] == "1 path: 1 same at the sizes that can be told"
     assert table(by_path(Comparison(pairs[:1], 0.99, 0.02, 0, 0)), False, 120)[0] == "1 path: 1 same"
 
 
 def test_both_values_of_a_change_are_in_one_unit() -> None:
-    """Copies of less than 1 MiB by their time, and where one run has no total both."""
-    whole, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
+    """Copies below 1 MiB are compared by time; if one run has no total, both values are times."""
+    with_total, lost = point(BOTH, 1e-3), point(BOTH, 2e-3)
     lost.total_gbps, lost.guards["in_turn"] = None, True
-    of = [Pair(whole, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
+    of = [Pair(with_total, lost, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
     assert "1 ms -> 2 ms at" in " ".join(table(by_path(Comparison(of, 0.99, 0.02, 0, 0)), False, 200)[0].split())
     small = [point(ID.replace("/67108864?", "/8?"), seconds) for seconds in (2e-6, 4e-6)]
     of = [Pair(*small, "slower", 2.0, Interval(1.9, 2.1, 0.99))]
     assert "2000 ns -> 4000 ns at 8 B" in table(by_path(Comparison(of, 0.99, 0.02, 0, 0)), False, 200)[0]
 
 
-def test_one_run_twice_and_the_wrong_order_are_told(capsys) -> None:
+def test_comparing_a_run_with_itself_or_in_the_wrong_order_gives_a_note(capsys) -> None:
     first, second = (str(RESULTS / f"h200x1-standard-{name}.jsonl.gz") for name in "ef")
-    for words, told in (
+    for words, note in (
         ((first, first), "Both are one run"), ((second, first), "was measured last"), ((first, second), ""),
     ):  # fmt: skip
         main(["compare", *words])
         out = capsys.readouterr().out
-        assert told in out and ("one run:" in out) + ("measured last" in out) == bool(told)
+        assert note in out and ("one run:" in out) + ("measured last" in out) == bool(note)
 
 
-def test_of_several_flows_the_total_counts() -> None:
+def test_the_total_of_several_flows_is_compared() -> None:
     both = point(BOTH, 1e-3)
     both.flows[1].round_medians_s = [2 * seconds for seconds in both.flows[1].round_medians_s]
     one = both.flows[0].round_medians_s
     assert list(rounds_of(both)) == pytest.approx([2 / (1 / s + 1 / (2 * s)) for s in one])
 
 
-def test_a_history_says_since_when_and_what_drifts() -> None:
+def test_a_history_shows_the_start_of_a_change_and_a_drift() -> None:
     steps = [run([point(ID, seconds), point(OTHER, 1e-3)]) for seconds in (1e-3, 1.001e-3, 0.999e-3, 1.1e-3, 1.101e-3)]
     (found,) = changes(steps)
     assert (found.point.id, found.kind, found.at) == (ID, "change", 3)
@@ -209,20 +209,20 @@ def test_a_history_says_since_when_and_what_drifts() -> None:
     assert changes(slow[:3]) == []
 
 
-def test_a_change_there_and_back() -> None:
+def test_a_change_that_reverts_is_two_changes() -> None:
     seconds = [1e-3] * 3 + [1.2e-3] * 3 + [1e-3] * 3
     found = changes([run([point(ID, one)]) for one in seconds])
     assert sorted(one.at for one in found) == [3, 6]
 
 
-def test_many_runs_by_the_command(first, second, slowed, capsys) -> None:
+def test_many_runs_are_compared_by_the_command(first, second, slowed, capsys) -> None:
     assert main(["compare", str(first), str(second), str(slowed)]) == 1
     shown = " ".join(capsys.readouterr().out.split())  # lines are wrapped
     assert "Over 3 runs:" in shown and f"since MODELLED {slowed}" in shown
     assert f"then: MODELLED {second}" in shown and "within 2 % of the time" in shown
 
 
-def test_a_run_of_another_machine_in_between_says_so(first, slowed, folder, capsys) -> None:
+def test_a_run_of_another_machine_within_the_history_is_reported(first, slowed, folder, capsys) -> None:
     lines = slowed.read_text().splitlines()
     head = json.loads(lines[0])
     head["machine"]["name"] = "another"
@@ -238,7 +238,7 @@ def header(**machine):
     return msgspec.structs.replace(run([]).header, machine=machine)
 
 
-def test_facts_that_differ() -> None:
+def test_differing_facts_of_the_machines_are_listed() -> None:
     gpu = {"name": "H200", "uuid": "GPU-1", "pcie": {"width": 16, "generation": 5}}
     before = header(name="node", gpus=[gpu, {**gpu, "uuid": "GPU-2"}])
     slower = header(name="node", gpus=[{**gpu, "pcie": {"width": 8, "generation": 5}}, {**gpu, "uuid": "GPU-2"}])
@@ -253,7 +253,7 @@ def test_facts_that_differ() -> None:
     assert differences(header(name="node", gpus=[gpu], pairs=[], model={"nic": []}), lost) == []
 
 
-def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:
+def test_runs_of_different_machines_are_reported(first, folder, capsys) -> None:
     other = measured(folder, "other", "h200x4", 1)
     assert main(["compare", str(first), str(other)]) in (0, 1)
     shown = capsys.readouterr().out
@@ -262,7 +262,7 @@ def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["{first}"], "needs two runs"),
         (["{first}", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
@@ -272,12 +272,12 @@ def test_runs_of_different_machines_say_so(first, folder, capsys) -> None:
         (["{first}", "{first}", "-o", "{first}"], ".svg"),
     ],
 )
-def test_mistakes(first, capsys, words, told) -> None:
+def test_wrong_arguments_of_compare_give_exit_code_2(first, capsys, words, message) -> None:
     assert main(["compare", *(word.format(first=first) for word in words)]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_nothing_to_compare(first, folder, capsys) -> None:
+def test_runs_without_common_points_give_exit_code_2(first, folder, capsys) -> None:
     lines = first.read_text().splitlines()
     empty = folder / "empty.jsonl"
     empty.write_text(lines[0] + "\n")
@@ -290,7 +290,7 @@ def test_nothing_to_compare(first, folder, capsys) -> None:
     assert "no point in common" in capsys.readouterr().err
 
 
-def test_paths_stand_below_their_numbers_where_a_line_is_too_short_for_both(first, slowed, capsys, monkeypatch) -> None:
+def test_paths_are_printed_below_their_numbers_on_a_narrow_terminal(first, slowed, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
     assert main(["compare", str(first), str(slowed)]) == 1
     lines = capsys.readouterr().out.split("Paths, by the worst size that tells")[1].splitlines()

@@ -1,4 +1,4 @@
-"""Comparisons where it would be easy to be wrong: how many are tested at once, whose spread counts, since when."""
+"""Edge cases of comparisons: joint intervals, the scatter of the class, and the run at which a change begins."""
 
 import math
 import random
@@ -36,15 +36,15 @@ def failed(gpu: int, reason: str) -> Point:
 # --- two runs ---
 
 
-def test_intervals_hold_together_for_all_that_is_timed_in_both() -> None:
+def test_intervals_hold_jointly_for_all_points_measured_in_both_runs() -> None:
     points = [timed(1e-3, 0), timed(1e-3, 1), failed(2, "a hang"), failed(3, "a hang")]
     compared = compare(run(points), run(points))
     assert compared.level == pytest.approx(1 - 0.05 / 2)
     assert [pair.interval.level for pair in compared.pairs if pair.interval] == pytest.approx([1 - 0.05 / 2] * 2)
 
 
-def test_points_that_happen_to_agree_are_steadied_by_their_kind() -> None:
-    """Of five paths one has six equal rounds in both runs; its kind says that rounds differ by 1.4 %."""
+def test_points_with_equal_rounds_get_the_scatter_of_their_class() -> None:
+    """One of five paths has six equal rounds in both runs; the rounds of its class differ by 1.4 %."""
 
     def made(seconds: float) -> Run:
         return run([timed(seconds, 0, (1.0,) * 6), *(timed(1e-3, gpu) for gpu in range(1, 5))])
@@ -54,8 +54,8 @@ def test_points_that_happen_to_agree_are_steadied_by_their_kind() -> None:
 
 
 @pytest.mark.parametrize("still_first", [True, False])
-def test_both_runs_say_how_their_rounds_scatter(still_first: bool) -> None:
-    """4 % more time on four paths, where the rounds of one run are equal and those of the other up to 3 % off."""
+def test_the_scatter_of_both_runs_counts(still_first: bool) -> None:
+    """4 % more time on four paths; the rounds of one run are equal, those of the other differ by up to 3 %."""
     equal, apart = (1.0,) * 6, tuple(1 + 1.5 * (factor - 1) for factor in SCATTER)
     scatters = (equal, apart) if still_first else (apart, equal)
 
@@ -66,8 +66,8 @@ def test_both_runs_say_how_their_rounds_scatter(still_first: bool) -> None:
     assert verdicts(*scatters) == {"undecided"} and verdicts(equal, equal) == {"slower"}
 
 
-def test_how_points_of_another_size_scatter_does_not_count_where_there_are_enough_of_one() -> None:
-    """8 B differ by 14 %, 64 MiB by 0.1 %: a change of 3 % is seen in the latter."""
+def test_the_scatter_of_other_sizes_does_not_count_if_one_size_has_enough_points() -> None:
+    """Rounds of 8 B differ by 14 %, of 64 MiB by 0.1 %: a change of 3 % is significant at 64 MiB."""
     small = [point(id_of(gpu).replace("67108864", "8"), 2e-6) for gpu in range(5)]
     for one in small:
         one.flows[0].round_medians_s = [2e-6 * factor**10 for factor in SCATTER]
@@ -80,22 +80,22 @@ def test_how_points_of_another_size_scatter_does_not_count_where_there_are_enoug
     assert [pair.verdict for pair in compared.pairs if pair.before.bytes > 8] == ["slower", *["same"] * 4]
 
 
-def test_four_points_of_a_kind_say_how_it_scatters_by_size_where_they_can() -> None:
-    """By the mean of their variances; one operation alone is another kind than a batch."""
+def test_four_points_of_a_class_determine_its_scatter_by_size() -> None:
+    """The scatter is the mean of their variances. A single copy and a batch are different classes."""
     large = [timed(1e-3, gpu, (1 - part, 1 + part)) for gpu, part in enumerate((0.01, 0.01, 0.01, 0.03))]
     small = [structs.replace(one, bytes=8) for one in (timed(1e-6, gpu, (0.9, 1.1)) for gpu in range(3))]
-    alone = structs.replace(large[0], params={**large[0].params, "mode": "single"})
+    single = structs.replace(large[0], params={**large[0].params, "mode": "single"})
     assert Spreads(large[:3]).of(large[0]) is None
     spreads = Spreads([*large, *small])
     assert spreads.of(large[0]) == pytest.approx(2 * (3 * 0.01**2 + 0.03**2) / 4, rel=1e-3)
     assert spreads.of(small[0]) == pytest.approx((8 * (3 * 0.01**2 + 0.03**2) / 4 + 3 * 2 * 0.1**2) / 7, rel=1e-2)
-    assert spreads.of(alone) is None and Spreads([]).of(large[0]) is None
+    assert spreads.of(single) is None and Spreads([]).of(large[0]) is None
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4])
-def test_intervals_of_few_rounds_and_few_paths_miss_no_more_often_than_they_say(gpus: int) -> None:
-    """Two runs of three rounds each by a planner, noise of 3 % at 8 B and of 0.2 % at 512 MiB: what little is known of
-    how points of one size scatter, those of the sizes beside it tell, too."""
+def test_intervals_of_few_rounds_and_few_paths_miss_no_more_often_than_their_level(gpus: int) -> None:
+    """Two planned runs of three rounds each, noise of 3 % at 8 B and 0.2 % at 512 MiB: neighbouring sizes add what
+    a few points of one size cannot show about their scatter."""
     chance, missed, count = random.Random(1), dict.fromkeys((0.95, 0.99, 0.999), 0), 0
     for _ in range(320 // gpus):
         rounds = {}
@@ -118,8 +118,8 @@ def test_intervals_of_few_rounds_and_few_paths_miss_no_more_often_than_they_say(
         assert times <= count * (1 - level) + 2 * math.sqrt(count * (1 - level)), level
 
 
-def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_ones() -> None:
-    """Of 8 B to 32 KiB rounds differ by 5 %, of 1 MiB to 4 GiB by 0.1 %; 256 MiB take 3 % longer."""
+def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_copies() -> None:
+    """Rounds of 8 B to 32 KiB differ by 5 %, of 1 MiB to 4 GiB by 0.1 %; 256 MiB takes 3 % longer."""
     sizes = [8 * 4**at for at in range(7)] + [4**at << 20 for at in range(7)]
 
     def made(longer: float) -> Run:
@@ -137,7 +137,7 @@ def test_noise_of_small_copies_on_one_path_hides_no_change_of_large_ones() -> No
     assert {verdicts[size] for size in sizes[:7]} == {"undecided"}
 
 
-def test_a_failure_is_told_by_the_run_that_has_it() -> None:
+def test_a_failure_is_described_by_the_run_that_failed() -> None:
     before = run([timed(1e-3, 0), failed(1, "the first hang")])
     after = run([failed(0, "the second hang"), timed(1e-3, 1)])
     lines = table(by_path(compare(before, after)), everything=False, width=200)
@@ -145,7 +145,7 @@ def test_a_failure_is_told_by_the_run_that_has_it() -> None:
     assert "mended" in lines[1] and "the first hang" in lines[1]
 
 
-def test_within_a_verdict_the_largest_change_comes_first_and_the_same_is_only_counted() -> None:
+def test_within_a_verdict_the_largest_change_comes_first_and_equal_paths_are_counted() -> None:
     still = tuple(1 + (factor - 1) / 20 for factor in SCATTER)
     before = run([timed(1e-3, gpu, still) for gpu in range(4)])
     after = run([timed(1e-3 * factor, gpu, still) for gpu, factor in enumerate((1.1, 1.5, 1.0, 0.5))])
@@ -157,15 +157,15 @@ def test_within_a_verdict_the_largest_change_comes_first_and_the_same_is_only_co
     assert len(table(paths, everything=True, width=200)) == 6
 
 
-def test_changes_are_told_to_two_digits_and_large_ones_whole() -> None:
+def test_changes_are_printed_with_two_digits() -> None:
     still = tuple(1 + (factor - 1) / 100 for factor in SCATTER)
     before = run([timed(1e-3, gpu, still) for gpu in range(2)])
     lines = table(by_path(compare(before, run([timed(1.0534e-3, 0, still), timed(1.257e-3, 1, still)]))), True, 200)
     assert "+26 % of time [+2" in lines[0] and "+5.3 % of time [+5.3 %, +5.4 %]" in lines[1]
 
 
-def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
-    """Half the time is as far to the left as twice the time is to the right, and no interval is cut off."""
+def test_the_drawing_is_wide_enough_for_the_fastest_and_the_slowest_path() -> None:
+    """Half the time is as far to the left as twice the time is to the right. No interval is cut off."""
     before = run([timed(1e-3, 0), timed(1e-3, 1)])
     for factors in ((0.5, 1.0), (2.0, 1.0), (0.5, 2.0)):
         after = run([timed(1e-3 * factor, gpu) for gpu, factor in enumerate(factors)])
@@ -175,13 +175,13 @@ def test_the_picture_is_wide_enough_for_the_faster_and_the_slower() -> None:
         ends = [tuple(float(number) for number in (text[1:].split()[0], text.partition("H")[2])) for text in paths]
         middles = [float(node.get("cx") or 0) for node in root.iter("{http://www.w3.org/2000/svg}circle")]
         assert all(low < middle < high for (low, high), middle in zip(ends, middles, strict=True))
-        one = (520 + 870) / 2  # where the time is the same
+        one = (520 + 870) / 2  # the position of an unchanged time
         assert [round(math.copysign(1, middle - one)) for middle in middles if abs(middle - one) > 1] == [
             round(math.copysign(1, math.log(factor))) for factor in sorted(factors, reverse=True) if factor != 1.0
         ]
 
 
-# --- differences of machine and settings ---
+# --- differences of machines and environments ---
 
 
 def header(machine: dict, environment: dict | None = None, *, modelled: bool = True) -> Header:
@@ -189,7 +189,7 @@ def header(machine: dict, environment: dict | None = None, *, modelled: bool = T
     return structs.replace(made, machine=machine, environment=environment or {}, modelled=modelled)
 
 
-def test_a_machine_is_told_by_its_gpus_in_any_order_and_a_model_is_none() -> None:
+def test_machines_are_identified_by_their_gpus_in_any_order_and_a_model_is_no_machine() -> None:
     one, other = ({"uuid": "GPU-1"}, {"uuid": "GPU-2"})
     real = header({"name": "a", "gpus": [one, other]}, modelled=False)
     assert same_machine(real, header({"name": "b", "gpus": [other, one]}, modelled=False))
@@ -198,7 +198,7 @@ def test_a_machine_is_told_by_its_gpus_in_any_order_and_a_model_is_none() -> Non
     assert not same_machine(header({"name": "a"}), header({"name": "b"}))
 
 
-def test_what_differs_between_any_two_moments_is_not_said() -> None:
+def test_values_that_always_change_are_no_difference() -> None:
     def at(number: int) -> Header:
         return header({"name": "a"}, {
             "cpu": {"load_1min": number, "steal_since_boot": number},
@@ -217,52 +217,52 @@ def test_what_differs_between_any_two_moments_is_not_said() -> None:
 
 
 def series(*seconds: float, gpus: int = 1, scatter: tuple[float, ...] = SCATTER) -> list[Run]:
-    """Of GPU 0 these times, of the others always the same."""
+    """GPU 0 has these times, the other GPUs have constant times."""
     return [run([timed(one if gpu == 0 else 1e-3, gpu, scatter) for gpu in range(gpus)]) for one in seconds]
 
 
-def test_rounds_that_are_all_equal_have_a_history_too() -> None:
-    """A model without noise: intervals have no width."""
+def test_a_series_without_noise_has_a_history() -> None:
+    """On a simulated machine without noise the intervals have no width."""
     (found,) = changes(series(1e-3, 1e-3, 1.1e-3, 1.1e-3, scatter=(1.0,) * 6))
     assert (found.at, found.ratio) == (2, pytest.approx(1.1))
-    (single,) = changes(series(1e-3, 1e-3, 1.1e-3, scatter=(1.0,)))  # one round a run
+    (single,) = changes(series(1e-3, 1e-3, 1.1e-3, scatter=(1.0,)))  # one round per run
     assert single.at == 2
     assert changes(series(1e-3, 1e-3, 1e-3, scatter=(1.0,) * 6)) == []
 
 
-def test_all_splits_of_all_points_are_tested_together() -> None:
+def test_the_splits_of_all_points_are_tested_jointly() -> None:
     (found,) = changes(series(1e-3, 1e-3, 1e-3, 1.2e-3, 1.2e-3, gpus=3))
     assert found.interval and found.interval.level == pytest.approx(1 - 0.05 / 3 / 4)
 
 
-def test_changes_within_changes_are_at_their_own_runs() -> None:
+def test_a_change_within_a_change_is_found_at_its_run() -> None:
     steps = [1e-3 * factor for factor in (1.0, 2.0, 2.4, 2.6) for _ in range(3)]
     found = changes(series(*steps))
     assert [one.at for one in found] == [3, 6, 9] and all(one.kind == "change" for one in found)
 
 
-def test_a_drift_is_beyond_the_margin_and_its_chance_that_of_all_points() -> None:
-    assert changes(series(*(1e-3 * 1.002**day for day in range(10)))) == []  # 1.8 % in all
+def test_a_drift_must_exceed_the_margin_and_be_significant_over_all_points() -> None:
+    assert changes(series(*(1e-3 * 1.002**day for day in range(10)))) == []  # 1.8 % in total
     assert [one.kind for one in changes(series(*(1e-3 * 1.0025**day for day in range(10))))] == ["drift"]
-    # Six runs in order are one chance in 360, of one point; of twenty points that is none.
+    # Six runs in order have a chance of 1 in 360 for one point, which is not significant for twenty points.
     six = [1e-3 * 1.005**day for day in range(6)]
     assert [one.kind for one in changes(series(*six))] == ["drift"] and changes(series(*six, gpus=20)) == []
 
 
-def test_within_runs_is_known_how_rounds_scatter() -> None:
-    """Two rounds a run: by the four of two runs and the two of one alone, 9 % could be chance."""
+def test_the_scatter_within_runs_is_estimated_from_the_runs_of_a_segment() -> None:
+    """Two rounds per run: from the four rounds of two runs and the two of one, 9 % could be chance."""
     runs = series(1e-3, 1e-3, 1.089e-3, scatter=(0.98, 1.02))
     assert [one.at for one in changes(runs)] == [2]
 
 
-def test_the_split_that_explains_most_is_the_first_and_others_are_within_its_sides() -> None:
-    """The last of nine runs is far off: what became of the other eight is not told by it."""
+def test_the_split_that_explains_most_comes_first_and_others_lie_within_its_segments() -> None:
+    """The last of nine runs is far off. The eight others are split only among themselves."""
     found = changes(series(*[1e-3] * 4, *[1.1e-3] * 4, 1.25e-3))
     assert [one.at for one in found] == [4, 8]
     assert [one.ratio for one in found] == pytest.approx([(1.1**4 * 1.25) ** (1 / 5), 1.25 / 1.1], rel=1e-3)
 
 
-def test_a_point_that_a_run_lacks_has_no_history() -> None:
+def test_a_point_missing_in_a_run_has_no_history() -> None:
     runs = series(1e-3, 1e-3, 1.2e-3, gpus=2)
     runs[1].points.pop(0)
     assert changes(runs) == []
@@ -270,7 +270,7 @@ def test_a_point_that_a_run_lacks_has_no_history() -> None:
     assert changes(runs) == []
 
 
-def test_a_history_in_words_says_slower_and_faster() -> None:
+def test_a_history_states_slower_and_faster_paths() -> None:
     slower, faster = series(1e-3, 1e-3, 1.2e-3), series(1e-3, 1e-3, 0.8e-3)
     assert changes_text(changes(slower), slower)[0].startswith("slower, time +20 % [")
     assert changes_text(changes(faster), faster)[0].startswith("faster, time -20 % [")
@@ -280,7 +280,7 @@ def test_a_history_in_words_says_slower_and_faster() -> None:
 
 
 @pytest.mark.parametrize(
-    "ends, told",
+    "ends, expected",
     [
         ([(0.97, 1.05), (0.5, 1.01), (0.99, 1.03)], "5 % of time, if at all; nine of ten by less than 5 %"),
         ([(1 / 1.4, 1.01), (0.99, 1.03)], "3 % of time, if at all; nine of ten by less than 3 %"),
@@ -288,9 +288,9 @@ def test_a_history_in_words_says_slower_and_faster() -> None:
         ([(1 / 2.3, 1.001)], "130 % of time, if at all; nine of ten by less than 130 %"),
     ],
 )
-def test_what_the_undecided_may_have_changed_by_is_told(ends: list[tuple[float, float]], told: str) -> None:
+def test_the_possible_change_of_undecided_paths_is_printed(ends: list[tuple[float, float]], expected: str) -> None:
     pairs = [Pair(timed(1e-3, 0), timed(1e-3, 0), "undecided", 1.0, Interval(low, high, 0.99)) for low, high in ends]
     same = Pair(timed(1e-3, 0), timed(1e-3, 0), "same", 1.0, Interval(0.5, 2.0, 0.99))
     lines = table(by_path(Comparison([*pairs, same], 0.99, 0.02, 0, 0)), False, 120)
-    assert lines[-1] == f"half of the undecided changed by less than {told}"
+    assert lines[-1] == f"half of the undecided changed by less than {expected}"
     assert "undecided" not in table(by_path(Comparison([same], 0.99, 0.02, 0, 0)), False, 120)[-1]

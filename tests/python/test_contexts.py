@@ -33,10 +33,10 @@ def answer(**costs: list[float]) -> list[dict[str, Any]]:
     return [{"gpu": int(gpu[3:]), "model": MODEL, "operation_s": of} for gpu, of in costs.items()]
 
 
-# --- what is remembered -----------------------------------------------------------------------------------------------
+# --- remembered costs -------------------------------------------------------------------------------------------------
 
 
-def test_gpus_are_asked_for_by_number_and_what_is_known_goes_along() -> None:
+def test_gpus_are_requested_by_number_together_with_the_known_floor() -> None:
     contexts = Contexts()
     assert contexts.wanted({"numa:0", "gpu:10", "gpu:2"}) == {"gpus": [2, 10], "floors_s": {}}
     contexts.made(answer(gpu2=[1.9e-6, 1.7e-6], gpu10=[1.71e-6]))
@@ -44,29 +44,30 @@ def test_gpus_are_asked_for_by_number_and_what_is_known_goes_along() -> None:
     assert contexts.wanted({"gpu:2"}) == {"gpus": [2], "floors_s": {MODEL: 1.7e-6}}
 
 
-def test_models_have_floors_of_their_own() -> None:
+def test_each_gpu_model_has_its_own_floor() -> None:
     contexts = Contexts()
     contexts.made([*answer(gpu0=[1.7e-6]), {"gpu": 1, "model": "A100", "operation_s": [2.5e-6, 2.4e-6]}])
     assert contexts.wanted(())["floors_s"] == {MODEL: 1.7e-6, "A100": 2.4e-6}
 
 
-def test_a_reading_that_went_wrong_is_no_floor() -> None:
+def test_an_invalid_reading_is_no_floor() -> None:
     contexts = Contexts()
     contexts.made(answer(gpu0=[1.83e-6, 20e-9, 1.7e-6]))
     assert contexts.wanted(())["floors_s"] == {MODEL: 1.7e-6}
 
 
 @pytest.mark.parametrize(
-    "told", [[{"gpu": 0}], {"gpu:0": 1.7e-6}, 7, answer(gpu0=[]), [{"gpu": 0, "model": MODEL, "operation_s": 1.7e-6}]]
+    "malformed",
+    [[{"gpu": 0}], {"gpu:0": 1.7e-6}, 7, answer(gpu0=[]), [{"gpu": 0, "model": MODEL, "operation_s": 1.7e-6}]],
 )
-def test_what_is_no_answer_is_a_failed_request(told: Any) -> None:
+def test_an_invalid_answer_fails_the_request(malformed: Any) -> None:
     contexts = Contexts()
     with pytest.raises(RequestFailed, match="contexts"):
-        contexts.made(told)
+        contexts.made(malformed)
     assert contexts.tally() == {}
 
 
-def test_what_the_worker_keeps_as_alike_is_not_called_dear() -> None:
+def test_a_context_that_the_worker_keeps_as_equal_is_not_counted_as_expensive() -> None:
     contexts = Contexts()
     for cost in (0.5e-6, 0.5e-6, 0.528e-6):
         contexts.made(answer(gpu10=[cost], gpu2=[cost]))
@@ -74,7 +75,7 @@ def test_what_the_worker_keeps_as_alike_is_not_called_dear() -> None:
     assert (contexts.tally()["gpu:2"].dear, contexts.tally()["gpu:2"].dear_kept) == (0, 0)
 
 
-def test_dear_ones_that_were_kept_are_told() -> None:
+def test_expensive_contexts_that_were_kept_are_counted() -> None:
     contexts = Contexts()
     for costs in ([1.83e-6] * 16, [1.83e-6] * 16, [1.83e-6, 1.7e-6]):
         contexts.made(answer(gpu0=costs))
@@ -82,7 +83,7 @@ def test_dear_ones_that_were_kept_are_told() -> None:
     assert (found.made, found.kept, found.dear, found.dear_kept) == (34, 3, 33, 2)
 
 
-def test_a_tally_tells_kept_ones_from_those_of_another_kind() -> None:
+def test_the_tally_separates_kept_contexts_from_others() -> None:
     contexts = Contexts()
     contexts.made(answer(gpu0=[1.71e-6, 1.85e-6, 1.84e-6, 1.72e-6]))  # the first context is cheap but was not kept
     contexts.made(answer(gpu0=[1.70e-6], gpu1=[1.73e-6]))
@@ -92,7 +93,7 @@ def test_a_tally_tells_kept_ones_from_those_of_another_kind() -> None:
     assert (other.made, other.kept, other.dear, other.dear_s) == (1, 1, 0, None)
 
 
-# --- who asks for them ------------------------------------------------------------------------------------------------
+# --- runs that request equal contexts ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -100,22 +101,22 @@ def test_a_tally_tells_kept_ones_from_those_of_another_kind() -> None:
     [
         ({"suite": "standard"}, False, True),
         ({"suite": "full"}, False, True),
-        ({"suite": "quick"}, False, False),  # a run of seconds
+        ({"suite": "quick"}, False, False),  # a run of a few seconds
         ({"suite": "quick", "alike_contexts": True}, False, True),
         ({"suite": "standard", "alike_contexts": False}, False, False),
-        ({"suite": "standard"}, True, False),  # a model has no contexts
+        ({"suite": "standard"}, True, False),  # a simulated machine has no contexts
         ({"suite": "standard", "alike_contexts": True}, True, False),
         ({"suite": "nvbandwidth"}, False, True),
-        ({"suite": "nvbandwidth", "rule": "nvbandwidth", "rounds": 1}, False, False),  # like that tool
+        ({"suite": "nvbandwidth", "rule": "nvbandwidth", "rounds": 1}, False, False),  # as nvbandwidth itself does
     ],
 )
-def test_which_plans_have_contexts_that_cost_alike(wishes: dict[str, Any], modelled: bool, alike: bool) -> None:
+def test_plans_that_request_contexts_of_equal_cost(wishes: dict[str, Any], modelled: bool, alike: bool) -> None:
     assert make_plan(facts(modelled=modelled), table(), **wishes).alike_contexts is alike
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[dict[str, Any]]:
-    """The requests that open workers; the GPU's second context is cheaper than the first, later ones are not."""
+def requests(monkeypatch) -> list[dict[str, Any]]:
+    """The requests that open workers. The GPU's second context is cheaper than the first, later ones are not."""
     requests: list[dict[str, Any]] = []
     costs = itertools.chain([[1.9e-6], [1.9e-6, 1.7e-6]], itertools.repeat([1.75e-6]))
     asks, opened = Worker.ask_to_open, Worker.opened
@@ -124,21 +125,21 @@ def asked(monkeypatch) -> list[dict[str, Any]]:
         requests.append(request)
         asks(worker, request)
 
-    def told(worker: Worker) -> dict[str, Any]:
+    def opened_with_contexts(worker: Worker) -> dict[str, Any]:
         wanted = "contexts" in requests[-1]
         return opened(worker) | ({"contexts": answer(gpu0=next(costs))} if wanted else {})
 
     monkeypatch.setattr(Worker, "ask_to_open", noted)
-    monkeypatch.setattr(Worker, "opened", told)
+    monkeypatch.setattr(Worker, "opened", opened_with_contexts)
     return requests
 
 
-def test_each_process_is_told_what_those_before_it_found(tmp_path, asked) -> None:
+def test_each_process_receives_the_floor_found_by_earlier_ones(tmp_path, requests) -> None:
     from msgspec import structs
 
     path = tmp_path / "a.jsonl"
     measured(target(modelled=False), structs.replace(plan(ONE, rounds=4), alike_contexts=True), path)
-    wanted = [request["contexts"] for request in asked]
+    wanted = [request["contexts"] for request in requests]
     assert [of["gpus"] for of in wanted] == [[0]] * 4  # the GPUs of the points, and no others
     assert [of["floors_s"] for of in wanted] == [{}, {MODEL: 1.9e-6}, {MODEL: 1.7e-6}, {MODEL: 1.7e-6}]
     run = read_run(path)
@@ -148,26 +149,25 @@ def test_each_process_is_told_what_those_before_it_found(tmp_path, asked) -> Non
     }
 
 
-def test_a_platform_anew_in_the_same_process_has_contexts_made_alike_too(asked) -> None:
+def test_a_renewed_platform_in_the_same_process_requests_equal_contexts_too(requests) -> None:
     contexts = Contexts()
     workers = Workers(FAKE_WORKER, target().open_request, lambda: False, contexts)
     workers.wants([], {"gpu:0", "numa:0"})
     workers.get()
     assert workers.renew() and workers.drop()
-    assert [of["contexts"]["floors_s"] for of in asked] == [{}, {MODEL: 1.9e-6}]
+    assert [of["contexts"]["floors_s"] for of in requests] == [{}, {MODEL: 1.9e-6}]
     assert contexts.tally()["gpu:0"].made == 3
 
 
-def test_without_the_wish_nobody_is_asked(tmp_path, asked) -> None:
+def test_without_the_setting_no_worker_is_asked_for_contexts(tmp_path, requests) -> None:
     path = tmp_path / "a.jsonl"
     measured(target(modelled=False), plan(ONE, rounds=2), path)
     run = read_run(path)
-    assert asked and not any("contexts" in request for request in asked)
+    assert requests and not any("contexts" in request for request in requests)
     assert run.end is not None and run.end.contexts == {} and run.contexts() == {}
 
 
-def test_a_worker_that_makes_none_is_taken_as_it_is(tmp_path) -> None:
-    """Its answer has no contexts."""
+def test_a_worker_without_contexts_in_its_answer_is_used_as_it_is(tmp_path) -> None:
     from msgspec import structs
 
     wanted = structs.replace(plan(ONE, rounds=2), alike_contexts=True)
@@ -176,33 +176,33 @@ def test_a_worker_that_makes_none_is_taken_as_it_is(tmp_path) -> None:
     assert len(run.points) == 1 and run.contexts() == {}
 
 
-def test_what_goes_to_all_gpus_needs_contexts_on_all(tmp_path, asked) -> None:
+def test_a_point_to_all_gpus_needs_contexts_on_all_of_them(tmp_path, requests) -> None:
     from msgspec import structs
 
     joint = "host_to_all/ce/numa:0.pinned->gpu:all.device/8?bidirectional=false"
     wanted = structs.replace(plan(ONE, rounds=1), points=[joint], alike_contexts=True)
     measured(target(modelled=False), wanted, tmp_path / "a.jsonl")
-    assert asked[0]["contexts"]["gpus"] == [0, 1]
+    assert requests[0]["contexts"]["gpus"] == [0, 1]
 
 
-def test_all_points_of_a_pass_have_contexts_on_their_gpus(tmp_path, asked) -> None:
+def test_a_pass_requests_contexts_on_the_gpus_of_all_its_points(tmp_path, requests) -> None:
     from msgspec import structs
 
     wanted = structs.replace(plan(ONE, rounds=1), points=[ONE, ONE.replace("gpu:0", "gpu:1")], alike_contexts=True)
     measured(target(modelled=False), wanted, tmp_path / "a.jsonl")
-    assert asked[0]["contexts"]["gpus"] == [0, 1]
+    assert requests[0]["contexts"]["gpus"] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("words", "alike"),
     [
-        ([], None),  # as in the suite
+        ([], None),  # the default of the suite
         (["--contexts", "alike", "--suite", "quick"], True),
         (["--contexts", "any"], False),
-        (["--contexts", "any", "--suite", "nvbandwidth", "--rule", "nvbandwidth"], False),  # this suite does so anyway
+        (["--contexts", "any", "--suite", "nvbandwidth", "--rule", "nvbandwidth"], False),  # the default of this suite
     ],
 )
-def test_a_wish_is_planned_for(monkeypatch, words: list[str], alike: bool | None) -> None:
+def test_the_contexts_option_reaches_the_plan(monkeypatch, words: list[str], alike: bool | None) -> None:
     heard: list[bool | None] = []
 
     def noted(*given: Any, **wishes: Any) -> Any:
@@ -227,15 +227,15 @@ def test_a_wish_is_planned_for(monkeypatch, words: list[str], alike: bool | None
         (["--contexts", "alike"], "h200x1 is a model, which has no contexts"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(capsys, words: list[str], sentence: str) -> None:
+def test_an_inconsistent_contexts_option_is_refused(capsys, words: list[str], sentence: str) -> None:
     assert main(["run", *words, *([] if "--resume" in words else ["--machine", "h200x1"])]) == 2
     assert sentence in capsys.readouterr().err
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- reported contexts ------------------------------------------------------------------------------------------------
 
 
-def test_contexts_that_cost_more_stand_out(tmp_path) -> None:
+def test_expensive_contexts_are_a_finding(tmp_path) -> None:
     measured(target(), plan(ONE, rounds=1), tmp_path / "a.jsonl")
     run = read_run(tmp_path / "a.jsonl")
     assert run.end is not None
@@ -262,14 +262,14 @@ def test_contexts_that_cost_more_stand_out(tmp_path) -> None:
 
 @needs_fake
 @needs_worker
-def test_a_worker_keeps_a_context_that_is_as_cheap_as_they_get() -> None:
-    with Pipe(WORKER, environment(CUDA_GPUS=2, CUDA_DEAR_CONTEXTS="x.:50")) as pipe:
-        told = pipe.ask("open", platform="cuda", contexts={"gpus": [0, 1], "floors_s": {}})
-    assert told["ok"] and [of["gpu"] for of in told["contexts"]] == [0, 1]
-    assert sum(len(of["operation_s"]) for of in told["contexts"]) >= 8
-    for of in told["contexts"]:
-        dear, cheap = of["operation_s"][0::2], of["operation_s"][1::2]
-        assert min(dear) > 50e-6 and len(of["operation_s"]) % 2 == 0 and cheap[-1] < min(dear)
+def test_a_worker_keeps_one_of_the_cheapest_contexts() -> None:
+    with Pipe(WORKER, environment(CUDA_GPUS=2, CUDA_SLOW_CONTEXTS="x.:50")) as pipe:
+        opened_answer = pipe.ask("open", platform="cuda", contexts={"gpus": [0, 1], "floors_s": {}})
+    assert opened_answer["ok"] and [of["gpu"] for of in opened_answer["contexts"]] == [0, 1]
+    assert sum(len(of["operation_s"]) for of in opened_answer["contexts"]) >= 8
+    for of in opened_answer["contexts"]:
+        expensive, cheap = of["operation_s"][0::2], of["operation_s"][1::2]
+        assert min(expensive) > 50e-6 and len(of["operation_s"]) % 2 == 0 and cheap[-1] < min(expensive)
 
 
 @needs_fake
@@ -277,27 +277,27 @@ def test_a_worker_keeps_a_context_that_is_as_cheap_as_they_get() -> None:
 @pytest.mark.parametrize(
     ("settings", "extra"),
     [({"CUDA_MODE": "exclusive-free"}, {}), ({}, {"CUDA_LAUNCH_BLOCKING": "1"})],
-    ids=["another process could take the GPU", "what an operation costs cannot be told"],
+    ids=["another process could take the GPU", "the cost of an operation is unknown"],
 )
-def test_where_contexts_cannot_be_made_alike_they_are_taken_as_they_come(settings, extra) -> None:
+def test_contexts_that_cannot_be_selected_are_used_as_created(settings, extra) -> None:
     with Pipe(WORKER, environment(CUDA_GPUS=1, **settings) | extra) as pipe:
-        told = pipe.ask("open", platform="cuda", contexts={"gpus": [0], "floors_s": {}})
-    assert told["ok"] and told["contexts"] == []
+        opened_answer = pipe.ask("open", platform="cuda", contexts={"gpus": [0], "floors_s": {}})
+    assert opened_answer["ok"] and opened_answer["contexts"] == []
 
 
 @needs_fake
 @needs_worker
-def test_a_context_of_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_context_on_a_missing_gpu_is_refused() -> None:
     with Pipe(WORKER, environment(CUDA_GPUS=1)) as pipe:
-        told = pipe.ask("open", platform="cuda", contexts={"gpus": [1], "floors_s": {}})
-    assert told["error"] == {"kind": "usage", "message": "there is no gpu:1"}
+        opened_answer = pipe.ask("open", platform="cuda", contexts={"gpus": [1], "floors_s": {}})
+    assert opened_answer["error"] == {"kind": "usage", "message": "there is no gpu:1"}
 
 
 @needs_fake
 @needs_worker
 @pytest.mark.parametrize("contexts", ["alike", "any"])
-def test_a_gpu_on_which_no_context_can_be_told_fails_by_itself(tmp_path: Path, contexts: str) -> None:
-    """The GPU's memory has no room for the probe. Its own points fail; the others are measured."""
+def test_a_gpu_without_room_for_the_probe_fails_alone(tmp_path: Path, contexts: str) -> None:
+    """The GPU's own points fail. The others are measured."""
     path = tmp_path / "a.jsonl"
     host = "h2h/cpu/numa:0.pinned->numa:0.pageable/65536?initiator=src&mode=batched"
     command = [sys.executable, "-m", "linkscope", "run", "--only", ONE.replace("?", "?after=kernel&"), "--only", host]
@@ -315,7 +315,7 @@ def test_a_gpu_on_which_no_context_can_be_told_fails_by_itself(tmp_path: Path, c
 @needs_fake
 @needs_worker
 @pytest.mark.parametrize("contexts", ["alike", "any"])
-def test_a_run_says_how_many_contexts_cost_more(tmp_path: Path, contexts: str) -> None:
+def test_a_run_counts_the_expensive_contexts(tmp_path: Path, contexts: str) -> None:
     path = tmp_path / "a.jsonl"
     command = [
         sys.executable,
@@ -331,10 +331,10 @@ def test_a_run_says_how_many_contexts_cost_more(tmp_path: Path, contexts: str) -
     ]
     done = subprocess.run(
         [*command, "--contexts", contexts, "-o", str(path), "--json"],
-        env=environment(CUDA_GPUS=1, CUDA_COPY_US=100, CUDA_DEAR_CONTEXTS="x.:60"),
+        env=environment(CUDA_GPUS=1, CUDA_COPY_US=100, CUDA_SLOW_CONTEXTS="x.:60"),
         capture_output=True, text=True, timeout=240,
     )  # fmt: skip
-    # 1: on a busy machine, copies may seem to take no time; this test is about contexts.
+    # 1: on a busy machine a copy may seem to take no time. This test only looks at the contexts.
     assert done.returncode in (0, 1) and json.loads(done.stdout)["complete"], done.stderr
     run = read_run(path)
     assert run.end is not None and run.header.plan["alike_contexts"] is (contexts == "alike")

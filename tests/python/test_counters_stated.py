@@ -1,4 +1,4 @@
-"""What tools/counters.py takes from a program as stated: the bytes that its kernel moves, and where."""
+"""The bytes that a program states for its kernel, and their place, as tools/counters.py reads them."""
 
 import importlib.util
 import pathlib
@@ -41,7 +41,7 @@ def stated(program):
         ),
     ],
 )
-def test_sectors_are_counted_where_accesses_are_apart(point, moved):
+def test_sectors_are_counted_for_strided_accesses(point, moved):
     target = modelled(models.load("h200x2"), 1)
     worker = Worker(worker_command())
     worker.open(target.open_request)

@@ -1,4 +1,4 @@
-"""From points to curves and rows, and the words for them."""
+"""Points become curves and rows, and their descriptions."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def test_every_point_is_in_one_curve() -> None:
     assert sorted(found) == sorted(one.id for one in points)
 
 
-def test_rates_are_times_turned_over() -> None:
+def test_rates_are_bytes_over_times() -> None:
     one = point(H2D.format(1000, "false", "batched"), 1e-6)
     rate = rate_of(one)
     assert rate is not None and rate.low is not None and rate.high is not None
@@ -36,33 +36,35 @@ def test_rates_are_times_turned_over() -> None:
     assert both is not None and both.value == 2.0 and both.low is not None and abs(both.low - 2 / 1.02) < 1e-9
 
 
-def test_the_best_of_operations_without_bytes_is_the_shortest() -> None:
+def test_the_best_operation_without_bytes_is_the_shortest() -> None:
     (curve,) = curves([point(H2D.format(0, "false", "batched"), seconds) for seconds in (3e-6, 2e-6, 4e-6)])
     best = curve.best()
     assert best is not None and best.median_s == 2e-6
 
 
-def test_the_share_of_a_limit_is_of_one_path() -> None:
-    """All GPUs at once share what each has a limit of."""
+def test_the_percentage_of_peak_refers_to_one_path() -> None:
+    """Each of several concurrent GPUs has a peak of its own; together they share a link."""
     one = point(H2D.format(64 << 20, "false", "batched"), (64 << 20) / 50e9, limit_gbps=62.5)
     assert share_of(one) == pytest.approx(0.8)
     parts = [flow("numa:0", "gpu:0", ("pinned", "device"), 8 << 20, (8 << 20) / rate) for rate in (20e9, 24e9)]
     split = point("split/ce/numa:0.pinned->gpu:0.device/16777216?streams=2", (16 << 20) / 44e9, flows=parts,
                   gbps=20.0, total_gbps=44.0, limit_gbps=55.0)  # fmt: skip
-    assert rate_of(split).value == 44.0 and share_of(split) == pytest.approx(0.8), "of all that goes this way"
+    assert rate_of(split).value == 44.0 and share_of(split) == pytest.approx(0.8), (
+        "the limit counts all flows of this direction"
+    )
     everything = point(one.id.replace("gpu:0", "gpu:all"), (64 << 20) / 50e9, limit_gbps=62.5)
     assert share_of(everything) is None
     one.limit_gbps = None
     assert share_of(one) is None
 
 
-def test_best_and_half() -> None:
+def test_best_rate_and_the_size_of_half_the_best_rate() -> None:
     (curve,) = curves([point(H2D.format(size, "false", "batched"), 2e-6 + size / 50e9) for size in SIZES])
     best = curve.best()
     assert best is not None and best.bytes == SIZES[-1] and curve.half_rate_bytes() == 1 << 20
 
 
-def test_curves_without_values_or_bytes() -> None:
+def test_curves_without_values_or_bytes_are_empty() -> None:
     (empty,) = curves([point(H2D.format(8, "false", "batched"), status="failed")])
     assert empty.best() is None and empty.half_rate_bytes() is None and empty.measured == []
     (latency,) = curves([point(H2D.format(0, "false", "batched"), 2e-6)])
@@ -72,7 +74,7 @@ def test_curves_without_values_or_bytes() -> None:
     assert family.rows[0].rate is None and family.rows[0].time is not None
 
 
-def test_overview_folds_what_makes_no_difference_and_keeps_the_slow_pair() -> None:
+def test_the_overview_merges_equal_paths_and_keeps_the_slow_pair() -> None:
     families = {str(found.family): found for found in overview(small_run().points)}
     peers = families["d2d by ce, device -> device"]
     assert peers.minor_params == ["initiator"]
@@ -84,7 +86,7 @@ def test_overview_folds_what_makes_no_difference_and_keeps_the_slow_pair() -> No
     assert pinned.rows[0].single_s is not None and pinned.rows[0].single_s[0] > 8e-6
 
 
-def test_sets_of_places_and_paths() -> None:
+def test_names_of_sets_of_places_and_paths() -> None:
     assert places_text(["gpu:10", "gpu:9", "gpu:0", "gpu:1", "gpu:2", "numa:0"]) == "gpu:0-2,9,10, numa:0"
     gpus = [f"gpu:{number}" for number in range(4)]
     everyone = [Path(src, dst) for src in gpus for dst in gpus if src != dst]
@@ -100,12 +102,12 @@ def test_sets_of_places_and_paths() -> None:
     assert range_share((0.15, 0.18)) == "15-18 %" and range_share((0.88, 0.88)) == "88 %"
 
 
-def test_natural_order() -> None:
+def test_numbers_in_names_sort_as_numbers() -> None:
     assert sorted(["gpu:10", "gpu:9", "gpu:1"], key=natural) == ["gpu:1", "gpu:9", "gpu:10"]
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(0, 0.5))
-def test_alike_is_symmetric(one: float, other: float, width: float) -> None:
+def test_equality_of_estimates_is_symmetric(one: float, other: float, width: float) -> None:
     first = Estimate(one, one * (1 - width), one * (1 + width))
     second = Estimate(other, other * (1 - width), other * (1 + width))
     assert alike(first, second, 0.02) == alike(second, first, 0.02)

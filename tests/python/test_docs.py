@@ -26,13 +26,13 @@ _spec.loader.exec_module(tool)
 
 
 def _words(*parts: str) -> int:
-    """Words of all pages of the parts; the bars of a table are no words."""
+    """The number of words on all pages of the parts. The bars of a table are no words."""
     pages = [page for part in parts for page in (ROOT / "docs" / part).glob("*.md")]
     return sum(bool(re.search(r"\w", word)) for page in pages for word in page.read_text().split())
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, by the rule of GitHub."""
+    """The anchors of a page's headings, by GitHub's rule."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
     heads = re.findall(r"^#+ (.*)$", text, flags=re.M)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -50,7 +50,7 @@ def test_the_readme_fits_on_one_screen() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 650
 
 
-def test_the_page_of_commands_is_what_their_help_says() -> None:
+def test_the_page_of_commands_equals_their_help() -> None:
     assert tool.COMMANDS.read_text() == tool.commands_page(), "run `.venv/bin/python tools/docs.py commands`"
 
 

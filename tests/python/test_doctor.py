@@ -1,4 +1,4 @@
-"""Every ailment is found, named with its cure, and a machine in good health has none."""
+"""`doctor` finds every ailment, names its cure, and finds nothing on a healthy machine."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ def examine(monkeypatch):
     return examined
 
 
-def test_nothing_is_wrong_with_a_machine_in_good_health(examine):
+def test_a_healthy_machine_has_no_findings(examine):
     found = examine()
     assert found == [] and worst(found) is None and exit_code(found) == 0
 
@@ -101,26 +101,26 @@ def test_every_ailment_is_found(settings, severity, words, examine):
     assert exit_code(found) == int(worst(found) == "bad")
 
 
-def test_a_host_without_gpus(monkeypatch):
+def test_a_host_without_gpus_is_reported(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(init=fakes.LIBRARY_NOT_FOUND))
     machine = probe(files=Files.replay(fakes.gvisor(), {}), nvml=read_nvml())
     found = findings(machine, environment(Files.replay({}, {}), {}))
     assert "there is no NVIDIA GPU here" in [finding.what for finding in found] and exit_code(found) == 0
 
 
-def test_a_broken_driver_on_a_bus_that_hides_its_gpus(monkeypatch):
+def test_a_broken_driver_is_reported_on_a_bus_that_hides_its_gpus(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(init=fakes.MISMATCH))
     machine = probe(files=Files.replay(fakes.gvisor(), {}), nvml=read_nvml())
     found = findings(machine, environment(Files.replay({}, {}), {}))
     assert "different versions" in found[0].what and exit_code(found) == 1
 
 
-def test_the_worst_comes_first_and_reads_as_three_lines(examine):
+def test_the_worst_finding_comes_first_and_has_three_lines(examine):
     found = examine(variables={"CUDA_LAUNCH_BLOCKING": "1", "CUDA_VISIBLE_DEVICES": "0"}, **answers(ComputeMode=3))
     assert [finding.severity for finding in found] == ["bad", "warn", "warn", "warn", "warn", "info"]
     text = str(Finding("bad", "A is so", "B suffers", "do C")).splitlines()
     assert text == ["bad: A is so", "  why it matters: B suffers", "  what to do: do C"]
 
 
-def test_this_machine():
+def test_doctor_runs_on_this_machine():
     assert all(isinstance(finding, Finding) for finding in findings(probe(), environment()))

@@ -1,4 +1,4 @@
-"""The drawing of a machine: of a probed one, of one that hides much, of a model."""
+"""The drawing of a probed machine, of one that hides much, and of a machine file."""
 
 import pytest
 
@@ -36,12 +36,12 @@ def replay(texts, driver=None, nvml=None):
     return probe(driver, files=Files.replay(texts, fakes.lists_of(texts)), nvml=nvml or NvmlReading(why_not="no NVML"))
 
 
-def test_two_h200_in_a_virtual_machine(monkeypatch):
+def test_two_h200_in_a_virtual_machine_are_drawn(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(gpus=2))
     assert draw(replay(fakes.virtual_machine(), fakes.driver(2), read_nvml())) == H200
 
 
-def test_gpus_stand_at_their_nodes():
+def test_gpus_are_drawn_below_their_nodes():
     lines = draw(replay(fakes.two_nodes(numa=(0, 0, 1, 1)), fakes.driver())).splitlines()
     at = {line[:6]: number for number, line in enumerate(lines) if line.startswith("numa:")}
     gpus = [number for number, line in enumerate(lines) if "─ gpu:" in line]
@@ -51,11 +51,11 @@ def test_gpus_stand_at_their_nodes():
 
 
 @pytest.mark.parametrize("make", [fakes.gvisor, fakes.power9, dict])
-def test_what_is_hidden_is_said(make):
+def test_hidden_facts_are_listed(make):
     assert "hidden here:" in draw(replay(make()))
 
 
-def test_a_model_says_that_it_is_one():
+def test_a_drawing_of_a_machine_file_is_marked_as_modelled():
     text = draw(models.load("ac922"))
     assert text.startswith("MODELLED ac922") and "nvlink x3: 75 GB/s in, 75 GB/s out" in text
     assert "64 nvlink x3+smp" in text and "450 local" in text

@@ -1,4 +1,4 @@
-"""Calls, flags and atomic operations on the fake driver: what is made, launched and compared, and what times out."""
+"""Calls, flags and atomic operations on the fake driver: allocations, launches, verification and time-outs."""
 
 import time
 
@@ -80,39 +80,41 @@ def test_every_call_is_made_and_timed_by_the_host(worker, name):
 
 
 @pytest.mark.parametrize("name, kernel", [("launch", "empty"), ("launch with arguments", "take_4096")])
-def test_an_iteration_is_one_launch_of_a_kernel_with_such_arguments(worker, tmp_path, name, kernel):
+def test_an_iteration_is_one_launch_of_a_kernel_with_its_arguments(worker, tmp_path, name, kernel):
     logged = Logged(worker, tmp_path)
     assert prepare(logged.pipe, CALLS[name])["supported"]
     logged.more()
     run(logged.pipe, CALLS[name], batches=(5, 10), samples=3, verify=False)
     launches = [line for line in logged.more() if line[0] == "launch" and line[2] == f"linkscope_{kernel}"]
-    assert launches == [("launch", "gpu:1", f"linkscope_{kernel}", "1", "1")] * (1 + 3 * 15)  # and one to warm up
+    assert launches == [("launch", "gpu:1", f"linkscope_{kernel}", "1", "1")] * (
+        1 + 3 * 15
+    )  # the first launch is the warm-up
 
 
 def graphs(logged, what):
-    """How many graphs of 100 nodes were uploaded or launched on gpu:1; there are no others."""
+    """The number of graphs of 100 nodes that were uploaded or launched on gpu:1; there are no other graphs."""
     found = [line for line in logged.more() if line[0] == f"graph-{what}"]
     assert set(found) == {(f"graph-{what}", "gpu:1", "100")}
     return len(found)
 
 
-def test_a_graph_is_launched_once_an_iteration_and_what_is_uploaded_is_fresh(worker, tmp_path):
+def test_a_graph_is_launched_once_per_iteration_and_uploads_use_a_fresh_graph(worker, tmp_path):
     logged = Logged(worker, tmp_path)
     run(logged.pipe, CALLS["launch a graph"], batches=(3,), samples=2, verify=False)
-    assert graphs(logged, "launch") == 2 + 2 * 4  # one to warm up; each time one that is not timed, which also uploads
+    assert graphs(logged, "launch") == 2 + 2 * 4  # one warm-up, and one untimed launch per batch, which also uploads
     run(logged.pipe, CALLS["upload a graph"], batches=(3,), samples=2, verify=False)
     assert graphs(logged, "upload") == 1 + 2 * 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_threads_launch_at_once_each_for_itself(worker, threads):
+def test_each_thread_launches_its_own_kernels_concurrently(worker, threads):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, call("launch", threads=str(threads)))
     assert prepared["actors"] == len(prepared["flows"]) == threads
     assert prepared["most_iterations"] == 512
 
 
-def test_a_call_lies_between_the_stamps_and_in_those_of_no_other(worker, tmp_path):
+def test_a_call_lies_between_its_own_stamps_only(worker, tmp_path):
     symbols = {
         "synchronize device": "cuCtxSynchronize", "query an event": "cuEventQuery", "stream": "cuStreamDestroy",
         "upload a graph": "cuGraphUpload", "launch": "cuLaunchKernel", "queue a copy out": "cuMemcpyDtoHAsync",
@@ -126,12 +128,12 @@ def test_a_call_lies_between_the_stamps_and_in_those_of_no_other(worker, tmp_pat
             assert calls_between(log, symbol, *stamps) == (3 if other == name else 0), (symbol, other)
 
 
-def test_work_that_was_queued_is_no_part_of_the_call(worker):
-    """Copies that take 5 ms each: the calls return at once, and the next sample finds the stream empty."""
+def test_previously_queued_work_is_not_part_of_the_timed_call(worker):
+    """Copies take 5 ms each. The calls return immediately, and the next sample finds the stream empty."""
     pipe, _ = opened(worker, CUDA_COPY_US=5000)
     assert prepare(pipe, CALLS["queue a copy in"])["supported"]
     stamps = pipe.ask("run", samples=3, batches=[[10]], verify=False)["stamps"]
-    # What else runs here holds one of them up at times.
+    # Other programs on this machine delay some calls.
     assert min(exit_s - enter_s for enter_s, exit_s in zip(stamps[::2], stamps[1::2], strict=True)) < 40e-3
     assert all(later - earlier > 50e-3 for earlier, later in zip(stamps[::2], stamps[2::2], strict=False))
 
@@ -139,7 +141,7 @@ def test_work_that_was_queued_is_no_part_of_the_call(worker):
 @pytest.mark.parametrize("symbol, name", [
     ("cuGraphLaunch", "launch a graph"), ("cuCtxSynchronize", "synchronize device"), ("cuEventQuery", "query an event"),
 ])  # fmt: skip
-def test_a_driver_without_a_call_says_so(worker, symbol, name):
+def test_a_driver_without_a_call_makes_its_points_unsupported(worker, symbol, name):
     pipe, _ = opened(worker, CUDA_MISSING=symbol)
     assert symbol in refusal(pipe, CALLS[name])
     assert prepare(pipe, CALLS["launch"])["supported"]
@@ -149,9 +151,9 @@ def test_a_driver_without_a_call_says_so(worker, symbol, name):
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_words_go_round_and_hold_what_was_set_last(worker, name):
+def test_ping_pong_ends_with_the_last_value_in_the_words(worker, name):
     pipe, _ = opened(worker)
-    for _ in range(2):  # what one session left in the words is nothing to the next
+    for _ in range(2):  # the words of an earlier session have no effect
         answer = run(pipe, FLAGS[name], batches=(0, 1, 50), samples=3)
         assert answer["timing"] == ("host" if "numa" in FLAGS[name]["src"] else "gate")
         assert answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] == 16
@@ -168,7 +170,7 @@ def test_a_batch_of_round_trips_is_one_launch_on_each_gpu(worker, tmp_path):
 
 
 @pytest.mark.parametrize("name, waits", [("host word", "numa:0"), ("peer word", "gpu:0")])
-def test_a_word_that_never_comes_is_a_time_out_with_its_reason(worker, name, waits):
+def test_a_word_that_never_arrives_is_a_time_out_with_its_reason(worker, name, waits):
     pipe, _ = opened(worker, CUDA_SKIP="2+")
     began = time.monotonic()
     answer = prepare(pipe, FLAGS[name])
@@ -181,19 +183,19 @@ def test_a_word_that_never_comes_is_a_time_out_with_its_reason(worker, name, wai
     assert "waited 2" in error["message"] and "does not arrive" in error["message"]
 
 
-def test_who_wait_for_each_other_do_as_many_iterations(worker):
+def test_actors_that_wait_for_each_other_must_have_equal_iterations(worker):
     pipe, _ = opened(worker)
     assert prepare(pipe, FLAGS["peer word"])["supported"]
     error = failure(pipe.ask("run", samples=1, batches=[[3, 4]], verify=False))
     assert error["kind"] == "usage" and "wait for each other" in error["message"]
 
 
-def test_a_word_in_device_memory_is_out_of_a_cpu_s_reach(worker):
+def test_a_cpu_cannot_wait_for_a_word_in_device_memory(worker):
     wanted = flags("numa:0", "gpu:0", "device")
     assert "no loads from and stores to the memory of gpu:0" in refusal(opened(worker)[0], wanted)
 
 
-def test_gpus_that_are_no_peers_have_no_words_in_each_other_s_memory(worker):
+def test_gpus_without_peer_access_have_no_words_in_each_others_memory(worker):
     pipe, _ = opened(worker, CUDA_NO_PEER=1)
     assert "cannot access the memory of" in refusal(pipe, FLAGS["peer word"])
     assert prepare(pipe, FLAGS["host word between GPUs"])["supported"]
@@ -203,7 +205,7 @@ def test_gpus_that_are_no_peers_have_no_words_in_each_other_s_memory(worker):
 
 
 @pytest.mark.parametrize("name", ATOMICS)
-def test_additions_add_up(worker, name):
+def test_atomic_additions_give_the_right_sum(worker, name):
     pipe, _ = opened(worker)
     for _ in range(2):
         answer = run(pipe, ATOMICS[name], samples=3)
@@ -214,14 +216,14 @@ def test_additions_add_up(worker, name):
 
 @pytest.mark.parametrize("name", ["atomic gpu:1 gpu", "atomic numa:0 system", "atomic_latency gpu:0 gpu", "all to one"])
 @pytest.mark.parametrize("fault", ["CUDA_SKIP", "CUDA_CORRUPT"])
-def test_an_addition_that_is_missing_or_wrong_is_found(worker, name, fault):
+def test_a_missing_or_wrong_addition_is_found(worker, name, fault):
     pipe, _ = opened(worker, **{fault: "2+"})
     assert prepare(pipe, ATOMICS[name])["supported"]
     answer = pipe.ask("run", samples=2, batches=[[3]], verify=True)
     assert not answer["verdict"]["ok"] and "by the sum" in answer["verdict"]["first_wrong"]
 
 
-def test_gpus_that_are_no_peers_do_not_add_to_each_other_s_memory(worker):
+def test_gpus_without_peer_access_cannot_add_to_each_others_memory(worker):
     pipe, _ = opened(worker, CUDA_NO_PEER=1)
     assert "gpu:1" in refusal(pipe, atomic("atomic", "gpu:1", size=64))
     assert prepare(pipe, atomic("atomic", "gpu:0", size=64))["supported"]

@@ -1,4 +1,4 @@
-"""Kinds of memory on the fake driver: copies from and to each, what each costs, what runs out; all is given back."""
+"""Kinds of memory on the fake driver: copies, allocation costs, exhausted memory, and no leaks."""
 
 import itertools
 import subprocess
@@ -30,7 +30,7 @@ COPIES = {
     "h2d wc": h2d("wc"),
     "h2d mapped": h2d("mapped"),
     "h2d to a pool": memories(h2d(), "pinned", "pool"),
-    "h2d to virtual memory, both ways": memories(h2d(bidirectional="true"), "pinned", "vmm"),
+    "h2d to virtual memory, bidirectional": memories(h2d(bidirectional="true"), "pinned", "vmm"),
     "d2h wc": d2h("wc"),
     "d2h from virtual memory": memories(d2h(), "vmm", "pinned"),
     "d2d pool": memories(d2d(), "pool", "pool"),
@@ -73,7 +73,7 @@ def test_copies_from_and_to_every_kind_arrive(worker, name):
 
 
 @pytest.mark.parametrize("name", ["h2d wc", "d2d pool", "d2d vmm", "read of mapped memory", "a CPU writes wc"])
-def test_what_arrives_wrong_is_found(worker, name):
+def test_wrong_data_is_found(worker, name):
     if "CPU" in name:
         pytest.skip("a CPU's copy is no call of the driver")
     verdict = run(opened(worker, CUDA_CORRUPT="2+")[0], COPIES[name])["verdict"]
@@ -81,7 +81,7 @@ def test_what_arrives_wrong_is_found(worker, name):
 
 
 @pytest.mark.parametrize("name", TRANSPARENT)
-def test_transparent_huge_pages_are_shown_to_be_huge_or_the_point_fails(worker, name):
+def test_transparent_huge_pages_are_verified_or_the_point_fails(worker, name):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, TRANSPARENT[name])
     if prepared["ok"] and not prepared["supported"]:
@@ -103,7 +103,7 @@ def reserved(kib):
 
 
 @pytest.mark.parametrize("pages, kib", [("2MiB", 2 * KIB), ("1GiB", MIB)])
-def test_huge_pages_that_are_not_reserved_are_unsupported_with_the_cure(worker, pages, kib):
+def test_unreserved_huge_pages_are_unsupported_with_the_cure(worker, pages, kib):
     if reserved(kib) > 0:
         pytest.skip(f"this machine has reserved pages of {pages}")
     reason = refusal(opened(worker)[0], h2d("hugepage", pages=pages))
@@ -114,7 +114,7 @@ def test_huge_pages_that_are_not_reserved_are_unsupported_with_the_cure(worker, 
         assert ("hugepagesz=1G hugepages=1" in reason) == (pages == "1GiB")
 
 
-def test_huge_pages_that_are_reserved_are_used(worker):
+def test_reserved_huge_pages_are_used(worker):
     if reserved(2 * KIB) < 16:
         pytest.skip("this machine has no 16 reserved huge pages of 2 MiB: echo 16 > /proc/sys/vm/nr_hugepages")
     answer = run(opened(worker)[0], h2d("registered_hugepage", pages="2MiB"))
@@ -131,12 +131,12 @@ def test_huge_pages_that_are_reserved_are_used(worker):
         ({"CUDA_GPUS": 0}, case("h2h", "numa:0", "numa:0", "pageable", "wc"), "wc memory is the driver's to give"),
     ],
 )
-def test_a_driver_that_cannot_is_a_stated_reason(worker, settings, wanted, words):
+def test_a_driver_without_a_feature_gives_a_stated_reason(worker, settings, wanted, words):
     pipe, _ = opened(worker, **settings)
     assert words in refusal(pipe, wanted)
 
 
-# --- what memory costs ---------------------------------------------------------------------------------------------
+# --- costs of memory -----------------------------------------------------------------------------------------------
 
 PHASES = {
     "pageable": ("allocate", "touch", "free"),
@@ -160,7 +160,7 @@ def allocation(kind, phase, size="1MiB", **params):
 
 
 @pytest.mark.parametrize("kind, phase", [(kind, phase) for kind, phases in PHASES.items() for phase in phases])
-def test_every_phase_of_every_kind_runs_by_the_hosts_clock(worker, kind, phase):
+def test_every_phase_of_every_kind_is_timed_by_the_host_clock(worker, kind, phase):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, allocation(kind, phase))
     assert prepared["ok"] and prepared["supported"] and prepared["most_iterations"] == 32, prepared
@@ -185,8 +185,8 @@ def test_every_phase_of_every_kind_runs_by_the_hosts_clock(worker, kind, phase):
         ("vmm", "unmap", "cuMemUnmap"),
     ],
 )
-def test_a_phase_is_timed_and_the_others_are_not(worker, tmp_path, kind, phase, symbol):
-    """Of all phases only the one that was asked for has its call between the stamps, once for each piece."""
+def test_only_the_requested_phase_is_timed(worker, tmp_path, kind, phase, symbol):
+    """Between the stamps is only the call of the requested phase, once for each piece."""
     log = tmp_path / "calls"
     pipe, _ = opened(worker, CUDA_CALLS=log)
     for other in PHASES[kind]:
@@ -196,8 +196,8 @@ def test_a_phase_is_timed_and_the_others_are_not(worker, tmp_path, kind, phase, 
         assert calls_between(log, symbol, *stamps) == (3 if same else 0), other
 
 
-def test_nothing_is_left_behind(worker):
-    """Sessions one after the other on a GPU that has room for few of them, and so has pinned memory."""
+def test_no_memory_is_leaked(worker):
+    """Consecutive sessions, on a GPU and with pinned memory that have room for few of them."""
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB, CUDA_PINNED=128 * MIB)
     for kind, phases in PHASES.items():
         for phase in phases:
@@ -205,21 +205,21 @@ def test_nothing_is_left_behind(worker):
             assert answer["ok"], (kind, phase, answer)
 
 
-def test_a_pool_that_has_grown_is_emptied_before_it_grows_again(worker):
-    """What a pool keeps is no one else's: four of 16 MiB grow twice on a GPU of 100 MiB, then device memory fits."""
+def test_a_grown_pool_is_emptied_before_it_grows_again(worker):
+    """Memory in a pool is unavailable to others: 4 x 16 MiB grow twice on a GPU of 100 MiB, then device memory fits."""
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
     assert run(pipe, allocation("pool", "grow", size="16MiB"), counts=((1,), (1,)))["ok"]
     assert run(pipe, allocation("device", "touch", size="16MiB"), counts=((1,),))["ok"]
 
 
-def test_pinned_memory_that_runs_out_fails_that_point_and_the_run_goes_on(tmp_path):
+def test_a_point_without_enough_pinned_memory_fails_and_the_run_continues(tmp_path):
     path = tmp_path / "run.jsonl"
     only = ["allocation/cpu/numa:0.*size=4KiB", "allocation/cpu/numa:0.*size=16MiB"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]
     scarce = environment(CUDA_GPUS=1, CUDA_PINNED=12 * MIB)
     done = subprocess.run(command, env=scarce, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 1, done.stderr  # ran, and something failed
+    assert done.returncode == 1, done.stderr  # the run is complete, and a point failed
     points = read_run(path).points
     failed = {point.id for point in points if point.status == "failed"}
     for point in points:
@@ -239,17 +239,17 @@ def most(size):
     return [{"at": "numa:0", "memory": "pinned", "bytes": size}]
 
 
-def test_memory_is_made_once_where_it_is_known_how_much_will_be_wanted(worker, tmp_path) -> None:
+def test_memory_is_allocated_once_if_the_largest_size_is_announced(worker, tmp_path) -> None:
     log = tmp_path / "calls"
     pipe, _ = opened(worker, CUDA_CALLS=log)
 
     def memory_calls():
-        told = [line.split()[0] for line in log.read_text().splitlines()]
+        calls = [line.split()[0] for line in log.read_text().splitlines()]
         log.write_text("")
-        return [name for name in told if name in ("cuMemHostAlloc", "cuMemFreeHost")]
+        return [name for name in calls if name in ("cuMemHostAlloc", "cuMemFreeHost")]
 
     def sizes_make(*expected):
-        assert run(pipe, local())["ok"]  # what a platform takes for itself
+        assert run(pipe, local())["ok"]  # the platform's own allocations
         memory_calls()
         for size, calls in expected:
             assert run(pipe, h2d(size=MIB, footprint=size * MIB))["ok"]
@@ -261,7 +261,7 @@ def test_memory_is_made_once_where_it_is_known_how_much_will_be_wanted(worker, t
     sizes_make((2, makes), (16, []), (32, makes_again))
 
 
-def test_memory_that_will_be_wanted_and_is_not_there_is_made_as_large_as_it_is_wanted_now(worker) -> None:
+def test_memory_that_cannot_have_the_announced_size_gets_the_current_size(worker) -> None:
     pipe, _ = opened(worker, CUDA_PINNED=8 * MIB)
     assert pipe.ask("open", platform="cuda", most=most(64 * MIB))["ok"]
     assert run(pipe, h2d(size=MIB, footprint=2 * MIB))["ok"]

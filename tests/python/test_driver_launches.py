@@ -1,4 +1,4 @@
-"""The real worker on the fake driver: which kernel runs where, in which shape, and what is done to caches before it."""
+"""The real worker on the fake driver: which kernel runs where and in which shape, and how caches are prepared."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def by(engine, wanted):
 
 
 def latency(src, dst, **params):
-    """A chase; a CPU's where neither end is a GPU."""
+    """A pointer chase, by a CPU if neither end is a GPU."""
     made = access("latency", src, dst, size=0, **params)
     if "gpu" in src + dst:
         return made
@@ -45,7 +45,7 @@ def latency(src, dst, **params):
 
 
 class Logged:
-    """What one worker queued on the fake driver, as tuples with the GPU by linkscope's own number."""
+    """The log of one worker's work on the fake driver, as tuples with the GPU by linkscope's number."""
 
     def __init__(self, worker, folder: Path, **settings):
         self._file = folder / "queued"
@@ -55,13 +55,13 @@ class Logged:
         self._read = 0
 
     def more(self):
-        """Since the last time."""
+        """The lines that were added after the previous call."""
         lines = self._file.read_text().splitlines()[self._read :]
         self._read += len(lines)
         return [(what, self._gpus[gpu], *details) for what, gpu, *details in map(str.split, lines)]
 
     def launches(self):
-        """(kernel, gpu, blocks, threads) of what is timed."""
+        """(kernel, gpu, blocks, threads) of the timed kernels."""
         found = [
             (details[0].removeprefix("linkscope_"), gpu, int(details[1]), int(details[2]))
             for what, gpu, *details in self.more()
@@ -71,7 +71,7 @@ class Logged:
 
 
 @pytest.mark.parametrize("batches, launches", [([[1], [2]], 3), ([[0], [1]], 1), ([[1], [3]], 3 + 4), ([[5]], 5 + 5)])
-def test_what_is_more_than_double_of_what_went_through_is_rehearsed(worker, tmp_path, batches, launches):
+def test_a_batch_more_than_twice_as_large_as_any_before_is_rehearsed(worker, tmp_path, batches, launches):
     logged = Logged(worker, tmp_path)
     assert prepare(logged.pipe, access("write", "gpu:0", "gpu:1"))["supported"]
     assert len(logged.launches()) == 1
@@ -83,8 +83,8 @@ def test_what_is_more_than_double_of_what_went_through_is_rehearsed(worker, tmp_
     "batches, launches",
     [([[40]], 16 + 40), ([[40], [36]], 16 + 40 + 36), ([[8], [64]], 16 + 8 + 64), ([[1], [20], [0]], 16 + 1 + 20)],
 )
-def test_a_rehearsal_goes_over_all_memory_once_at_most(worker, tmp_path, batches, launches):
-    """Of 16 slices: the first sample finds what a longer batch shows in addition."""
+def test_a_rehearsal_covers_the_memory_at_most_once(worker, tmp_path, batches, launches):
+    """The memory has 16 slices. Longer batches are checked by their first sample."""
     logged = Logged(worker, tmp_path)
     assert prepare(logged.pipe, access("write", "gpu:0", "gpu:1"))["supported"]
     assert len(logged.launches()) == 1
@@ -92,7 +92,7 @@ def test_a_rehearsal_goes_over_all_memory_once_at_most(worker, tmp_path, batches
     assert len(logged.launches()) == launches
 
 
-def test_the_fake_writes_down_what_is_queued(worker, tmp_path):
+def test_the_fake_driver_logs_queued_work(worker, tmp_path):
     logged = Logged(worker, tmp_path)
     works(logged.pipe, access("write", "gpu:0", "gpu:1", blocks="8"))
     lines = logged.more()
@@ -100,9 +100,9 @@ def test_the_fake_writes_down_what_is_queued(worker, tmp_path):
     assert ("fill", "gpu:1", str(MIB), str(0xA5)) in lines
 
 
-# --- who acts -----------------------------------------------------------------------------------------------------
+# --- the acting GPU -----------------------------------------------------------------------------------------------
 
-# Which GPU runs what: of a read the destination's threads, of a write the source's, of a copy whoever the case names.
+# The GPU that runs a kernel: the destination of a read, the source of a write, the initiator of a copy.
 ACTORS = {
     "read of host memory": (access("read", "numa:0", "gpu:1"), "read", {"gpu:1"}),
     "read of a peer": (access("read", "gpu:1", "gpu:0"), "read", {"gpu:0"}),
@@ -114,17 +114,17 @@ ACTORS = {
     "write to its own": (access("write", "gpu:1", "gpu:1"), "write", {"gpu:1"}),
     "narrow read": (access("read", "gpu:1", "gpu:0", width="4"), "read_lines", {"gpu:0"}),
     "random write": (access("write", "gpu:1", "numa:0", order="random"), "write_lines", {"gpu:1"}),
-    "reads both ways": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
+    "bidirectional reads": (access("read", "gpu:0", "gpu:1", bidirectional="true"), "read", {"gpu:0", "gpu:1"}),
     "chase through host memory": (latency("numa:0", "gpu:1"), "chase", {"gpu:1"}),
     "chase through a peer": (latency("gpu:1", "gpu:0"), "chase", {"gpu:0"}),
     "h2d": (by("sm", h2d(gpu=1)), "copy", {"gpu:1"}),
     "d2h": (by("sm", d2h(gpu=1)), "copy", {"gpu:1"}),
     "push": (by("sm", d2d()), "copy", {"gpu:0"}),
     "pull": (by("sm", d2d(initiator="dst")), "copy", {"gpu:1"}),
-    "push both ways": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
-    "bulk push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
-    "bulk pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
-    "bulk h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
+    "bidirectional push": (by("sm", d2d(bidirectional="true")), "copy", {"gpu:0", "gpu:1"}),
+    "tma push": (by("tma", d2d()), "copy_tma", {"gpu:0"}),
+    "tma pull": (by("tma", d2d(initiator="dst")), "copy_tma", {"gpu:1"}),
+    "tma h2d": (by("tma", h2d(gpu=1)), "copy_tma", {"gpu:1"}),
     "local": (by("sm", local(gpu=1)), "copy", {"gpu:1"}),
     "exchange": (access("exchange", "numa:0", "gpu:1"), "exchange", {"gpu:1"}),
     "exchange with all": (
@@ -139,7 +139,7 @@ ACTORS = {
 
 
 @pytest.mark.parametrize("name", ACTORS)
-def test_the_gpu_that_acts_launches_the_kernel_and_no_other_does(worker, tmp_path, name):
+def test_only_the_acting_gpu_launches_the_kernel(worker, tmp_path, name):
     wanted, kernel, gpus = ACTORS[name]
     logged = Logged(worker, tmp_path)
     works(logged.pipe, wanted)
@@ -147,22 +147,22 @@ def test_the_gpu_that_acts_launches_the_kernel_and_no_other_does(worker, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", ["read of host memory", "write to a peer", "h2d", "push both ways", "exchange", "host to all"]
+    "name", ["read of host memory", "write to a peer", "h2d", "bidirectional push", "exchange", "host to all"]
 )
 @pytest.mark.parametrize(
     "blocks, threads", [("8", "512"), ("sms", "256"), ("1", "1024"), ("128", "512"), ("sms", None)]
 )
-def test_the_grid_is_the_blocks_and_the_block_the_threads_of_the_case(worker, tmp_path, name, blocks, threads):
+def test_the_grid_and_the_block_have_the_shape_of_the_case(worker, tmp_path, name, blocks, threads):
     wanted, kernel, _ = ACTORS[name]
-    asked = {key: value for key, value in (("blocks", blocks), ("threads", threads)) if value}
+    requested = {key: value for key, value in (("blocks", blocks), ("threads", threads)) if value}
     logged = Logged(worker, tmp_path)
-    works(logged.pipe, wanted | {"params": wanted["params"] | asked})
+    works(logged.pipe, wanted | {"params": wanted["params"] | requested})
     found = {(launch[0], *launch[2:]) for launch in logged.launches()}
     assert found == {(kernel, SMS if blocks == "sms" else int(blocks), int(threads or 512))}
 
 
-@pytest.mark.parametrize("name", ["read of host memory", "write to a peer", "push both ways", "host to all"])
-def test_kernels_of_which_nothing_is_said_have_a_block_of_512_threads_on_every_sm(worker, tmp_path, name):
+@pytest.mark.parametrize("name", ["read of host memory", "write to a peer", "bidirectional push", "host to all"])
+def test_kernels_without_a_given_shape_have_one_block_of_512_threads_per_sm(worker, tmp_path, name):
     wanted, kernel, _ = ACTORS[name]
     logged = Logged(worker, tmp_path)
     works(
@@ -173,25 +173,25 @@ def test_kernels_of_which_nothing_is_said_have_a_block_of_512_threads_on_every_s
 
 @pytest.mark.parametrize("blocks, threads", [("pieces", "256"), (None, "1024"), ("pieces", "512")])
 @pytest.mark.parametrize("size", [8, 24, 8192, 1000024])
-def test_an_exchange_by_pieces_has_a_thread_for_each_16_bytes_and_no_block_more(
-    worker, tmp_path, size, blocks, threads
-):
+def test_an_exchange_by_pieces_has_one_thread_per_16_bytes(worker, tmp_path, size, blocks, threads):
     wanted, kernel, _ = ACTORS["exchange"]
-    asked = {"threads": threads} | ({"blocks": blocks} if blocks else {})
+    requested = {"threads": threads} | ({"blocks": blocks} if blocks else {})
     logged = Logged(worker, tmp_path)
-    works(logged.pipe, wanted | {"bytes": size, "params": asked})
-    each_way = int(threads) // 2 * 16
-    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {(kernel, -(-size // each_way), int(threads))}
+    works(logged.pipe, wanted | {"bytes": size, "params": requested})
+    each_direction = int(threads) // 2 * 16
+    assert {(launch[0], *launch[2:]) for launch in logged.launches()} == {
+        (kernel, -(-size // each_direction), int(threads))
+    }
 
 
 @pytest.mark.parametrize("blocks", ["8", "sms"])
-def test_bulk_copies_are_one_warp_a_block(worker, tmp_path, blocks):
+def test_tma_copies_use_one_warp_per_block(worker, tmp_path, blocks):
     logged = Logged(worker, tmp_path)
     works(logged.pipe, by("tma", h2d(blocks=blocks)))
     assert {launch[2:] for launch in logged.launches()} == {(SMS if blocks == "sms" else 8, 32)}
 
 
-def test_a_chase_is_one_thread_and_a_batch_of_it_one_launch(worker, tmp_path):
+def test_a_pointer_chase_is_one_thread_and_its_batch_one_launch(worker, tmp_path):
     logged = Logged(worker, tmp_path)
     assert prepare(logged.pipe, latency("numa:0", "gpu:0"))["supported"]
     assert set(logged.launches()) == {("chase", "gpu:0", 1, 1)}
@@ -199,12 +199,12 @@ def test_a_chase_is_one_thread_and_a_batch_of_it_one_launch(worker, tmp_path):
         assert logged.pipe.ask("run", samples=3, batches=[[batch]], verify=False)["timing"] == "gate"
         *rehearsal, one, two, three = logged.launches()
         assert one == two == three == ("chase", "gpu:0", 1, 1)
-        assert len(rehearsal) in (1, 2)  # twice where the host had a hiccup
+        assert len(rehearsal) in (1, 2)  # two rehearsals if the host was interrupted
 
 
 @pytest.mark.parametrize("src", ["numa:0", "gpu:0", "gpu:1"])
 @pytest.mark.parametrize("sm", ["0", "66", "131"])
-def test_a_chase_on_one_sm_has_a_block_on_each_with_all_its_shared_memory(worker, tmp_path, src, sm):
+def test_a_chase_on_one_sm_has_one_block_with_all_shared_memory_per_sm(worker, tmp_path, src, sm):
     logged = Logged(worker, tmp_path)
     prepared = prepare(logged.pipe, latency(src, "gpu:0", sm=sm))
     assert f"kernel chase <sms, 1> on SM {sm} dependent 1 " in prepared["program"]
@@ -215,16 +215,16 @@ def test_a_chase_on_one_sm_has_a_block_on_each_with_all_its_shared_memory(worker
 
 
 @pytest.mark.parametrize("cache, size", [("cold", "2MiB"), ("hot", "2MiB"), ("cold", "64MiB")])
-def test_a_chase_on_an_sm_takes_the_steps_that_it_would_anywhere(worker, cache, size):
+def test_a_chase_on_a_chosen_sm_takes_as_many_steps_as_on_any_sm(worker, cache, size):
     pipe, _ = opened(worker)
     anywhere = latency("gpu:0", "gpu:0", cache=cache, range=size)
     there = latency("gpu:0", "gpu:0", cache=cache, range=size, sm="7")
     assert steps_compared(pipe, there, 5) == steps_compared(pipe, anywhere, 5) >= 5
 
 
-def test_a_chase_on_an_sm_that_no_block_came_to_is_an_error_in_words(worker):
+def test_a_chase_on_an_sm_without_a_block_is_an_error(worker):
     pipe, _ = opened(worker, CUDA_HELD_SM=33)
-    answer = prepare(pipe, latency("gpu:1", "gpu:0", sm="33"))  # when every step runs once
+    answer = prepare(pipe, latency("gpu:1", "gpu:0", sm="33"))  # preparing runs every step once
     said = "none of 132 blocks came to SM 33 of gpu:0, so that nobody followed the chain there"
     assert failure(answer)["kind"] == "failed" and said in failure(answer)["message"]
     works(pipe, latency("gpu:1", "gpu:0", sm="34"))
@@ -242,30 +242,30 @@ def test_an_sm_that_the_gpu_lacks_is_unsupported(worker):
 
 
 def sampled(logged, wanted, samples=3, batch=4):
-    """What the samples queue, rehearsed before: "flush gpu:N" by filling twice its L2 elsewhere, or the kernel."""
+    """The work that rehearsed samples queue: "flush gpu:N" for a fill of twice its L2, or the kernel."""
     assert prepare(logged.pipe, wanted)["supported"]
     assert logged.pipe.ask("run", samples=1, batches=[[batch]], verify=False)["timing"] == "gate"
     logged.more()
     assert logged.pipe.ask("run", samples=samples, batches=[[batch]], verify=False)["ok"]
-    told = []
+    queued = []
     for what, gpu, *details in logged.more():
         if what == "fill":
             assert details == [str(2 * L2), "0"]
-            told.append(f"flush {gpu}")
+            queued.append(f"flush {gpu}")
         elif what == "launch" and details[0] != "linkscope_gate":
-            told.append(details[0].removeprefix("linkscope_"))
-    return told
+            queued.append(details[0].removeprefix("linkscope_"))
+    return queued
 
 
-def test_the_preset_of_comm_scope_has_its_shape(worker, tmp_path):
-    """CS-14: 256 blocks of 256 threads, 4 bytes an access."""
+def test_the_preset_of_comm_scope_has_the_papers_shape(worker, tmp_path):
+    """CS-14: 256 blocks of 256 threads, 4 bytes per access."""
     for wanted in (access("read", "numa:0", "gpu:0"), access("write", "gpu:0", "numa:0")):
         logged = Logged(worker, tmp_path)
         works(logged.pipe, wanted | {"params": {"blocks": "256", "threads": "256", "width": "4"}})
         assert {launch[2:] for launch in logged.launches()} == {(256, 256)}
 
 
-# What a GPU reads or writes elsewhere is in its own L2 as well as in that of whose memory it is.
+# Remote data that a GPU accesses may be in its own L2 and in the L2 of the GPU that owns the memory.
 EVICTED = {
     "read of host memory": (access("read", "numa:0", "gpu:1"), ["gpu:1"]),
     "read of registered memory": (access("read", "numa:0", "gpu:0") | {"src_memory": "registered"}, ["gpu:0"]),
@@ -292,25 +292,25 @@ EVICTED = {
 
 
 @pytest.mark.parametrize("name", EVICTED)
-def test_gpus_that_could_hold_what_is_read_are_flushed_before_every_sample(worker, tmp_path, name):
+def test_gpus_that_could_cache_the_data_are_flushed_before_every_sample(worker, tmp_path, name):
     wanted, gpus = EVICTED[name]
-    told = sampled(Logged(worker, tmp_path), wanted)
-    kernel = told[-1]
+    queued = sampled(Logged(worker, tmp_path), wanted)
+    kernel = queued[-1]
     launches = 1 if kernel == "chase" else 4
     each = len(gpus) + launches
-    assert len(told) == 3 * each
-    for sample in (told[at : at + each] for at in range(0, len(told), each)):
+    assert len(queued) == 3 * each
+    for sample in (queued[at : at + each] for at in range(0, len(queued), each)):
         assert sorted(sample[: len(gpus)]) == [f"flush {gpu}" for gpu in gpus]
         assert sample[len(gpus) :] == [kernel] * launches
 
 
-def test_nothing_is_flushed_before_a_batch_that_touches_nothing(worker, tmp_path):
-    """The stamps alone, which the time of one operation is told from, meet no cache."""
+def test_nothing_is_flushed_before_an_empty_batch(worker, tmp_path):
+    """An empty batch measures the stamps alone and needs no cache state."""
     assert sampled(Logged(worker, tmp_path), access("read", "gpu:1", "gpu:0"), batch=0) == []
 
 
 def steps_compared(pipe, wanted, batch):
-    """How many steps of a chase were taken and compared."""
+    """The number of steps of a pointer chase that were run and verified."""
     assert prepare(pipe, wanted)["supported"]
     answer = pipe.ask("run", samples=1, batches=[[batch]], verify=True)
     assert answer["ok"] and answer["verdict"]["ok"], answer
@@ -323,9 +323,9 @@ RANGES = {"2MiB": 2 * MIB, "64MiB": 64 * MIB}
 
 @pytest.mark.parametrize("src, dst", CHASED[1:])
 @pytest.mark.parametrize("size", RANGES)
-def test_a_hot_chase_has_been_through_all_lines_and_a_cold_one_through_none(worker, tmp_path, src, dst, size):
+def test_a_hot_chase_has_visited_all_lines_before_and_a_cold_one_none(worker, tmp_path, src, dst, size):
     logged = Logged(worker, tmp_path)
-    lines = RANGES[size] // 256  # once, or twice where the host had a hiccup
+    lines = RANGES[size] // 256  # one pass, or two if the host was interrupted
     for cache, steps in (("cold", (1, 2)), ("hot", (lines, 2 * lines))):
         assert prepare(logged.pipe, latency(src, dst, cache=cache, range=size))["supported"]
         assert sum(int(details[0]) for what, _, *details in logged.more() if what == "steps") in steps
@@ -333,8 +333,8 @@ def test_a_hot_chase_has_been_through_all_lines_and_a_cold_one_through_none(work
 
 @pytest.mark.parametrize("src, dst", CHASED)
 @pytest.mark.parametrize("size", RANGES)
-def test_a_chain_leads_through_all_of_its_range(worker, src, dst, size):
-    """A shorter chain has come round by the step at which this one is compared, and stands elsewhere."""
+def test_a_chase_visits_all_of_its_range(worker, src, dst, size):
+    """A shorter cycle would be back at an earlier place when this step is verified."""
     pipe, _ = opened(worker)
     prepared = prepare(pipe, latency(src, dst, range=size))
     kind = "device" if "gpu" in src else "pinned" if "gpu" in dst else "pageable"
@@ -343,8 +343,8 @@ def test_a_chain_leads_through_all_of_its_range(worker, src, dst, size):
     assert steps_compared(pipe, latency(src, dst, range=size), batch=2 * MIB // 256 + 5) >= 2 * MIB // 256 + 5
 
 
-def test_a_batch_of_a_chase_and_its_double_visit_no_line_of_the_smallest_range_twice(worker):
-    """2 L steps at most in a launch: a second visit might find the line in a cache."""
+def test_the_two_batches_of_a_chase_together_visit_no_line_of_the_smallest_range_twice(worker):
+    """At most 2 L steps per launch: a second visit might find the line in a cache."""
     text = (ROOT / "core" / "program" / "chain.hpp").read_text()
     assert "linkscope_chain_line = 256," in text
     assert RANGES["2MiB"] // 256 == 2 * MOST_STEPS
@@ -352,20 +352,20 @@ def test_a_batch_of_a_chase_and_its_double_visit_no_line_of_the_smallest_range_t
     assert "[0 +2097152]" in prepare(pipe, latency("numa:0", "gpu:0"))["program"]
 
 
-# --- both ways by one kernel --------------------------------------------------------------------------------------
+# --- bidirectional copies by one kernel ---------------------------------------------------------------------------
 
-# `run` launches 1 + 16 times and then 50 that are timed, and each is two copies to the fake: there, and back.
+# `run` launches 1 + 16 kernels, then 50 timed ones. Each is two copies of the fake driver, one per direction.
 UNTIMED, TIMED = 1 + 16, 50
 
 
 @pytest.mark.parametrize("launch", [UNTIMED + 1, UNTIMED + 2, UNTIMED + TIMED])
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
 @pytest.mark.parametrize(
-    "way, found", [(0, "gpu:0.device at byte "), (1, "numa:0.pinned at byte ")], ids=["to", "back"]
+    "direction, found", [(0, "gpu:0.device at byte "), (1, "numa:0.pinned at byte ")], ids=["to", "back"]
 )
-def test_each_way_of_an_exchange_is_compared(worker, fault, launch, way, found):
+def test_each_direction_of_an_exchange_is_verified(worker, fault, launch, direction, found):
     wanted = access("exchange", "numa:0", "gpu:0", size=24) | {"footprint_bytes": 24 * 128}  # no slice is written twice
-    pipe, _ = opened(worker, **{fault: 2 * launch - 1 + way})
+    pipe, _ = opened(worker, **{fault: 2 * launch - 1 + direction})
     verdict = run(pipe, wanted)["verdict"]
     assert (verdict["ok"], verdict["wrong_bytes"]) == (False, 24 if fault == "CUDA_SKIP" else 8)
     assert verdict["first_wrong"].startswith(found)
@@ -373,21 +373,21 @@ def test_each_way_of_an_exchange_is_compared(worker, fault, launch, way, found):
 
 
 @pytest.mark.parametrize("copy", [1, 2, 3, 4])
-def test_each_way_of_the_exchange_with_each_gpu_is_compared(worker, copy):
-    """The first four timed copies: those of the first launches of two kernels, in either order."""
+def test_each_direction_of_the_exchange_with_each_gpu_is_verified(worker, copy):
+    """The first four timed copies belong to the first launches of two kernels, in either order."""
     wanted = access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]) | {"footprint_bytes": 16 * MIB}
     pipe, _ = opened(worker, CUDA_CORRUPT=2 * 2 * UNTIMED + copy)
     verdict = run(pipe, wanted)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] == 8
 
 
-def test_an_exchange_that_writes_too_much_is_found_on_the_way_back(worker):
+def test_an_exchange_that_writes_too_much_is_found_in_the_opposite_direction(worker):
     pipe, _ = opened(worker, CUDA_OVERRUN=2 * UNTIMED + 2)
     verdict = run(pipe, access("exchange", "numa:0", "gpu:0", size=24) | {"footprint_bytes": 24 * 128})["verdict"]
     assert not verdict["ok"] and verdict["first_wrong"].startswith("numa:0.pinned at byte 24")
 
 
-def test_the_flows_of_an_exchange_are_opposite_and_of_one_size(worker):
+def test_the_flows_of_an_exchange_are_opposite_and_of_equal_size(worker):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, access("exchange", "numa:0", "gpu:1", size=64 * KIB))
     there, back = prepared["flows"]

@@ -1,4 +1,4 @@
-"""Managed memory on the fake driver: pages go home before every sample, come when touched, and are compared."""
+"""Managed memory on the fake driver: pages return home before every sample, migrate on access, and are verified."""
 
 import itertools
 import subprocess
@@ -36,32 +36,34 @@ FAMILIES = {
     "demand by a CPU, read": managed("demand", *OUT, access="read"),
     "demand by CPUs": managed("demand", *OUT, threads="4"),
     "demand by CPUs, read": managed("demand", *OUT, threads="4", access="read", size=3 * PAGE),
-    "demand both ways": managed("demand", *OUT, bidirectional="true"),
+    "demand bidirectional": managed("demand", *OUT, bidirectional="true"),
     "demand of a peer": managed("demand", *ACROSS),
-    "demand through the host, both ways": managed("demand", *ACROSS, peer="off", bidirectional="true"),
+    "demand through the host, bidirectional": managed("demand", *ACROSS, peer="off", bidirectional="true"),
     "prefetch": managed("prefetch", *IN),
     "prefetch home": managed("prefetch", *OUT, size=24),
-    "prefetch both ways": managed("prefetch", *IN, bidirectional="true"),
+    "prefetch bidirectional": managed("prefetch", *IN, bidirectional="true"),
     "prefetch from a peer": managed("prefetch", *ACROSS, bidirectional="true"),
     "demand of all bytes": managed("demand", *IN, touch="all", access="read"),
     "demand of all bytes, written": managed("demand", *IN, touch="all", size=MIB),
     **{
-        f"demand, {advice}, {way}": managed("demand", *IN, access=way, advice=advice, size=MIB)
+        f"demand, {advice}, {kind_of_access}": managed("demand", *IN, access=kind_of_access, advice=advice, size=MIB)
         for advice in ("read_mostly", "preferred_src", "preferred_dst", "accessed_by")
-        for way in ("read", "write")
+        for kind_of_access in ("read", "write")
     },
     "demand by a CPU of all bytes": managed("demand", *OUT, touch="all", access="read", size=5 * PAGE + 24),
     "demand by CPUs of all bytes": managed("demand", *OUT, touch="all", access="read", threads="4", size=5 * PAGE + 24),
     "demand by CPUs of all bytes, write": managed("demand", *OUT, touch="all", threads="4", size=5 * PAGE + 24),
     **{
-        f"demand by a CPU, {advice}, {way}": managed("demand", *OUT, access=way, advice=advice, size=MIB)
+        f"demand by a CPU, {advice}, {kind_of_access}": managed(
+            "demand", *OUT, access=kind_of_access, advice=advice, size=MIB
+        )
         for advice in ("read_mostly", "preferred_src", "preferred_dst", "accessed_by")
-        for way in ("read", "write")
+        for kind_of_access in ("read", "write")
     },
     "demand of a peer, accessed by": managed("demand", *ACROSS, advice="accessed_by", size=MIB),
     "prefetch as a batch of one": managed("prefetch", *IN, ranges="1"),
     "prefetch as a batch": managed("prefetch", *IN, ranges="8"),
-    "prefetch as a batch, both ways": managed("prefetch", *IN, ranges="64", bidirectional="true", size=MIB),
+    "prefetch as a batch, bidirectional": managed("prefetch", *IN, ranges="64", bidirectional="true", size=MIB),
     "prefetch home as a batch": managed("prefetch", *OUT, ranges="8", size=MIB),
     "prefetch, discarded before": managed("prefetch", *IN, discard="before"),
     "prefetch, discarded with it": managed("prefetch", *IN, discard="with"),
@@ -71,7 +73,7 @@ FAMILIES = {
     "nearest faults of a CPU": managed("fault_latency", *OUT, step="4KiB"),
     "faults of a CPU": managed("fault_latency", *OUT),
 }
-CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand both ways"}
+CPUS = {name for name in FAMILIES if "CPU" in name} | {"demand bidirectional"}
 
 
 def run(pipe, wanted, samples=2, verify=True):
@@ -83,9 +85,9 @@ def run(pipe, wanted, samples=2, verify=True):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_runs_and_is_compared(worker, family):
+def test_every_family_runs_and_is_verified(worker, family):
     pipe, _ = opened(worker)
-    for _ in range(2):  # what one session left is nothing to the next
+    for _ in range(2):  # an earlier session has no effect
         answer = run(pipe, FAMILIES[family], samples=3)
         assert answer["ok"] and answer["verdict"]["ok"] and answer["verdict"]["checked_bytes"] > 0, answer
         assert answer["timing"] == ("host" if family in CPUS else "gate")
@@ -93,47 +95,47 @@ def test_every_family_runs_and_is_compared(worker, family):
     assert pipe.ask("run", samples=1, batches=[[1] * actors], verify=True)["verdict"]["ok"]
 
 
-# Whose every byte is written over, or whose copies are more than one a call.
+# Families that overwrite every byte, or whose calls make several copies.
 SEVERAL = {name for name in FAMILIES if "as a batch" in name or "accessed by" in name or name.endswith(", write")}
 SEVERAL |= {"demand of all bytes, written"}
 PLAIN = [name for name in FAMILIES if "faults" not in name and "discard" not in name and name not in SEVERAL]
-SEVERAL -= CPUS  # nothing that the driver does is left to be seen
+SEVERAL -= CPUS  # the driver cannot see accesses by a CPU
 
 
 @pytest.mark.parametrize("family", sorted(SEVERAL))
-def test_what_arrives_wrong_by_one_of_several_copies_or_by_the_last_write_is_found(worker, family):
-    several = {"prefetch as a batch": 20, "prefetch home as a batch": 20, "prefetch as a batch, both ways": 200}
-    number = several.get(family, 9 if "batch" in family else "7+")  # of those that are timed
+def test_one_wrong_copy_among_several_or_a_wrong_last_write_is_found(worker, family):
+    several = {"prefetch as a batch": 20, "prefetch home as a batch": 20, "prefetch as a batch, bidirectional": 200}
+    number = several.get(family, 9 if "batch" in family else "7+")  # the number of a timed copy
     verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
 
 
 @pytest.mark.parametrize("family", PLAIN)
-@pytest.mark.parametrize("number", [7, 9])  # timed: what was before is filled again
-def test_what_arrives_wrong_once_is_found(worker, family, number):
-    """By a prefetch, also on the way home, or by a touch: a bit in the middle of the range, which nobody touches."""
+@pytest.mark.parametrize("number", [7, 9])  # timed copies; earlier data is overwritten
+def test_one_wrong_transfer_is_found(worker, family, number):
+    """A prefetch in either direction, or a touch, flips a bit in the middle of the range that nothing else writes."""
     verdict = run(opened(worker, CUDA_CORRUPT=number)[0], FAMILIES[family], samples=4)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and "managed at byte" in verdict["first_wrong"]
 
 
 @pytest.mark.parametrize("family", ["demand, written", "demand, read", "faults of a GPU"])
-def test_a_touch_that_did_not_happen_is_found(worker, family):
+def test_a_skipped_touch_is_found(worker, family):
     verdict = run(opened(worker, CUDA_SKIP="2+")[0], FAMILIES[family])["verdict"]
     assert not verdict["ok"] and verdict["first_wrong"]
 
 
 def prefetches(log):
-    """Where each went and how many bytes were elsewhere."""
+    """The destination of each prefetch, and its number of bytes that were elsewhere."""
     lines = [line.split() for line in log.read_text().splitlines() if line.startswith("prefetch")]
     return [(line[2], int(line[3])) for line in lines]
 
 
-def test_pages_go_home_before_every_sample_and_only_those_that_were_touched(worker, tmp_path):
+def test_before_every_sample_the_touched_pages_return_home(worker, tmp_path):
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
     wanted = managed("demand", *IN, size=5 * PAGE + 8)
     assert prepare(pipe, wanted)["supported"]
-    pipe.ask("run", samples=1, batches=[[1]], verify=False)  # rehearsed
+    pipe.ask("run", samples=1, batches=[[1]], verify=False)  # the rehearsal
     before = len(prefetches(log))
     pipe.ask("run", samples=3, batches=[[0], [1]], verify=False)
     assert prefetches(log)[before:] == [("host", 6 * PAGE), ("host", 0)] + 2 * [("host", 6 * PAGE), ("host", 0)]
@@ -149,7 +151,7 @@ def test_a_prefetch_moves_all_pages_in_every_sample(worker, tmp_path):
     assert prefetches(log)[before:] == 8 * [("gpu", MIB)]
 
 
-def test_a_step_along_the_chain_brings_one_page(worker, tmp_path):
+def test_each_step_of_the_chase_migrates_one_page(worker, tmp_path):
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert prepare(pipe, managed("fault_latency", *IN))["most_iterations"] == 512
@@ -160,7 +162,7 @@ def test_a_step_along_the_chain_brings_one_page(worker, tmp_path):
 
 
 def lines(log, what):
-    """The words behind `what` and the GPU, of all lines that begin so."""
+    """The words after `what` and the GPU, of all lines that start with them."""
     found = [line.split() for line in log.read_text().splitlines()]
     return [words[2:] for words in found if words[0] == what]
 
@@ -175,10 +177,10 @@ def test_pages_stay_where_advice_keeps_them(worker, tmp_path, advice, moved):
     pipe.ask("run", samples=1, batches=[[1]], verify=False)
     before = len(prefetches(log))
     pipe.ask("run", samples=2, batches=[[1]], verify=False)
-    assert prefetches(log)[before:] == 2 * [("host", moved)]  # home again, before each sample
+    assert prefetches(log)[before:] == 2 * [("host", moved)]  # return home before each sample
 
 
-def test_advice_is_taken_back_before_pages_go_home_and_given_again(worker, tmp_path):
+def test_advice_is_unset_before_pages_return_home_and_set_again(worker, tmp_path):
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert prepare(pipe, managed("demand", *IN, advice="read_mostly"))["supported"]
@@ -188,7 +190,7 @@ def test_advice_is_taken_back_before_pages_go_home_and_given_again(worker, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("way", "advice", "told"),
+    ("path", "advice", "expected"),
     [
         (IN, "preferred_src", ["preferred", "node:0"]),
         (IN, "preferred_dst", ["preferred", "gpu:1"]),
@@ -196,19 +198,19 @@ def test_advice_is_taken_back_before_pages_go_home_and_given_again(worker, tmp_p
         (OUT, "read_mostly", ["read_mostly", "gpu:1"]),
         (OUT, "preferred_src", ["preferred", "gpu:1"]),
         (OUT, "preferred_dst", ["preferred", "node:0"]),
-        (OUT, "accessed_by", ["accessed_by", "host"]),  # the CPU is told of without a node
+        (OUT, "accessed_by", ["accessed_by", "host"]),  # the CPU has no node id in this call
     ],
 )
-def test_the_driver_is_told_who_and_where_as_cuda_wants_it(worker, tmp_path, way, advice, told):
-    """gpu:0 is the first by its bus, and the driver's second."""
+def test_advice_names_the_processor_in_the_form_of_cuda(worker, tmp_path, path, advice, expected):
+    """gpu:0 is the first on the bus and the driver's second."""
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
-    assert prepare(pipe, managed("demand", *way, advice=advice))["supported"]
-    assert lines(log, "advise")[:2] == [["unset", *told], ["set", *told]]
+    assert prepare(pipe, managed("demand", *path, advice=advice))["supported"]
+    assert lines(log, "advise")[:2] == [["unset", *expected], ["set", *expected]]
 
 
 @pytest.mark.parametrize("ranges, count", [("one", 1), ("1", 1), ("8", 8), ("512", 256)])
-def test_a_batch_has_the_ranges_that_were_asked_for_of_whole_pages(worker, tmp_path, ranges, count):
+def test_a_batch_has_the_requested_number_of_page_aligned_ranges(worker, tmp_path, ranges, count):
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert prepare(pipe, managed("prefetch", *ACROSS, size=MIB, ranges=ranges))["supported"]
@@ -219,7 +221,7 @@ def test_a_batch_has_the_ranges_that_were_asked_for_of_whole_pages(worker, tmp_p
 
 
 @pytest.mark.parametrize("discard, ranges", [("before", "one"), ("before", "8"), ("with", "one"), ("with", "8")])
-def test_what_is_discarded_is_prefetched_all_the_same(worker, tmp_path, discard, ranges):
+def test_discarded_ranges_are_prefetched_too(worker, tmp_path, discard, ranges):
     log = tmp_path / "queued"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert prepare(pipe, managed("prefetch", *ACROSS, size=MIB, discard=discard, ranges=ranges))["supported"]
@@ -236,14 +238,14 @@ def test_what_is_discarded_is_prefetched_all_the_same(worker, tmp_path, discard,
         ("cuMemDiscardAndPrefetchBatchAsync", {"discard": "with"}),
     ],
 )
-def test_what_came_with_cuda_13_is_a_stated_reason_before(worker, symbol, wanted):
+def test_calls_of_cuda_13_are_unsupported_with_a_reason_on_older_drivers(worker, symbol, wanted):
     for settings in ({"CUDA_VERSION": 12090}, {"CUDA_MISSING": symbol}):
         pipe, _ = opened(worker, **settings)
         assert f"lacks {symbol}" in refusal(pipe, managed("prefetch", *IN, **wanted))
         assert prepare(pipe, managed("prefetch", *IN))["supported"]
 
 
-def test_a_driver_without_advice_is_a_stated_reason(worker):
+def test_a_driver_without_advice_gives_a_stated_reason(worker):
     pipe, _ = opened(worker, CUDA_MISSING="cuMemAdvise")
     assert "lacks cuMemAdvise" in refusal(pipe, managed("demand", *IN, advice="accessed_by"))
     assert prepare(pipe, managed("demand", *IN))["supported"]
@@ -269,7 +271,7 @@ def test_memory_of_the_operating_system_is_used_where_gpus_reach_it(worker, want
 
 
 @pytest.mark.parametrize("family", ["demand, written", "demand by a CPU", "faults of a GPU"])
-def test_more_iterations_than_there_are_pages_for_are_refused(worker, family):
+def test_more_iterations_than_pages_are_refused(worker, family):
     pipe, _ = opened(worker)
     most = prepare(pipe, FAMILIES[family])["most_iterations"]
     error = failure(pipe.ask("run", samples=1, batches=[[most + 1]], verify=False))
@@ -286,7 +288,7 @@ def test_managed_memory_stays_small(worker):
     assert prepare(pipe, managed("demand", *IN, size=8 * MIB))["supported"]
 
 
-def test_what_is_kept_for_other_points_is_not_free(worker):
+def test_memory_kept_for_other_points_does_not_count_as_free(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
     wanted = managed("demand", *IN, size=8 * MIB)
     assert prepare(pipe, wanted)["supported"]
@@ -306,20 +308,20 @@ def test_what_is_kept_for_other_points_is_not_free(worker):
         ({"CUDA_NO_PEER": 1}, "cannot access the memory"),
     ],
 )
-def test_a_driver_that_cannot_is_a_stated_reason(worker, settings, words):
+def test_a_driver_without_managed_memory_gives_a_stated_reason(worker, settings, words):
     pipe, _ = opened(worker, **settings)
     assert words in refusal(pipe, FAMILIES["demand of a peer"])
 
 
-def test_it_is_prefetched_by_the_call_of_that_name(worker):
+def test_a_prefetch_uses_the_prefetch_call(worker):
     pipe, _ = opened(worker, CUDA_HANG="cuMemPrefetchAsync")
     with pytest.raises(NoAnswer):
         pipe.ask("prepare", timeout_s=1, case=FAMILIES["prefetch"], key="point#0")
 
 
-def test_a_whole_run(tmp_path):
+def test_a_complete_run_of_managed_memory(tmp_path):
     path = tmp_path / "run.jsonl"
-    # What CPUs touch costs nothing here, and a fake's prefetch is faster than the hardware allows.
+    # CPU accesses cost nothing on the fake driver, and its prefetches exceed the peak.
     only = ["demand/*/8[?]*", "demand/fault/numa*/1048576*", "prefetch/*/1048576*", "fault_latency/*"]
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--rounds", "2", "--precision", "99%"]
     command += ["-o", str(path), "--json", *itertools.chain(*(("--only", one) for one in only))]

@@ -1,6 +1,6 @@
-"""The real worker on the fake driver: whatever a driver does wrong becomes what docs/reference/worker.md promises.
+"""The real worker on the fake driver: each driver fault becomes the answer that docs/reference/worker.md promises.
 
-Old, new, missing, lame, full, taken, lost, hung and lying drivers, through the pipe alone.
+Drivers that are old, new, missing, incomplete, full, busy, lost, hung or wrong, through the pipe only.
 """
 
 import pytest
@@ -54,7 +54,7 @@ FAMILIES = {
     "h2d pinned": h2d(),
     "h2d registered": h2d("registered"),
     "h2d pageable": h2d("pageable"),
-    "h2d both ways": h2d(bidirectional="true"),
+    "h2d bidirectional": h2d(bidirectional="true"),
     "d2h pinned": d2h(),
     "d2h pageable": d2h("pageable"),
     "d2d peer": d2d(),
@@ -68,7 +68,7 @@ FAMILIES = {
         for engine in ("sm", "tma")
         for name, wanted in {
             "h2d": h2d(blocks="8"),
-            "h2d both ways": h2d(bidirectional="true"),
+            "h2d bidirectional": h2d(bidirectional="true"),
             "d2h registered": d2h("registered"),
             "d2d push": d2d(size=24),
             "d2d pull": d2d(initiator="dst"),
@@ -87,8 +87,10 @@ FAMILIES = {
     "narrow write to a peer": access("write", "gpu:0", "gpu:1", width="4"),
     "strided write to host memory": access("write", "gpu:0", "numa:0", width="4", stride="64"),
     "random write to its own": access("write", "gpu:0", "gpu:0", order="random"),
-    "both ways: reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
-    "both ways: host memory read and written": access("read", "numa:0", "gpu:0", bidirectional="true", order="random"),
+    "bidirectional reads": access("read", "gpu:0", "gpu:1", bidirectional="true"),
+    "bidirectional: host memory read and written": access(
+        "read", "numa:0", "gpu:0", bidirectional="true", order="random"
+    ),
     "written by the same core before": h2d("pinned", cache="written"),
     "written by another core before": h2d("pageable", cache="dirty"),
     "h2h, written by another core before": case("h2h", "numa:0", "numa:0", "pageable", "pinned", cache="dirty"),
@@ -99,8 +101,8 @@ FAMILIES = {
     "chase on one SM": access("latency", "numa:0", "gpu:0", size=0, sm="131"),
     "chase on one SM, caches hot": access("latency", "gpu:0", "gpu:0", size=0, sm="0", cache="hot", range="64MiB"),
     "chase, caches hot": access("latency", "gpu:0", "gpu:0", size=0, cache="hot"),
-    "both ways by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
-    "both ways by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
+    "bidirectional by one kernel": access("exchange", "numa:0", "gpu:0", size=24),
+    "bidirectional by a kernel of each": access("exchange_all", "numa:0", "gpu:all", others=["gpu:0", "gpu:1"]),
     "host to all": joint("host_to_all", "numa:0", "gpu:all"),
     "all to host and back": joint("host_to_all", "numa:0", "gpu:all", bidirectional="true"),
     "all to host by sm": joint("all_to_host", "gpu:all", "numa:0") | {"engine": "sm"},
@@ -155,7 +157,7 @@ BY_GRAPH = {name for name in TOGETHER if name.endswith("by graph")}
 
 @pytest.fixture
 def worker():
-    """Opens workers on a fake driver; they end with the test."""
+    """Opens workers on a fake driver. They end with the test."""
     pipes = []
 
     def start(library="driver", extra=None, **settings):
@@ -179,7 +181,7 @@ def prepare(pipe, wanted):
 
 
 def refusal(pipe, wanted):
-    """Why the worker does not support a case."""
+    """The reason why the worker does not support a case."""
     answer = prepare(pipe, wanted)
     assert answer["ok"] and not answer["supported"], answer
     return answer["reason"]
@@ -191,7 +193,7 @@ def failure(answer):
 
 
 def run(pipe, wanted, verify=True):
-    """Prepares and runs; the run's answer."""
+    """Prepares and runs a case; returns the answer to `run`."""
     prepared = prepare(pipe, wanted)
     assert prepared["ok"] and prepared["supported"], prepared
     actors = prepared["actors"]
@@ -206,14 +208,14 @@ def works(pipe, wanted):
     return answer
 
 
-# --- drivers that are well ----------------------------------------------------------------------------------------
+# --- healthy drivers ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [12000, 12040, 12080, 13000])
-def test_every_family_runs_on_every_version(worker, version):
+def test_every_family_runs_on_every_driver_version(worker, version):
     pipe, driver = opened(worker, CUDA_VERSION=version)
     assert driver["driver_present"] and driver["version"] == version
-    # Before these they took other arguments, or were not there.
+    # Earlier versions have other arguments or lack the call.
     of_13 = {
         "cuMemcpyBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
     }  # fmt: skip
@@ -236,7 +238,7 @@ def test_gpus_are_in_bus_order(worker):
     assert len(driver["peers"]) == 12 and all(peer["access"] for peer in driver["peers"])
 
 
-def test_attributes_that_a_driver_does_not_know_are_absent(worker):
+def test_unknown_attributes_are_absent(worker):
     known = [set(opened(worker, CUDA_VERSION=v)[1]["gpus"][0]["attributes"]) for v in (12000, 13000)]
     assert known[1] - known[0] == {
         "HANDLE_TYPE_FABRIC_SUPPORTED", "HOST_NUMA_MEMORY_POOLS_SUPPORTED", "MULTICAST_SUPPORTED", "NUMA_ID",
@@ -244,31 +246,31 @@ def test_attributes_that_a_driver_does_not_know_are_absent(worker):
 
 
 @pytest.mark.parametrize("capability", [60, 70, 75, 80, 86, 89, 90, 100, 103, 120])
-def test_there_is_device_code_for_every_architecture(worker, capability):
+def test_every_architecture_has_device_code(worker, capability):
     pipe, _ = opened(worker, CUDA_CAPABILITY=capability)
     works(pipe, h2d())
 
 
-def test_gpus_of_tomorrow_get_code_that_the_driver_compiles(worker):
+def test_future_gpus_get_code_that_the_driver_compiles(worker):
     pipe, _ = opened(worker, CUDA_CAPABILITY=140)
     works(pipe, h2d())
 
 
-def test_gpus_of_long_ago_are_named_with_their_capability(worker):
+def test_gpus_that_are_too_old_are_named_with_their_capability(worker):
     pipe, _ = opened(worker, CUDA_CAPABILITY=35)
     message = failure(prepare(pipe, h2d()))["message"]
     assert "3.5" in message and "no device code" in message
 
 
-def test_memory_that_could_not_be_filled_is_nobody_elses(worker):
-    """The next program of such memory fails as the first did, and does not find wrong data in it."""
+def test_memory_that_could_not_be_filled_is_not_reused(worker):
+    """The next program with such memory fails like the first, instead of finding wrong data."""
     pipe, _ = opened(worker, CUDA_CAPABILITY=35)
     host_only = case("h2h", "numa:0", "numa:0", "pinned", "pageable", initiator="src", mode="batched")
     for wanted in (h2d(), host_only, host_only):
         assert "no device code" in failure(prepare(pipe, wanted))["message"]
 
 
-# --- drivers that are not there, or not usable --------------------------------------------------------------------
+# --- missing or unusable drivers ----------------------------------------------------------------------------------
 
 UNUSABLE = {
     "no driver": ({"library": "broken"}, ["no CUDA driver"]),
@@ -284,7 +286,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_without_a_usable_driver_the_host_is_measured_and_the_rest_says_why(worker, name):
+def test_without_a_usable_driver_host_paths_are_measured_and_others_state_the_reason(worker, name):
     settings, words = UNUSABLE[name]
     pipe, driver = opened(worker, **settings)
     assert not driver["driver_present"] and driver["gpus"] == []
@@ -296,13 +298,13 @@ def test_without_a_usable_driver_the_host_is_measured_and_the_rest_says_why(work
             assert driver["why_not"] in refusal(pipe, wanted), family
 
 
-def test_a_gpu_that_is_not_here_is_counted_out(worker):
+def test_a_missing_gpu_is_reported_with_the_number_of_gpus(worker):
     pipe, _ = opened(worker)
     assert "gpu:5 is not here" in refusal(pipe, h2d(gpu=5))
     works(pipe, h2d())
 
 
-# --- drivers that lack something ----------------------------------------------------------------------------------
+# --- drivers without some calls -----------------------------------------------------------------------------------
 
 PEER = {"d2d peer", "d2d by the peer call", "d2d by the destination"}
 PEER |= {f"d2d {way} by {engine}" for way in ("push", "pull") for engine in ("sm", "tma")}
@@ -311,7 +313,7 @@ PEER |= {name for name in IN_PARTS if "d2d" in name or "peer" in name or name.st
 PEER -= {"halo in y, packed, within a GPU"}
 PEER |= {"on several paths, one between GPUs"}
 PEER |= {"read of a peer", "write to a peer", "chase through a peer", "one to all", "all to one, pulled by sm"}
-PEER |= {"strided read of a peer", "narrow write to a peer", "both ways: reads"}
+PEER |= {"strided read of a peer", "narrow write to a peer", "bidirectional reads"}
 REGISTERED = {"h2d registered", *(f"d2h registered by {engine}" for engine in ("sm", "tma", "batch", "graph"))}
 NEEDED_BY = {
     "cuMemHostRegister": REGISTERED,
@@ -335,7 +337,7 @@ NEEDED_BY = {
 
 
 @pytest.mark.parametrize("symbol", NEEDED_BY)
-def test_only_what_needs_a_missing_symbol_is_unsupported(worker, symbol):
+def test_only_families_that_need_a_missing_symbol_are_unsupported(worker, symbol):
     pipe, driver = opened(worker, CUDA_MISSING=symbol)
     assert driver["driver_present"] and driver["missing"] == [symbol]
     for family, wanted in FAMILIES.items():
@@ -345,7 +347,7 @@ def test_only_what_needs_a_missing_symbol_is_unsupported(worker, symbol):
             works(pipe, wanted)
 
 
-def test_gpus_that_are_no_peers_copy_through_the_host(worker):
+def test_gpus_without_peer_access_copy_through_the_host(worker):
     pipe, driver = opened(worker, CUDA_NO_PEER=1)
     assert not any(peer["access"] for peer in driver["peers"])
     assert "gpu:0 cannot access the memory of gpu:1" in refusal(pipe, d2d())
@@ -365,7 +367,7 @@ def test_blocking_launches_are_timed_without_a_gate(worker):
     assert answer["timing"] == "events" and "CUDA_LAUNCH_BLOCKING" in answer["notes"]["timing"]
 
 
-def test_streams_that_nothing_holds_are_timed_by_events_whatever_they_copy(worker):
+def test_streams_without_a_gate_are_timed_by_events(worker):
     pipe, _ = opened(worker)
     for wanted in (h2d(), h2d("pageable"), d2d(), access("read", "numa:0", "gpu:0")):
         answer = works(pipe, wanted | {"held": False})
@@ -373,25 +375,25 @@ def test_streams_that_nothing_holds_are_timed_by_events_whatever_they_copy(worke
     assert works(pipe, H2H | {"held": False})["timing"] == "host"  # a CPU thread has no stream
 
 
-# --- no room ------------------------------------------------------------------------------------------------------
+# --- exhausted memory ---------------------------------------------------------------------------------------------
 
 
-def test_memory_that_is_refused_is_said_and_the_worker_goes_on(worker):
+def test_a_failed_allocation_is_reported_and_the_worker_continues(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=48 * MIB)
     error = failure(prepare(pipe, local(size=32 * MIB, footprint=0)))
     assert error["kind"] == "memory" and "CUDA_ERROR_OUT_OF_MEMORY" in error["message"]
     works(pipe, H2H)
 
 
-def test_a_region_larger_than_the_gpu_is_refused_in_words(worker):
+def test_a_region_larger_than_the_gpu_is_refused_with_a_message(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=16 * MIB)
     assert "32 MiB do not fit gpu:0" in refusal(pipe, h2d(size=32 * MIB))
 
 
-# --- GPUs that somebody else has ----------------------------------------------------------------------------------
+# --- GPUs in use by another process -------------------------------------------------------------------------------
 
 
-def test_a_gpu_that_another_process_holds_is_named_as_that(worker):
+def test_a_gpu_held_by_another_process_is_reported_as_such(worker):
     pipe, _ = opened(worker, CUDA_MODE="exclusive")
     error = failure(prepare(pipe, h2d()))
     assert error["kind"] == "failed"
@@ -416,25 +418,25 @@ def test_the_other_gpus_and_the_host_are_still_measured(worker, mode):
 
 
 @pytest.mark.parametrize("mode", ["prohibited", "exclusive"])
-def test_the_host_is_measured_when_no_gpu_may_be_used(worker, mode):
+def test_the_host_is_measured_if_no_gpu_may_be_used(worker, mode):
     pipe, _ = opened(worker, CUDA_MODE=mode)
     works(pipe, H2H)
 
 
-# --- GPUs that break ----------------------------------------------------------------------------------------------
+# --- failing GPUs -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", ["", ":46", ":700", ":719", ":999"])
-def test_a_gpu_that_is_lost_in_mid_run_loses_the_worker_and_nothing_else(worker, error):
+def test_a_gpu_lost_during_a_run_ends_the_worker_only(worker, error):
     pipe, _ = opened(worker, CUDA_LOST_AFTER=f"12{error}")
     lost = failure(run(pipe, h2d()))
     assert lost["kind"] == "lost" and "CUDA_ERROR_" in lost["message"]
-    assert pipe.process.poll() is None  # it answers; that it is of no more use is the parent's to know
+    assert pipe.process.poll() is None  # the worker still answers; the parent has to replace it
     assert failure(prepare(pipe, h2d()))["kind"] == "lost"
 
 
 @pytest.mark.parametrize("symbol", ["cuStreamSynchronize", "cuMemcpyHtoDAsync", "cuEventRecord"])
-def test_a_call_that_never_returns_gets_no_answer_and_dies_when_killed(worker, symbol):
+def test_a_hanging_call_gets_no_answer_and_the_worker_can_be_killed(worker, symbol):
     pipe, _ = opened(worker, CUDA_HANG=f"{symbol}:4")
     with pytest.raises(NoAnswer):
         prepared = pipe.ask("prepare", timeout_s=2, case=h2d(), key="point#0")
@@ -446,41 +448,41 @@ def test_a_call_that_never_returns_gets_no_answer_and_dies_when_killed(worker, s
 
 
 @pytest.mark.parametrize("symbol", ["cuInit", "cuDevicePrimaryCtxRetain"])
-def test_a_driver_that_hangs_when_it_starts_gets_no_answer(worker, symbol):
+def test_a_driver_that_hangs_at_start_gets_no_answer(worker, symbol):
     pipe = worker(CUDA_HANG=symbol)
     with pytest.raises(NoAnswer):
         pipe.ask("open", timeout_s=2, platform="cuda")
         pipe.ask("prepare", timeout_s=2, case=h2d(), key="point#0")
 
 
-# --- GPUs that lie ------------------------------------------------------------------------------------------------
+# --- wrong data ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in WITHOUT_GPU])
-def test_one_wrong_byte_is_found(worker, family):
-    # The last copies of a run: an earlier one may be overwritten when slices come round again. A chase launches less.
+def test_wrong_bytes_are_found(worker, family):
+    # The last copies of a run; later ones may overwrite an earlier one. A pointer chase has fewer launches.
     pipe, _ = opened(worker, CUDA_CORRUPT="6+" if "chase" in family else "40+")
     verdict = run(pipe, FAMILIES[family])["verdict"]
     assert not verdict["ok"] and 0 < verdict["wrong_bytes"] < verdict["checked_bytes"]
     assert " at byte " in verdict["first_wrong"]
 
 
-def test_one_wrong_byte_in_one_copy_is_found_and_gone_the_next_time(worker):
+def test_one_wrong_copy_is_found_and_the_next_run_is_clean(worker):
     pipe, _ = opened(worker, CUDA_CORRUPT=60)
-    wanted = h2d(footprint=8 * MIB)  # more slices than copies: nothing is written twice
+    wanted = h2d(footprint=8 * MIB)  # more slices than copies, so nothing is written twice
     verdict = run(pipe, wanted)["verdict"]
     assert (verdict["ok"], verdict["wrong_bytes"]) == (False, 8)  # words are compared
     works(pipe, wanted)
 
 
-def test_peers_that_deliver_garbage_are_found_out(worker):
+def test_peers_that_deliver_wrong_data_are_found(worker):
     pipe, _ = opened(worker, CUDA_LYING_PEER=1)
     for wanted in (d2d(), d2d(call="peer")):
         assert not run(pipe, wanted)["verdict"]["ok"]
     works(pipe, d2d(peer="off"))
 
 
-def test_bulk_copies_need_the_gpus_that_have_them(worker):
+def test_tma_copies_are_unsupported_on_gpus_without_tma(worker):
     pipe, _ = opened(worker, CUDA_CAPABILITY=80)
     assert "compute capability 9.0" in refusal(pipe, h2d() | {"engine": "tma"})
     works(pipe, h2d() | {"engine": "sm"})

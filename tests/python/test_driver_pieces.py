@@ -1,4 +1,4 @@
-"""The real worker on the fake driver: copies of rows and copies that are queued together, call by call."""
+"""The real worker on the fake driver: pitched copies and batched copies, call by call."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ __all__ = ["worker"]  # a fixture
 
 pytestmark = [needs_fake, needs_worker]
 
-# Footprints in which no slice is written twice, so that whatever goes wrong last is seen; a cube is too large for that.
+# Footprints in which no slice is written twice, so that the last error stays visible. A cube is too large for this.
 IN_ROWS = {
     name: wanted | {"footprint_bytes": 512 * wanted["bytes"]} for name, wanted in ROWS.items() if "halo" not in name
 }
@@ -19,7 +19,7 @@ GAPS_BEHIND = [name for name, wanted in IN_ROWS.items() if wanted["params"].get(
 
 
 def lines(log: Path, what: str) -> list[int]:
-    """The last number of each line of that kind."""
+    """The last number of each line of this kind."""
     return [int(line.split()[-1]) for line in log.read_text().splitlines() if line.split()[0] == what]
 
 
@@ -27,11 +27,11 @@ def test_a_batch_of_copies_is_one_call(worker, tmp_path):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert works(pipe, TOGETHER["h2d by batch"])["timing"] == "gate"
-    # Once to warm up and once for the rehearsal of the largest; then two samples of each batch that is not empty.
+    # One warm-up, one rehearsal of the largest batch, then two samples of each batch that is not empty.
     assert lines(log, "batch") == [1, 16, *2 * [1, 8, 16]]
 
 
-def test_a_graph_is_made_when_its_batch_is_first_seen(worker, tmp_path):
+def test_a_graph_is_made_with_its_first_batch(worker, tmp_path):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert works(pipe, TOGETHER["h2d by graph"])["timing"] == "gate"
@@ -39,7 +39,7 @@ def test_a_graph_is_made_when_its_batch_is_first_seen(worker, tmp_path):
     assert lines(log, "graph-launch") == [1, 16, *2 * [1, 8, 16]]
 
 
-def test_pieces_are_a_node_or_a_copy_each(worker, tmp_path):
+def test_each_piece_is_a_node_or_a_copy(worker, tmp_path):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     for engine in ("batch", "graph"):
@@ -55,7 +55,7 @@ def test_a_gather_is_one_kernel(worker, tmp_path):
     assert launches.count("linkscope_copy_rows") == 1 + 16 + 2 * (1 + 8 + 16) and "linkscope_copy" not in launches
 
 
-def test_packing_and_unpacking_are_kernels_of_either_gpu(worker, tmp_path):
+def test_packing_and_unpacking_run_on_their_own_gpu(worker, tmp_path):
     log = tmp_path / "log"
     pipe, driver = opened(worker, CUDA_LOG=log)
     works(pipe, PACKED["halo in x, packed, to a peer"])
@@ -68,14 +68,14 @@ def test_packing_and_unpacking_are_kernels_of_either_gpu(worker, tmp_path):
 
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
 @pytest.mark.parametrize("name", IN_ROWS)
-def test_a_byte_that_is_wrong_within_rows_is_found(worker, name, fault):
+def test_a_wrong_byte_within_rows_is_found(worker, name, fault):
     pipe, _ = opened(worker, **{fault: "40+"})
     verdict = run(pipe, IN_ROWS[name])["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and " at byte " in verdict["first_wrong"]
 
 
 @pytest.mark.parametrize("name", GAPS_BEHIND)
-def test_a_byte_that_is_wrong_between_rows_is_found(worker, name):
+def test_a_wrong_byte_between_rows_is_found(worker, name):
     pipe, _ = opened(worker, CUDA_OVERRUN="40+")
     verdict = run(pipe, IN_ROWS[name])["verdict"]
     assert not verdict["ok"] and 0 < verdict["wrong_bytes"] <= 8 * 50 * 128  # words are compared
@@ -89,17 +89,17 @@ def test_a_wrong_copy_in_a_batch_is_found(worker, name, fault):
 
 
 @pytest.mark.parametrize("name", PACKED)
-def test_a_halo_that_is_lost_on_its_way_is_found(worker, name):
+def test_a_lost_halo_is_found(worker, name):
     pipe, _ = opened(worker, CUDA_SKIP="150+")
     verdict = run(pipe, PACKED[name] | {"footprint_bytes": 64 * 64 * KIB})["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] < verdict["checked_bytes"]
 
 
-def test_what_nobody_can_do_is_refused(worker):
+def test_impossible_cases_are_refused(worker):
     pipe, _ = opened(worker)
     pageable = h2d() | {"engine": "batch", "src_memory": "pageable"}
     assert "pageable to device memory" in prepare(pipe, pageable)["error"]["message"]
-    odd = case("pieces", "numa:0", "gpu:0", "pinned", "device", size=1000)
-    assert "1000 of them are 4096000 B" in prepare(pipe, odd)["error"]["message"]
+    uneven = case("pieces", "numa:0", "gpu:0", "pinned", "device", size=1000)
+    assert "1000 of them are 4096000 B" in prepare(pipe, uneven)["error"]["message"]
     nowhere = case("halo", "gpu:0", "gpu:7", "device", "device", size=4 * KIB, way="packed")
     assert "gpu:7 is not here" in refusal(pipe, nowhere)

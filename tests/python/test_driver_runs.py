@@ -1,4 +1,4 @@
-"""Whole commands on the fake driver: what kernels did is what the run file says."""
+"""Complete commands on the fake driver: the run file describes what the kernels did."""
 
 import subprocess
 import sys
@@ -13,16 +13,16 @@ pytestmark = [needs_fake, needs_worker]
 
 EXCHANGE = "exchange/sm/numa:0.pinned->gpu:1.device/65536?blocks=pieces&threads=512"
 CHASE = "latency/sm/numa:0.pinned->gpu:0.device/0?cache=cold&range=64MiB"
-LENIENT = "99%"  # a fake's times are the host's: they say nothing
+LENIENT = "99%"  # times of the fake driver are those of the host and have no meaning here
 MEASURED = ("ok", "missed_precision")
 
 
 def measured(folder: Path, only: str, **settings):
-    """The one point of a run, and the command's exit code."""
+    """The only point of a run, and the command's exit code."""
     path = folder / "run.jsonl"
     only = only.replace("?", "[?]")
     command = [sys.executable, "-m", "linkscope", "run", "--suite", "full", "--only", only, "--precision", LENIENT]
-    command += ["--contexts", "any"]  # faults are counted by copies, and making contexts alike makes thousands
+    command += ["--contexts", "any"]  # faults are counted by copies, and selecting contexts makes thousands of them
     done = subprocess.run(
         [*command, "-o", str(path), "--json"], env=environment(**settings), capture_output=True, text=True, timeout=120
     )
@@ -37,7 +37,7 @@ def ends(flow) -> tuple[str, str, str, str, int]:
 
 
 def test_both_flows_of_an_exchange_are_in_the_run_file_and_add_up(tmp_path):
-    point, code = measured(tmp_path, EXCHANGE, CUDA_COPY_US=3000)  # longer than what a busy machine takes away
+    point, code = measured(tmp_path, EXCHANGE, CUDA_COPY_US=3000)  # longer than the delays of a busy machine
     assert point.status in MEASURED and (point.verified, code) == (True, 0), point.reason
     there, back = point.flows
     assert ends(there) == ("numa:0", "pinned", "gpu:1", "device", 65536)
@@ -48,8 +48,8 @@ def test_both_flows_of_an_exchange_are_in_the_run_file_and_add_up(tmp_path):
 
 
 @pytest.mark.parametrize("first, place", [(1, "gpu:1.device"), (2, "numa:0.pinned")], ids=["to", "back"])
-def test_an_exchange_of_which_one_way_is_wrong_is_a_failed_point(tmp_path, first, place):
-    """Each launch is two copies to the fake, and every second copy has a wrong bit."""
+def test_an_exchange_with_one_wrong_direction_is_a_failed_point(tmp_path, first, place):
+    """Each launch is two copies of the fake driver; every second copy has a wrong bit."""
     point, code = measured(tmp_path, EXCHANGE, CUDA_CORRUPT=f"{first}+2")
     assert (point.status, point.verified, code) == ("failed", False, 1)
     assert point.gbps is None and point.total_gbps is None
@@ -60,7 +60,7 @@ ON_AN_SM = "latency/sm/gpu:1.device->gpu:1.device/0?cache=cold&range=2MiB&sm=33"
 
 
 @pytest.mark.parametrize("held", [None, 32, 33])
-def test_a_chase_on_an_sm_is_a_point_and_a_failed_one_where_that_sm_is_not_to_be_had(tmp_path, held):
+def test_a_chase_on_an_sm_is_a_point_that_fails_if_that_sm_is_occupied(tmp_path, held):
     settings = {} if held is None else {"CUDA_HELD_SM": held}
     point, code = measured(tmp_path, ON_AN_SM, **settings)
     assert point.id == ON_AN_SM and point.params["sm"] == "33"
@@ -71,13 +71,13 @@ def test_a_chase_on_an_sm_is_a_point_and_a_failed_one_where_that_sm_is_not_to_be
         assert (point.verified, code) == (True, 0) and (point.status in MEASURED or too_short(point)), point.reason
 
 
-def test_a_chase_that_strays_is_a_failed_point(tmp_path):
+def test_a_chase_that_leaves_its_cycle_is_a_failed_point(tmp_path):
     point, code = measured(tmp_path, CHASE, CUDA_SKIP="2+")  # the first copy sets the chase to its start
     assert (point.status, point.verified, code) == ("failed", False, 1)
     assert "where the chase should stand" in point.reason
 
 
-def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
+def test_kernels_are_launched_in_the_shape_of_their_point(tmp_path):
     log = tmp_path / "queued"
     point, _ = measured(tmp_path, CHASE, CUDA_LOG=log)
     assert point.verified and (point.status in MEASURED or too_short(point)), point.reason
@@ -92,14 +92,14 @@ def test_kernels_of_a_run_are_launched_as_its_point_says(tmp_path):
         "h2h/cpu/numa:0.pageable->numa:0.pinned/65536?cache=hot&initiator=src&mode=batched",
     ],
 )
-def test_copies_of_what_the_cache_holds_are_measured_and_verified(tmp_path, id):
+def test_copies_of_cached_data_are_measured_and_verified(tmp_path, id):
     point, code = measured(tmp_path, id, CUDA_COPY_US=300)
     assert point.status in MEASURED and point.median_s, point.reason
     assert (point.verified, code, point.params["cache"]) == (True, 0, "hot")
 
 
-def test_by_comm_scopes_rule_a_second_of_copies_is_timed_by_events_five_times(tmp_path):
-    """A fake's copies take the host's time, so this takes five real seconds."""
+def test_comm_scopes_rule_times_one_second_of_copies_by_events_five_times(tmp_path):
+    """Copies of the fake driver take real time, so this test takes five seconds."""
     path = tmp_path / "run.jsonl"
     wanted = "h2d/ce/numa:0.pageable->gpu:0.device/16777216?after=wait&bidirectional=true&mode=single"
     command = [sys.executable, "-m", "linkscope", "run", "--rule", "comm-scope", "--only", wanted, "-o", str(path)]
@@ -113,13 +113,15 @@ def test_by_comm_scopes_rule_a_second_of_copies_is_timed_by_events_five_times(tm
         (samples,) = flow.samples_s
         assert len(samples) == 5 and flow.mean_s == pytest.approx(sum(samples) / 5)
     together_s = point.guards["together_s"]
-    assert point.batch[0] * together_s > 0.5  # the first repetition fills a second, the others have as many copies
+    assert (
+        point.batch[0] * together_s > 0.5
+    )  # the first repetition fills a second, the others have the same number of copies
     assert point.total_gbps == pytest.approx(2 * 16777216 / together_s / 1e9)
     assert together_s >= 0.99 * max(flow.mean_s for flow in point.flows)
 
 
-def test_a_point_says_where_its_time_went_and_the_tool_adds_it_up(tmp_path):
-    """Six rounds of two batches or more, of copies that last 2 ms; all parts together are less than all of it."""
+def test_a_point_states_its_time_by_part_and_the_tool_adds_them_up(tmp_path):
+    """Six rounds of at least two batches of copies of 2 ms. The parts add up to less than the total."""
     point, _ = measured(tmp_path, EXCHANGE, CUDA_COPY_US=2000)
     spent = point.guards["spent"]
     assert list(spent) == ["caches_s", "comparing_s", "memory_s", "rehearsals_s", "samples_s"]

@@ -1,7 +1,7 @@
 """Memory that a second process owns, on the fake driver.
 
-Copies through it arrive; its costs are those of who does what; whatever befalls the owner, or the sharing, becomes a
-reason; nothing of it outlives the worker.
+Copies through it arrive, costs are measured in the process that pays them, and every fault of the owner or of the
+sharing becomes a reason. Nothing outlives the worker.
 """
 
 import json
@@ -38,7 +38,7 @@ COPIES = {
         for kind in OF_GPUS
         for name, wanted in {
             "h2d": memories(h2d(), "pinned", kind),
-            "h2d, both ways": memories(h2d(bidirectional="true"), "pinned", kind),
+            "h2d, bidirectional": memories(h2d(bidirectional="true"), "pinned", kind),
             "d2h": memories(d2h(), kind, "pinned"),
             "d2d": memories(d2d(), kind, kind),
             "d2d, pulled": memories(d2d(initiator="dst"), kind, kind),
@@ -100,18 +100,18 @@ def test_no_copy_between_gpus_goes_through_the_host(worker, tmp_path, name):
     pipe, _ = opened(worker, CUDA_LOG=log)
     assert run(pipe, COPIES[name])["verdict"]["ok"]
     assert staged(log) == []
-    assert run(pipe, d2d(peer="off"))["verdict"]["ok"]  # is seen
+    assert run(pipe, d2d(peer="off"))["verdict"]["ok"]  # a copy through the host appears in the log
     assert staged(log)
 
 
 @pytest.mark.parametrize("kind", OF_GPUS)
-def test_what_one_gpu_opened_is_opened_by_the_next_one_for_itself(worker, tmp_path, kind):
-    """The same memory again and again, all of it: pushed, pulled, without peer access in between; then it is closed."""
+def test_shared_memory_is_opened_by_each_gpu_separately(worker, tmp_path, kind):
+    """The same allocation repeatedly: pushed, pulled, without peer access; at the end it is closed."""
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
-    whole = {"bytes": 2 * MIB, "footprint_bytes": 2 * MIB}  # as much as is allocated
+    all_of_it = {"bytes": 2 * MIB, "footprint_bytes": 2 * MIB}  # the size of the allocation
     for name in ("d2d", "d2d, pulled", "peer off", "d2d by sm", "read of a peer's", "d2d by sm", "h2d"):
-        assert run(pipe, COPIES.get(f"{name} {kind}", d2d(peer="off")) | whole)["verdict"]["ok"], name
+        assert run(pipe, COPIES.get(f"{name} {kind}", d2d(peer="off")) | all_of_it)["verdict"]["ok"], name
     pipe.process.stdin.close()
     assert pipe.process.wait(20) == 0
     assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"]
@@ -123,25 +123,25 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name, proofs", WRONG.items())
-def test_what_arrives_wrong_is_found(worker, name, proofs):
-    """After the copies that prove that the memory is shared: each writes a word, and then the one that was there."""
+def test_wrong_data_through_shared_memory_is_found(worker, name, proofs):
+    """The first copies prove that the memory is shared: each writes a word and restores the previous one."""
     verdict = run(opened(worker, CUDA_CORRUPT=f"{proofs + 3}+")[0], COPIES[name])["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0
 
 
 def test_memory_that_only_seems_shared_is_found(worker):
-    """The bytes that come back are right: what was opened is memory of this process, and not the owner's."""
+    """The returned bytes are right, but the opened memory belongs to this process and not to the owner."""
     pipe, _ = opened(worker, CUDA_PRIVATE_SHARES=1)
     for name in ("h2d ipc", "h2d posix_fd", "d2d ipc"):
         assert "does not arrive in the memory of the other process" in refusal(pipe, COPIES[name])
     assert prepare(pipe, COPIES["h2d shm"])["supported"]
 
 
-# --- what sharing costs --------------------------------------------------------------------------------------------
+# --- costs of sharing ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind, phase", [(kind, phase) for kind, phases in PHASES.items() for phase in phases])
-def test_every_phase_runs_by_the_clock_of_who_does_it(worker, kind, phase):
+def test_every_phase_is_timed_by_the_process_that_runs_it(worker, kind, phase):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, allocation(kind, phase))
     assert prepared["ok"] and prepared["supported"] and prepared["most_iterations"] == 32, prepared
@@ -167,24 +167,24 @@ def test_every_phase_runs_by_the_clock_of_who_does_it(worker, kind, phase):
         ("shm", "unregister", "cuMemHostUnregister"),
     ],
 )
-def test_a_phase_is_timed_and_its_neighbours_are_not(worker, kind, phase, symbol):
+def test_a_phase_is_timed_without_its_neighbours(worker, kind, phase, symbol):
     slow, phases = 0.02, PHASES[kind]
     index = phases.index(phase)
     for other in phases[max(0, index - 1) : index + 2]:
         if other == "touch" != phase:
-            continue  # takes as long as this machine needs for its pages
+            continue  # depends on the time that this machine needs for its pages
         pipe, _ = opened(worker, CUDA_SLOW=f"{symbol}:{int(slow * 1e6)}")
         assert prepare(pipe, allocation(kind, other))["supported"]
-        # The owner tells how long it took and not when, so calls cannot be looked up between stamps; what else runs
-        # here slows some samples of what is fast, not all.
+        # The owner reports a duration and no stamps, so calls cannot be matched. Other programs on this machine slow
+        # down some samples of a fast phase, but not all.
         samples = range(2 if phase == other else 12)
         took = (pipe.ask("run", samples=1, batches=[[1]], verify=False)["stamps"] for _ in samples)
         assert all(exit_s - enter_s > slow for enter_s, exit_s in took) == (phase == other), other
 
 
 @pytest.mark.parametrize("kind", OF_GPUS)
-def test_what_messages_take_is_not_in_what_the_owner_does(worker, kind):
-    """An export here is a few instructions; that one is asked for and answered takes a socket and two threads."""
+def test_the_owners_time_excludes_the_messages(worker, kind):
+    """An export here is a few instructions; the request and its answer take a socket and two threads."""
     pipe, _ = opened(worker)
     assert prepare(pipe, allocation(kind, "export", size="4KiB"))["supported"]
     start = time.monotonic()
@@ -193,8 +193,8 @@ def test_what_messages_take_is_not_in_what_the_owner_does(worker, kind):
     assert 0 < 20 * took < (time.monotonic() - start) / 3
 
 
-def test_nothing_is_left_behind(worker):
-    """Sessions one after the other, on GPUs that have room for few of them; descriptors and maps come and go."""
+def test_no_memory_or_descriptor_is_leaked(worker):
+    """Consecutive sessions, on GPUs that have room for few of them; descriptors and mappings come and go."""
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB, CUDA_PINNED=128 * MIB)
     counts = []
     for _ in range(3):
@@ -208,7 +208,7 @@ def test_nothing_is_left_behind(worker):
     assert counts[1] == counts[2]
 
 
-# --- words between two processes -----------------------------------------------------------------------------------
+# --- ping-pong between two processes -------------------------------------------------------------------------------
 
 WORDS = {
     dst: case("ping_pong", "numa:0", dst, "shm", "shm", size=0, footprint=0) | {"engine": "cpu"}
@@ -225,7 +225,7 @@ WORDS |= BETWEEN_GPUS
 
 
 @pytest.mark.parametrize("dst", WORDS)
-def test_words_go_to_and_fro_between_two_processes(worker, dst):
+def test_ping_pong_runs_between_two_processes(worker, dst):
     pipe, _ = opened(worker)
     answer = run(pipe, WORDS[dst], counts=((4,), (90,)))
     assert answer["ok"] and answer["timing"] == "host", answer
@@ -233,7 +233,7 @@ def test_words_go_to_and_fro_between_two_processes(worker, dst):
     assert all(exit > enter for enter, exit in zip(answer["stamps"][::2], answer["stamps"][1::2], strict=True))
 
 
-def test_each_gpu_is_driven_by_its_process_once_a_batch(worker, tmp_path):
+def test_each_gpu_is_driven_by_its_process_once_per_batch(worker, tmp_path):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     prepared = prepare(pipe, BETWEEN_GPUS["gpu:0 to gpu:1, ipc, in the waiter's"])
@@ -248,7 +248,7 @@ def launches(log):
     return [bus for _, bus, kernel, *_ in lines if kernel == "linkscope_flags"]
 
 
-def test_what_two_processes_opened_of_each_other_is_given_back(worker, tmp_path):
+def test_memory_that_two_processes_opened_of_each_other_is_released(worker, tmp_path):
     """Also after words that did not arrive."""
     log, counts = tmp_path / "log", []
     pipe, _ = opened(worker, CUDA_LOG=log)
@@ -263,7 +263,7 @@ def test_what_two_processes_opened_of_each_other_is_given_back(worker, tmp_path)
     assert [line for line in log.read_text().splitlines() if line.startswith(("left", "ended"))] == ["ended"]
 
 
-def test_cpus_of_two_processes_need_no_gpu(worker):
+def test_ping_pong_of_cpus_of_two_processes_needs_no_gpu(worker):
     pipe, _ = opened(worker, CUDA_GPUS=0)
     assert run(pipe, WORDS["numa:0"])["verdict"]["ok"]
 
@@ -277,18 +277,18 @@ def test_cpus_of_two_processes_need_no_gpu(worker):
     ],
 )
 def test_a_word_that_does_not_arrive_is_a_time_out_with_its_place(worker, name, proofs, place):
-    """After copies that prove that the memory is shared, one side's kernels set nothing."""
+    """After the copies that prove that the memory is shared, the kernels of one side do nothing."""
     pipe, _ = opened(worker, CUDA_SKIP=f"{proofs + 1}+")
     prepared = prepare(pipe, WORDS[name])
     answer = prepared if not prepared["ok"] else pipe.ask("run", samples=1, batches=[[3, 3]], verify=True)
     problem = failure(answer)
     assert problem["kind"] == "timeout" and f"waited 2.000000 s for a word in {place}" in problem["message"]
-    assert run(pipe, local())["ok"]  # the worker goes on, and so does its owner
+    assert run(pipe, local())["ok"]  # the worker and its owner continue
 
 
 @pytest.mark.parametrize("name, proofs", [("gpu:1", 0), ("gpu:0 to gpu:1, ipc, in the waiter's", 14)])
 def test_an_owner_that_is_killed_while_it_waits_fails_the_point(worker, tmp_path, name, proofs):
-    """The GPU's kernel takes no part, so that the owner waits from the launch on."""
+    """The GPU's kernel does nothing, so the owner waits from the launch."""
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_SKIP=f"{proofs + 1}+", CUDA_LOG=log)
     with ThreadPoolExecutor() as pool:
@@ -301,7 +301,7 @@ def test_an_owner_that_is_killed_while_it_waits_fails_the_point(worker, tmp_path
     assert problem["kind"] == "lost" and "was ended by signal 9" in problem["message"]
 
 
-# --- what cannot be shared -----------------------------------------------------------------------------------------
+# --- memory that cannot be shared ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,14 +325,14 @@ def test_an_owner_that_is_killed_while_it_waits_fails_the_point(worker, tmp_path
         ({"CUDA_NO_POSIX_FD": 1}, WORDS["gpu:1 to gpu:0, posix_fd, in the setter's"], "_DESCRIPTOR_SUPPORTED is 0"),
     ],
 )
-def test_what_cannot_be_shared_is_a_stated_reason(worker, settings, wanted, words):
+def test_memory_that_cannot_be_shared_gives_a_stated_reason(worker, settings, wanted, words):
     pipe, _ = opened(worker, **settings)
     assert words in refusal(pipe, wanted)
-    assert words in refusal(pipe, wanted)  # known by now
+    assert words in refusal(pipe, wanted)  # the answer is cached
     assert prepare(pipe, local())["supported"]
 
 
-def test_an_owner_out_of_memory_fails_that_point_and_the_worker_goes_on(worker):
+def test_an_owner_out_of_memory_fails_the_point_and_the_worker_continues(worker):
     pipe, _ = opened(worker, CUDA_MEMORY=256 * MIB)
     twice = memories(h2d(size=136 * MIB, footprint=0, bidirectional="true"), "pinned", "ipc")
     problem = failure(prepare(pipe, twice))
@@ -341,20 +341,20 @@ def test_an_owner_out_of_memory_fails_that_point_and_the_worker_goes_on(worker):
     assert run(pipe, memories(h2d(), "pinned", "ipc"))["verdict"]["ok"]
 
 
-# --- what befalls the owner ----------------------------------------------------------------------------------------
+# --- faults of the owner -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calls", [0, 1])  # where it is tried whether memory can be shared; then
-def test_an_owner_that_hangs_fails_the_point_in_time(worker, calls):
+@pytest.mark.parametrize("calls", [0, 1])  # 0: while sharing is tried; 1: later
+def test_a_hanging_owner_fails_the_point_in_time(worker, calls):
     pipe, _ = opened(worker, CUDA_HANG=f"cuIpcGetMemHandle:{calls}")
     start = time.monotonic()
     problem = failure(prepare(pipe, IPC))
     assert problem["kind"] == "lost" and "did not answer within 3 s; it was ended" in problem["message"]
-    assert time.monotonic() - start < 9.5  # before whoever waits for the worker ends that
+    assert time.monotonic() - start < 9.5  # earlier than the time-out of the worker's parent
     assert children(pipe.process.pid) == []
 
 
-def test_an_owner_that_dies_in_the_middle_fails_the_point(worker):
+def test_an_owner_that_dies_during_its_work_fails_the_point(worker):
     pipe, _ = opened(worker, CUDA_DIE="cuIpcGetMemHandle:1")
     problem = failure(prepare(pipe, IPC))
     assert problem["kind"] == "lost" and "ended with exit code 9" in problem["message"]
@@ -391,11 +391,11 @@ def test_no_owner_outlives_its_worker(worker, how):
     assert gone(owner)
 
 
-# --- what comes through its socket ---------------------------------------------------------------------------------
+# --- messages on the owner's socket --------------------------------------------------------------------------------
 
 REQUEST = struct.Struct("<III4xQQQ64s64sQQQQI4xQQQQQ?7xd")  # core/platform/cuda/owner_messages.hpp
 ALLOCATE, SHARE, TOUCH, LOOK, FREE, EXCHANGE, OPEN = range(7)
-# Piece and offset of the words set and waited for, node, values and steps, count, which first, time-out.
+# Piece and offset of the words to set and to wait for, node, values, steps, count, the first side, time-out.
 NO_WORDS = (1, 0, 1, 0, 0, 0, 0, 0, 0, 0, False, 0.0)
 IPC_KIND, POSIX_FD, SHM = 13, 14, 15
 A_GPU = b"GPU-fa4ec0da-0000-4200-8000-00000000001b"
@@ -413,7 +413,7 @@ def owner():
     assert process.wait(10) == 0
 
 
-def asked(ours, op, kind=0, node=0, size=0, piece=0, offset=0, gpu=b"", handle=b"", words=NO_WORDS):
+def requested(ours, op, kind=0, node=0, size=0, piece=0, offset=0, gpu=b"", handle=b"", words=NO_WORDS):
     ours.send(REQUEST.pack(op, kind, node, size, piece, offset, gpu, handle, *words))
     answer, descriptors, *_ = socket.recv_fds(ours, 4096, 4)
     for one in descriptors:
@@ -452,15 +452,15 @@ def asked(ours, op, kind=0, node=0, size=0, piece=0, offset=0, gpu=b"", handle=b
         ({"op": OPEN, "kind": POSIX_FD, "size": 4096, "gpu": A_GPU}, "cuMemImportFromShareableHandle: CUDA_ERROR_INV"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(owner, request_, words):
+def test_an_invalid_request_is_refused(owner, request_, words):
     ours, _ = owner
-    assert asked(ours, ALLOCATE, kind=SHM, size=4096) == (1, 1)
-    assert words in asked(ours, **request_)
-    assert asked(ours, FREE, piece=1) == (0, 0)
+    assert requested(ours, ALLOCATE, kind=SHM, size=4096) == (1, 1)
+    assert words in requested(ours, **request_)
+    assert requested(ours, FREE, piece=1) == (0, 0)
 
 
 @pytest.mark.parametrize("message", [b"x", REQUEST.pack(0, 0, 0, 0, 0, 0, b"", b"", *NO_WORDS) + b"x"])
-def test_an_owner_ends_at_what_is_no_request(owner, message):
+def test_an_owner_ends_at_a_message_that_is_no_request(owner, message):
     ours, process = owner
     ours.send(message)
     assert process.wait(10) == 0

@@ -1,4 +1,4 @@
-"""The real worker on the fake driver: every copy of a run is compared, and caches are emptied before it."""
+"""The real worker on the fake driver: every copy of a run is verified, and caches are emptied before it."""
 
 import pytest
 
@@ -10,16 +10,16 @@ __all__ = ["worker"]  # a fixture
 
 pytestmark = [needs_fake, needs_worker]
 
-# `run` makes 1 copy to warm up, 16 to rehearse its largest batch, and 2 x (0 + 1 + 8 + 16) that are timed.
+# `run` makes 1 warm-up copy, 16 to rehearse its largest batch, and 2 x (0 + 1 + 8 + 16) timed copies.
 UNTIMED, TIMED = 1 + 16, 50
 FIRST, ALL = UNTIMED + 1, UNTIMED + TIMED
-MANY = 8 * MIB  # more slices than copies: nothing is written twice
+MANY = 8 * MIB  # more slices than copies, so nothing is written twice
 
 
 @pytest.mark.parametrize("number", [FIRST, FIRST + 1, FIRST + 9, ALL - 1, ALL])
 @pytest.mark.parametrize("wanted", [h2d(footprint=MANY), d2h(size=24, footprint=24 * 128)], ids=["packed", "apart"])
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
-def test_every_timed_copy_of_a_run_is_compared(worker, fault, number, wanted):
+def test_every_timed_copy_of_a_run_is_verified(worker, fault, number, wanted):
     pipe, _ = opened(worker, **{fault: number})
     verdict = run(pipe, wanted)["verdict"]
     missing = wanted["bytes"] if fault == "CUDA_SKIP" else 8
@@ -28,18 +28,18 @@ def test_every_timed_copy_of_a_run_is_compared(worker, fault, number, wanted):
 
 
 @pytest.mark.parametrize("wanted", [h2d(footprint=MANY), d2h(size=24, footprint=24 * 128)], ids=["packed", "apart"])
-def test_what_is_not_timed_proves_nothing_of_what_is(worker, wanted):
-    """The copies to warm up and to rehearse go to the slices that the first timed ones write, too."""
+def test_untimed_copies_do_not_verify_timed_ones(worker, wanted):
+    """Warm-up and rehearsal write the slices that the first timed copies write again."""
     pipe, _ = opened(worker, CUDA_SKIP=f"{FIRST}+")
     verdict = run(pipe, wanted)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] == TIMED * wanted["bytes"]
 
 
 @pytest.mark.parametrize("sampled", [1, 2, 3])
-def test_earlier_samples_are_compared_before_those_that_are_verified(worker, sampled):
-    """After `run`s without a comparison the next one with it compares what they delivered, too."""
+def test_earlier_samples_are_verified_with_the_next_verified_request(worker, sampled):
+    """After requests without verification the next request with it checks their data too."""
     wanted = h2d(footprint=MANY)
-    pipe, _ = opened(worker, CUDA_CORRUPT=1 + 8 + 1)  # warm-up, rehearsal, the first timed one
+    pipe, _ = opened(worker, CUDA_CORRUPT=1 + 8 + 1)  # warm-up, rehearsal, the first timed copy
     assert prepare(pipe, wanted)["supported"]
     for _ in range(sampled - 1):
         assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["ok"]
@@ -50,39 +50,39 @@ def test_earlier_samples_are_compared_before_those_that_are_verified(worker, sam
 ACCESSES = [name for name in FAMILIES if name.startswith(("read", "write", "chase through"))]
 
 
-# Where in the count of all copies and launches the first and the last timed access are. Reads and chases begin with a
-# copy of what they begin with, twice; a batch of a chase is one launch.
+# The positions of the first and the last timed access among all copies and launches. Reads and chases copy their
+# initial data twice; a batch of a chase is one launch.
 ACCESS_AT = {"write": (FIRST, ALL), "read": (FIRST + 2, ALL + 2), "chase": (5, 10)}
 
 
 @pytest.mark.parametrize("which", range(2), ids=["first", "last"])
 @pytest.mark.parametrize("fault", ["CUDA_CORRUPT", "CUDA_SKIP"])
 @pytest.mark.parametrize("family", ACCESSES)
-def test_an_access_that_is_wrong_once_is_found(worker, family, fault, which):
+def test_one_wrong_access_is_found(worker, family, fault, which):
     wanted = FAMILIES[family] | {"footprint_bytes": MANY}
     number = ACCESS_AT[family.split()[0]][which]
     verdict = run(opened(worker, **{fault: number})[0], wanted)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0 and verdict["first_wrong"]
 
 
-def test_flows_of_all_gpus_are_each_compared(worker):
+def test_each_flow_of_all_gpus_is_verified(worker):
     wanted = FAMILIES["all to host and back"]
     for flow in range(4):
-        pipe, _ = opened(worker, CUDA_CORRUPT="5+")  # the four flows have been warmed up with one copy each
+        pipe, _ = opened(worker, CUDA_CORRUPT="5+")  # after one warm-up copy of each of the four flows
         assert prepare(pipe, wanted)["supported"]
         only = [8 if number == flow else 0 for number in range(4)]
         assert not pipe.ask("run", samples=1, batches=[only], verify=True)["verdict"]["ok"]
 
 
-def test_nothing_is_wrong_with_the_copy_after_the_last(worker):
+def test_a_copy_after_the_last_one_of_the_run_is_not_counted(worker):
     pipe, _ = opened(worker, CUDA_CORRUPT=ALL + 1)
     assert works(pipe, h2d(footprint=MANY))["verdict"]["wrong_bytes"] == 0
 
 
 @pytest.mark.parametrize("wanted", [h2d(bidirectional="true"), d2d(bidirectional="true")], ids=["h2d", "d2d"])
 @pytest.mark.parametrize("actor", [0, 1])
-def test_each_flow_is_compared(worker, wanted, actor):
-    pipe, _ = opened(worker, CUDA_CORRUPT="3+")  # both flows have been warmed up with one copy each
+def test_each_flow_is_verified(worker, wanted, actor):
+    pipe, _ = opened(worker, CUDA_CORRUPT="3+")  # after one warm-up copy of each flow
     assert prepare(pipe, wanted)["supported"]
     only = [8 if number == actor else 0 for number in (0, 1)]
     verdict = pipe.ask("run", samples=1, batches=[only], verify=True)["verdict"]
@@ -90,8 +90,8 @@ def test_each_flow_is_compared(worker, wanted, actor):
 
 
 @pytest.mark.parametrize("family", ["h2d pinned", "d2h pageable", "d2d peer", "local", "local by sm"])
-def test_what_an_earlier_point_delivered_does_not_count(worker, family):
-    """The memory is used again, and so are its sources: without poison a copy that does nothing would look right."""
+def test_data_of_an_earlier_point_is_not_accepted(worker, family):
+    """Memory and sources are reused: without poison, a copy that does nothing would look right."""
     wanted = FAMILIES[family]
     by_host = "pageable" in (wanted["src_memory"], wanted["dst_memory"])
     pipe, _ = opened(worker, CUDA_SKIP=f"{ALL - (16 if by_host else 0) + 1}+")
@@ -100,8 +100,8 @@ def test_what_an_earlier_point_delivered_does_not_count(worker, family):
 
 
 @pytest.mark.parametrize("footprint, emptied", [(MIB, True), (256 * MIB, False)])
-def test_a_footprint_that_the_cache_holds_is_evicted_before_every_sample(worker, footprint, emptied):
-    """The GPU's L2 by writing elsewhere: the first memset poisons, each further one is an eviction."""
+def test_a_footprint_that_fits_the_cache_is_evicted_before_every_sample(worker, footprint, emptied):
+    """The GPU's L2 is evicted by a memset elsewhere: the first memset poisons, each further one evicts."""
     pipe, _ = opened(worker, CUDA_HANG="cuMemsetD8Async:2")
     wanted = local(size=512 * KIB, footprint=footprint)
     assert prepare(pipe, wanted)["supported"]
@@ -117,7 +117,7 @@ def test_a_footprint_that_the_cache_holds_is_evicted_before_every_sample(worker,
 
 
 @pytest.mark.parametrize("wanted", [d2h(size=24, footprint=24 * 128), h2d(size=264)], ids=["24 B", "264 B"])
-def test_what_is_written_between_slices_is_found(worker, wanted):
+def test_writes_between_slices_are_found(worker, wanted):
     pipe, _ = opened(worker, CUDA_OVERRUN="2+")
     verdict = run(pipe, wanted)["verdict"]
     assert not verdict["ok"] and verdict["wrong_bytes"] > 0
@@ -131,7 +131,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("family", CALLS)
-def test_each_family_makes_the_call_that_it_names(worker, family):
+def test_each_family_uses_the_call_in_its_name(worker, family):
     pipe, _ = opened(worker, CUDA_HANG=CALLS[family])
     with pytest.raises(NoAnswer):
         pipe.ask("prepare", timeout_s=1, case=FAMILIES[family], key="point#0")
@@ -144,19 +144,19 @@ def lasted(answer) -> float:
 
 
 @pytest.mark.parametrize("after", ["kernel", "wait"])
-def test_behind_the_gate_the_time_of_queueing_is_not_in_the_stamps(worker, after):
+def test_the_time_of_queueing_behind_the_gate_is_not_in_the_stamps(worker, after):
     pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:1000")
     assert prepare(pipe, h2d(size=8, after=after))["supported"]
-    # Not the 10 ms of ten calls; what else runs here holds up one of them at times.
+    # Less than the 10 ms of ten calls. Other programs on this machine delay some of the calls.
     answers = [pipe.ask("run", samples=1, batches=[[10]], verify=False) for _ in range(5)]
     assert {answer["timing"] for answer in answers} == {"gate"} and min(map(lasted, answers)) < 5e-3
 
 
-WAYS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}
+METHODS = {"gate": h2d(size=8), "pageable": d2h("pageable", size=8), "staged": d2d(peer="off")}
 
 
-@pytest.mark.parametrize("wanted", WAYS.values(), ids=WAYS)
-def test_stamps_hold_all_that_the_copies_take(worker, wanted):
+@pytest.mark.parametrize("wanted", METHODS.values(), ids=METHODS)
+def test_stamps_include_all_the_time_of_the_copies(worker, wanted):
     pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB)
     assert prepare(pipe, wanted)["supported"]
     answer = pipe.ask("run", samples=1, batches=[[8]], verify=False)
@@ -164,23 +164,23 @@ def test_stamps_hold_all_that_the_copies_take(worker, wanted):
     assert lasted(answer) >= 8e-3
 
 
-def test_a_batch_that_went_through_and_then_holds_the_host_up_is_timed_by_its_clock(worker, tmp_path):
+def test_a_batch_that_blocks_the_host_after_its_rehearsal_is_timed_by_the_host_clock(worker, tmp_path):
     full = tmp_path / "full"
     pipe, _ = opened(worker, CUDA_COPY_US=1000, CUDA_STAGING=256 * KIB, CUDA_STAGING_WHILE=full)
-    assert prepare(pipe, WAYS["staged"])["supported"]
+    assert prepare(pipe, METHODS["staged"])["supported"]
     assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "gate"
     full.touch()
     answer = pipe.ask("run", samples=1, batches=[[8]], verify=True)
     assert answer["timing"] == "host" and "waits for the gate" in answer["notes"]["timing"]
     assert lasted(answer) >= 8e-3 and answer["verdict"]["ok"]
-    full.unlink()  # for good: one kind of time in a round
+    full.unlink()  # for the rest: a round has one kind of timing
     assert pipe.ask("run", samples=1, batches=[[8]], verify=False)["timing"] == "host"
     assert pipe.ask("run", samples=1, batches=[[16]], verify=False)["timing"] == "host"
     assert pipe.ask("run", samples=1, batches=[[4]], verify=False)["timing"] == "gate"
 
 
 @pytest.mark.parametrize("after", ["kernel", "wait"])
-def test_a_host_that_queues_for_too_long_is_told_and_not_timed(worker, tmp_path, after):
+def test_a_host_that_queues_for_too_long_gives_a_time_out(worker, tmp_path, after):
     slow = tmp_path / "slow"
     pipe, _ = opened(worker, CUDA_SLOW="cuMemcpyHtoDAsync:2400000", CUDA_SLOW_WHILE=slow)
     assert prepare(pipe, h2d(size=8, after=after))["supported"]
@@ -192,7 +192,7 @@ def test_a_host_that_queues_for_too_long_is_told_and_not_timed(worker, tmp_path,
 
 @pytest.mark.parametrize("after", ["kernel", "wait"])
 @pytest.mark.parametrize("batches", [[[0]], [[0], [1]], [[2], [4]]])
-def test_a_host_that_always_queues_for_long_is_timed_by_its_own_clock(worker, after, batches):
+def test_a_host_that_always_queues_slowly_is_timed_by_its_own_clock(worker, after, batches):
     pipe, _ = opened(worker, CUDA_SLOW="cuEventRecord:60000")
     assert prepare(pipe, h2d(size=8, after=after))["supported"]
     answer = pipe.ask("run", samples=2, batches=batches, verify=True)

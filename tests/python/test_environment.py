@@ -1,4 +1,4 @@
-"""What may spoil a measurement, as it stands in the first line of a run file."""
+"""Influences on a measurement, as the first line of a run file records them."""
 
 import json
 import os
@@ -24,9 +24,9 @@ def no_nvml(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(init=fakes.LIBRARY_NOT_FOUND))
 
 
-def test_this_machine_is_quick_and_plain():
+def test_the_environment_of_this_machine_is_read_quickly_and_is_plain_json():
     environment()
-    began = time.process_time()  # of this process alone: others run here too
+    began = time.process_time()  # the CPU time of this process, because others run here too
     found = environment()
     took = time.process_time() - began
     assert json.loads(json.dumps(found)) == found
@@ -34,13 +34,13 @@ def test_this_machine_is_quick_and_plain():
     assert took < 0.5  # 0.02 s on an idle machine
 
 
-def test_a_machine_that_hides_everything():
+def test_a_machine_that_hides_everything_is_accepted():
     found = seen({})
     assert found["cpu"]["governor"] == found["memory"]["thp"] == found["system"]["iommu"] == "hidden"
     assert found["memory"]["locked_limit"] == found["cpu"]["steal_since_boot"] == found["process"]["traced"] == "hidden"
 
 
-def test_clocks_and_cpus():
+def test_clocks_and_cpus_are_recorded():
     found = seen({
         f"{CPU}/cpufreq/policy0/scaling_governor": "powersave",
         f"{CPU}/cpufreq/policy1/scaling_governor": "performance",
@@ -54,7 +54,7 @@ def test_clocks_and_cpus():
     assert seen({f"{CPU}/cpufreq/boost": "1"})["cpu"]["turbo"] == "on"
 
 
-def test_stolen_time_between_two_looks():
+def test_stolen_time_is_the_difference_of_two_readings():
     def ticks(line):
         return cpu_ticks(Files.replay({"/proc/stat": line}, {}))
 
@@ -63,7 +63,7 @@ def test_stolen_time_between_two_looks():
     assert ticks("cpu 1 2") is None and cpu_ticks() is not None
 
 
-def test_memory():
+def test_memory_settings_are_recorded():
     found = seen({
         "/proc/meminfo": "SwapTotal: 100 kB\nSwapFree: 40 kB\nHugePages_Total:   12\nHugepagesize: 2048 kB",
         "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
@@ -91,7 +91,7 @@ def test_memory():
         ({}, None),
     ],
 )
-def test_the_memory_of_a_container(texts, limit):
+def test_the_memory_limit_of_a_container_is_recorded(texts, limit):
     assert seen(texts)["memory"]["cgroup_limit"] == limit
 
 
@@ -105,11 +105,11 @@ def test_the_memory_of_a_container(texts, limit):
         ({"/sys/class/iommu/dmar0": ""}, "translating"),
     ],
 )
-def test_iommu(texts, what):
+def test_the_iommu_mode_is_recorded(texts, what):
     assert seen(texts)["system"]["iommu"] == what
 
 
-def test_the_kernel_s_options_hold_nothing_private():
+def test_private_kernel_options_are_left_out():
     options = seen({"/proc/cmdline": "root=UUID=1-2 token=abc isolcpus=2-3 mitigations=off x.iommu=pt"})["system"]
     assert options["kernel_options"] == ["isolcpus=2-3", "mitigations=off"]
 
@@ -130,12 +130,12 @@ def test_the_kernel_s_options_hold_nothing_private():
         ({**fakes.two_nodes(), "/.dockerenv": "x"}, {"hypervisor": "none", "container": "docker", "kernel": "linux"}),
     ],
 )  # fmt: skip
-def test_what_stands_in_between(texts, what):
+def test_the_sandbox_is_recorded(texts, what):
     lists = fakes.lists_of(texts)
     assert environment(Files.replay(texts, lists), {})["sandbox"] == what
 
 
-def test_variables_that_matter_and_no_secrets():
+def test_relevant_variables_are_recorded_without_secrets():
     variables = {"CUDA_VISIBLE_DEVICES": "1", "NCCL_NVLS_ENABLE": "0", "HOME": "/root", "LD_PRELOAD": "x.so",
                  "NVIDIA_API_KEY": "s3cret", "CUDA_INJECTION64_PATH": "/opt/nsys.so"}  # fmt: skip
     found = seen({"/proc/self/status": "Name:\tpython\nTracerPid:\t42"}, variables)["process"]
@@ -143,7 +143,7 @@ def test_variables_that_matter_and_no_secrets():
     assert found["profiler"] == ["CUDA_INJECTION64_PATH"] and found["traced"] is True
 
 
-def test_gpus(monkeypatch):
+def test_the_states_of_gpus_are_recorded(monkeypatch):
     errors = {"nvmlDeviceGetNvLinkErrorCounter": lambda gpu, link, kind: int(kind == 0)}
     fakes.play(monkeypatch, fakes.FakeNvml(answers=errors))
     found = environment(variables={})
@@ -156,23 +156,23 @@ def test_gpus(monkeypatch):
 
 
 @pytest.mark.parametrize("function", fakes.FUNCTIONS)
-def test_what_nvml_refuses_is_hidden(function, monkeypatch):
+def test_facts_that_nvml_refuses_are_hidden(function, monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(refuse={function: fakes.NOT_SUPPORTED}))
     states = gpu_states()
     assert isinstance(states, list) and json.loads(json.dumps(states)) == states
 
 
-def test_a_lost_gpu_says_so(monkeypatch):
+def test_a_lost_gpu_is_marked(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(lost=(1,)))
     assert sorted(state["lost"] for state in gpu_states()) == [False, False, False, True]
 
 
-def test_our_own_workers_are_no_strangers(monkeypatch):
+def test_linkscopes_own_workers_are_no_foreign_processes(monkeypatch):
     running = [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1), SimpleNamespace(pid=1 << 30)]
     answers = {"nvmlDeviceGetComputeRunningProcesses": lambda gpu: running}
     fakes.play(monkeypatch, fakes.FakeNvml(gpus=1, answers=answers))
     assert gpu_states()[0]["processes"] == 2
 
 
-def test_reasons():
+def test_throttle_reasons_are_named():
     assert reasons_of(0) == [] and reasons_of(0x48) == ["hw_slowdown", "hw_thermal"]

@@ -41,7 +41,7 @@ def test_a_run_is_packed_under_the_machines_name_with_its_log(tmp_path: Path) ->
     assert "run file:" in (tmp_path / "log.txt").read_text()
 
 
-def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_is_resumed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, packed, started, status = tmp_path / "kept", tmp_path / "packed", [], 4
 
     def run(words: list[str], seconds: float, log: object) -> int:
@@ -64,7 +64,7 @@ def test_a_run_that_was_stopped_goes_on_in_the_next_call(tmp_path: Path, monkeyp
     assert started == [new, again, again, new, new, again, new]
     status = 4
     tool.carried_out("standard", packed, kept, 500.0, io.StringIO())
-    assert list(kept.iterdir()) == []  # how long it takes is what it shows: half of it is of no use
+    assert list(kept.iterdir()) == []  # a run cut in half cannot show how long this step takes
 
 
 @pytest.mark.parametrize("status, returned", [(4, 4), (-9, 137)])
@@ -109,7 +109,7 @@ def test_a_step_out_of_time_is_interrupted_and_then_killed(monkeypatch: pytest.M
     assert events == [500.0, signal.SIGINT, tool.ENDING_S, *(["kill", None] if deaf else [])]
 
 
-def test_findings_measures_the_points_that_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_measures_only_the_points_of_the_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(tool, "logged", lambda words, seconds, log: started.append(words) or 0)
     monkeypatch.setattr(tool, "machine", lambda: "testx2")

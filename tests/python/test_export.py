@@ -12,7 +12,7 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_one_row_for_each_flow() -> None:
+def test_every_flow_has_one_row() -> None:
     made = small_run()
     expected = sum(max(1, len(one.flows)) for one in made.points)
     assert len(rows(to_csv(made))) == expected > len(made.points)
@@ -31,7 +31,7 @@ def test_the_page_in_docs_lists_the_columns() -> None:
     assert listed[: len(COLUMNS)] == [f"| `{name}` | {types[kind]} | {about} |" for name, kind, about, _ in COLUMNS]
 
 
-def test_values_of_one_point() -> None:
+def test_the_row_of_a_point_has_its_values() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
     first, second = rows(to_csv(run([point(id, 1e-6, limit_gbps=63.0, longer=4)])))
     assert (first["flow"], second["flow"]) == ("0", "1")
@@ -45,14 +45,14 @@ def test_values_of_one_point() -> None:
 
 
 def test_each_flow_has_the_peak_of_its_direction() -> None:
-    """The peak of the opposite direction and of flows between other places comes from points of these paths."""
+    """Other points provide the peak of the opposite direction and of flows between other places."""
     both = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
     back = "d2h/ce/gpu:0.device->numa:0.pinned/8?bidirectional=false&mode=batched"
     peers = [f"d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&peer={peer}" for peer in ("on", "off")]
     all_of_them = "d2d/ce/gpu:1.device->gpu:0.device/8?bidirectional=true"
     points = [point(both, 1e-6, limit_gbps=63.0, limit_source="to"), point(all_of_them, 1e-6, limit_gbps=470.0)]
-    alone = [row["limit_gbps"] for row in rows(to_csv(run(points)))]
-    assert alone == ["63.0", "", "470.0", ""]  # the other peaks are unknown
+    peaks = [row["limit_gbps"] for row in rows(to_csv(run(points)))]
+    assert peaks == ["63.0", "", "470.0", ""]  # the other peaks are unknown
     points += [point(back, limit_gbps=57.0, limit_source="from")]
     points += [point(id, limit_gbps=limit) for id, limit in zip(peers, (478.0, 57.0), strict=True)]
     found = rows(to_csv(run(points)))
@@ -62,14 +62,14 @@ def test_each_flow_has_the_peak_of_its_direction() -> None:
     assert rows(to_csv(run(points)))[1]["limit_gbps"] == ""  # ambiguous, so unknown
 
 
-def test_points_without_a_value_and_unusual_names() -> None:
+def test_points_without_a_value_and_unusual_names_are_exported() -> None:
     id = "h2d/ce/numa:0.pinned->disk:/a,%22b.device/8?mode=batched"
     (row,) = rows(to_csv(run([point(id, status="failed", reason='it said "no",\nloudly')])))
     assert row["dst"] == 'disk:/a,"b' and row["reason"] == 'it said "no",\nloudly'
     assert row["median_s"] == row["gbps"] == row["ci_low_s"] == "" and row["rounds"] == "0"
 
 
-def test_an_empty_run_is_a_header() -> None:
+def test_an_empty_run_is_a_header_only() -> None:
     stream = io.StringIO()
     write_csv(run([]), stream)
     assert stream.getvalue().count("\n") == 1

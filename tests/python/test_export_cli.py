@@ -1,4 +1,4 @@
-"""`linkscope export`: the format it writes, and errors before the run is read."""
+"""`linkscope export`: the formats it writes, and errors that it reports before reading the run."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def kind_of(content: bytes) -> str:
         (["--format", "gbench", "-o", "a"], "gbench"),
     ],
 )
-def test_the_format(modelled, words, kind) -> None:
+def test_the_format_follows_from_the_option_or_the_file_name(modelled, words, kind) -> None:
     assert main(["export", str(modelled), *words]) == 0
     (made,) = Path().iterdir()
     assert kind_of(made.read_bytes()) == kind
@@ -101,12 +101,12 @@ def test_an_unreadable_run_leaves_existing_outputs_unchanged(capsys) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "gbench"])
-def test_a_full_disk(modelled, kind, capsys) -> None:
+def test_a_full_disk_is_reported(modelled, kind, capsys) -> None:
     assert main(["export", str(modelled), "-o", "/dev/full", "--format", kind]) == 2
     assert "-o /dev/full: cannot be written: No space left" in capsys.readouterr().err
 
 
-def test_a_pipe_gets_all_of_it(modelled) -> None:
+def test_a_pipe_receives_the_complete_output(modelled) -> None:
     os.mkfifo("pipe")
     command = [sys.executable, "-m", "linkscope", "export", str(modelled), "-o", "pipe"]
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:

@@ -11,7 +11,7 @@ from invented import ROUNDS, point, run, small_run
 from linkscope.report.export_gbench import to_gbench
 from linkscope.runfile import read_run
 
-BOTH_WAYS = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
+BIDIRECTIONAL = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
 LOCAL = "local/ce/gpu:0.device->gpu:0.device/{}?mode=batched"
 RESULTS = Path(__file__).parents[2] / "results"
 MEASURED = [read_run(RESULTS / f"h200x{name}.jsonl.gz") for name in ("1-standard-a", "2-standard-h")]
@@ -49,8 +49,10 @@ def test_sorting_by_the_tools_keeps_the_order_of_the_file() -> None:
 
 
 def test_rounds_are_repetitions() -> None:
-    rounds = [row for row in benchmarks(run([point(BOTH_WAYS, 1e-6)]), BOTH_WAYS) if row["run_type"] == "iteration"]
-    assert {row["name"] for row in rounds} == {BOTH_WAYS}
+    rounds = [
+        row for row in benchmarks(run([point(BIDIRECTIONAL, 1e-6)]), BIDIRECTIONAL) if row["run_type"] == "iteration"
+    ]
+    assert {row["name"] for row in rounds} == {BIDIRECTIONAL}
     assert [(row["repetition_index"], row["repetitions"], row["iterations"]) for row in rounds] == [
         (index, 6, 2) for index in range(6)
     ]
@@ -59,28 +61,28 @@ def test_rounds_are_repetitions() -> None:
 
 
 def test_an_inherited_point_has_one_row() -> None:
-    taken = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
-    taken.flows[0].round_medians_s, taken.flows[0].samples_s = [], []
-    (row,) = benchmarks(run([taken], modelled=False))
+    inherited = point(LOCAL.format(1000), 1e-6, status="inherited", inherited_from=LOCAL.format(8))
+    inherited.flows[0].round_medians_s, inherited.flows[0].samples_s = [], []
+    (row,) = benchmarks(run([inherited], modelled=False))
     assert (row["label"], row["real_time"], row["bytes_per_second"]) == ("inherited", 1000.0, 1e9)
     assert (row["run_type"], row["repetitions"], row["iterations"]) == ("iteration", 1, 0)
 
 
 def test_aggregates_are_over_the_rounds() -> None:
-    rows = benchmarks(run([point(BOTH_WAYS, 1e-6)]), BOTH_WAYS)
+    rows = benchmarks(run([point(BIDIRECTIONAL, 1e-6)]), BIDIRECTIONAL)
     found = {row["aggregate_name"]: row for row in rows if row["run_type"] == "aggregate"}
     assert list(found) == ["mean", "median", "stddev", "cv"] and rows[-4:] == list(found.values())
     spread = statistics.stdev(ROUNDS)
     times = {"mean": 1000, "median": 1000, "stddev": 1000 * spread, "cv": spread}
     for what, row in found.items():
-        assert row["name"] == f"{BOTH_WAYS}_{what}" and row["iterations"] == row["repetitions"] == 6
+        assert row["name"] == f"{BIDIRECTIONAL}_{what}" and row["iterations"] == row["repetitions"] == 6
         assert row["real_time"] == pytest.approx(times[what])
         assert row["aggregate_unit"] == ("percentage" if what == "cv" else "time")
     assert found["median"]["bytes_per_second"] == 1e9
     assert found["stddev"]["bytes_per_second"] == pytest.approx(statistics.stdev([1e9 / factor for factor in ROUNDS]))
 
 
-def test_the_median_is_that_of_the_run_file() -> None:
+def test_the_median_equals_that_of_the_run_file() -> None:
     made = MEASURED[0]
     found = {row["name"]: row for row in benchmarks(made)}
     for one in made.points:
@@ -91,10 +93,10 @@ def test_the_median_is_that_of_the_run_file() -> None:
 
 
 def test_each_flow_is_a_benchmark() -> None:
-    made = run([point(BOTH_WAYS, 1e-6)])
+    made = run([point(BIDIRECTIONAL, 1e-6)])
     made.points[0].flows[1].role = "background"
     names = {row["run_name"]: row.get("label") for row in benchmarks(made)}
-    assert names == {BOTH_WAYS: "modelled", f"{BOTH_WAYS}/flow:1": "background, modelled"}
+    assert names == {BIDIRECTIONAL: "modelled", f"{BIDIRECTIONAL}/flow:1": "background, modelled"}
 
 
 @pytest.mark.parametrize("status", ["failed", "unsupported", "skipped"])
@@ -109,25 +111,25 @@ def test_points_without_a_value_are_errors(status: str) -> None:
         assert (row["name"], row["real_time"], row["cpu_time"], row["iterations"]) == (one.id, 0, 0, 0)
 
 
-def test_every_point_is_there() -> None:
+def test_every_point_has_a_row() -> None:
     made = small_run()
     assert {row["run_name"].split("/flow:")[0] for row in benchmarks(made)} == {one.id for one in made.points}
     missed = next(one for one in made.points if one.status == "missed_precision")
     assert {row["label"] for row in benchmarks(made, missed.id)} == {"missed_precision, modelled"}
 
 
-def test_one_round_no_bytes_and_a_zero_time() -> None:
-    """One repetition has no spread, no bytes have no rate, and a time of zero is no divisor."""
-    alone, empty, short = (point(LOCAL.format(size), 1e-6) for size in (8, 0, 16))
-    alone.flows[0].round_medians_s, alone.flows[0].samples_s = [1e-6], [[1e-6]]
+def test_one_round_no_bytes_and_a_time_of_zero_are_exported() -> None:
+    """One repetition has no spread, an operation without bytes has no rate, and a time of zero is never a divisor."""
+    one_round, empty, short = (point(LOCAL.format(size), 1e-6) for size in (8, 0, 16))
+    one_round.flows[0].round_medians_s, one_round.flows[0].samples_s = [1e-6], [[1e-6]]
     short.flows[0].round_medians_s[0] = 0.0
-    made = run([alone, empty, short])
-    assert [row["run_type"] for row in benchmarks(made, alone.id)] == ["iteration"]
+    made = run([one_round, empty, short])
+    assert [row["run_type"] for row in benchmarks(made, one_round.id)] == ["iteration"]
     assert not any("bytes_per_second" in row for row in benchmarks(made, empty.id))
     assert [row["name"] for row in benchmarks(made, short.id) if "bytes_per_second" in row] == [f"{short.id}_median"]
 
 
-def test_the_context() -> None:
+def test_the_context_describes_the_machine_and_the_run() -> None:
     for modelled in (True, False):
         context = json.loads(to_gbench(run([], modelled=modelled, cpu={"threads": 16})))["context"]
         assert context == {

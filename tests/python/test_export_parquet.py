@@ -31,7 +31,7 @@ def table(made) -> pa.Table:
 
 
 @pytest.mark.parametrize("made", [small_run(), read_run(MEASURED)], ids=["invented", "measured"])
-def test_every_value_is_that_of_the_csv(made) -> None:
+def test_every_value_equals_that_of_the_csv(made) -> None:
     found = table(made)
     lines = list(csv.DictReader(io.StringIO(to_csv(made))))
     assert found.column_names == list(lines[0]) and found.num_rows == len(lines) >= len(made.points)
@@ -48,7 +48,7 @@ def test_types_do_not_depend_on_the_values() -> None:
         assert [str(field.type) for field in table(made).schema] == [expected[kind] for _, kind, _, _ in COLUMNS]
 
 
-def test_values_of_one_point() -> None:
+def test_a_point_has_its_values_in_their_columns() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:0.device/1000?bidirectional=true&mode=batched"
     first, second = table(run([point(id, 1e-6, limit_gbps=63.0)])).to_pylist()
     assert (first["id"], first["flow"], second["flow"], first["bytes"]) == (id, 0, 1, 1000)
@@ -57,7 +57,7 @@ def test_values_of_one_point() -> None:
     assert first["verified"] is True and first["modelled"] is True and first["reason"] is None
 
 
-def test_a_run_without_a_value() -> None:
+def test_a_run_without_a_value_is_exported() -> None:
     id = "local/ce/gpu:0.device->gpu:0.device/{}?mode=batched"
     made = run([point(id.format(8), status="failed", reason="bad"), point(id.format(16), status="unsupported")])
     found = table(made).to_pylist()
@@ -78,7 +78,7 @@ def test_the_file_describes_itself() -> None:
         assert set(table(run(small_run().points, modelled=modelled))["modelled"].to_pylist()) == {modelled}
 
 
-def test_the_types_of_the_columns_are_those_of_their_values() -> None:
+def test_the_types_of_the_columns_match_their_values() -> None:
     for row in rows(read_run(MEASURED)):
         for value, (name, kind, _, _) in zip(row, COLUMNS, strict=True):
             assert value is None or type(value) is kind, name
@@ -89,14 +89,14 @@ def test_a_missing_pyarrow_is_reported(words, monkeypatch, tmp_path, capsys) -> 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "linkscope.report.export_parquet")
-    assert main(["export", "none.jsonl", *words]) == 3  # found before the run is read
+    assert main(["export", "none.jsonl", *words]) == 3  # the error comes before the run is read
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "pip install pyarrow" in message and "--format csv" in message
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json"])
-def test_pyarrow_is_not_touched_for_other_formats(name, tmp_path) -> None:
+def test_pyarrow_is_not_imported_for_other_formats(name, tmp_path) -> None:
     RunWriter.create(tmp_path / "run.jsonl", header()).close()
     program = "import sys; sys.modules['pyarrow'] = None; from linkscope.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "export", "run.jsonl", "-o", name]

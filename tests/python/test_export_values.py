@@ -12,7 +12,7 @@ from linkscope.report.panels import panels
 PLAIN = ("median_s", "gbps")
 
 
-def test_each_value_is_that_of_its_flow_or_point() -> None:
+def test_each_value_equals_that_of_its_flow_or_point() -> None:
     made = small_run()
     rows = list(csv.DictReader(io.StringIO(to_csv(made))))
     wanted = [(point, flow) for point in made.points for flow in (point.flows or [None])]
@@ -29,7 +29,7 @@ def test_each_value_is_that_of_its_flow_or_point() -> None:
             assert (float(row["ci_low_s"]), float(row["ci_high_s"])) == pytest.approx(flow.ci95_s)
 
 
-def test_figures_of_modelled_runs_are_named_so() -> None:
+def test_images_of_modelled_runs_have_modelled_in_their_names() -> None:
     for modelled in (True, False):
         for panel in panels(small_run().points, modelled=modelled):
             for svg in filter(None, (panel.rate_svg, panel.time_svg)):

@@ -1,4 +1,4 @@
-"""The fake driver itself: it does what linkscope relies on in a real one, and what its settings say."""
+"""The fake driver: it behaves like a real one where linkscope relies on it, and it obeys its settings."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def run(command: list[str], settings: dict[str, str]) -> str:
 
 
 def python(code: str, library: str = "driver", **settings: str | int) -> str:
-    """Runs a few lines against the fake, in a process of their own: settings are read once."""
+    """Runs a few lines against the fake driver in a separate process, because settings are read once."""
     prelude = "import ctypes, driver_checks as c; from ctypes import *; from pathlib import Path\n"
     path = {"PYTHONPATH": str(CHECKS.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     extra = {name: str(settings.pop(name)) for name in list(settings) if name == "CUDA_VISIBLE_DEVICES"}
@@ -30,22 +30,22 @@ def python(code: str, library: str = "driver", **settings: str | int) -> str:
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in driver_checks.CHECKS])
-def test_it_behaves_like_a_driver(name):
+def test_the_fake_driver_passes_every_check_of_a_real_one(name):
     assert "holds" in run([sys.executable, str(CHECKS), str(DEVICE_CODE), name], environment())
 
 
 @pytest.mark.parametrize("version", [12000, 12040, 12080])
-def test_older_versions_behave_alike(version):
+def test_older_driver_versions_pass_the_same_checks(version):
     run([sys.executable, str(CHECKS), str(DEVICE_CODE)], environment(CUDA_VERSION=version))
 
 
 @pytest.mark.parametrize("capability", [60, 70, 80, 89, 100, 120])
-def test_device_code_is_looked_into_on_every_architecture(capability):
-    names = ["code_has_to_fit", "patterns_are_filled_and_checked"]
+def test_device_code_is_checked_on_every_architecture(capability):
+    names = ["device_code_must_match_the_gpu", "patterns_are_filled_and_checked"]
     run([sys.executable, str(CHECKS), str(DEVICE_CODE), *names], environment(CUDA_CAPABILITY=capability))
 
 
-def test_a_symbol_comes_in_the_newest_variant_that_driver_and_caller_know():
+def test_a_symbol_is_returned_in_the_newest_variant_that_driver_and_caller_know():
     find = "d = c.Driver(); print([d.find('cuCtxSynchronize', v)[1] for v in (2000, 12080, 13000)])"
     old, middle, new = eval(python(find))
     assert old == middle != new
@@ -58,7 +58,7 @@ def test_missing_symbols_are_not_found():
     assert eval(python(find, CUDA_MISSING="cuMemHostRegister,cuMemcpyPeerAsync")) == (0, None, 1)
 
 
-def test_the_old_driver_tells_its_version_and_lacks_what_it_lacks():
+def test_the_old_driver_reports_its_version_and_lacks_newer_symbols():
     code = """
 library, version = CDLL("libcuda.so.1"), c_int()
 assert library.cuInit(0) == 0 and library.cuDriverGetVersion(byref(version)) == 0
@@ -78,7 +78,7 @@ print(version.value)
         ("GPU-fa4ec0da-0000-4200-8000-0000000000db", ["DB"]),
     ],
 )
-def test_visible_devices_are_chosen_as_the_driver_does(visible, buses):
+def test_visible_devices_are_selected_as_by_the_driver(visible, buses):
     code = """
 library = CDLL("libcuda.so.1")
 if library.cuInit(0) == 100:
@@ -105,7 +105,7 @@ for i in range(8):
     assert len(set(buses)) == 8 and buses != sorted(buses)
 
 
-def test_a_kernel_outside_its_memory_breaks_the_gpu_for_good():
+def test_a_kernel_outside_its_memory_makes_the_gpu_unusable():
     code = f"""
 d = c.Driver(); g = c.Gpu(d, Path({str(DEVICE_CODE)!r})); s, p = g.stream(), g.memory(4096)
 fill = g.function("pattern", "linkscope_fill")
@@ -115,7 +115,7 @@ print(d.cuStreamSynchronize(s), d.cuMemAlloc(byref(c_uint64()), c_size_t(8)))
     assert python(code).split() == ["700", "700"]
 
 
-def test_a_kernel_reaches_another_gpu_only_as_a_peer():
+def test_a_kernel_reaches_another_gpu_only_with_peer_access():
     code = f"""
 d = c.Driver(); code = Path({str(DEVICE_CODE)!r}); other = c.Gpu(d, code, 1); there = other.memory(4096)
 g = c.Gpu(d, code); s = g.stream(); fill = g.function("pattern", "linkscope_fill")
@@ -147,7 +147,7 @@ print(d.cuStreamDestroy(s), d.cuStreamSynchronize(s))
         ("CUDA_VERSION", "11040"),
     ],
 )
-def test_a_setting_that_makes_no_sense_ends_the_process(name, value):
+def test_an_invalid_setting_ends_the_process(name, value):
     command = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
     done = subprocess.run(command, env=environment(**{name: value}), capture_output=True, text=True, timeout=60)
     assert done.returncode == 70 and f"FAKE_{name}='{value}'" in done.stderr

@@ -1,4 +1,4 @@
-"""The fake NVML: nvidia-ml-py reads it, it shows the fake driver's GPUs, and its settings do what they say."""
+"""The fake NVML as nvidia-ml-py reads it: it shows the fake driver's GPUs and obeys its settings."""
 
 import json
 import subprocess
@@ -46,24 +46,24 @@ def read(library="driver", **settings):
     return json.loads(done.stdout)
 
 
-def test_gpus_are_in_bus_order_and_those_of_the_fake_driver():
+def test_gpus_are_those_of_the_fake_driver_in_bus_order():
     found = read(CUDA_GPUS=4)
     assert [gpu["bus"] for gpu in found["gpus"]] == [f"00000000:{bus}:00.0" for bus in ("1B", "43", "9B", "DB")]
     assert [gpu["uuid"][-2:] for gpu in found["gpus"]] == ["1b", "43", "9b", "db"]
     assert found["cuda"] == 13000 and found["driver"].startswith("580.")
 
 
-def test_what_an_h200_does_not_support_is_said_and_what_nobody_wrote_is_not_found():
+def test_facts_that_an_h200_lacks_are_not_supported_and_unimplemented_ones_not_found():
     gpu = read()["gpus"][0]
     assert gpu["numa"] == "Not Supported" and gpu["serial"] == "Function Not Found"
 
 
-def test_settings_show():
+def test_settings_change_the_reported_values():
     gpu = read(NVML_THROTTLE="0x8", NVML_PCIE="4x8", CUDA_MEMORY=1 << 30, CUDA_MODE="prohibited")["gpus"][0]
     assert (gpu["reasons"], gpu["pcie"], gpu["memory"], gpu["mode"]) == (8, [4, 8], 1 << 30, 2)
 
 
-def test_a_mode_may_be_one_gpus_own():
+def test_a_mode_can_be_set_for_one_gpu():
     assert [gpu["mode"] for gpu in read(CUDA_MODE="exclusive:0")["gpus"]] == [0, 3]  # ordinal 0 is second on the bus
 
 
@@ -75,13 +75,13 @@ def test_a_mode_may_be_one_gpus_own():
         ("none", ["Not Supported"] * 3),
     ],
 )
-def test_links_go_where_they_are_told(links, remotes):
+def test_links_lead_to_the_configured_devices(links, remotes):
     gpu = read(CUDA_GPUS=4, NVML_LINKS=links)["gpus"][0]
     assert gpu["remote"] == remotes
     assert gpu["link"][0] == (3 if links == "none" else 0)
 
 
-def test_faults_show():
+def test_configured_faults_are_reported():
     assert "mismatch" in read(NVML_ERROR=18)
     assert read(NVML_NOT_SUPPORTED="nvmlDeviceGetName,field:164")["gpus"][0]["name"] == "Not Supported"
     assert read(NVML_NOT_SUPPORTED="field:164")["gpus"][0]["link"][0] == 3
@@ -90,5 +90,5 @@ def test_faults_show():
     assert lost[0]["name"] == "Fake H200" and lost[1]["name"] == "GPU is lost"
 
 
-def test_a_library_that_does_not_load_is_no_driver():
+def test_a_library_that_does_not_load_means_no_driver():
     assert "Shared Library Not Found" in read("broken")

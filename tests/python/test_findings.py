@@ -19,13 +19,13 @@ def tool() -> ModuleType:
     made = importlib.util.module_from_spec(spec)
     import sys
 
-    sys.modules["findings"] = made  # its dataclasses look up their module
+    sys.modules["findings"] = made  # its dataclasses look up their module by name
     spec.loader.exec_module(made)
     return made
 
 
-def asked(tool: ModuleType, item: str, rate_of: Callable[[str, int], float], spread: float = 0.001):
-    """The verdict on a machine whose rates are a function of id and size."""
+def verdict(tool: ModuleType, item: str, rate_of: Callable[[str, int], float], spread: float = 0.001):
+    """The verdict for a machine whose rates are a function of id and size."""
 
     class Planted(tool.Rates):
         def rate(self, form: str, size: int, *, total: bool = False, **fields: object) -> Estimate:
@@ -35,7 +35,7 @@ def asked(tool: ModuleType, item: str, rate_of: Callable[[str, int], float], spr
     return tool.FINDINGS[item][1](Planted([])).holds
 
 
-def both_ways(pinned: float, pageable: float) -> Callable[[str, int], float]:
+def bidirectional_rates(pinned: float, pageable: float) -> Callable[[str, int], float]:
     def rate(id: str, size: int) -> float:
         gain = (pinned if ".pinned" in id else pageable) if "bidirectional=true" in id else 1.0
         return (50 if ".pinned" in id else 10) * gain
@@ -43,40 +43,42 @@ def both_ways(pinned: float, pageable: float) -> Callable[[str, int], float]:
     return rate
 
 
-def test_bidirectional_copies(tool: ModuleType) -> None:
-    assert asked(tool, "CS-31", both_ways(1.95, 1.2)) is True
-    assert asked(tool, "CS-31", both_ways(1.3, 1.2)) is False
-    assert asked(tool, "CS-31", both_ways(1.95, 2.5)) is False
+def test_the_finding_about_bidirectional_copies(tool: ModuleType) -> None:
+    assert verdict(tool, "CS-31", bidirectional_rates(1.95, 1.2)) is True
+    assert verdict(tool, "CS-31", bidirectional_rates(1.3, 1.2)) is False
+    assert verdict(tool, "CS-31", bidirectional_rates(1.95, 2.5)) is False
 
 
-def test_peers_and_their_link(tool: ModuleType) -> None:
+def test_the_findings_about_peers_and_their_link(tool: ModuleType) -> None:
     def rates(off: float) -> Callable[[str, int], float]:
         return lambda id, size: 55.0 if "numa" in id else off if "peer=off" in id else 390.0
 
-    assert asked(tool, "CS-33", rates(38.0)) is True
-    assert asked(tool, "CS-33", rates(100.0)) is False  # faster than the link to the host
-    assert asked(tool, "CS-33", rates(38.0), spread=0.9) is None
+    assert verdict(tool, "CS-33", rates(38.0)) is True
+    assert (
+        verdict(tool, "CS-33", rates(100.0)) is False
+    )  # faster than the host link, which is impossible through the host
+    assert verdict(tool, "CS-33", rates(38.0), spread=0.9) is None
 
 
-def test_pageable_copies_are_no_faster_than_memcpy(tool: ModuleType) -> None:
+def test_the_finding_that_pageable_copies_are_no_faster_than_memcpy(tool: ModuleType) -> None:
     def rates(to_gpu: float) -> Callable[[str, int], float]:
         return lambda id, size: 8.0 if "h2h" in id else to_gpu if "pageable" in id else 55.0
 
-    assert asked(tool, "CS-30", rates(7.0)) is True
-    assert asked(tool, "CS-30", rates(10.0)) is False
-    assert asked(tool, "CS-30", rates(10.0), spread=0.2) is None
+    assert verdict(tool, "CS-30", rates(7.0)) is True
+    assert verdict(tool, "CS-30", rates(10.0)) is False
+    assert verdict(tool, "CS-30", rates(10.0), spread=0.2) is None
 
 
-def test_zero_copy_reaches_the_rate_and_drops(tool: ModuleType) -> None:
+def test_the_finding_that_zero_copy_reaches_the_rate_and_drops(tool: ModuleType) -> None:
     def rates(share: float, last: float) -> Callable[[str, int], float]:
         return lambda id, size: 50.0 * (share * (last if size == 256 << 20 else 1) if "/sm/" in id else 1)
 
-    assert asked(tool, "CS-35", rates(1.0, 0.7)) is True
-    assert asked(tool, "CS-35", rates(1.0, 1.0)) is False
-    assert asked(tool, "CS-35", rates(0.9, 0.7)) is False
+    assert verdict(tool, "CS-35", rates(1.0, 0.7)) is True
+    assert verdict(tool, "CS-35", rates(1.0, 1.0)) is False
+    assert verdict(tool, "CS-35", rates(0.9, 0.7)) is False
 
 
-def test_demand_needs_threads(tool: ModuleType) -> None:
+def test_the_finding_that_demand_paging_needs_threads(tool: ModuleType) -> None:
     def rates(per_thread: float) -> Callable[[str, int], float]:
         def rate(id: str, size: int) -> float:
             if "threads=" in id:
@@ -85,25 +87,25 @@ def test_demand_needs_threads(tool: ModuleType) -> None:
 
         return rate
 
-    assert asked(tool, "CS-36", rates(1.0)) is True
-    assert asked(tool, "CS-36", rates(0.0)) is not True
+    assert verdict(tool, "CS-36", rates(1.0)) is True
+    assert verdict(tool, "CS-36", rates(0.0)) is not True
 
 
-def test_prefetch_is_slow_only_at_middle_sizes(tool: ModuleType) -> None:
+def test_the_finding_that_prefetch_is_slow_only_at_middle_sizes(tool: ModuleType) -> None:
     def rates(middle: float, large: float) -> Callable[[str, int], float]:
         return lambda id, size: 50.0 * ((large if size == 256 << 20 else middle) if "prefetch" in id else 1)
 
-    assert asked(tool, "CS-37", rates(0.4, 0.97)) is True
-    assert asked(tool, "CS-37", rates(0.4, 0.8)) is False
-    assert asked(tool, "CS-37", rates(0.95, 0.97)) is False
+    assert verdict(tool, "CS-37", rates(0.4, 0.97)) is True
+    assert verdict(tool, "CS-37", rates(0.4, 0.8)) is False
+    assert verdict(tool, "CS-37", rates(0.95, 0.97)) is False
 
 
-def test_caches_make_the_peak(tool: ModuleType) -> None:
+def test_the_finding_that_caches_exceed_the_memory_rate(tool: ModuleType) -> None:
     def rates(peak: float) -> Callable[[str, int], float]:
         return lambda id, size: peak if "cache=hot" in id and size == 1 << 20 else 9.0
 
-    assert asked(tool, "CS-38", rates(20.0)) is True
-    assert asked(tool, "CS-38", rates(9.0)) is not True
+    assert verdict(tool, "CS-38", rates(20.0)) is True
+    assert verdict(tool, "CS-38", rates(9.0)) is not True
 
 
 def test_missing_points_are_named_and_can_be_listed(tool: ModuleType) -> None:
@@ -113,6 +115,6 @@ def test_missing_points_are_named_and_can_be_listed(tool: ModuleType) -> None:
     assert len(needed) > 80 and all(id.count("/") == 3 for id in needed)
 
 
-def test_two_gpus_show_no_classes_of_pairs(tool: ModuleType) -> None:
+def test_two_gpus_have_too_few_pairs_for_classes(tool: ModuleType) -> None:
     with pytest.raises(tool.Missing, match="one pair"):
-        asked(tool, "CS-34", lambda id, size: 390.0)
+        verdict(tool, "CS-34", lambda id, size: 390.0)

@@ -24,7 +24,7 @@ OTHER = Constant("copy", "peer_us", 1.0, 1e-4, 1e6)
 
 
 class Lines:
-    """A set-up, a step from 1 KiB on where there is one, and bytes over the link's rate."""
+    """A set-up time, an optional step from 1 KiB, and bytes over the rate of the link."""
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[Times]:
         return [[self._one(machine, point)] for point in points]
@@ -46,7 +46,7 @@ def link_of(content: dict[str, Any], gpu: str) -> dict[str, Any]:
 def observations(
     seconds: Callable[[int, int], float], sizes: Sequence[int], gpus: int = 1, sigma: float = 0.01
 ) -> list[Observation]:
-    """Of each GPU and size what the function says."""
+    """An observation of every GPU and size with the time that the function returns."""
     made = []
     for gpu in range(gpus):
         for size in sizes:
@@ -56,7 +56,7 @@ def observations(
 
 
 def machine(gpus: int) -> dict[str, Any]:
-    """So many GPUs, each on a link of its own of 60 GB/s."""
+    """A machine with this number of GPUs, each on its own link of 60 GB/s."""
     link = {"name": "pcie", "kind": "pcie", "gbps": quantity(60.0, "derived"), "efficiency": quantity(1.0, "assumed")}
     return {
         "gpu": [{"places": ["gpu:0"]}],
@@ -72,12 +72,12 @@ def fitted(made: Sequence[Observation], *constants: Constant, gpus: int = 1) -> 
 
 
 def interval(value: dict[str, Any]) -> tuple[float, float]:
-    (told,) = value["fitted_to"]
-    low, high = re.findall(r"interval (\S+) to (\S+)", told)[0]
+    (statement,) = value["fitted_to"]
+    low, high = re.findall(r"interval (\S+) to (\S+)", statement)[0]
     return float(low), float(high)
 
 
-def test_a_set_up_and_a_rate_come_back() -> None:
+def test_a_set_up_time_and_a_rate_are_recovered() -> None:
     made = observations(lambda _, size: 2e-6 + size / 48e9, (*SMALL, *LARGE), gpus=2)
     found = fitted(made, SET_UP, EFFICIENCY, gpus=2)
     assert found["copy"]["to_device_us"]["v"] == pytest.approx(2.0, rel=1e-3)
@@ -85,8 +85,8 @@ def test_a_set_up_and_a_rate_come_back() -> None:
     assert found["copy"]["to_device_us"]["from"] == found["link"][0]["efficiency"]["from"] == "fitted"
 
 
-def test_the_interval_is_of_95_percent() -> None:
-    """Four times known to 2 % each: half of that, and 1.96 deviations on either side."""
+def test_intervals_have_a_level_of_95_percent() -> None:
+    """Four times with 2 % each: half of that, and 1.96 deviations on either side."""
     made = observations(lambda _, size: 2e-6 + size / 60e9, SMALL, sigma=0.02)
     low, high = interval(fitted(made, SET_UP)["copy"]["to_device_us"])
     assert math.log(high / 2) == pytest.approx(1.96 * 0.02 / 2, rel=0.03)
@@ -94,20 +94,20 @@ def test_the_interval_is_of_95_percent() -> None:
 
 
 @pytest.mark.parametrize("sigma, origin", [(0.5, "fitted"), (0.8, "assumed")])
-def test_what_is_known_to_less_than_three_tenths_is_not_fitted(sigma: float, origin: str) -> None:
-    """Of four times half: 0.25 and 0.4."""
+def test_a_constant_with_a_deviation_above_thirty_percent_is_not_fitted(sigma: float, origin: str) -> None:
+    """Four observations halve the deviation: 0.25 and 0.4."""
     found = fitted(observations(lambda _, size: 2e-6 + size / 60e9, SMALL, sigma=sigma), SET_UP)
     assert found["copy"]["to_device_us"]["from"] == origin
 
 
-def test_what_no_point_depends_on_keeps_its_default() -> None:
+def test_a_constant_without_influence_on_any_point_keeps_its_default() -> None:
     found = fitted(observations(lambda _, size: 2e-6 + size / 60e9, SMALL), SET_UP, OTHER)
     assert found["copy"]["peer_us"] == defaults.table("copy")["peer_us"]
     assert found["copy"]["to_device_us"]["from"] == "fitted"
 
 
-def test_a_constant_that_is_not_needed_is_left_out_and_one_that_is_comes_back() -> None:
-    """Times are 1 % off by turns, as they are said to be: a step of 1 % is no proof of one, 10 % are."""
+def test_an_unneeded_constant_is_left_out_and_a_needed_one_is_recovered() -> None:
+    """Times are alternately 1 % off, as their sigma states: a step of 1 % is not significant, 10 % is."""
     sizes = tuple(8 << at for at in range(14))
 
     def seconds(step: float) -> Callable[[int, int], float]:
@@ -123,8 +123,8 @@ FORTH = Constant("link", "kernel_efficiency", 0.85, 0.01, 1.0, optional=True)
 BACK = Constant("link", "kernel_back_efficiency", 0.85, 0.01, 1.0, optional=True)
 
 
-class Threads(Lines):
-    """A link of which threads get a part, forth and back; what is not said of the way back is as forth."""
+class Kernels(Lines):
+    """Kernels reach a part of the link's rate, by direction. Without a constant for the way back both are equal."""
 
     def _one(self, machine: dict[str, Any], point: PointId) -> float:
         link = machine["link"][0]
@@ -134,26 +134,33 @@ class Threads(Lines):
 
 
 @pytest.mark.parametrize(
-    "forth, back, told",
+    "forth, back, expected",
     [(0.75, 0.75, []), (0.6, 0.6, ["forth"]), (0.6, 0.9375, ["forth", "back"]), (0.75, 0.9375, ["back"])],
 )
-def test_ways_forth_and_back_that_differ_are_found_together(forth: float, back: float, told: list[str]) -> None:
-    """0.6 and 0.9375 are as far to either side of 0.75: what is said of both ways tells neither better."""
+def test_efficiencies_that_differ_by_direction_are_found_together(
+    forth: float, back: float, expected: list[str]
+) -> None:
+    """0.6 and 0.9375 are equally far from 0.75: changing both directions at once improves neither."""
     made = []
     for size in (*SMALL, *LARGE):
-        ways = (("read/sm/numa:0.pinned->gpu:0.device", forth), ("write/sm/gpu:0.device->numa:0.pinned", back))
-        for id, part in ways:
+        link_directions = (
+            ("read/sm/numa:0.pinned->gpu:0.device", forth),
+            ("write/sm/gpu:0.device->numa:0.pinned", back),
+        )
+        for id, part in link_directions:
             seconds = 2e-6 + size / (60e9 * part)
             made.append(Observation(PointId.parse(f"{id}/{size}"), 0, (size,), seconds, 0.01, 0.01, 1.0))
-    fit = Fit(machine(1), made, Threads(), "run")
+    fit = Fit(machine(1), made, Kernels(), "run")
     fit.blocks([Block("threads", lambda point: True, (SET_UP, FORTH, BACK))], lambda text: None)
     link = fit.content["link"][0]
-    found = {way: link[key]["v"] for way, key in (("forth", FORTH.key), ("back", BACK.key)) if key in link}
-    assert found == pytest.approx({way: {"forth": forth, "back": back}[way] for way in told}, rel=0.01)
+    found = {direction: link[key]["v"] for direction, key in (("forth", FORTH.key), ("back", BACK.key)) if key in link}
+    assert found == pytest.approx(
+        {direction: {"forth": forth, "back": back}[direction] for direction in expected}, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("slower, apart", [(1.0, []), (1.02, []), (1.04, ["gpu:3"]), (0.96, ["gpu:3"])])
-def test_a_link_whose_copies_are_all_slower_or_faster_is_set_apart(slower: float, apart: list[str]) -> None:
+def test_a_link_with_slower_or_faster_copies_gets_its_own_constant(slower: float, apart: list[str]) -> None:
     def seconds(gpu: int, size: int) -> float:
         return 2e-6 + size / 48e9 * (slower if gpu == 3 else 1.0)
 
@@ -165,8 +172,8 @@ def test_a_link_whose_copies_are_all_slower_or_faster_is_set_apart(slower: float
         assert efficiencies["gpu:3"] == pytest.approx(0.8 / slower, rel=0.005)
 
 
-def test_paths_that_are_alike_are_one_observation_known_no_better_than_of_four() -> None:
-    """The middle of nine, with half of their deviation: what the model does not say is the same in all of them."""
+def test_equal_paths_become_one_observation_no_more_precise_than_four() -> None:
+    """The median of nine with half of their deviation: errors of the model are equal in all of them."""
     times = [1e-6 * (2 + at / 10) for at in range(9)]
     made = observations(lambda gpu, size: times[gpu], (8,), gpus=9, sigma=0.04)
     content = machine(9) | {"copy": {"to_device_us": quantity(2.0, "assumed")}}
@@ -177,8 +184,8 @@ def test_paths_that_are_alike_are_one_observation_known_no_better_than_of_four()
     assert two.observation.sigma == pytest.approx(0.04 / math.sqrt(2))
 
 
-def test_one_time_that_is_far_off_changes_little() -> None:
-    """Of eight sizes one takes ten times as long, for a cause that the simulation does not have."""
+def test_one_outlier_changes_little() -> None:
+    """One of eight sizes takes ten times the time, for a cause that the simulation lacks."""
     sizes = tuple(8 + at for at in range(8))
     made = observations(lambda _, size: 2e-6 * (10 if size == 8 else 1) + size / 60e9, sizes)
     assert fitted(made, SET_UP)["copy"]["to_device_us"]["v"] == pytest.approx(2.0, rel=0.01)
@@ -187,8 +194,8 @@ def test_one_time_that_is_far_off_changes_little() -> None:
 @pytest.mark.parametrize(
     "pays", [{"a": "b", "b": "", "c": "b"}, {"a": "c", "b": "a", "c": ""}, {"a": "c", "b": "b", "c": ""}]
 )
-def test_constants_that_pay_only_beside_another_are_tried_again_once_that_one_is_there(monkeypatch, pays) -> None:
-    """`pays`: beside which other one each pays; beside itself: never."""
+def test_constants_that_need_another_are_tried_again_once_it_is_there(monkeypatch, pays) -> None:
+    """`pays` names the constant that each one needs; a constant that needs itself never pays."""
     tried: list[str] = []
 
     def add(self, constant, places, fitted, pooled):
@@ -201,7 +208,7 @@ def test_constants_that_pay_only_beside_another_are_tried_again_once_that_one_is
     assert len(places) == len(set(places)) and len(tried) <= 6
 
 
-def test_loads_are_fitted_to_chains_that_are_on_any_sm() -> None:
+def test_loads_are_fitted_to_chases_on_any_sm() -> None:
     (loads, *_) = [block for block in DIRECT if any(one.key == "load_us" for one in block.constants)]
     chain = "latency/sm/gpu:0.device->gpu:0.device/0?cache=cold&range=2MiB"
     assert [loads.points(PointId.parse(f"{chain}{sm}")) for sm in ("", "&sm=0", "&sm=131")] == [True, False, False]

@@ -1,7 +1,7 @@
-"""The cache flush of processors that are not at hand: compiled for them, and by their instructions.
+"""The cache flush of other processors: it compiles for them and consists of the right instructions.
 
-What this machine's own flush does is measured (tests/core/test_host.cpp, `linkscope selftest`). For others a cross
-compiler of Debian, where one is installed (g++-aarch64-linux-gnu, g++-powerpc64le-linux-gnu), has to take the code.
+The flush of this machine is measured (tests/core/test_host.cpp, `linkscope selftest`). For others the test needs a
+cross compiler of Debian (g++-aarch64-linux-gnu, g++-powerpc64le-linux-gnu).
 """
 
 import re
@@ -13,28 +13,28 @@ import pytest
 
 CORE = Path(__file__).parents[2] / "core"
 HOST = CORE / "platform" / "host"
-# By file: the compiler, and the instructions in their order. A flush is a barrier, each line, and a barrier again.
-ELSEWHERE = {
+# By file: the compiler, and the instructions in their order: a barrier, the flush of each line, and a barrier.
+PROCESSORS = {
     "flush_arm.cpp": ("aarch64-linux-gnu-g++", ["dsb sy", "dc civac", "dsb sy"]),
     "flush_power.cpp": ("powerpc64le-linux-gnu-g++", ["sync", "dcbf 0", "sync", "isync"]),
 }
 
 
 def written(file: str) -> list[str]:
-    """The instructions of the file's assembler statements, in order, of the function that flushes."""
+    """The instructions of the assembler statements in the file's flush function, in order."""
     text = (HOST / file).read_text()
     statements = re.findall(r'asm volatile\("([^"]*)"', text)
     return [re.split(r",| %", one.strip())[0] for statement in statements for one in statement.split(";")]
 
 
-@pytest.mark.parametrize("file", ELSEWHERE)
-def test_the_flush_is_made_of_the_instructions_that_reach_memory(file):
-    assert written(file) == ELSEWHERE[file][1]
+@pytest.mark.parametrize("file", PROCESSORS)
+def test_the_flush_consists_of_the_instructions_that_reach_memory(file):
+    assert written(file) == PROCESSORS[file][1]
 
 
-@pytest.mark.parametrize("file", ELSEWHERE)
-def test_it_compiles_for_its_processor(file, tmp_path):
-    compiler, instructions = ELSEWHERE[file]
+@pytest.mark.parametrize("file", PROCESSORS)
+def test_the_flush_compiles_for_its_processor(file, tmp_path):
+    compiler, instructions = PROCESSORS[file]
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
     made = tmp_path / "flush.s"
@@ -46,8 +46,8 @@ def test_it_compiles_for_its_processor(file, tmp_path):
         start = assembler.index(instruction, start) + 1
 
 
-@pytest.mark.parametrize("compiler", sorted(compiler for compiler, _ in ELSEWHERE.values()))
-def test_elsewhere_there_is_one_flush_and_no_other(compiler, tmp_path):
+@pytest.mark.parametrize("compiler", sorted(compiler for compiler, _ in PROCESSORS.values()))
+def test_each_processor_has_exactly_one_flush(compiler, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}: install g++-{compiler.removesuffix('-g++')}")
     defined = []
@@ -56,4 +56,4 @@ def test_elsewhere_there_is_one_flush_and_no_other(compiler, tmp_path):
         command = [compiler, "-std=c++20", "-I", str(CORE), "-S", str(source), "-o", str(made)]
         subprocess.run(command, check=True, timeout=60)
         defined += [source.name] if "flush_cpu_caches" in made.read_text() else []
-    assert defined == [file for file, (name, _) in ELSEWHERE.items() if name == compiler]
+    assert defined == [file for file, (name, _) in PROCESSORS.items() if name == compiler]

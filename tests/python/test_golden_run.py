@@ -1,4 +1,4 @@
-"""A whole run on a modelled machine equals the golden run file, except for two fields."""
+"""A complete run on a simulated machine equals the golden run file, except for two fields."""
 
 import json
 import os
@@ -14,7 +14,7 @@ WORKER = ROOT / "src" / "linkscope" / "_native" / "linkscope-worker"
 
 
 def timeless(text: str) -> list[dict]:
-    """The records without the fields that differ between two runs of one seed."""
+    """The records without the fields that differ between two runs with one seed."""
     records = [json.loads(line) for line in text.splitlines()]
     for record in records:
         record.pop("started", None)

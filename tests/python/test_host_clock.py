@@ -1,4 +1,4 @@
-"""The host's clock and idle gaps: on models from the suite to the run file, and call by call on the fake driver."""
+"""The host's clock and idle gaps: complete runs on simulated machines, and single calls on the fake driver."""
 
 import itertools
 import time
@@ -30,7 +30,7 @@ def run_of(machine, file, *only):
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
-    """Microseconds by engine and clock, of 1000 pieces of 4 KiB to a GPU."""
+    """Microseconds by engine and clock, for 1000 pieces of 4 KiB to a GPU."""
     file = tmp_path_factory.mktemp("pieces") / "run.jsonl"
     found = {}
     for point in run_of(models.load("h200x2"), file, *(PIECES.format(engine) + "*batched*" for engine in ENGINES)):
@@ -39,16 +39,16 @@ def pieces(tmp_path_factory):
     return found
 
 
-def test_one_run_has_both_quantities_of_every_engine(pieces):
+def test_one_run_measures_every_engine_by_both_clocks(pieces):
     assert set(pieces) == set(itertools.product(ENGINES, ("event", "host")))
 
 
 @pytest.mark.parametrize(
     ("engine", "gpu", "host"), [("ce", 2552, 2552), ("graph", 2579, 2567), ("batch", 74.9, None), ("sm", 84.8, 84.8)]
 )
-def test_they_are_as_measured_on_an_h200(pieces, engine, gpu, host):
+def test_times_of_pieces_agree_with_those_of_an_h200(pieces, engine, gpu, host):
     assert pieces[engine, "event"] == pytest.approx(gpu, rel=0.07)
-    if host is None:  # from one run to another
+    if host is None:  # the measured value varies from run to run
         assert 600 < pieces[engine, "host"] < 1300
     else:
         assert pieces[engine, "host"] == pytest.approx(host, rel=0.07)
@@ -60,7 +60,7 @@ wake_after_us = { v = 1000, from = "assumed", why = "a test" }
 """
 
 
-def test_a_run_tells_what_wakes_up_after_a_pause(tmp_path):
+def test_a_run_shows_which_operations_wait_for_a_link_after_a_pause(tmp_path):
     text = models.bundled()["h200x1"].read_text().replace("[[link]]\n", f"{SLEEPY}\n[[link]]\n", 1)
     assert "wake_us" in text
     machine = models.parse(text, "sleepy.toml")
@@ -71,12 +71,12 @@ def test_a_run_tells_what_wakes_up_after_a_pause(tmp_path):
         assert us[name, "0.0001"] - us[name, "0"] == pytest.approx(30 * 0.095, abs=1)
         for gap, part in (("0.001", 0.632), ("0.01", 1), ("0.1", 1)):
             assert us[name, gap] - us[name, "0"] == pytest.approx(30 * part, abs=2)
-    for point in points:  # long gaps are seconds of waiting on hardware
+    for point in points:  # on hardware, long gaps cost seconds
         assert (max(map(len, point.flows[0].samples_s)) < 7) == (float(point.params.get("idle_gap_s", "0")) >= 0.01)
-    assert us["launch", "0.1"] == pytest.approx(us["launch", "0"], rel=0.1)  # the call itself waits for nothing
+    assert us["launch", "0.1"] == pytest.approx(us["launch", "0"], rel=0.1)  # the call itself does not use the link
 
 
-def test_only_full_has_pauses_and_the_hosts_clock_on_one_path_of_each_kind():
+def test_only_full_has_pauses_and_the_host_clock_on_one_path_of_each_class():
     target, table = modelled(models.load("h200x4"), 1), benchmark_table()
     for suite in ("quick", "standard", "nvbandwidth", "sm", "comm-scope"):
         points = make_plan(target.facts, table, suite=suite).points
@@ -90,22 +90,22 @@ def test_only_full_has_pauses_and_the_hosts_clock_on_one_path_of_each_kind():
     assert strided == {("num", "gpu"), ("gpu", "num"), ("gpu", "gpu")}
 
 
-# --- the machine at hand ------------------------------------------------------------------------------------------
+# --- the fake driver ----------------------------------------------------------------------------------------------
 
 BY_HOST = {
     "one copy": h2d(clock="host", mode="single"),
-    "both ways": h2d(clock="host", bidirectional="true"),
+    "bidirectional": h2d(clock="host", bidirectional="true"),
     "by one call": TOGETHER["pieces by batch"] | {"params": TOGETHER["pieces by batch"]["params"] | {"clock": "host"}},
     "as a graph": TOGETHER["pieces by graph"] | {"params": TOGETHER["pieces by graph"]["params"] | {"clock": "host"}},
     "rows": case("strided", "gpu:0", "numa:0", "device", "pinned", clock="host"),
     "a halo": case("halo", "gpu:0", "gpu:1", "device", "device", clock="host", way="packed"),
-    "by threads": local(clock="host") | {"engine": "sm"},
+    "by sm": local(clock="host") | {"engine": "sm"},
 }
 
 
 @needs_fake
 @pytest.mark.parametrize("name", BY_HOST)
-def test_no_gate_holds_what_the_host_times(worker, tmp_path, name):
+def test_operations_timed_by_the_host_run_without_a_gate(worker, tmp_path, name):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     answer = works(pipe, BY_HOST[name])
@@ -114,7 +114,7 @@ def test_no_gate_holds_what_the_host_times(worker, tmp_path, name):
 
 
 @needs_fake
-def test_a_batch_that_the_host_times_is_one_call_too(worker, tmp_path):
+def test_a_batch_timed_by_the_host_is_one_call(worker, tmp_path):
     log = tmp_path / "log"
     pipe, _ = opened(worker, CUDA_LOG=log)
     works(pipe, BY_HOST["by one call"])
@@ -124,18 +124,18 @@ def test_a_batch_that_the_host_times_is_one_call_too(worker, tmp_path):
 
 @needs_fake
 @pytest.mark.parametrize("mode", [{"after": "kernel"}, {"after": "wait"}, {"clock": "host"}])
-def test_a_pause_comes_before_every_sample_that_does_something(worker, mode):
+def test_a_pause_precedes_every_sample_with_work(worker, mode):
     pipe, _ = opened(worker)
     prepared = prepare(pipe, h2d(mode="single", idle_gap_s="0.1", **mode))
     assert prepared["most_iterations"] == 1 and "after 0.1 s of idling" in prepared["program"]
     began = time.monotonic()
     answer = pipe.ask("run", samples=3, batches=[[0], [1]], verify=True)
-    assert time.monotonic() - began >= 3 * 0.1  # no machine is so fast that it waits for less
+    assert time.monotonic() - began >= 3 * 0.1  # a lower bound, even on a fast machine
     assert answer["verdict"]["ok"]
 
 
 @needs_fake
-def test_a_pause_before_calls(worker):
+def test_a_pause_precedes_timed_calls(worker):
     pipe, _ = opened(worker)
     launch = case("launch", "numa:0", "gpu:0", "pageable", "device", size=0, footprint=0) | {"engine": "cpu"}
     for name in ("launch", "launch_to_end"):
@@ -145,7 +145,7 @@ def test_a_pause_before_calls(worker):
 
 
 @needs_fake
-def test_what_does_not_go_with_a_pause_is_refused_with_the_cure(worker):
+def test_parameters_that_exclude_a_pause_are_refused_with_the_cure(worker):
     pipe, _ = opened(worker)
     assert "give mode=single with it" in failure(prepare(pipe, h2d(idle_gap_s="0.1")))["message"]
     assert "idle_gap_s is 0, 0.0001, " in failure(prepare(pipe, h2d(mode="single", idle_gap_s="3600")))["message"]
@@ -157,7 +157,7 @@ def test_what_does_not_go_with_a_pause_is_refused_with_the_cure(worker):
 @pytest.mark.parametrize(
     ("engine", "most"), [("ce", 1024 // 25), ("graph", 1024 // 25), ("batch", 4096 // 25), ("sm", 0)]
 )
-def test_no_more_pieces_are_queued_behind_a_gate_than_a_queue_holds(worker, engine, most):
+def test_a_batch_of_pieces_stays_below_the_length_of_the_queue(worker, engine, most):
     pipe, _ = opened(worker)
     wanted = case("pieces", "numa:0", "gpu:0", "pinned", "device", size=25 * 64, piece="64") | {"engine": engine}
     assert prepare(pipe, wanted)["most_iterations"] == most

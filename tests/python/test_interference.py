@@ -1,4 +1,4 @@
-"""Shared links: known answers, the planner's loop on the links of modelled machines, whole runs, bad input."""
+"""Shared links: known answers, the planner on simulated machines, complete runs, bad input."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ from true_shares import Truth, truth_of
 
 MIB = 1 << 20
 SIZE = 16 * MIB
-ALONE = "{}/ce/{}.{}->{}.{}/{}?after=kernel&bidirectional=false&mode=batched"
+SINGLE = "{}/ce/{}.{}->{}.{}/{}?after=kernel&bidirectional=false&mode=batched"
 MEMORY = {True: "device", False: "pinned"}
 
 
@@ -42,14 +42,14 @@ def memory(place: str) -> str:
 
 
 def id_of(*paths: str) -> str:
-    """'numa:0->gpu:0', 'numa:0->gpu:1' as the point of both at once."""
+    """'numa:0->gpu:0', 'numa:0->gpu:1' as the id of their concurrent point."""
     (src, dst), *others = (path.split("->") for path in paths)
-    told = f"?with={','.join(f'{a}->{b}' for a, b in others)}" if others else ""
-    return f"concurrent/ce/{src}.{memory(src)}->{dst}.{memory(dst)}/{SIZE}{told}"
+    suffix = f"?with={','.join(f'{a}->{b}' for a, b in others)}" if others else ""
+    return f"concurrent/ce/{src}.{memory(src)}->{dst}.{memory(dst)}/{SIZE}{suffix}"
 
 
 def answer(id: str, rates: Sequence[float], chance: random.Random | None = None, noise: float = 0.001) -> Point:
-    """A point whose flows have these rates, in GB/s; noise of three rounds, and between points, as fractions."""
+    """A point whose flows have these rates in GB/s; `noise` between three rounds and between points, as a fraction."""
     what = PointId.parse(id)
     made = invented.point(id, 1.0)
     made.flows = []
@@ -61,15 +61,15 @@ def answer(id: str, rates: Sequence[float], chance: random.Random | None = None,
     return made
 
 
-def points(alone_gbps: dict[str, float], *sets: dict[str, float]) -> list[Point]:
-    made = [answer(id_of(path), [rate]) for path, rate in alone_gbps.items()]
+def points(single_gbps: dict[str, float], *sets: dict[str, float]) -> list[Point]:
+    made = [answer(id_of(path), [rate]) for path, rate in single_gbps.items()]
     return made + [answer(id_of(*of), list(of.values())) for of in sets]
 
 
 # --- ids ---
 
 
-def test_an_id_names_its_other_paths_as_predict_does() -> None:
+def test_an_id_names_its_other_paths_in_the_form_of_predict() -> None:
     text = "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1,gpu:2->numa:0"
     point = PointId.parse(text)
     assert str(point) == text
@@ -78,17 +78,17 @@ def test_an_id_names_its_other_paths_as_predict_does() -> None:
 
 
 @pytest.mark.parametrize("text", ["numa:0", "numa:0->", "->gpu:1", "numa:0->gpu:1,"])
-def test_what_is_no_path_is_named(text: str) -> None:
+def test_an_invalid_path_in_an_id_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a path; write numa:0->gpu:1"):
         _ = PointId.parse(f"concurrent/ce/numa:0.pinned->gpu:0.device/8?with={text}").paths
 
 
-# --- what points say ---
+# --- points that count ---
 
 
-def test_plain_copies_alone_and_at_once_are_taken_and_no_others() -> None:
-    plain = ALONE.format("h2d", "numa:0", "pinned", "gpu:0", "device", SIZE)
-    taken = [
+def test_only_plain_single_path_and_concurrent_copies_count() -> None:
+    plain = SINGLE.format("h2d", "numa:0", "pinned", "gpu:0", "device", SIZE)
+    counted = [
         answer(plain, [50]),
         answer(id_of("numa:0->gpu:1"), [50]),
         answer(id_of("numa:0->gpu:0", "numa:0->gpu:1"), [40, 30]),
@@ -98,16 +98,16 @@ def test_plain_copies_alone_and_at_once_are_taken_and_no_others() -> None:
         invented.point(plain.replace("pinned", "pageable"), 1.0),
         invented.point(plain.replace("bidirectional=false", "bidirectional=true"), 1.0),
         invented.point(plain.replace("gpu:0", "gpu:2").replace("h2d/ce", "h2d/sm"), 1.0),
-        answer(id_of("numa:0->gpu:0", "gpu:0->numa:0"), [40, 30]),  # a GPU in common
+        answer(id_of("numa:0->gpu:0", "gpu:0->numa:0"), [40, 30]),  # both paths touch gpu:0
     ]
-    found = rates_alone(taken + others)
+    found = rates_alone(counted + others)
     assert {(str(path), size) for path, size in found} == {("numa:0 -> gpu:0", SIZE), ("numa:0 -> gpu:1", SIZE)}
-    (joint,) = joints(taken + others)
-    assert joint.id == taken[2].id and joint.gbps(Path("numa:0", "gpu:1")) == pytest.approx(30)
+    (joint,) = joints(counted + others)
+    assert joint.id == counted[2].id and joint.gbps(Path("numa:0", "gpu:1")) == pytest.approx(30)
 
 
-def test_sets_of_one_size_are_held_against_each_other() -> None:
-    """The same three paths at 64 MiB too: their times are no longer than those at 16 MiB for what they share."""
+def test_only_sets_of_one_size_are_compared() -> None:
+    """The same three paths at 64 MiB too: their larger size does not make them slower."""
     large = "host_to_all/ce/numa:0.pinned->gpu:all.device/67108864?bidirectional=false"
     paths = [f"numa:0->gpu:{gpu}" for gpu in range(3)]
     made = invented.point(large, 1.0)
@@ -120,56 +120,56 @@ def test_sets_of_one_size_are_held_against_each_other() -> None:
 # --- groups ---
 
 
-def contrasts(alone_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tuple[str, frozenset[str]], Contrast]:
-    """Without noise to speak of."""
+def contrasts(single_gbps: dict[str, float], *sets: dict[str, float]) -> dict[tuple[str, frozenset[str]], Contrast]:
+    """Contrasts with negligible noise."""
     return {
-        (flow, frozenset(of)): Contrast(math.log(alone_gbps[flow] / rate), 1e-4, 20)
+        (flow, frozenset(of)): Contrast(math.log(single_gbps[flow] / rate), 1e-4, 20)
         for of in sets
         for flow, rate in of.items()
     }
 
 
 def test_fair_rates_are_max_min() -> None:
-    """Of 20 the first takes its 5, the others half of what is left; one beside has all of its own."""
-    alone_gbps = {"a": 5.0, "b": 10.0, "c": 10.0, "d": 7.0}
-    found = fair_rates(alone_gbps, [Shared(frozenset("abc"), 20.0, True)])
+    """The first flow takes its 5 of 20, the others half of the rest; an independent flow keeps its own rate."""
+    single_gbps = {"a": 5.0, "b": 10.0, "c": 10.0, "d": 7.0}
+    found = fair_rates(single_gbps, [Shared(frozenset("abc"), 20.0, True)])
     assert found == pytest.approx({"a": 5.0, "b": 7.5, "c": 7.5, "d": 7.0})
     groups = [Shared(frozenset("abc"), 18.0, True), Shared(frozenset("ab"), 6.0, True)]
     narrow = fair_rates({"a": 8.0, "b": 8.0, "c": 8.0}, groups)
     assert narrow == pytest.approx({"a": 3.0, "b": 3.0, "c": 8.0})
 
 
-def test_three_that_share_one_capacity_are_one_group_and_three_pairs_of_their_own_are_three() -> None:
-    alone_gbps = dict.fromkeys("abc", 10.0)
+def test_three_paths_with_one_capacity_are_one_group_and_three_pairs_are_three_groups() -> None:
+    single_gbps = dict.fromkeys("abc", 10.0)
     pairs = [dict.fromkeys(pair, 6.0) for pair in ("ab", "ac", "bc")]
     one = {frozenset(of): sum(of.values()) for of in pairs}
-    found = shared_by_pairs(slowdowns(contrasts(alone_gbps, *pairs)), one, lambda a, b: "")
+    found = shared_by_pairs(slowdowns(contrasts(single_gbps, *pairs)), one, lambda a, b: "")
     assert [(group.flows, group.capacity) for group in found] == [(frozenset("abc"), 12.0)]
     apart = [dict.fromkeys("ab", 6.0), dict.fromkeys("ac", 7.0), dict.fromkeys("bc", 8.0)]
     totals = {frozenset(of): sum(of.values()) for of in apart}
-    told = slowdowns(contrasts(alone_gbps, *apart))
-    # Pairs alone would allow one capacity of 16 with narrower ones in it; all three at once get 6 + 6 + 8.
-    assert frozenset("abc") in {group.flows for group in shared_by_pairs(told, totals, lambda a, b: "")}
-    found = shared_by_pairs(told, totals | {frozenset("abc"): 20.0}, lambda a, b: "")
+    slow = slowdowns(contrasts(single_gbps, *apart))
+    # Pairs would also fit one capacity of 16 with narrower ones inside; the set of three gets 6 + 6 + 8.
+    assert frozenset("abc") in {group.flows for group in shared_by_pairs(slow, totals, lambda a, b: "")}
+    found = shared_by_pairs(slow, totals | {frozenset("abc"): 20.0}, lambda a, b: "")
     assert {group.flows: group.capacity for group in found} == {
         frozenset("ab"): 12.0, frozenset("ac"): 14.0, frozenset("bc"): 16.0
     }  # fmt: skip
 
 
-def test_what_is_slowed_by_less_than_a_tenth_shares_nothing() -> None:
+def test_a_slowdown_below_ten_percent_is_no_sharing() -> None:
     slow = slowdowns(contrasts({"a": 10.0, "b": 10.0}, {"a": 9.1, "b": 9.1}))
     assert not any(one.slowed for one in slow)
     assert shared_by_pairs(slow, {frozenset("ab"): 18.2}, lambda a, b: "") == []
     assert all(one.slowed for one in slowdowns(contrasts({"a": 10.0, "b": 10.0}, {"a": 8.9, "b": 8.9})))
 
 
-def test_what_more_than_two_share_shows_where_one_is_left_out() -> None:
-    """Four of 10 share 28: no pair and no three do. The fifth has its own way."""
-    alone_gbps = dict.fromkeys("abcde", 10.0)
-    whole = dict.fromkeys("abcd", 7.0) | {"e": 10.0}
-    found = slowdowns(contrasts(alone_gbps, whole))
-    assert unexplained(found, alone_gbps, []) == {frozenset("abcde"): frozenset("abcd")}
-    assert unexplained(found, alone_gbps, [Shared(frozenset("abcd"), 28.0, False)]) == {}
+def test_sharing_of_more_than_two_paths_shows_when_one_is_left_out() -> None:
+    """Four paths of 10 share 28: no pair and no three are slowed. The fifth path is independent."""
+    single_gbps = dict.fromkeys("abcde", 10.0)
+    all_shared = dict.fromkeys("abcd", 7.0) | {"e": 10.0}
+    found = slowdowns(contrasts(single_gbps, all_shared))
+    assert unexplained(found, single_gbps, []) == {frozenset("abcde"): frozenset("abcd")}
+    assert unexplained(found, single_gbps, [Shared(frozenset("abcd"), 28.0, False)]) == {}
     gains = {
         (flow, other): Contrast(math.log(9.33 / 7.0) if {flow, other} <= set("abcd") else 0.0, 1e-3, 20)
         for flow, other in itertools.permutations("abcde", 2)
@@ -177,8 +177,8 @@ def test_what_more_than_two_share_shows_where_one_is_left_out() -> None:
     assert sharing_sets(gains) == [frozenset("abcd")]
 
 
-def test_nothing_is_found_where_nothing_is_shared() -> None:
-    """500 machines of four GPUs whose rounds scatter by 3 %: of each all pairs at once, none of which is slowed."""
+def test_independent_paths_form_no_group() -> None:
+    """500 machines of four GPUs whose rounds scatter by 3 %; all pairs run concurrently and none is slowed."""
     false = 0
     paths = [f"numa:0->gpu:{gpu}" for gpu in range(4)] + [f"gpu:{gpu}->numa:0" for gpu in range(4)]
     for seed in range(500):
@@ -188,16 +188,16 @@ def test_nothing_is_found_where_nothing_is_shared() -> None:
             if are_apart(Path(*path.split("->")) for path in (one, other)):
                 made.append(answer(id_of(one, other), [50.0, 50.0], chance, 0.03))
         false += bool(interference(made).groups)
-    assert false <= 5  # at one in a hundred: 5 are to be expected at the margin itself, and this is far from it
+    assert false <= 5  # at a level of 1 % at most 5 are expected at the margin, and these rates are far from it
 
 
-# --- the planner on the links of modelled machines ---
+# --- the planner on simulated machines ---
 
 TABLE = benchmark_table()
 
 
-def asked(target: Target) -> tuple[Plan, list[str]]:
-    """The plan of `standard`, and of its points those that the sets rest on."""
+def planned(target: Target) -> tuple[Plan, list[str]]:
+    """The plan of `standard`, and the points that its sets depend on."""
     plan = make_plan(target.facts, TABLE, suite="standard", budget_s=110.0)
     needed = {path for one in plan.together for path in PointId.parse(one.id).paths}
     ids = [
@@ -210,7 +210,7 @@ def asked(target: Target) -> tuple[Plan, list[str]]:
     return plan, ids
 
 
-def told(truth: Truth, id: str, chance: random.Random) -> Point:
+def simulated(truth: Truth, id: str, chance: random.Random) -> Point:
     flows = [Path(*path) for path in PointId.parse(id).paths]
     if not all(flow in truth.crossed for flow in flows):
         return invented.point(id, status="unsupported", reason="no peer access")
@@ -219,10 +219,10 @@ def told(truth: Truth, id: str, chance: random.Random) -> Point:
 
 
 def wrong(truth: Truth, found: Iterable[Point]) -> list[str]:
-    """Groups that are there and were not found, or the other way round, or of another capacity."""
-    told = interference(found)
-    groups = {frozenset(group.paths): group.capacity.value for group in told.groups}
-    true = truth.groups(map(list, told.ids))
+    """Groups that are missing, invented, or have a wrong capacity."""
+    result = interference(found)
+    groups = {frozenset(group.paths): group.capacity.value for group in result.groups}
+    true = truth.groups(map(list, result.ids))
     far = [paths for paths in groups.keys() & true.keys() if abs(groups[paths] / true[paths] - 1) > 0.02]
     return [" ".join(map(str, sorted(paths))) for paths in (*(groups.keys() ^ true.keys()), *far)]
 
@@ -231,31 +231,31 @@ GROUPS = {"dl160": 2, "h200x2": 0, "h200x4": 3, "jorda-a": 10, "jorda-b": 0, "jo
 
 
 @pytest.mark.parametrize("name, groups", GROUPS.items())
-def test_the_groups_are_those_of_the_links(name: str, groups: int) -> None:
-    """Hidden ones too: what a plan knows is kinds of paths. jorda-a has shares that overlap (docs/method/model.md)."""
-    truth, (plan, ids) = truth_of(models.load(name)), asked(modelled(models.load(name), 1))
+def test_the_groups_match_the_links(name: str, groups: int) -> None:
+    """Also hidden links: a plan knows only classes of paths. Shares of jorda-a overlap (docs/method/model.md)."""
+    truth, (plan, ids) = truth_of(models.load(name)), planned(modelled(models.load(name), 1))
     chance = random.Random(name)
-    known = {id: told(truth, id, chance) for id in ids}
+    known = {id: simulated(truth, id, chance) for id in ids}
     stages = 0
     while more := next_together(plan.together, known):
         assert not known.keys() & set(more)
-        known |= {id: told(truth, id, chance) for id in more}
+        known |= {id: simulated(truth, id, chance) for id in more}
         stages += 1
         assert stages < 12
     assert wrong(truth, known.values()) == []
     assert len(interference(known.values()).groups) == groups
     assert interference(known.values()).open == ()
-    known |= {id: told(truth, id, chance) for id in further_pairs(plan.together, known)}
-    assert wrong(truth, known.values()) == []  # nor do all other pairs tell another thing
+    known |= {id: simulated(truth, id, chance) for id in further_pairs(plan.together, known)}
+    assert wrong(truth, known.values()) == []  # all other pairs change nothing
 
 
-def test_four_gpus_are_few_points_and_sixteen_are_bounded() -> None:
-    plan, _ = asked(modelled(models.load("h200x4"), 1))
-    assert sum(one.first for one in plan.together) == 28  # 4 of all GPUs, 3 times 6 pairs of hosts, 3 times 2
+def test_four_gpus_need_few_points_and_sixteen_are_bounded() -> None:
+    plan, _ = planned(modelled(models.load("h200x4"), 1))
+    assert sum(one.first for one in plan.together) == 28  # 4 of all GPUs, 3 x 6 pairs with the host, 3 x 2
     places = ("numa:0", *(f"gpu:{gpu}" for gpu in range(16)))
-    facts = MachineFacts("many", True, places)  # nothing but its places is known
+    facts = MachineFacts("many", True, places)  # only the places are known
     listed = [
-        PointId.parse(ALONE.format("h2d", src, memory(src), dst, memory(dst), SIZE))
+        PointId.parse(SINGLE.format("h2d", src, memory(src), dst, memory(dst), SIZE))
         for src, dst in itertools.permutations(places, 2)
     ]
     found = together(listed, facts, TABLE, SIZE, 1)
@@ -264,62 +264,62 @@ def test_four_gpus_are_few_points_and_sixteen_are_bounded() -> None:
     assert not any(one.first for one in found[4 + MOST_FIRST :])
 
 
-def test_paths_at_once_divide_the_memory_that_they_go_round_over() -> None:
-    """The 64 MiB of copies from host memory are 4 copies of 16 MiB of one path, and 2 of each of two."""
+def test_concurrent_paths_divide_the_memory_that_they_copy() -> None:
+    """64 MiB of host memory are 4 copies of 16 MiB on one path, and 2 on each of two paths."""
     machine = MachineFacts("two", True, ("numa:0", "gpu:0", "gpu:1"), {"gpu:0": 60 * MIB, "gpu:1": 60 * MIB})
-    alone_id, pair_id = id_of("numa:0->gpu:0"), id_of("numa:0->gpu:0", "numa:0->gpu:1")
-    assert [footprint(PointId.parse(id), machine) // SIZE for id in (alone_id, pair_id)] == [4, 2]
+    single_id, pair_id = id_of("numa:0->gpu:0"), id_of("numa:0->gpu:0", "numa:0->gpu:1")
+    assert [footprint(PointId.parse(id), machine) // SIZE for id in (single_id, pair_id)] == [4, 2]
 
 
-def test_only_paths_that_were_measured_alone_are_paired() -> None:
-    plan, ids = asked(modelled(models.load("jorda-a"), 1))
+def test_only_paths_that_were_measured_singly_are_paired() -> None:
+    plan, ids = planned(modelled(models.load("jorda-a"), 1))
     truth = truth_of(models.load("jorda-a"))
-    known = {id: told(truth, id, random.Random(1)) for id in ids}
-    assert any(point.status == "unsupported" for point in known.values())  # no peer access between its IOHs
+    known = {id: simulated(truth, id, random.Random(1)) for id in ids}
+    assert any(point.status == "unsupported" for point in known.values())  # no peer access across the IOHs
     paired = {path for id in next_together(plan.together, known) for path in PointId.parse(id).paths}
     assert ("gpu:0", "gpu:1") in paired and ("gpu:0", "gpu:2") not in paired
     assert next_together(plan.together, {}) == []
 
 
-def test_without_a_suite_that_asks_for_it_nothing_runs_at_once() -> None:
+def test_only_suites_with_concurrent_points_measure_them() -> None:
     facts = modelled(models.load("h200x4"), 1).facts
     assert make_plan(facts, TABLE, suite="quick", budget_s=16.0).together == []
     assert make_plan(facts, TABLE, suite="standard", only=["h2d/*"]).together == []
     assert make_plan(facts, TABLE, suite="full").together != []
 
 
-# --- whole runs ---
+# --- complete runs ---
 
 
 @pytest.fixture(scope="module")
 def run_of_jorda_a(tmp_path_factory) -> File:
-    """The paths of jorda-a by themselves and at once, by the simulation."""
+    """The paths of jorda-a singly and concurrently, simulated."""
     path = tmp_path_factory.mktemp("run") / "a.jsonl"
     target = modelled(models.load("jorda-a"), 1)
-    plan, ids = asked(target)
+    plan, ids = planned(target)
     measure(target, structs.replace(plan, points=ids, classes=[], rounds=3), path)
     return path
 
 
-def test_a_run_finds_the_links_of_its_machine(run_of_jorda_a: File) -> None:
+def test_a_run_finds_the_shared_links_of_its_machine(run_of_jorda_a: File) -> None:
     run = read_run(run_of_jorda_a)
     assert wrong(truth_of(models.load("jorda-a")), run.points) == []
     assert len(interference(run.points).groups) == 10
-    assert next_work(structs.replace(asked(modelled(models.load("jorda-a"), 1))[0], points=[], classes=[], rounds=3),
+    assert next_work(structs.replace(planned(modelled(models.load("jorda-a"), 1))[0], points=[], classes=[], rounds=3),
                      {point.id: point for point in run.points}) == []  # fmt: skip
 
 
-def test_the_finding_is_told(run_of_jorda_a: File, capsys) -> None:
+def test_shared_links_appear_in_every_output(run_of_jorda_a: File, capsys) -> None:
     assert main(["report", str(run_of_jorda_a), "--shared"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("MODELLED") and "GPU 2 and 3 share 4.7" in text and "GB/s each" in text
     assert main(["report", str(run_of_jorda_a), "--shared", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["modelled"] and len(told["groups"]) == 10 and told["unexplained"] == []
-    group = next(of for of in told["groups"] if of["paths"] == ["numa:0->gpu:2", "numa:0->gpu:3"])
+    output = json.loads(capsys.readouterr().out)
+    assert output["modelled"] and len(output["groups"]) == 10 and output["unexplained"] == []
+    group = next(of for of in output["groups"] if of["paths"] == ["numa:0->gpu:2", "numa:0->gpu:3"])
     assert group["low_gbps"] <= group["gbps"] <= group["high_gbps"] and group["gbps"] == pytest.approx(4.74, rel=0.01)
     assert [part["share"] for part in group["parts"]] == pytest.approx([0.5, 0.5], abs=0.01) and group["fair"]
-    slowed = [flow for of in told["sets"] for flow in of["flows"] if flow["slowed"]]
+    slowed = [flow for of in output["sets"] for flow in of["flows"] if flow["slowed"]]
     assert slowed and all(flow["low"] <= flow["kept"] <= flow["high"] and flow["kept"] < 0.9 for flow in slowed)
     run = read_run(run_of_jorda_a)
     for page in (html.page(run), details.details(run), markdown.to_markdown(run)):
@@ -334,13 +334,13 @@ def test_the_page_the_summary_and_the_markdown_count_the_same_points(run_of_jord
     assert counted in html.page(run) and counted in details.details(run) and counted in markdown.to_markdown(run)
 
 
-def test_rates_beside_others_are_nobodys_best(run_of_jorda_a: File) -> None:
+def test_rates_of_concurrent_flows_are_never_the_best_rate_of_a_path(run_of_jorda_a: File) -> None:
     run = read_run(run_of_jorda_a)
     page = html.page(run)
     assert "concurrent" not in page.replace("".join(point.id for point in run.points), "").split('id="shared"')[0]
 
 
-def test_how_a_capacity_divides_is_said() -> None:
+def test_the_division_of_a_capacity_is_stated() -> None:
     paths = ("numa:0->gpu:2", "numa:0->gpu:3")
     fair = interference(points(dict.fromkeys(paths, 55.0), dict.fromkeys(paths, 35.5)))
     assert sentence(fair.groups[0]).startswith("GPU 2 and 3 share 71.0 GB/s [")
@@ -366,8 +366,8 @@ RESULTS = File(__file__).resolve().parents[2] / "results"
         ("h200x2-standard-b", "2 pairs of paths and 64 MiB per copy were measured concurrently; 0 of the pairs slow"),
     ],
 )
-def test_older_runs_tell_as_much_as_they_have(run: str, words: str, capsys) -> None:
-    """Four H200s share what leads to the host, two do not: seen from all GPUs at once, which these runs have."""
+def test_older_runs_report_what_their_points_show(run: str, words: str, capsys) -> None:
+    """Four H200s share the links to the host, two do not. These runs show it by points of all GPUs concurrently."""
     assert main(["report", str(RESULTS / f"{run}.jsonl.gz"), "--shared"]) == 0
     assert words in capsys.readouterr().out
 
@@ -385,12 +385,12 @@ def test_older_runs_tell_as_much_as_they_have(run: str, words: str, capsys) -> N
         (id_of("numa:0->gpu:0") + "?with=gpu:1", 2, "'gpu:1' is not a path; write numa:0->gpu:1"),
     ],
 )  # fmt: skip
-def test_bad_paths_get_a_sentence(id: str, code: int, words: str, capsys, tmp_path) -> None:
+def test_invalid_paths_get_one_sentence(id: str, code: int, words: str, capsys, tmp_path) -> None:
     assert main(["run", "--machine", "h200x4", "--only", id, "-o", str(tmp_path / "a.jsonl")]) == code
     assert words in capsys.readouterr().err
 
 
-def test_a_set_named_by_its_id_is_measured(capsys, tmp_path) -> None:
+def test_a_set_given_by_its_id_is_measured(capsys, tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     ids = [id_of("numa:0->gpu:0", "gpu:1->numa:0"), id_of("numa:0->gpu:0"), id_of("gpu:1->numa:0")]
     only = [word for id in ids for word in ("--only", id)]
@@ -405,7 +405,7 @@ def test_a_set_named_by_its_id_is_measured(capsys, tmp_path) -> None:
     assert "No shared link" in capsys.readouterr().out
 
 
-def test_a_run_without_sets_says_what_it_lacks(capsys, tmp_path) -> None:
+def test_a_run_without_sets_states_which_points_are_needed(capsys, tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     only = "h2d/ce/*pinned*/4096*"
     assert main(["run", "--machine", "h200x1", "--suite", "quick", "--only", only, "-o", str(path), "--json"]) == 0
@@ -416,7 +416,7 @@ def test_a_run_without_sets_says_what_it_lacks(capsys, tmp_path) -> None:
     assert "--json needs --shared" in capsys.readouterr().err
 
 
-def test_the_plan_says_what_runs_at_once_and_why(capsys) -> None:
+def test_the_plan_lists_concurrent_points_with_their_reason(capsys) -> None:
     assert main(["run", "--machine", "h200x4", "--plan-only"]) == 0
     text = capsys.readouterr().out
     assert "paths at once, to find what they share:" in text and "numa:0 to all GPUs at once: 1" in text

@@ -1,4 +1,4 @@
-"""`kill -9` of the command or its worker at 50 random moments of real runs on a model loses no record.
+"""`kill -9` of the command or its worker at 50 random moments of runs on a simulated machine loses no record.
 
 Moments are counted in records, so they cover the run on a computer of any speed. The exact time between two records is
 random. A killed run is resumed until it ends.
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The same run without an interruption."""
+class Uninterrupted:
+    """The same run without interruption."""
 
     run: Run
     records: int
@@ -43,11 +43,11 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
     assert command("run", *PLAN, "-o", str(path)).wait(60) == 0
     assert len(read_run(path).points) > 40
-    return Whole(read_run(path), records(path))
+    return Uninterrupted(read_run(path), records(path))
 
 
 def command(*words: str, **environment: str) -> subprocess.Popen:
@@ -73,26 +73,26 @@ def measured(run: Run) -> list[tuple[str, int]]:
     return [(id, one.round) for id, rounds in run.rounds.items() for one in rounds]
 
 
-def the_same(run: Run, whole: Whole) -> None:
-    """Asserts that every point and value is there, and no round twice."""
+def the_same(run: Run, uninterrupted: Uninterrupted) -> None:
+    """Asserts that every point and value is there, and that no round is there twice."""
     assert run.end is not None and run.end.complete and run.warnings == []
-    assert {point.id: point for point in run.points} == whole.points
-    assert sorted(measured(run)) == sorted(measured(whole.run))
+    assert {point.id: point for point in run.points} == uninterrupted.points
+    assert sorted(measured(run)) == sorted(measured(uninterrupted.run))
 
 
-def moments(chance: random.Random, whole: Whole) -> Iterator[int]:
-    """The number of records at each kill: AT_ONCE in each run, in order; 0 is during the start."""
-    yield from sorted(chance.sample(range(whole.records), AT_ONCE))
+def moments(chance: random.Random, uninterrupted: Uninterrupted) -> Iterator[int]:
+    """The number of records at each kill: AT_ONCE per run, in order; 0 is during the start."""
+    yield from sorted(chance.sample(range(uninterrupted.records), AT_ONCE))
 
 
-def test_the_command_killed_loses_at_most_the_point_under_way(tmp_path: Path, whole: Whole) -> None:
+def test_a_killed_command_loses_at_most_the_current_point(tmp_path: Path, uninterrupted: Uninterrupted) -> None:
     chance, killed, run_number = random.Random(11), 0, 0
     while killed < KILLS:
         run_number += 1
         path, log = tmp_path / f"{run_number}.jsonl", tmp_path / f"{run_number}.log"
         worker = f"sh -c 'tee -a {log} | {WORKER}'"  # logs the requests to the workers of all sessions
         kills_of_run = 0
-        for moment in moments(chance, whole):
+        for moment in moments(chance, uninterrupted):
             process = start_or_resume(path, worker)
             wait_for(process, path, moment)
             time.sleep(chance.uniform(0, 0.003))
@@ -102,15 +102,15 @@ def test_the_command_killed_loses_at_most_the_point_under_way(tmp_path: Path, wh
                 kills_of_run += 1
             readable(path, before)
         assert start_or_resume(path, worker).wait(60) == 0
-        the_same(read_run(path), whole)
-        asked = log.read_bytes().count(b'"op":"prepare"')
-        assert len(measured(whole.run)) <= asked <= len(measured(whole.run)) + kills_of_run
+        the_same(read_run(path), uninterrupted)
+        requests = log.read_bytes().count(b'"op":"prepare"')
+        assert len(measured(uninterrupted.run)) <= requests <= len(measured(uninterrupted.run)) + kills_of_run
         killed += kills_of_run
     assert run_number < 4 * KILLS / AT_ONCE
 
 
 def start_or_resume(path: Path, worker: str) -> subprocess.Popen:
-    """Starts again where the first record was incomplete, as the message advises; otherwise resumes."""
+    """Starts again if the first record is incomplete, as the message advises; otherwise resumes."""
     try:
         read_run(path)
     except UserError:
@@ -119,21 +119,21 @@ def start_or_resume(path: Path, worker: str) -> subprocess.Popen:
 
 
 def readable(path: Path, least: int) -> None:
-    """Asserts that the records before the signal are there; only the last line may be torn."""
+    """Asserts that all records before the signal are readable; only the last line may be truncated."""
     if least:
         run = read_run(path)
         assert len(run.warnings) <= 1
         assert 1 + len(run.points) + len(measured(run)) + len(run.resumes) >= least - (run.end is not None)
 
 
-def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
+def test_killed_workers_lose_no_record(tmp_path: Path, uninterrupted: Uninterrupted) -> None:
     chance, killed, run_number = random.Random(13), 0, 0
     while killed < KILLS:
         run_number += 1
         path = tmp_path / f"{run_number}.jsonl"
         process = command("run", *PLAN, "-o", str(path))
         kills_of_run = again = 0
-        for moment in moments(chance, whole):
+        for moment in moments(chance, uninterrupted):
             wait_for(process, path, max(moment, again))
             time.sleep(chance.uniform(0, 0.003))
             kills_of_run += sum(killed_now(child) for child in children(process.pid)) if records(path) else 0
@@ -141,13 +141,13 @@ def test_workers_killed_cost_nothing(tmp_path: Path, whole: Whole) -> None:
             # that it concludes, then the round of the lost worker.
             again = records(path) + 6
         assert process.wait(60) == 0
-        the_same(read_run(path), whole)
+        the_same(read_run(path), uninterrupted)
         killed += kills_of_run
     assert run_number < 4 * KILLS / AT_ONCE
 
 
 def test_a_killed_command_leaves_no_worker_not_even_one_that_hangs() -> None:
-    """Standard input stays open in this process, so only the kernel reports that the parent is gone."""
+    """Standard input stays open in this process, so only the kernel reports the death of the parent."""
     parent = subprocess.Popen(
         [sys.executable, "-c", f"import subprocess; subprocess.run([{str(WORKER)!r}])"],
         stdin=subprocess.PIPE,

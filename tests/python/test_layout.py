@@ -1,4 +1,4 @@
-"""Imports go one way (design: Layout). Each place may use itself and what stands before it in its rule."""
+"""Imports follow the layers (design: Layout). A folder may import itself and the layers below it."""
 
 import ast
 import pathlib
@@ -66,7 +66,7 @@ def python_imports() -> list[tuple[str, str]]:
     return found
 
 
-def test_core_includes_go_one_way() -> None:
+def test_core_includes_follow_the_layers() -> None:
     wrong = [
         f"{file} includes {include}"
         for file, include in core_includes()
@@ -75,7 +75,7 @@ def test_core_includes_go_one_way() -> None:
     assert not wrong
 
 
-def test_python_imports_go_one_way() -> None:
+def test_python_imports_follow_the_layers() -> None:
     def place(file: str) -> str:
         return file.split("/")[0].removesuffix(".py")
 
@@ -88,7 +88,7 @@ def test_python_imports_go_one_way() -> None:
 
 
 @pytest.mark.parametrize("found, least", [(core_includes, 20), (python_imports, 20)])
-def test_the_rules_see_the_code(found, least) -> None:
+def test_the_rules_cover_the_code(found, least) -> None:
     assert len(found()) >= least
 
 

@@ -1,4 +1,4 @@
-"""Nothing that a model's session takes stays taken: after every operation of every suite, and wherever one fails."""
+"""A session on a simulated machine releases everything, after every operation of every suite and after failures."""
 
 import copy
 import os
@@ -31,7 +31,7 @@ def held(pipe: Pipe) -> int:
 
 
 def of_each_kind(suite: str, target: Any) -> list[PointId]:
-    """One point of each operation, engine, pair of memory kinds and choice of parameters: its smallest."""
+    """The smallest point of each operation, engine, pair of memory kinds and choice of parameters."""
     plan = make_plan(target.facts, benchmark_table(), suite=suite)
     found: dict[tuple, PointId] = {}
     for point in sorted(map(PointId.parse, plan.points), key=lambda point: point.bytes):
@@ -70,8 +70,8 @@ def d2d(size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_what_is_asked_for_and_does_not_work_leaves_nothing(pipe) -> None:
-    """Memory that runs out at the second region, wrong data, a batch that makes no sense, a case that is none."""
+def test_a_failed_request_leaves_no_memory_allocated(pipe) -> None:
+    """Memory that runs out at the second region, wrong data, an invalid batch, an invalid case."""
     target = choose("h200x2", 1)
     request = copy.deepcopy(target.open_request)
     request["machine"]["fault"] = [{"match": "*#corrupt", "kind": "corrupt"}]

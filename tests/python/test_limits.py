@@ -1,4 +1,4 @@
-"""Limits of paths, by arithmetic written here, and never below what was measured on such machines."""
+"""Peaks of paths against arithmetic written here, and never below a rate measured on such machines."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def peer(machine, **changes):
     return limit(machine, "gpu:0", "gpu:1", "device", "device", "ce", **changes)
 
 
-def test_pcie_5_with_the_payload_assumed(h200):
+def test_pcie_5_assumes_a_payload_of_256_bytes(h200):
     found = into(h200())
     assert found.gbps == pytest.approx(32 * 16 / 8 * 128 / 130 * 256 / 276, abs=0.01)  # 58.45
     assert "PCIe 5.0 x16" in found.source and "63.02" in found.source and "256 B (assumed" in found.source
@@ -45,18 +45,18 @@ def test_pcie_5_with_the_payload_assumed(h200):
     ("generation", "raw"),
     [(1, 4.0), (2, 8.0), (3, 15.754), (4, 31.508), (5, 63.015), (6, 118.0)],
 )
-def test_generations(generation, raw, h200):
+def test_pcie_generations_have_their_raw_rates(generation, raw, h200):
     machine = h200(answers={f"nvmlDeviceGet{which}PcieLinkGeneration": generation for which in ("Curr", "Max")})
     header = 12 if generation == 6 else 20
     assert into(machine).gbps == pytest.approx(raw * 256 / (256 + header), abs=0.01)
 
 
-def test_the_limit_is_that_of_the_link_in_order(h200):
+def test_the_peak_is_that_of_a_healthy_link(h200):
     machine = h200(answers={"nvmlDeviceGetCurrPcieLinkGeneration": 1, "nvmlDeviceGetCurrPcieLinkWidth": 8})
     assert into(machine).gbps == into(h200()).gbps and "x16, now x8" in into(machine).source
 
 
-def test_a_payload_that_is_visible_counts(h200, tmp_path):
+def test_a_visible_payload_size_is_used(h200, tmp_path):
     space = bytearray(256)
     space[0x34], space[0x40], space[0x48] = 0x40, 0x10, 0x40  # 512 B
     texts = {**fakes.two_nodes(), "/sys/bus/pci/devices/0000:1b:00.0/config": bytes(space).hex()}
@@ -64,43 +64,45 @@ def test_a_payload_that_is_visible_counts(h200, tmp_path):
     assert found.gbps == pytest.approx(63.015 * 512 / 532, abs=0.01) and "assumed" not in found.source
 
 
-def test_a_link_that_is_hidden_has_no_limit(h200):
+def test_a_hidden_link_has_no_peak(h200):
     names = ("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkGeneration")
     machine = h200(refuse=dict.fromkeys(names, fakes.NOT_SUPPORTED))
     assert into(machine).gbps is None and "not visible" in into(machine).source
 
 
-def test_nvlink(h200):
+def test_nvlink_has_the_sum_of_its_links(h200):
     found = peer(h200())
     assert found.gbps == pytest.approx(18 * 26.562, abs=0.01)  # 478.1
     assert "NVLink 4.0, 18 links x 26.56 GB/s" in found.source and "through NVSwitch" in found.source
     assert peer(h200(remote="gpu")).gbps == pytest.approx(6 * 26.562, abs=0.01)
 
 
-def test_without_peer_access_it_goes_through_the_host(h200):
+def test_copies_without_peer_access_have_the_peak_of_the_host_link(h200):
     machine = h200()
     assert peer(machine, peer=False).gbps == out(machine).gbps and "staged" in peer(machine, peer=False).source
     assert peer(h200(driver=fakes.driver(peer=False))).gbps == out(machine).gbps
 
 
-def test_managed_pages_go_over_nvlink_without_peer_access_too(h200):
+def test_managed_pages_use_nvlink_without_peer_access(h200):
     def pages(machine):
         return limit(machine, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False)
 
     assert pages(h200()) == peer(h200())
-    assert "staged" in pages(h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})).source  # over PCIe as any copy
+    assert (
+        "staged" in pages(h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})).source
+    )  # over PCIe through the host, as any copy
     hidden = pages(h200(remote="hidden", refuse={"nvmlDeviceGetP2PStatus": fakes.NOT_SUPPORTED}))
-    assert hidden.gbps is None and "not visible" in hidden.source  # links that may or may not lead there
+    assert hidden.gbps is None and "not visible" in hidden.source  # the destinations of the links are unknown
     assert pages(h200(driver=fakes.driver(peer=False))).gbps == out(h200()).gbps
 
 
-def test_where_nobody_tells_whether_gpus_are_peers_the_limit_is_that_of_the_faster_way(h200):
-    """No limit may be below what can be measured."""
+def test_with_unknown_peer_access_the_peak_is_that_of_the_faster_path(h200):
+    """A peak must never be below a rate that can be measured."""
     assert peer(h200(driver={**fakes.driver(), "peers": []})).gbps == peer(h200()).gbps
 
 
-def test_between_two_gpus_the_slower_link_limits_out_of_one_and_into_the_other(h200):
-    """That of gpu:0 is of PCIe 4.0: packets out of it are smaller than those into it."""
+def test_between_two_gpus_the_slower_link_decides_in_its_direction(h200):
+    """gpu:0 has PCIe 4.0: packets out of it are smaller than packets into it."""
     names = [f"nvmlDeviceGet{which}PcieLinkGeneration" for which in ("Curr", "Max")]
     machine = h200(answers=dict.fromkeys(names, lambda handle: 4 if handle == 0 else 5))
     assert peer(machine, peer=False).gbps == pytest.approx(31.508 * 256 / 280, abs=0.01)
@@ -108,17 +110,17 @@ def test_between_two_gpus_the_slower_link_limits_out_of_one_and_into_the_other(h
     assert back.gbps == pytest.approx(31.508 * 256 / 276, abs=0.01)
 
 
-def test_peers_over_pcie(h200):
+def test_peers_over_pcie_have_the_peak_of_pcie(h200):
     machine = h200(links=0, answers={"nvmlDeviceGetP2PStatus": 5})
     assert peer(machine).gbps == out(machine).gbps and "directly over PCIe" in peer(machine).source
 
 
-def test_links_that_may_or_may_not_lead_there(h200):
+def test_links_of_unknown_destination_give_no_peak(h200):
     machine = h200(remote="hidden", refuse={"nvmlDeviceGetP2PStatus": fakes.NOT_SUPPORTED})
     assert peer(machine).gbps is None and "not visible" in peer(machine).source
 
 
-def test_within_a_device(h200):
+def test_copies_within_a_device_have_half_the_memory_rate(h200):
     found = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce")
     assert found.gbps == pytest.approx(3201e6 * 2 * 6144 / 8 / 2 / 1e9, abs=0.01)  # 2458
     both = limit(h200(), "gpu:0", "gpu:0", "device", "device", "ce", bidirectional=True)
@@ -130,16 +132,16 @@ def test_within_a_device(h200):
     assert limit(h200(driver=driver, refuse=refuse), "gpu:0", "gpu:0", "device", "device", "ce").gbps is None
 
 
-def test_links_are_full_duplex(h200):
+def test_bidirectional_traffic_has_the_same_peak_per_direction(h200):
     assert into(h200(), bidirectional=True) == into(h200())
 
 
-def test_the_host_s_memory_is_not_known(h200):
+def test_host_memory_has_no_known_peak(h200):
     found = limit(h200(), "numa:0", "numa:0", "pageable", "pinned", "cpu")
     assert found.gbps is None and found.source == "DRAM bandwidth is not visible here"
 
 
-def test_links_to_the_cpu(h200):
+def test_nvlink_to_the_cpu_has_its_peak(h200):
     machine = h200(remote="npu", links=3, answers={"nvmlDeviceGetNvLinkVersion": 2})
     assert into(machine).gbps == pytest.approx(3 * 26.562, abs=0.01) and "to the CPU" in into(machine).source
     texts = fakes.virtual_machine()
@@ -149,25 +151,25 @@ def test_links_to_the_cpu(h200):
     assert into(grace).gbps == 450 and "chip-to-chip" in into(grace).source
 
 
-def test_a_link_to_the_cpu_that_is_down_carries_nothing(h200):
+def test_a_link_to_the_cpu_that_is_down_has_no_peak(h200):
     states = {"nvmlDeviceGetNvLinkState": lambda handle, link: (1, 0, 1)[link] if link < 3 else fakes.fail(2)}
     found = into(h200(remote="npu", links=3, answers=states))
     assert found.gbps == pytest.approx(2 * 26.562, abs=0.01) and "2 links x 26.56 GB/s" in found.source
 
 
-def test_disks_and_cards_have_no_limit_yet(h200):
+def test_disks_and_cards_have_no_peak(h200):
     assert limit(h200(), "disk:/data", "gpu:0", "file", "device", "file").gbps is None
     assert limit(h200(), "nic:0", "gpu:0", "pinned", "device", "ce").gbps is None
 
 
 @pytest.mark.parametrize("ends", [("numa:1", "gpu:0"), ("gpu:0", "gpu:4"), ("gpu:9", "gpu:9")])
-def test_places_that_are_not_there(ends, h200):
+def test_unknown_places_have_no_peak(ends, h200):
     with pytest.raises(UserError, match=r"is not here: 4x-nvidia-h200 has numa:0, gpu:0") as caught:
         limit(h200(), *ends, "pinned", "device", "ce")
     assert caught.value.exit_code == 3
 
 
-# What peers reached on four H200s.
+# Rates of peer copies on four H200s.
 @pytest.mark.parametrize(
     ("src", "dst", "changes", "measured"),
     [
@@ -180,12 +182,12 @@ def test_places_that_are_not_there(ends, h200):
         ("gpu:0", "gpu:0", {}, 2093.0),
     ],
 )
-def test_no_limit_is_below_what_was_measured(src, dst, changes, measured, h200):
+def test_no_peak_is_below_a_measured_rate(src, dst, changes, measured, h200):
     for machine in (h200(), models.load("h200x4")):
         assert path_limit(machine, src, dst, "pinned", "device", "ce", **changes).gbps > measured
 
 
-def test_limits_of_a_model():
+def test_peaks_of_a_simulated_machine_come_from_its_file():
     ac922 = models.load("ac922")
     assert path_limit(ac922, "numa:0", "gpu:0", "pinned", "device", "ce").gbps == 75
     assert path_limit(ac922, "numa:0", "gpu:2", "pinned", "device", "ce").gbps == 64
@@ -203,7 +205,7 @@ def test_limits_of_a_model():
             assert path_limit(model, src, dst, "managed", "managed", engine, peer=False).gbps == gbps
     for memories in (("managed", "device"), ("device", "managed")):
         assert path_limit(h200x4, "gpu:0", "gpu:1", *memories, "prefetch", peer=False).gbps == 478
-    dl160 = models.load("dl160")  # over PCIe as any copy
+    dl160 = models.load("dl160")  # through the host over PCIe, as any copy
     through_host = path_limit(dl160, "gpu:0", "gpu:1", "device", "device", "ce", peer=False).gbps
     assert path_limit(dl160, "gpu:0", "gpu:1", "managed", "managed", "prefetch", peer=False).gbps == through_host
     with pytest.raises(UserError, match="gpu:8 is not here: ac922 has"):

@@ -1,4 +1,4 @@
-"""The whole command on a terminal: a table during the run, the summary and nothing else at the end."""
+"""The complete command on a terminal: a table during the run, and only the summary at the end."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 
 class OnTerminal:
-    """`linkscope` with some arguments on its own terminal, and the content of its screen."""
+    """`linkscope` with arguments on its own terminal, and the content of its screen."""
 
     def __init__(self, *words: str, width: int = 100, height: int = 30, **environment: str) -> None:
         self.screen = Screen(width, height)
@@ -39,7 +39,7 @@ class OnTerminal:
         self._pid = pid
 
     def read(self, until: Callable[[str], object] = lambda text: False) -> None:
-        """Reads until the screen satisfies `until`, or the command ended."""
+        """Reads until the screen satisfies `until` or the command ends."""
         rest = b""
         while not until(self.screen.text()):
             try:
@@ -49,9 +49,9 @@ class OnTerminal:
             if not chunk:
                 return
             rest += chunk
-            whole = _whole(rest)
-            text = rest[:whole].decode()
-            rest = rest[whole:]
+            complete = _complete_length(rest)
+            text = rest[:complete].decode()
+            rest = rest[complete:]
             self.output += text
             self.screen.feed(text)
 
@@ -70,8 +70,8 @@ class OnTerminal:
         return os.waitstatus_to_exitcode(status)
 
 
-def _whole(data: bytes) -> int:
-    """The length of the part that does not end within a character or an escape sequence."""
+def _complete_length(data: bytes) -> int:
+    """The length of the data without an incomplete character or escape sequence at the end."""
     end = len(data)
     if (escape := data.rfind(b"\x1b")) >= 0 and not re.match(rb"\x1b\[\??[\d;]*[A-Za-z]", data[escape:]):
         end = escape
@@ -100,14 +100,14 @@ def test_a_run_shows_a_table_and_ends_with_the_summary_only(tmp_path: Path) -> N
     assert is_live(live), live
     assert re.search(r"^(h2d|d2h|d2d|local|h2h|\w+) by \w+, .*GB/s", live, re.MULTILINE)
     assert terminal.end() == 0
-    said = summary(read_run(path), width=100, colour=False).splitlines()
+    expected = summary(read_run(path), width=100, colour=False).splitlines()
     shown = terminal.screen.text().splitlines()
-    assert shown[: len(said)] == said and shown[len(said)].startswith("run file: ")
+    assert shown[: len(expected)] == expected and shown[len(expected)].startswith("run file: ")
     assert terminal.screen.cursor_visible and terminal.screen.cursor[0] == 0
     assert terminal.output.count("\x1b[?25h") >= terminal.output.count("\x1b[?25l")
 
 
-def test_ctrl_c_leaves_the_summary_and_a_sane_terminal(tmp_path: Path) -> None:
+def test_ctrl_c_prints_the_summary_and_restores_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     terminal = OnTerminal(*words(path, suite="standard"))
     terminal.read(until=is_live)
@@ -136,8 +136,8 @@ def test_a_resumed_run_shows_its_earlier_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width, height", [(40, 24), (40, 5), (20, 24), (200, 60)])
-def test_small_and_large_terminals(tmp_path: Path, width: int, height: int) -> None:
-    wrong = {"COLUMNS": "90", "LINES": "20"}  # as inherited from a shell of an earlier, larger terminal
+def test_the_table_fits_small_and_large_terminals(tmp_path: Path, width: int, height: int) -> None:
+    wrong = {"COLUMNS": "90", "LINES": "20"}  # as inherited from the shell of an earlier, larger terminal
     terminal = OnTerminal(*words(tmp_path / "a.jsonl", "--json"), width=width, height=height, **wrong)
     terminal.read(until=lambda text: "%" in text)
     live = terminal.screen.text().splitlines()
@@ -146,7 +146,7 @@ def test_small_and_large_terminals(tmp_path: Path, width: int, height: int) -> N
     assert terminal.screen.text().replace("\n", "").startswith('{"run": ')
 
 
-def test_a_resized_terminal_ends_clean(tmp_path: Path) -> None:
+def test_a_resized_terminal_ends_without_leftovers(tmp_path: Path) -> None:
     terminal = OnTerminal(*words(tmp_path / "a.jsonl", "--json", suite="standard"), width=100, height=30)
     terminal.read(until=is_live)
     for width in (60, 40, 120):

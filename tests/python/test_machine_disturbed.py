@@ -1,4 +1,4 @@
-"""Machine files that plant noise of a shape and faults, and places of several hosts: what is refused, and what runs."""
+"""Machine files with planted noise and faults, and places of several hosts: refused files and complete runs."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ GOOD_FILES = {
     "late lie": fault("lie", 'match = "d2d/*"', "samples = 2"),
 }
 
-# The file, the key on whose line it is, and what the message holds in addition to the cure.
+# The file, the key whose line the message names, and the parts of the message: problem and cure.
 BAD = {
     "shape": (noise("round", 'shape = "square"'), "shape", ["'square'", "lognormal", "bimodal"]),
     "no correlation": (noise("sample", 'shape = "autocorrelated"'), "[noise.sample]", ["correlation", "it is missing"]),
@@ -106,13 +106,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", GOOD_FILES)
-def test_what_can_be_planted(what: str) -> None:
+def test_valid_noise_and_faults_are_accepted(what: str) -> None:
     read = model.parse(GOOD_FILES[what], "small.toml")
     assert model.parse(GOOD_FILES[what], "small.toml").to_json() == json.loads(json.dumps(read.to_json()))
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_cannot_is_refused_with_line_and_cure(what: str) -> None:
+def test_invalid_noise_and_faults_are_refused_with_line_and_cure(what: str) -> None:
     text, at, parts = BAD[what]
     message = refusal(text)
     line = int(message.partition("small.toml:")[2].partition(":")[0])
@@ -183,12 +183,12 @@ latency_us = { v = 0.6, ASSUMED }
 )
 
 
-def test_hosts_are_joined_through_their_cards() -> None:
+def test_hosts_are_connected_through_their_network_cards() -> None:
     two = model.parse(TWO, "two.toml")
     known = model.places(two)
     assert known.nics == ("host:0/nic:0", "host:1/nic:0")
-    way = [link.name for link in routes(two)["host:0/gpu:0", "host:1/numa:0"]]
-    assert way == [
+    route = [link.name for link in routes(two)["host:0/gpu:0", "host:1/numa:0"]]
+    assert route == [
         "pcie host:0/gpu:0->host:0/numa:0", "slot host:0/numa:0->host:0/nic:0", "net host:0/nic:0->switch:0",
         "net switch:0->host:1/nic:0", "slot host:1/nic:0->host:1/numa:0",
     ]  # fmt: skip
@@ -198,7 +198,7 @@ def test_hosts_are_joined_through_their_cards() -> None:
     assert limits["host:1/numa:0", "host:1/gpu:0"].gbps == 8
 
 
-def test_cards_and_network_are_drawn() -> None:
+def test_cards_and_the_network_are_drawn() -> None:
     text = draw(model.parse(TWO, "two.toml"))
     card = "host:0/nic:0  HCA, pcie x8 4 GB/s to host:0/numa:0, infiniband 3.5 GB/s to switch:0"
     assert card in text
@@ -239,7 +239,7 @@ BAD_HOSTS = {
 
 
 @pytest.mark.parametrize("what", BAD_HOSTS)
-def test_hosts_that_cannot_be(what: str) -> None:
+def test_invalid_hosts_are_refused(what: str) -> None:
     good, bad, parts = BAD_HOSTS[what]
     assert good in TWO
     message = refusal(TWO.replace(good, bad, 1))
@@ -247,7 +247,7 @@ def test_hosts_that_cannot_be(what: str) -> None:
         assert part in message
 
 
-def test_places_are_of_one_host_and_hosts_without_gaps() -> None:
+def test_every_place_belongs_to_one_host_and_hosts_are_numbered_without_gaps() -> None:
     swapped = TWO.replace(
         '{ "host:0/numa:0" = ["host:0/gpu:0"], "host:1/numa:0" = ["host:1/gpu:0"] }',
         '{ "host:0/numa:0" = ["host:0/gpu:0", "host:1/gpu:0"] }',
@@ -266,24 +266,26 @@ def points(tmp_path: Path, text: str, only: str, **plan: int) -> dict:
     return {point.id: point for point in read_run(tmp_path / "run.jsonl").points}
 
 
-def test_a_model_that_throttles_reports_it_as_hardware_does(tmp_path: Path) -> None:
+def test_a_simulated_throttle_is_reported_like_that_of_hardware(tmp_path: Path) -> None:
     planted = GOOD_FILES["throttle"].replace("after_samples = 3\nsamples = 5", "samples = 10000")
     found = points(tmp_path, planted, "h2d/ce/numa:0.pinned->gpu:0*", rounds=4)
     assert found
     for point in found.values():
         apart = point.guards["throttled_rounds"]
-        assert [(kept["round"], kept["reasons"]) for kept in apart] == [(0, ["sw_thermal"])] * 2  # it was taken again
+        assert [(kept["round"], kept["reasons"]) for kept in apart] == [
+            (0, ["sw_thermal"])
+        ] * 2  # the round was repeated
         assert "throttled" not in point.guards
         assert point.status in ("ok", "missed_precision") and point.median_s
 
 
 @pytest.mark.parametrize("what", ["lie", "late lie"])
-def test_copies_that_lie_fail_their_verification(what: str, tmp_path: Path) -> None:
+def test_planted_wrong_data_fails_the_verification(what: str, tmp_path: Path) -> None:
     found = points(tmp_path, GOOD_FILES[what], "d2d/ce/gpu:0*", rounds=2)
     assert found and all(point.status == "failed" and point.verified is False for point in found.values())
 
 
-def test_a_run_on_two_hosts(tmp_path: Path) -> None:
+def test_a_run_on_two_hosts_measures_its_paths(tmp_path: Path) -> None:
     found = points(tmp_path, TWO, "h2d/*", rounds=2)
     between = set()
     for point in found.values():

@@ -1,5 +1,5 @@
-"""docs/reference/machine-file.md names every key that a machine file may have, and no other; its example is a
-machine.
+"""docs/reference/machine-file.md names every key of a machine file and no other; its example is a valid machine
+file.
 """
 
 import json
@@ -19,7 +19,7 @@ PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "ma
 
 
 def table_of(kind: Any) -> Any:
-    """The struct of a key's type, alone, in a list, by name or perhaps missing; otherwise the type itself."""
+    """The struct of a key's type, also inside a list, a dict or an optional; otherwise the type itself."""
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
     origin = typing.get_origin(kind)
     return table_of(parts[-1]) if origin in (list, dict, typing.Union, types.UnionType) else kind
@@ -39,7 +39,7 @@ def tables() -> dict[str, Any]:
 
 def sections() -> dict[str, dict[str, tuple[str, str]]]:
     """By header: every key with its type and its default. A row may describe several keys, and a section several
-    tables, whose keys are then written `table.key` or belong to each of them.
+    tables, whose keys are written `table.key` or belong to each of them.
     """
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for part in re.split(r"^## ", PAGE, flags=re.M)[1:]:
@@ -55,7 +55,7 @@ def sections() -> dict[str, dict[str, tuple[str, str]]]:
     return found
 
 
-def test_places_of_cards_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
+def test_cards_disks_and_switches_have_the_two_keys_that_the_page_names() -> None:
     for header in ("[[nic]]", "[[disk]]", "[[switch]]"):
         fields = msgspec.structs.fields(tables()[header])
         assert [(field.encode_name, field.required) for field in fields] == [("places", True), ("title", False)]
@@ -75,12 +75,12 @@ def test_the_page_has_every_key_with_its_default(header: str) -> None:
 
 
 def written(field: msgspec.structs.FieldInfo) -> str:
-    """A key's default as the page writes it."""
+    """A key's default in the form of the page."""
     value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-def test_every_section_is_a_table_of_the_file() -> None:
+def test_every_section_describes_a_table_of_the_file() -> None:
     assert set(sections()) - set(tables()) == {"Units", "Places", "Example"}
 
 
@@ -88,13 +88,13 @@ def sections_text(title: str) -> str:
     return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_every_provenance_is_there() -> None:
+def test_every_provenance_is_described() -> None:
     origin = next(field for field in msgspec.structs.fields(Quantity) if field.encode_name == "from")
     for choice in typing.get_args(origin.type):
         assert f"`{choice}`" in sections_text("Constants")
 
 
-def test_the_example_is_a_machine() -> None:
+def test_the_example_is_a_valid_machine_file() -> None:
     example = PAGE.partition("```toml\n")[2].partition("```")[0]
     machine = model.parse(example, "docs/reference/machine-file.md")
     assert model.places(machine).gpus == ("gpu:0",)

@@ -1,4 +1,4 @@
-"""The list of mistakes in machine files: each is told with the file, the line and the cure."""
+"""Mistakes in machine files: each message names the file, the line and the cure."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ROUTE = '\n[[route]]\nfrom = "numa:0"\nto = "{}"\nvia = [{}]\n'
 COFFEE = 'coffee_us = { v = 1, from = "assumed", why = "a test" }\n'
 WITHOUT = 'between = [["numa:0", "gpu:0"]]'
 
-# Each mistake in several forms: the file, the line that the message names, what it holds of it, and the cure.
+# Each mistake in several forms: the file, the named line, the named part of it, and the cure.
 LISTED = {
     "unknown key": (GOOD.replace("lanes = 16", "lines = 16"), "lines = 16", "link[0].lines", "did you mean 'lanes'?"),
     "a deviation that is none": (
@@ -140,11 +140,11 @@ LISTED = {
 
 
 @pytest.mark.parametrize("what", LISTED)
-def test_each_mistake_is_told_with_file_line_and_cure(what: str) -> None:
-    text, at, told, cure = LISTED[what]
+def test_each_mistake_is_reported_with_file_line_and_cure(what: str) -> None:
+    text, at, mistake_part, cure = LISTED[what]
     assert text != GOOD
     file, line, message = refusal(text).split(":", 2)
     assert file == "small.toml"
     assert text.splitlines()[int(line) - 1].startswith(at)
     mistake, _, how = message.partition("; ")
-    assert told in mistake and cure in how
+    assert mistake_part in mistake and cure in how

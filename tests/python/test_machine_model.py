@@ -1,4 +1,4 @@
-"""Machine files: what a good one says, and what is said of a bad one."""
+"""Machine files: the content of a valid one, and the messages about an invalid one."""
 
 import re
 
@@ -114,7 +114,7 @@ def test_bundled_machines_load(name: str) -> None:
     assert model.parse(model.bundled()[name].read_text(), name) == machine
 
 
-def test_bundled_machines_are_those_that_the_design_names() -> None:
+def test_bundled_machines_are_those_of_the_design() -> None:
     named = {
         *("h200x1", "h200x2", "h200x4", "h200x8", "ac922", "s822lc", "4029gp", "minsky", "newell"),
         *("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c", "klenk-extoll", "klenk-ib"),
@@ -124,7 +124,7 @@ def test_bundled_machines_are_those_that_the_design_names() -> None:
     assert ac922.gpu_numa == {"gpu:0": "numa:0", "gpu:1": "numa:0", "gpu:2": "numa:1", "gpu:3": "numa:1"}
 
 
-def test_places() -> None:
+def test_a_machine_has_its_places() -> None:
     known = model.places(model.parse(GOOD, "small"))
     assert known.numa == ("numa:0", "numa:1")
     assert known.gpus == ("gpu:0", "gpu:1")
@@ -134,7 +134,7 @@ def test_places() -> None:
     assert known.peers == {("gpu:0", "gpu:1"), ("gpu:1", "gpu:0")}
 
 
-def test_json_is_the_files_content() -> None:
+def test_the_json_has_the_content_of_the_file() -> None:
     content = model.parse(GOOD, "small").to_json()
     assert content["machine"]["name"] == "small"
     assert content["link"][0]["gbps"] == {
@@ -149,18 +149,18 @@ def test_json_is_the_files_content() -> None:
     assert content["fault"][0]["kind"] == "corrupt"
 
 
-def test_routes_are_short_then_wide_and_never_through_a_gpu() -> None:
-    ways = routes(model.parse(GOOD, "small"))
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
+def test_routes_are_the_shortest_then_the_widest_and_never_cross_a_gpu() -> None:
+    by_pair = routes(model.parse(GOOD, "small"))
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
     triangle = GOOD + LINK.format(name="bridge", one="gpu:0", other="gpu:1", gbps=99)
-    ways = routes(model.parse(triangle, "small"))
-    assert [link.name for link in ways["gpu:0", "gpu:1"]] == ["bridge gpu:0->gpu:1"]
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
+    by_pair = routes(model.parse(triangle, "small"))
+    assert [link.name for link in by_pair["gpu:0", "gpu:1"]] == ["bridge gpu:0->gpu:1"]
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["smp numa:0->numa:1", "bus numa:1->gpu:1"]
     double = GOOD + LINK.format(name="wide", one="numa:0", other="numa:1", gbps=99)
     assert [link.name for link in routes(model.parse(double, "small"))["numa:0", "numa:1"]] == ["wide numa:0->numa:1"]
     ruled = triangle + '\n[[route]]\nfrom = "numa:0"\nto = "gpu:1"\nvia = ["gpu:0"]\n'
-    ways = routes(model.parse(ruled, "small"))
-    assert [link.name for link in ways["numa:0", "gpu:1"]] == ["bus numa:0->gpu:0", "bridge gpu:0->gpu:1"]
+    by_pair = routes(model.parse(ruled, "small"))
+    assert [link.name for link in by_pair["numa:0", "gpu:1"]] == ["bus numa:0->gpu:0", "bridge gpu:0->gpu:1"]
 
 
 LINK = """
@@ -174,7 +174,7 @@ latency_us = {{ v = 0, from = "assumed", why = "a test" }}
 """
 
 
-def test_limits_are_raw_and_say_why() -> None:
+def test_peaks_are_raw_rates_with_a_derivation() -> None:
     machine = model.parse(GOOD, "small")
     limits = model.limits(machine)
     assert limits["numa:0", "gpu:0"].gbps == 16
@@ -182,14 +182,14 @@ def test_limits_are_raw_and_say_why() -> None:
     assert "published: datasheet" in limits["numa:0", "gpu:0"].derivation
     assert limits["numa:0", "gpu:1"].gbps == 12
     assert limits["gpu:1", "numa:0"].gbps == 10
-    assert limits["gpu:0", "gpu:0"].gbps == 450  # read and written
+    assert limits["gpu:0", "gpu:0"].gbps == 450  # each byte is read and written
     assert limits["numa:1", "numa:1"].gbps == 50
     assert model.limit_through_host(machine, "gpu:1", "gpu:0").gbps == 10
     assert len(limits) == 16
 
 
-def test_without_peer_access_the_limit_is_that_of_the_better_host() -> None:
-    """Whose stream a copy is queued on says through whose memory it goes; no limit is below what either allows."""
+def test_without_peer_access_the_peak_is_that_of_the_faster_host_path() -> None:
+    """The stream's GPU decides whose host memory the copy crosses; a peak is never below either path's rate."""
     table = GOOD[GOOD.index("[[numa]]") : GOOD.index("[[gpu]]")]
     fast = table.replace('"numa:0", "numa:1"', '"numa:0"')
     slow = table.replace('"numa:0", "numa:1"', '"numa:1"').replace("v = 100", "v = 5")
@@ -198,8 +198,8 @@ def test_without_peer_access_the_limit_is_that_of_the_better_host() -> None:
     assert model.limit_through_host(machine, "gpu:0", "gpu:1").gbps == 12
 
 
-def test_what_goes_through_the_host_although_a_link_joins_the_gpus() -> None:
-    """Without peer access; and managed pages too, where a part of the way is no NVLink."""
+def test_some_copies_cross_the_host_although_a_link_joins_the_gpus() -> None:
+    """Copies without peer access do, and managed pages whose route is not all NVLink."""
     bridge = LINK.format(name="bridge", one="gpu:0", other="gpu:1", gbps=99)
     apart = GOOD.replace('groups = [["gpu:0", "gpu:1"]]', "groups = []")
     machines = {peers: model.parse(text + bridge, "small") for peers, text in ((True, GOOD), (False, apart))}
@@ -210,7 +210,7 @@ def test_what_goes_through_the_host_although_a_link_joins_the_gpus() -> None:
     assert pages and pages.gbps == 5 and "the memory of numa:" in pages.derivation
 
 
-def test_limits_of_bundled_machines() -> None:
+def test_peaks_of_bundled_machines_are_known() -> None:
     ac922 = model.limits(model.load("ac922"))
     assert ac922["numa:0", "gpu:1"].gbps == 75
     assert ac922["numa:0", "gpu:2"].gbps == 64
@@ -219,7 +219,7 @@ def test_limits_of_bundled_machines() -> None:
     assert h200["gpu:2", "gpu:0"].gbps == 478
 
 
-def test_every_directed_link_has_a_name_of_its_own() -> None:
+def test_every_directed_link_has_a_unique_name() -> None:
     for name in model.bundled():
         names = [link.name for link in directed_links(model.load(name))]
         assert len(set(names)) == len(names)
@@ -229,7 +229,7 @@ A = '{ v = 1, from = "assumed", why = "a test" }'
 KERNEL = ("launch_us", "load_us", "read_tile_us", "write_tile_us", "memory_efficiency")
 
 
-# What is wrong, where, and the cure: (the good line, what stands there instead, what the message must hold).
+# By mistake: the valid line, its replacement, and the parts of the message with the cure.
 BAD = {
     "unknown key": ("lanes = 16", "lines = 16", ["link[0].lines", "no such key", "did you mean 'lanes'"]),
     "unit missing": ("latency_us = { v = 0.5", "latency = { v = 0.5", ["link[0].latency", "'latency_us'", "unit"]),
@@ -339,7 +339,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_files_are_refused_with_key_and_cure(what: str) -> None:
+def test_invalid_files_are_refused_with_key_and_cure(what: str) -> None:
     good, bad, parts = BAD[what]
     assert good in GOOD
     message = refusal(GOOD.replace(good, bad, 1))
@@ -349,7 +349,7 @@ def test_bad_files_are_refused_with_key_and_cure(what: str) -> None:
         assert part in message
 
 
-def test_the_line_is_named() -> None:
+def test_the_message_names_the_line() -> None:
     text = GOOD.replace("gbps = { v = 10, from", "gbps = { v = -10, from", 2)
     line = next(
         number for number, line in enumerate(text.splitlines(), 1) if line.startswith("memcpy_gbps = { v = -10")
@@ -360,24 +360,24 @@ def test_the_line_is_named() -> None:
     assert f"small.toml:{line}: link[1].back_gbps" in refusal(text)
 
 
-def test_routes_that_cannot_be() -> None:
+def test_impossible_routes_are_refused() -> None:
     route = '\n[[route]]\nfrom = "numa:0"\nto = "gpu:1"\nvia = [{}]\n'
     assert "no link joins numa:0 and gpu:1" in refusal(GOOD + route.format(""))
     assert "there is no gpu:4" in refusal(GOOD + route.format('"gpu:4"'))
     model.parse(GOOD + route.format('"numa:1"'), "small")
 
 
-def test_missing_tables() -> None:
+def test_missing_tables_are_named() -> None:
     without = re.sub(r"\[staged_peer\].*?\n\n", "", GOOD, flags=re.S)
     assert "staged_peer: it is missing, and there are 2 GPUs" in refusal(without)
 
 
-def test_not_toml() -> None:
+def test_a_file_that_is_no_toml_is_refused() -> None:
     assert "small.toml: not TOML" in refusal("[machine\n")
     assert "no table [machine]" in refusal("") and "docs/reference/machine-file.md" in refusal("")
 
 
-def test_unknown_machines() -> None:
+def test_unknown_machines_are_refused_with_suggestions() -> None:
     with pytest.raises(UserError) as refused:
         model.load("h200x3")
     assert refused.value.exit_code == 2
@@ -387,7 +387,7 @@ def test_unknown_machines() -> None:
     assert refused.value.exit_code == 2
 
 
-def test_unreadable_files(tmp_path) -> None:
+def test_unreadable_files_are_reported(tmp_path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe\x00")
     for path in (binary, tmp_path / "folder.toml"):
@@ -399,7 +399,7 @@ def test_unreadable_files(tmp_path) -> None:
         assert str(path) in str(refused.value)
 
 
-def test_a_file_by_path(tmp_path) -> None:
+def test_a_machine_file_is_read_by_its_path(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
     assert model.load(str(path)).machine.name == "small"

@@ -1,4 +1,4 @@
-"""Managed memory from the machine file to the run file, on models."""
+"""Managed memory on simulated machines, from the machine file to the run file."""
 
 import re
 
@@ -25,11 +25,11 @@ WITH_TABLE = ("ac922", "s822lc", "4029gp", "h200x1", "h200x2", "h200x4", "h200x8
 
 
 @pytest.mark.parametrize("machine", sorted(models.bundled()))
-def test_models_have_the_table_where_there_is_something_to_go_by(machine):
+def test_machines_with_known_costs_have_the_table_of_managed_memory(machine):
     assert (models.load(machine).managed is not None) == (machine in WITH_TABLE)
 
 
-def test_three_suites_take_managed_memory_and_little_of_it():
+def test_three_suites_measure_managed_memory_at_few_points():
     machine, table = modelled(models.load("ac922"), 1).facts, benchmark_table()
     for name, suite in SUITES.items():
         found = [point for point in points_of(suite, machine, table) if point.benchmark in MANAGED]
@@ -71,12 +71,12 @@ def refusal(old, new):
         ("launch_us = ", "start_us = ", "managed.start_us: there is no such key"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(old, new, words):
+def test_an_invalid_table_of_managed_memory_is_refused(old, new, words):
     assert words in refusal(old, new)
 
 
 class Limited:
-    """A worker whose operation takes 10 us, and of which a sample has no more iterations than it says."""
+    """A worker whose operation takes 10 us and whose samples have a limited number of iterations."""
 
     def __init__(self, most, size):
         self.most, self.size, self.largest = most, size, 0
@@ -106,7 +106,7 @@ def test_a_sample_has_no_more_iterations_than_the_program_allows(most, size, bat
     assert worker.largest == (1 if most == 1 else 2 * batch)
 
 
-def test_what_has_no_steady_state_is_not_predicted():
+def test_operations_without_a_steady_state_are_not_predicted():
     point = PointId("demand", "fault", "numa:0", "managed", "gpu:0", "managed", MIB)
     with pytest.raises(UserError, match="no steady state"):
         steady_rates(models.load("ac922"), [point])
@@ -121,33 +121,33 @@ def measured(machine, folder, *only):
 
 def test_a_run_has_one_point_for_each_count_of_threads_and_more_are_faster_cs_13(tmp_path):
     points = measured("ac922", tmp_path, "demand/fault/gpu:0.managed->numa:0.managed/67108864[?]*")
-    by_threads = {
+    by_thread_count = {
         point.params["threads"]: point
         for point in points.values()
         if point.params["access"] == "write" and not point.bidirectional and not {"touch", "advice"} & set(point.params)
     }
-    assert set(by_threads) == {"1", "2", "4", "8", "16", "all"}
-    rates = [by_threads[count].gbps for count in ("1", "2", "4", "8", "16", "all")]
+    assert set(by_thread_count) == {"1", "2", "4", "8", "16", "all"}
+    rates = [by_thread_count[count].gbps for count in ("1", "2", "4", "8", "16", "all")]
     assert rates == sorted(rates) and rates[-1] > 3 * rates[0]
-    for point in by_threads.values():
+    for point in by_thread_count.values():
         assert point.verified and point.batch == [1] and point.footprint_bytes == point.bytes
 
 
-def test_cpus_that_reach_a_gpus_memory_gain_by_advice_where_they_are_many(tmp_path):
-    """On ac922 a thread gets 2 GB/s there, and 3.35 of pages that come; sixteen get 32 GB/s together. Over PCIe no CPU
-    reaches it: pages come, whatever the driver was told."""
+def test_advice_helps_many_cpu_threads_that_reach_a_gpus_memory(tmp_path):
+    """On ac922 a thread reads GPU memory at 2 GB/s and migrated pages at 3.35; sixteen threads read at 32 GB/s. Over
+    PCIe a CPU cannot read GPU memory, so pages migrate in spite of the advice."""
     ends = "demand/fault/gpu:0.managed->numa:0.managed/67108864?access=read"
-    told = {
+    ids = {
         (advice, threads): f"{ends}&{advice}&bidirectional=false&threads={threads}"
         for advice in ("advice=accessed_by", "advice=preferred_src", "advice=preferred_dst")
         for threads in (1, 16)
     }
     for machine, reaches in (("ac922", True), ("h200x1", False)):
-        points = measured(machine, tmp_path, *told.values())
-        rates = {key: points[id].gbps for key, id in told.items()}
+        points = measured(machine, tmp_path, *ids.values())
+        rates = {key: points[id].gbps for key, id in ids.items()}
         (tmp_path / "run.jsonl").unlink()
         for threads in (1, 16):
-            ahead, kept, came = (rates[advice, threads] for advice, many in told if many == threads)
+            ahead, kept, came = (rates[advice, threads] for advice, many in ids if many == threads)
             if not reaches:
                 assert ahead == pytest.approx(came, rel=0.1) and kept == pytest.approx(came, rel=0.1)
                 continue
@@ -155,6 +155,6 @@ def test_cpus_that_reach_a_gpus_memory_gain_by_advice_where_they_are_many(tmp_pa
             assert (ahead > 1.2 * came) == (threads == 16)
 
 
-def test_a_machine_without_the_table_has_a_reason(tmp_path):
+def test_a_machine_without_the_table_states_the_reason(tmp_path):
     for point in measured("minsky", tmp_path, "prefetch/*numa:0.managed->gpu:0.managed/1048576[?]*").values():
         assert point.status == "unsupported" and "[managed]" in point.reason

@@ -16,7 +16,7 @@ def measured(pattern: str, **runs: list[Point]) -> str:
     return tool.measured([pattern], ENTRY, valued, reasons)
 
 
-def test_points_of_several_runs_are_counted_once_and_the_run_with_most_is_named() -> None:
+def test_points_of_several_runs_are_counted_once_and_the_largest_run_is_named() -> None:
     few = [point(COPY.format(0, 8), status="ok"), point(COPY.format(0, 64), status="inherited")]
     many = [point(COPY.format(gpu, 8), status="missed_precision") for gpu in range(3)]
     assert measured("h2d/ce/*?mode=batched", a=few, b=many) == "3 points in `b`"
@@ -27,11 +27,11 @@ def test_points_of_several_runs_are_counted_once_and_the_run_with_most_is_named(
     assert measured("d2h/*", a=few, b=many) == "not yet"
 
 
-def test_what_no_machine_could_measure_says_why() -> None:
+def test_operations_that_no_machine_could_measure_have_a_reason() -> None:
     refused = point(READ, status="unsupported", reason="no huge pages of 1 GiB are reserved")
     assert measured("read/sm/*hugepage*", a=[refused]) == "unsupported: no huge pages of 1 GiB are reserved"
 
 
-def test_the_committed_page_has_every_operation_that_has_points() -> None:
-    told = tool.PAGE.read_text()
-    assert "| CS-9 | unified memory on demand: GPU to GPU | " in told and told.count("## ") >= 3
+def test_the_committed_page_lists_every_operation_with_points() -> None:
+    text = tool.PAGE.read_text()
+    assert "| CS-9 | unified memory on demand: GPU to GPU | " in text and text.count("## ") >= 3

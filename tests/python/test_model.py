@@ -1,4 +1,4 @@
-"""`linkscope model` gets back what modelled machines are made of, under their noise, and says what it cannot know.
+"""`linkscope model` recovers the constants of simulated machines under noise, and states what is unknown.
 
 The numbers of the machines are written here, as in test_sim_machines.
 """
@@ -39,7 +39,7 @@ def measured(folder: Path, machine: str, *only: str, suite: str = "standard") ->
 
 
 def fitted(run: Path) -> dict:
-    """The machine file that is fitted to a run, as it stands in the file, and as machine files are read."""
+    """The machine file that is fitted to a run, as read from the file."""
     target = run.with_suffix(".toml")
     assert main(["model", str(run), "-o", str(target)]) == 0
     models.load(str(target))
@@ -68,12 +68,12 @@ def model(h200x4: Path) -> dict:
     return fitted(h200x4)
 
 
-def test_links_and_set_ups_of_four_h200_come_back(model: dict) -> None:
+def test_links_and_set_up_times_of_four_h200_are_recovered(model: dict) -> None:
     for pair, link in links(model).items():
         assert rate(link) == pytest.approx(55.5 if "numa:0" in pair else 390, rel=0.01), pair
         assert link["latency_us"]["v"] == pytest.approx(0.53 if "numa:0" in pair else 0.165, rel=0.1), pair
     copy = model["copy"]
-    assert copy["turns"] == "copy"  # no point says that an engine served one stream after the other
+    assert copy["turns"] == "copy"  # no point shows an engine that serves the streams in turn
     wanted = {"to_device_us": 1.92, "from_device_us": 1.56, "peer_us": 2.2, "local_us": 1.97, "inline_us": 1.69}
     assert {key: copy[key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.05)
     assert model["numa"][0]["memcpy_gbps"]["v"] == pytest.approx(7.9, rel=0.01)
@@ -83,8 +83,8 @@ def test_links_and_set_ups_of_four_h200_come_back(model: dict) -> None:
     assert {key: copy[key]["v"] for key in late} == pytest.approx(late, rel=0.15)
 
 
-def test_what_small_copies_cost_besides_comes_back(tmp_path) -> None:
-    """Both ways at once, alone, from and to pageable memory: constants that a machine may lack."""
+def test_further_costs_of_small_copies_are_recovered(tmp_path) -> None:
+    """Bidirectional, single, and pageable copies: constants that a machine file may lack."""
     found = fitted(measured(tmp_path, "h200x1", "h2d/*", "d2h/*", "h2h/*", "latency/*"))
     wanted = {"both_ways_us": 0.9, "arrive_us": 0.31, "from_device_late_us": 0.08}
     assert {key: found["copy"][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.1)
@@ -92,8 +92,8 @@ def test_what_small_copies_cost_besides_comes_back(tmp_path) -> None:
     assert {key: found["pageable"][key]["v"] for key in wanted} == pytest.approx(wanted, rel=0.1)
 
 
-def test_what_cpu_threads_faults_cost_comes_back(tmp_path) -> None:
-    """Other costs than a fit starts from: a fault, a page that is touched, what all threads share."""
+def test_costs_of_page_faults_by_cpu_threads_are_recovered(tmp_path) -> None:
+    """The planted costs differ from the start values of the fit: a fault, a touched page, the rate of all threads."""
     text = models.bundled()["h200x1"].read_text()
     planted = {"cpu_fault_us": 31, "cpu_page_us": 0.2, "from_device_gbps": 11}
     managed, after = text[text.index("[managed]") :].split("\n\n", 1)
@@ -109,23 +109,23 @@ def test_what_cpu_threads_faults_cost_comes_back(tmp_path) -> None:
 
 
 def test_a_machine_without_such_costs_gets_none(tmp_path) -> None:
-    """AC922 says nothing of them."""
+    """The machine file of AC922 has none of them."""
     found = fitted(measured(tmp_path, "ac922", "h2d/ce/*:0.p*->gpu:0.*", "d2h/ce/gpu:0.*->numa:0.p*", "local/*gpu:0*"))
     assert not {"both_ways_us", "arrive_us", "from_device_late_us", "local_late_us"} & set(found["copy"])
     assert not {"small_gbps", "small_us", "end_us"} & set(found["pageable"])
 
 
-def test_intervals_of_fitted_constants_hold_the_truth(model: dict) -> None:
-    told = {"to_device_us": 1.92, "from_device_us": 1.56, "peer_us": 2.2, "local_us": 1.97, "inline_us": 1.69}
+def test_intervals_of_fitted_constants_contain_the_true_value(model: dict) -> None:
+    planted = {"to_device_us": 1.92, "from_device_us": 1.56, "peer_us": 2.2, "local_us": 1.97, "inline_us": 1.69}
     held = 0
-    for key, truth in told.items():
+    for key, truth in planted.items():
         (text,) = model["copy"][key]["fitted_to"]
         low, _, high = text.rpartition("interval ")[2].partition(" to ")
-        held += float(low) * 0.99 <= truth <= float(high) * 1.01  # the machine's own draw of its noise
+        held += float(low) * 0.99 <= truth <= float(high) * 1.01  # one draw of the machine's noise
     assert held >= 4
 
 
-def test_what_four_gpus_share_comes_back_as_groups_with_their_capacity(model: dict) -> None:
+def test_links_shared_by_four_gpus_are_recovered_with_their_capacity(model: dict) -> None:
     into = {f"pcie numa:0->gpu:{n}" for n in range(4)}
     out = {f"pcie gpu:{n}->numa:0" for n in range(4)}
     found = {frozenset(share["links"]): share["gbps"]["v"] for share in model["share"]}
@@ -134,14 +134,14 @@ def test_what_four_gpus_share_comes_back_as_groups_with_their_capacity(model: di
     assert list(both) == pytest.approx([102.2], rel=0.01)
 
 
-def test_every_constant_says_where_it_comes_from_and_what_is_not_known_is_assumed(model: dict, h200x4: Path) -> None:
+def test_every_constant_states_its_origin_and_unknown_ones_are_assumed(model: dict, h200x4: Path) -> None:
     assert model["copy"]["peer_us"]["from"] == "fitted" and h200x4.name in model["copy"]["peer_us"]["fitted_to"][0]
     assert model["pageable"]["chunk_kib"]["from"] == "assumed" and model["pageable"]["chunk_kib"]["why"]
     assert "MODELLED run" in model["machine"]["notes"]
     assert not {"managed", "batch", "graph"} & set(model)  # operations that were not measured are refused
 
 
-def test_the_file_predicts_and_refuses_paths_that_were_not_measured(
+def test_the_fitted_file_predicts_measured_paths_and_refuses_others(
     h200x4: Path, model: dict, capsys, tmp_path
 ) -> None:
     words = ["predict", "--machine", str(h200x4.with_suffix(".toml")), "--bytes", "512MiB"]
@@ -153,25 +153,27 @@ def test_the_file_predicts_and_refuses_paths_that_were_not_measured(
     less = h200x4.with_name("less.toml")
     less.write_text(h200x4.with_suffix(".toml").read_text().replace('"gpu:0 -> gpu:3", ', ""))
     assert main(["predict", "--machine", str(less), "--src", "gpu:0", "--dst", "gpu:3"]) == 3
-    said = capsys.readouterr().err
-    assert "gpu:0 -> gpu:3" in said and "without this path" in said and "linkscope run --suite full --only" in said
+    output = capsys.readouterr().err
+    assert (
+        "gpu:0 -> gpu:3" in output and "without this path" in output and "linkscope run --suite full --only" in output
+    )
 
 
-def test_the_file_knows_how_far_it_is_off_and_predict_says_so(h200x4: Path, model: dict, capsys) -> None:
+def test_the_file_contains_its_deviation_and_predict_prints_it(h200x4: Path, model: dict, capsys) -> None:
     rows = model["deviation"]
     assert all(0 <= row["median"] <= row["ninety"] and not row["held_out"] for row in rows.values())
     assert rows["h2d by ce, pinned -> device"]["median"] < 0.01
-    assert rows["several at once"]["points"] == 7  # not both ways of one path
+    assert rows["several at once"]["points"] == 7  # bidirectional points of one path do not count
     words = ["predict", "--machine", str(h200x4.with_suffix(".toml")), "--src", "numa:0", "--dst", "gpu:0"]
     capsys.readouterr()
     assert main([*words, "--json"]) == main([*words, "--with", "numa:0 -> gpu:1"]) == 0
-    alone, *told = capsys.readouterr().out.splitlines()
-    assert json.loads(alone)["deviation"] == {
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["deviation"] == {
         "of": "h2d by ce, pinned -> device",
         **rows["h2d by ce, pinned -> device"],
     }
     count = rows["several at once"]["points"]
-    assert f"over {count} points used for the fit (several at once)" in told[-1]
+    assert f"over {count} points used for the fit (several at once)" in lines[-1]
 
 
 UNMEASURED = [
@@ -191,52 +193,51 @@ UNMEASURED = [
 
 
 @pytest.mark.parametrize(("words", "what", "ids"), UNMEASURED)
-def test_the_file_refuses_ways_of_copying_that_were_not_measured(
+def test_the_file_refuses_methods_that_were_not_measured(
     h200x4: Path, model: dict, capsys, words: list[str], what: str, ids: str
 ) -> None:
-    """Their constants are in the file, and assumed: a number would be told from a default."""
+    """The file has their constants only as assumptions, so a prediction would be made from defaults."""
     file = str(h200x4.with_suffix(".toml"))
     capsys.readouterr()
     assert main(["predict", "--machine", file, *words]) == 3
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        f"was fitted without {what}; measure it (linkscope run --suite full --only '{ids}" in said.err and not said.out
+        f"was fitted without {what}; measure it (linkscope run --suite full --only '{ids}" in output.err
+        and not output.out
     )
-    assert main(["predict", "--machine", "h200x4", *words]) == 0  # the model that was measured has them
+    assert main(["predict", "--machine", "h200x4", *words]) == 0  # the original machine file has these constants
 
 
 @pytest.mark.parametrize(
-    "run, told", [("h200x2-few", "stream"), ("h200x4-standard-i", "stream"), ("h200x1-standard-e", "copy")]
+    "run, expected", [("h200x2-few", "stream"), ("h200x4-standard-i", "stream"), ("h200x1-standard-e", "copy")]
 )
-def test_how_engines_serve_several_streams_is_taken_from_the_run(run: str, told: str) -> None:
-    """One GPU by itself does not show it: parts of one copy, or copies to all others, do."""
-    assert turns(read_run(RESULTS / f"{run}.jsonl.gz").points) == told
+def test_the_order_in_which_engines_serve_streams_is_taken_from_the_run(run: str, expected: str) -> None:
+    """Single-path points do not show this order; parts of one copy, or copies to all other GPUs, do."""
+    assert turns(read_run(RESULTS / f"{run}.jsonl.gz").points) == expected
 
 
-def test_a_machine_file_that_somebody_wrote_is_not_replaced(h200x4: Path, model: dict, tmp_path: Path, capsys) -> None:
+def test_a_machine_file_written_by_hand_is_not_replaced(h200x4: Path, model: dict, tmp_path: Path, capsys) -> None:
     written = tmp_path / "mine.toml"
     written.write_text(models.bundled()["h200x4"].read_text())
     assert main(["model", str(h200x4), "-o", str(written)]) == 2
     assert "not one that `linkscope model` made" in capsys.readouterr().err
-    assert main(["model", str(h200x4), "-o", str(h200x4.with_suffix(".toml"))]) == 0  # its own: made again
+    assert main(["model", str(h200x4), "-o", str(h200x4.with_suffix(".toml"))]) == 0  # a fitted file is replaced
 
 
-def test_places_that_are_not_there_and_runs_instead_of_machines_have_a_sentence(
-    h200x4: Path, model: dict, capsys
-) -> None:
-    def said(machine: Path, dst: str) -> str:
+def test_missing_places_and_runs_in_place_of_machines_get_one_sentence(h200x4: Path, model: dict, capsys) -> None:
+    def message_of(machine: Path, dst: str) -> str:
         capsys.readouterr()
         assert main(["predict", "--machine", str(machine), "--src", "numa:0", "--dst", dst]) in (2, 3)
         return capsys.readouterr().err
 
-    assert "has no gpu:4" in said(h200x4.with_suffix(".toml"), "gpu:4")
-    told = said(h200x4, "gpu:0")
-    assert "a run file" in told and f"linkscope model {h200x4} -o mine.toml" in told
-    told = said(RESULTS / "h200x1-standard-a.jsonl.gz", "gpu:0")
-    assert "a run file" in told and "-o mine.toml" in told
+    assert "has no gpu:4" in message_of(h200x4.with_suffix(".toml"), "gpu:4")
+    message = message_of(h200x4, "gpu:0")
+    assert "a run file" in message and f"linkscope model {h200x4} -o mine.toml" in message
+    message = message_of(RESULTS / "h200x1-standard-a.jsonl.gz", "gpu:0")
+    assert "a run file" in message and "-o mine.toml" in message
 
 
-def test_the_file_can_be_measured_as_any_machine(h200x4: Path, model: dict, tmp_path, capsys) -> None:
+def test_the_fitted_file_can_be_measured_like_any_machine(h200x4: Path, model: dict, tmp_path, capsys) -> None:
     words = ["--only", "h2d/ce/numa:0.pinned->gpu:2.device/67108864?*bidirectional=false*mode=batched"]
     again = tmp_path / "again.jsonl"
     machine = str(h200x4.with_suffix(".toml"))
@@ -245,8 +246,8 @@ def test_the_file_can_be_measured_as_any_machine(h200x4: Path, model: dict, tmp_
     assert point["gbps"] == pytest.approx(55.5, rel=0.01)
 
 
-def test_a_far_node_and_its_memory_come_back(tmp_path) -> None:
-    """AC922: NVLink at 72 GB/s, the X-bus at 41 GB/s, memory that all flows at once fill at 170 GB/s."""
+def test_a_far_node_and_its_memory_are_recovered(tmp_path) -> None:
+    """AC922: NVLink at 72 GB/s, the X-bus at 41 GB/s, and a memory rate of 170 GB/s for all concurrent flows."""
     found = fitted(measured(tmp_path, "ac922", *DIRECT, *JOINT))
     for pair, link in links(found).items():
         if pair[0].startswith("numa:"):
@@ -257,7 +258,7 @@ def test_a_far_node_and_its_memory_come_back(tmp_path) -> None:
     assert "share" not in found
 
 
-def test_a_host_without_gpus_has_a_model_too(tmp_path) -> None:
+def test_a_host_without_gpus_has_a_model(tmp_path) -> None:
     host = tomllib.loads(models.bundled()["ac922"].read_text())
     costs = "\n".join(
         f'{key} = {{ v = {one["v"]}, from = "assumed", why = "-" }}' for key, one in host["costs"].items()
@@ -293,7 +294,7 @@ latency_us = {{ v = 0.05, from = "assumed", why = "-" }}
     assert found["link"][0]["latency_us"]["v"] == pytest.approx(0.05, rel=0.02)
 
 
-def test_one_slow_link_is_set_apart(tmp_path) -> None:
+def test_one_slow_link_gets_its_own_constant(tmp_path) -> None:
     text = models.bundled()["h200x4"].read_text()
     slow = tmp_path / "slow.toml"
     slow.write_text(f'{text}\n[[fault]]\nkind = "slow"\nlinks = ["pcie numa:0->gpu:2"]\nfactor = 0.9\n')
@@ -304,7 +305,7 @@ def test_one_slow_link_is_set_apart(tmp_path) -> None:
     assert apart["back_gbps"]["v"] * apart["efficiency"]["v"] == pytest.approx(55.5, rel=0.01)
 
 
-def test_half_of_a_modelled_run_predicts_the_other_half(h200x4: Path, capsys) -> None:
+def test_half_of_a_simulated_run_predicts_the_other_half(h200x4: Path, capsys) -> None:
     capsys.readouterr()
     assert main(["model", str(h200x4), "--check", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -313,8 +314,8 @@ def test_half_of_a_modelled_run_predicts_the_other_half(h200x4: Path, capsys) ->
     assert answer["joint"]["machine_file"]["median"] < 0.05
 
 
-def test_a_check_that_finds_too_much_says_so_and_exits_with_1(h200x4: Path, tmp_path, capsys) -> None:
-    """Every other point takes half as long again, whatever it is: no model tells that."""
+def test_a_check_beyond_the_bounds_is_reported_with_exit_code_1(h200x4: Path, tmp_path, capsys) -> None:
+    """Every second point takes 50 % longer, which no model can explain."""
     doctored, chance = tmp_path / "doctored.jsonl", random.Random(1)
     lines = []
     for line in h200x4.read_text().splitlines():
@@ -330,14 +331,14 @@ def test_a_check_that_finds_too_much_says_so_and_exits_with_1(h200x4: Path, tmp_
 
 
 def without(run: Path, target: Path, keep) -> Path:
-    """The run with only those points."""
+    """The run with only the points that `keep` accepts."""
     lines = [line for line in run.read_text().splitlines() if keep(json.loads(line))]
     target.write_text("\n".join(lines) + "\n")
     return target
 
 
 def all_failed(run: Path, target: Path) -> Path:
-    """The run as it were had every point failed."""
+    """The run with the status failed for every point."""
     lines = []
     for line in run.read_text().splitlines():
         record = json.loads(line)
@@ -350,15 +351,15 @@ def all_failed(run: Path, target: Path) -> Path:
     return target
 
 
-def test_where_it_cannot_be_written_is_found_before_the_fit(tmp_path, capsys) -> None:
-    """The run is not even opened: there is none."""
+def test_an_output_that_cannot_be_written_is_found_before_the_fit(tmp_path, capsys) -> None:
+    """The run does not exist, so it cannot have been read."""
     target = tmp_path / "none" / "m.toml"
     assert main(["model", str(tmp_path / "no.jsonl"), "-o", str(target)]) == 2
     assert f"-o {target}: cannot be written: No such file or directory" in capsys.readouterr().err
 
 
-def test_runs_that_make_no_model_are_refused_in_a_sentence(h200x4: Path, tmp_path, capsys) -> None:
-    def said(*words: str) -> str:
+def test_runs_without_enough_points_for_a_model_are_refused(h200x4: Path, tmp_path, capsys) -> None:
+    def message_of(*words: str) -> str:
         capsys.readouterr()
         assert main(["model", *words]) in (2, 3)
         text = capsys.readouterr().err
@@ -366,23 +367,23 @@ def test_runs_that_make_no_model_are_refused_in_a_sentence(h200x4: Path, tmp_pat
         return text
 
     empty = without(h200x4, tmp_path / "empty.jsonl", lambda record: record["record"] == "run")
-    assert "it has no point" in said(str(empty)) and "linkscope run" in said(str(empty))
+    assert "it has no point" in message_of(str(empty)) and "linkscope run" in message_of(str(empty))
     failed = all_failed(h200x4, tmp_path / "failed.jsonl")
-    assert "failed; the first: the GPU is gone)" in said(str(failed))
-    assert "nothing to fit" in said(str(failed), "--check")
+    assert "failed; the first: the GPU is gone)" in message_of(str(failed))
+    assert "nothing to fit" in message_of(str(failed), "--check")
     none = tmp_path / "none.jsonl"
     none.write_text("")
-    assert "is empty" in said(str(none))
+    assert "is empty" in message_of(str(none))
     small = without(h200x4, tmp_path / "small.jsonl", lambda record: record.get("bytes", 0) < 1 << 20)
-    assert "between host and GPU" in said(str(small)) and "run --suite standard" in said(str(small))
-    assert "no/mine.toml" in said(str(h200x4), "-o", "no/mine.toml")
-    assert "ends in .toml" in said(str(h200x4), "-o", str(tmp_path / "mine.json"))
-    assert "different machines" in said(str(h200x4), str(RESULTS / "h200x1-standard-a.jsonl.gz"))
-    assert "not.jsonl" in said(str(tmp_path / "not.jsonl"))
+    assert "between host and GPU" in message_of(str(small)) and "run --suite standard" in message_of(str(small))
+    assert "no/mine.toml" in message_of(str(h200x4), "-o", "no/mine.toml")
+    assert "ends in .toml" in message_of(str(h200x4), "-o", str(tmp_path / "mine.json"))
+    assert "different machines" in message_of(str(h200x4), str(RESULTS / "h200x1-standard-a.jsonl.gz"))
+    assert "not.jsonl" in message_of(str(tmp_path / "not.jsonl"))
 
 
-def test_real_hardware_four_h200_within_the_bounds(capsys) -> None:
-    """The committed run of four H200: half of it predicts the other half (docs/method/model.md has the table)."""
+def test_on_four_h200_the_model_is_within_its_bounds(capsys) -> None:
+    """Half of the committed run of four H200s predicts the other half (docs/method/model.md has the table)."""
     capsys.readouterr()
     assert main(["model", str(RESULTS / "h200x4-standard-a.jsonl.gz"), "--check", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -390,11 +391,11 @@ def test_real_hardware_four_h200_within_the_bounds(capsys) -> None:
     assert answer["all"]["points"] > 700 and answer["joint"]["points"] > 100
 
 
-def test_real_hardware_no_share_is_invented_where_the_shared_links_are_known(tmp_path: Path) -> None:
-    """Of four H200 all paths to the host share, which pairs and triples of them told; a pair by itself did not.
+def test_on_four_h200_known_shared_links_are_kept_and_no_share_is_invented(tmp_path: Path) -> None:
+    """All paths of four H200s to the host share a capacity, as pairs and triples showed; a single pair did not.
 
-    All at once between GPUs got less as well, of which nobody knows the links: those of the rest are found all the
-    same, and no others are tried for it.
+    All GPUs concurrently get less too, over unknown links: this changes no known share, and no further
+    share is tried for it.
     """
     target = tmp_path / "mine.toml"
     assert main(["model", str(RESULTS / "h200x4-standard-i.jsonl.gz"), "-o", str(target)]) == 0
@@ -403,5 +404,5 @@ def test_real_hardware_no_share_is_invented_where_the_shared_links_are_known(tmp
     out = {f"pcie gpu:{n}->numa:0" for n in range(4)}
     assert set(found) == {frozenset(into), frozenset(out), frozenset(into | out)}
     assert found[frozenset(into)] == pytest.approx(178, rel=0.02)
-    # Two each way got 193.7 GB/s in all, four 195.2: copies to the host as much as alone, and the others the rest.
+    # Two flows per direction got 193.7 GB/s in total, four 195.2: copies to the host kept their rate of a single flow.
     assert found[frozenset(into | out)] == pytest.approx(194.5, rel=0.01)

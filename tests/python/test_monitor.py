@@ -56,7 +56,7 @@ def nvml(monkeypatch) -> FakeNvml:
     return fake
 
 
-def test_guards_are_of_the_gpus_that_a_point_uses(nvml) -> None:
+def test_guards_cover_the_gpus_that_a_point_uses(nvml) -> None:
     monitor = NvmlMonitor(GPUS)
     guards = monitor.guards(["numa:0", "gpu:0"], time.monotonic())
     monitor.stop()
@@ -76,7 +76,7 @@ def test_bad_throttle_reasons_are_named(nvml, reasons: int, bad: list[str]) -> N
     monitor.stop()
 
 
-def test_what_was_before_a_block_is_not_of_it(nvml) -> None:
+def test_states_before_a_block_do_not_count_for_it(nvml) -> None:
     nvml.reasons["early"] = 0x40
     monitor = NvmlMonitor(GPUS)
     since = time.monotonic()
@@ -89,7 +89,7 @@ def test_what_was_before_a_block_is_not_of_it(nvml) -> None:
     monitor.stop()
 
 
-def test_a_block_is_as_bad_as_its_worst_moment() -> None:
+def test_a_block_reports_its_worst_state() -> None:
     def look(at: float, sm_mhz: int, degrees: int, reasons: int, pcie: tuple[int, int], replays: int) -> State:
         return State(at, "gpu:0", sm_mhz, 3200, degrees, reasons, pcie, replays)
 
@@ -102,20 +102,20 @@ def test_a_block_is_as_bad_as_its_worst_moment() -> None:
     }  # fmt: skip
 
 
-def test_what_is_hidden_or_lost_is_not_claimed(nvml) -> None:
+def test_hidden_values_and_lost_gpus_are_left_out(nvml) -> None:
     nvml.reasons["late"] = -1
     monitor = NvmlMonitor(GPUS)
     assert monitor.guards(["gpu:1"], 0.0) == {}
     monitor.stop()
 
 
-def test_models_and_machines_without_nvml_have_no_monitor(monkeypatch) -> None:
+def test_simulated_machines_and_machines_without_nvml_have_no_monitor(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert isinstance(monitor_for(GPUS), NoMonitor) and isinstance(monitor_for({}), NoMonitor)
     assert NoMonitor().guards(["gpu:0"], 0.0) == {}
 
 
-def test_the_tally_tells_what_counters_gained(monkeypatch) -> None:
+def test_the_tally_counts_the_increase_of_counters(monkeypatch) -> None:
     def state(pci: str, crc: int, replays: int | str) -> dict[str, object]:
         return {"pci": pci, "nvlink_errors": {"crc_data": crc, "replay": 0}, "pcie_replays": replays}
 
@@ -128,6 +128,6 @@ def test_the_tally_tells_what_counters_gained(monkeypatch) -> None:
     now[:] = [state("0000:01:00.0", 5, 3), state("0000:02:00.0", 19, "hidden")]
     ticks[0] = {"total": 2000, "steal": 60}
     assert tally.gained() == {"cpu_steal": 0.05, "gpu:0": {"pcie_replays": 2}, "gpu:1": {"nvlink_crc_data": 12}}
-    # a reset of the counters counts as no errors
+    # a decreasing counter was reset and counts as no errors
     now[:] = [state("0000:01:00.0", 0, 0), state("0000:02:00.0", 0, "hidden")]
     assert tally.gained() == {"cpu_steal": 0.05}

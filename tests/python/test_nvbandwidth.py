@@ -1,4 +1,4 @@
-"""Suite `nvbandwidth`, its tables and its rule, in whole commands on a modelled machine without noise."""
+"""Suite `nvbandwidth`, its tables and its rule, in complete runs on a simulated machine without noise."""
 
 import json
 import tomllib
@@ -72,7 +72,7 @@ def ruled(machine: Path) -> Run:
     return read_run(path)
 
 
-def test_every_table_of_nvbandwidth_is_there_and_right(measured: Path) -> None:
+def test_every_table_of_nvbandwidth_has_the_expected_values(measured: Path) -> None:
     made = {table.key: table for table in tables(read_run(measured))}
     assert list(made) == KEYS
     for key, expected in EXPECTED.items():
@@ -84,7 +84,7 @@ def test_every_table_of_nvbandwidth_is_there_and_right(measured: Path) -> None:
             assert [cells[at][at] for at in range(4)] == [None] * 4
 
 
-def test_the_text_is_laid_out_as_nvbandwidth_does(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_has_the_layout_of_nvbandwidth(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(measured), "--nvbandwidth"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("MODELLED\n\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n")
@@ -99,8 +99,8 @@ def test_three_agreeing_rounds_are_enough_and_other_points_have_six(tmp_path: Pa
     path = tmp_path / "noisy.jsonl"
     assert main(["run", "--machine", "h200x4", "--suite", "nvbandwidth", "-o", str(path)]) == 0
     points = read_run(path).points
-    taken = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
-    assert taken == {3: 0.88, 6: 0.96875}
+    levels = {len(point.flows[0].round_medians_s): point.ci_level for point in points}
+    assert levels == {3: 0.88, 6: 0.96875}
     for point in points:
         agree = all(
             max(flow.round_medians_s) - min(flow.round_medians_s) <= point.precision_target / 3 * flow.median_s
@@ -118,7 +118,7 @@ def test_a_run_without_its_measurements_has_no_tables(tmp_path: Path, capsys: py
     assert "--suite nvbandwidth" in capsys.readouterr().err
 
 
-def test_its_rule_is_one_round_of_three_samples_of_sixteen_copies(ruled: Run) -> None:
+def test_the_rule_of_nvbandwidth_takes_one_round_of_three_samples_of_sixteen_copies(ruled: Run) -> None:
     assert ruled.header.plan["rule"] == "nvbandwidth" and ruled.header.plan["rounds"] == 1
     for point in ruled.points:
         if point.bytes and point.flows:
@@ -127,15 +127,15 @@ def test_its_rule_is_one_round_of_three_samples_of_sixteen_copies(ruled: Run) ->
             assert point.status == "missed_precision" and point.ci95_s is None and point.verified
 
 
-def test_its_rule_agrees_where_flows_share_nothing(ruled: Run) -> None:
+def test_the_rule_agrees_with_the_default_if_flows_share_nothing(ruled: Run) -> None:
     made = {table.key: table for table in tables(ruled)}
     for key in ("host_to_device_memcpy_ce", "device_to_host_memcpy_sm", "device_to_device_memcpy_read_ce"):
         filled = [value for row in made[key].cells for value in row if value is not None]
         assert filled == pytest.approx([EXPECTED[key]] * len(filled), rel=0.011)
 
 
-def test_its_rule_counts_the_other_flows_warm_ups_where_one_engine_serves_all(ruled: Run) -> None:
-    """One flow after the other: after the fourth copy of the first flow, 56 of 60 copies are timed and 48 counted."""
+def test_the_rule_counts_the_warm_ups_of_other_flows_if_one_engine_serves_all(ruled: Run) -> None:
+    """The flows run in turn: after the fourth copy of the first flow, 56 of 60 copies are timed and 48 counted."""
     totals = [
         point.total_gbps for point in ruled.points
         if (point.benchmark, point.engine, point.params.get("initiator")) == ("one_to_all", "ce", "src")
@@ -143,17 +143,17 @@ def test_its_rule_counts_the_other_flows_warm_ups_where_one_engine_serves_all(ru
     assert totals == pytest.approx([390 * 48 / 56] * 4, rel=0.01)
 
 
-def test_a_rule_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_rule_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "guess"]) == 2
     assert "there are linkscope, nvbandwidth, comm-scope" in capsys.readouterr().err
 
 
-def test_its_rule_is_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rule_plans_one_round(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--machine", "h200x1", "--rule", "nvbandwidth", "--rounds", "6"]) == 2
     assert "one round" in capsys.readouterr().err
 
 
-ODD = [
+INVALID = [
     ("latency/sm/gpu:0.device->gpu:1.device/8?cache=cold&range=2MiB", 2, "no bytes"),
     ("h2d/ce/numa:0.pinned->gpu:all.device/4096?after=kernel&bidirectional=false&mode=batched", 2, "gpu:all"),
     ("host_to_all/ce/numa:0.pinned->gpu:1.device/4096?bidirectional=false", 2, "gpu:all"),
@@ -162,15 +162,15 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("id", "code", "told"), ODD)
-def test_an_invalid_id_is_refused_with_its_reason(id: str, code: int, told: str, capsys, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("id", "code", "expected"), INVALID)
+def test_an_invalid_id_is_refused_with_its_reason(id: str, code: int, expected: str, capsys, tmp_path: Path) -> None:
     machine = "h200x1" if code == 3 else "h200x4"
     assert main(["run", "--machine", machine, "--only", id, "-o", str(tmp_path / "run.jsonl")]) == code
-    said = capsys.readouterr().err
-    assert told in said and not (tmp_path / "run.jsonl").exists()
+    output = capsys.readouterr().err
+    assert expected in output and not (tmp_path / "run.jsonl").exists()
 
 
-def test_a_whole_id_of_all_gpus_is_measured(capsys, tmp_path: Path) -> None:
+def test_a_complete_id_of_all_gpus_is_measured(capsys, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     id = "one_to_all/ce/gpu:2.device->gpu:all.device/1048576?initiator=dst"
     assert main(["run", "--machine", "h200x4", "--only", id, "--json", "-o", str(path)]) == 0

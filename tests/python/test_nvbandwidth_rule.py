@@ -21,8 +21,8 @@ ID = H2D.format(SIZE, "true", "batched")
 
 
 class Scripted:
-    """`flows` as (src, dst), each with its own actor or that of `actors`. `ends` has the seconds of each actor, a list
-    for each request: those of the first batch and of the second.
+    """`flows` as (src, dst), each with its own actor or that of `actors`. `ends` has a list for each request: the
+    seconds of each actor, in the first batch and in the second.
     """
 
     def __init__(self, flows: list[tuple[str, str]], ends: list[list[list[float]]], actors: list[int] | None = None):
@@ -56,7 +56,7 @@ def point_of(made: Round) -> Point:
     return Assembler(plan(ID, gpus=3, rounds=1, rule="nvbandwidth"), facts(gpus=3), lambda _: None).point(ID, [made])
 
 
-def alike(worker_flows: list[tuple[str, str]], requests: int, actors: list[int] | None = None) -> Scripted:
+def equal_copies(worker_flows: list[tuple[str, str]], requests: int, actors: list[int] | None = None) -> Scripted:
     """A worker whose copies all take 1 s, for tests of the requests only."""
     count = len(set(actors)) if actors else len(worker_flows)
     return Scripted(worker_flows, [[[4.0] * count, [20.0] * count]] * requests, actors)
@@ -73,7 +73,7 @@ def test_one_flow_has_three_samples_of_a_batch_of_four_and_one_of_twenty() -> No
     assert worker.asked == [(1, [[4], [20]], False), (1, [[4], [20]], False), (1, [[4], [20]], True)]
     assert seconds(made) == [[1.0, 3.0, 2.0]]
     assert made.batch == [16] and made.verified is True and made.overhead_s == 0.0
-    assert made.longer is None and point_of(made).longer is None, "it is no batch that was compared with another"
+    assert made.longer is None and point_of(made).longer is None, "no second batch was compared"
     assert "together_s" not in made.guards and "joint_overlap" not in made.guards
 
 
@@ -105,8 +105,10 @@ def test_the_untimed_direction_of_host_copies_copies_twice_the_amount() -> None:
         ([("host:1/numa:0", "host:1/gpu:0"), ("host:1/gpu:0", "host:1/numa:0")], [[0], [1]]),
     ],
 )
-def test_all_flows_of_one_direction_are_timed_at_once(flows: list[tuple[str, str]], timed: list[list[int]]) -> None:
-    worker = alike(flows, 6)
+def test_all_flows_of_one_direction_are_timed_concurrently(
+    flows: list[tuple[str, str]], timed: list[list[int]]
+) -> None:
+    worker = equal_copies(flows, 6)
     ruled(worker)
     expected = [
         [[count * (1 if actor in group else 2) for actor in range(len(flows))] for count in (4, 20)] for group in timed
@@ -125,7 +127,7 @@ def test_all_flows_of_one_direction_are_timed_at_once(flows: list[tuple[str, str
     ],
 )
 def test_all_other_flows_are_timed_together(flows: list[tuple[str, str]], actors: list[int] | None) -> None:
-    worker = alike(flows, 3, actors)
+    worker = equal_copies(flows, 3, actors)
     made = ruled(worker)
     count = worker.actors
     assert [batches for _, batches, _ in worker.asked] == [[[4] * count, [20] * count]] * 3
@@ -141,15 +143,15 @@ TOGETHER = [
 ]
 
 
-def test_together_is_a_sixteenth_from_the_first_flow_s_warm_up_to_the_last_flow_s_end() -> None:
+def test_the_joint_time_is_a_sixteenth_from_the_first_warm_up_to_the_last_end() -> None:
     made = ruled(Scripted(TO_ALL, TOGETHER))
     assert made.guards["together_s"] == 1.5  # the median of 1, 1.5 and 3 s
     assert seconds(made)[1] == [12 / 16, 11 / 16, 41 / 16]  # each flow keeps its own time
     assert made.guards["joint_overlap"] == 0.7  # 21 / 30, the worst of the three
 
 
-def test_the_total_counts_one_copy_of_each_measured_flow_and_no_other() -> None:
-    """1, 2 and 3 times 512 MiB in 1.5 s, beside a background flow that does not count."""
+def test_the_total_counts_one_copy_of_each_measured_flow_only() -> None:
+    """1, 2 and 3 times 512 MiB in 1.5 s, with a background flow that does not count."""
     worker = Scripted(
         [*TO_ALL, ("gpu:0", "gpu:1")], [[[*warm, 1.0], [*all_of_it, 9.0]] for warm, all_of_it in TOGETHER]
     )
@@ -176,7 +178,7 @@ def test_the_overlap_is_the_first_end_over_the_longest_timed_flow() -> None:
     assert ruled(Scripted(flows, [*good, *early, *good])).guards["joint_overlap"] == 0.75
 
 
-def test_latencies_use_linkscope_s_rule() -> None:
+def test_latencies_follow_the_default_rule() -> None:
     class Chase(Scripted):
         def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float) -> Trace:
             self.asked.append((samples, batches, verify))
@@ -188,7 +190,7 @@ def test_latencies_use_linkscope_s_rule() -> None:
     assert seconds(made)[0] == pytest.approx([1e-6] * len(seconds(made)[0])) and made.batch == [1000]
 
 
-def test_caches_determine_the_footprint_as_in_linkscope_s_rule() -> None:
+def test_caches_determine_the_footprint_as_in_the_default_rule() -> None:
     cases: list[dict[str, Any]] = []
 
     class Seen(Scripted):

@@ -138,7 +138,7 @@ def one_flow(base: float, src: int, dst: int) -> Flow:
 def made(
     benchmark: str, engine: str, ends: tuple[int, int], params: str, kind: str, flows: list[tuple[int, int]]
 ) -> list[Point]:
-    """The point, and one of a smaller size with other numbers, which no table may show."""
+    """The point, and one of a smaller size with other numbers, which must appear in no table."""
     src, dst = ends
     found = []
     for size, more in ((SIZE, 0.0), (SIZE // 2, 50000.0)):
@@ -146,7 +146,7 @@ def made(
             f"?{params}" if params else ""
         )
         base = ENGINES[engine] + KINDS[kind] + more
-        of_point = [one_flow(base, *way) for way in flows]
+        of_point = [one_flow(base, *path) for path in flows]
         first = of_point[0]
         total = base + 10 * src + dst if ALL in ends else sum(one.gbps or 0.0 for one in of_point)
         found.append(point(id, first.median_s, flows=of_point, gbps=first.gbps, total_gbps=total))
@@ -162,7 +162,7 @@ def latency(src: int, dst: int) -> list[Point]:
 
 
 def points() -> list[Point]:
-    """All that suite `nvbandwidth` measures on four GPUs, and local copies by SM, which no table has."""
+    """All points of suite `nvbandwidth` on four GPUs, and local copies by SM, which belong to no table."""
     found: list[Point] = []
     there, back = [(HOST, gpu) for gpu in GPUS], [(gpu, HOST) for gpu in GPUS]
     for engine in ENGINES:
@@ -180,11 +180,11 @@ def points() -> list[Point]:
                 found += made("one_to_all", engine, (gpu, ALL), by, f"one_to_all by {who}", from_one)
                 found += made("all_to_one", engine, (ALL, gpu), by, f"all_to_one by {who}", to_one)
                 for other in others:
-                    way, against = (gpu, other), (other, gpu)
-                    one_way, both = (f"bidirectional={which}&{by}&mode=batched" for which in ("false", "true"))
-                    found += made("d2d", engine, way, one_way, f"d2d by {who}", [way])
+                    path, against = (gpu, other), (other, gpu)
+                    unidirectional, both = (f"bidirectional={which}&{by}&mode=batched" for which in ("false", "true"))
+                    found += made("d2d", engine, path, unidirectional, f"d2d by {who}", [path])
                     if gpu < other:  # each pair is measured once
-                        found += made("d2d", engine, way, both, f"d2d both by {who}", [way, against])
+                        found += made("d2d", engine, path, both, f"d2d both by {who}", [path, against])
         found += made("host_to_all", engine, (HOST, ALL), "bidirectional=false", "host_to_all", there)
         found += made("all_to_host", engine, (ALL, HOST), "", "all_to_host", back)
         found += made("host_to_all", engine, (HOST, ALL), "bidirectional=true", "host_to_all both", there + back)
@@ -193,7 +193,7 @@ def points() -> list[Point]:
         found += latency(HOST, gpu)
         for other in GPUS:
             found += latency(gpu, other)
-    each = [way for pair in zip(there, back, strict=True) for way in pair]
+    each = [path for pair in zip(there, back, strict=True) for path in pair]
     found += made("exchange_all", "sm", (HOST, ALL), "threads=512", "exchange_all", each)
     return found
 
@@ -203,9 +203,9 @@ def shown(of: list[Point], **plan: str) -> dict[str, Table]:
 
 
 def made_run(of: list[Point], **plan: str) -> Run:
-    whole = run(of)
-    whole.header.plan.update(plan)
-    return whole
+    tables_of_everything = run(of)
+    tables_of_everything.header.plan.update(plan)
+    return tables_of_everything
 
 
 def rounded(cells: Cells) -> Cells:
@@ -218,18 +218,20 @@ def everything() -> list[Point]:
 
 
 @pytest.fixture(scope="module")
-def whole(everything: list[Point]) -> dict[str, Table]:
+def tables_of_everything(everything: list[Point]) -> dict[str, Table]:
     return shown(everything)
 
 
 @pytest.mark.parametrize("key", EXPECTED)
-def test_each_cell_is_the_flow_of_its_nvbandwidth_test(key: str, whole: dict[str, Table]) -> None:
-    assert rounded(whole[key].cells) == EXPECTED[key]
-    assert whole[key].sum == pytest.approx(sum(cell for row in EXPECTED[key] for cell in row if cell is not None))
+def test_each_cell_shows_the_flow_of_its_nvbandwidth_test(key: str, tables_of_everything: dict[str, Table]) -> None:
+    assert rounded(tables_of_everything[key].cells) == EXPECTED[key]
+    assert tables_of_everything[key].sum == pytest.approx(
+        sum(cell for row in EXPECTED[key] for cell in row if cell is not None)
+    )
 
 
 def test_numbers_repeat_only_where_nvbandwidth_measures_twice() -> None:
-    """A cell from another table, row or column is another number; the test above relies on this."""
+    """Every other cell has a unique number; the test above relies on this."""
     twice = {
         f"device_to_device_bidirectional_memcpy_{word}_{engine}_{which}"
         for word in ("read", "write")
@@ -245,7 +247,7 @@ def test_numbers_repeat_only_where_nvbandwidth_measures_twice() -> None:
 
 
 def test_keys_titles_and_shapes_match_the_output_of_nvbandwidth(everything: list[Point]) -> None:
-    """The output of nvbandwidth for four H200s, with the count of numbers in each line but not their values."""
+    """The output of nvbandwidth for four H200s: the number of values in each line, without the values."""
     printed = Path(__file__).parents[2] / "results" / "h200x4-nvbandwidth-a.txt.gz"
     theirs = gzip.decompress(printed.read_bytes()).decode()
     theirs = "".join(line for line in theirs[theirs.index("memcpy CE CPU") :].splitlines(True) if line[:7] != "Running")
@@ -274,7 +276,7 @@ def test_the_text_has_the_cells_of_the_tables(everything: list[Point]) -> None:
     assert "SUM device_local_copy 46866.00" in lines
 
 
-def test_only_peer_pointer_chases_of_nvbandwidth_s_rule_stay_in_cache(everything: list[Point]) -> None:
+def test_only_pointer_chases_between_gpus_stay_in_cache_by_nvbandwidths_rule(everything: list[Point]) -> None:
     ruled = shown(everything, rule="nvbandwidth")
     hot: Cells = [[NA if value is None else value + 1000 for value in row] for row in EXPECTED[LATENCY]]
     assert rounded(ruled[LATENCY].cells) == hot
@@ -293,7 +295,7 @@ def test_pointer_chases_of_a_chosen_sm_are_in_no_table(everything: list[Point]) 
     assert shown([*everything, *on_one])[host].cells == shown(everything)[host].cells
 
 
-def test_ten_gpus_are_sorted_by_number() -> None:
+def test_gpus_are_sorted_by_number() -> None:
     id = "d2h/ce/gpu:{}.device->numa:0.pinned/8?mode=batched"
     made = [point(id.format(gpu), 8 / (100 + gpu) / 1e9) for gpu in (10, 2, 0, 11, 1, 9)]
     (table,) = tables(run(made))
@@ -357,7 +359,7 @@ def test_missing_cells_are_not_available_and_have_no_sum(pattern: str, how: str)
 
 
 def test_a_missing_flow_leaves_no_total() -> None:
-    """As in a run where the rate of one direction is unknown: the other one stays."""
+    """Here the rate of one direction is unknown; the cell of the other direction stays."""
     left = points()
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{SIZE}?bidirectional=true&initiator=dst&mode=batched"
     (both,) = [one for one in left if one.id == id]
@@ -386,7 +388,7 @@ def test_the_fastest_numa_node_is_shown() -> None:
     assert cells == {
         "device_to_host_memcpy_ce": [[44, 22]],
         "host_to_device_bidirectional_memcpy_ce": [[50, 30]],
-        "device_to_host_bidirectional_memcpy_ce": [[33, 11]],  # of the same point, not the best of each direction
+        "device_to_host_bidirectional_memcpy_ce": [[33, 11]],  # both of the same point, not the best of each direction
     }
 
 
@@ -394,7 +396,7 @@ def test_the_fastest_numa_node_is_shown() -> None:
     ("longer", "each_s", "batches"), [(8, 1e-3, 9), (2, 9e-3, 3), (1, 1e-3, 1), (None, 1e-3, 3), (None, 9e-3, 1)]
 )
 def test_timed_seconds_include_both_batches(longer: int | None, each_s: float, batches: int) -> None:
-    """Of two flows, the slower one counts. Rounds of older versions lack the length of the other batch."""
+    """The slower of two flows counts. Rounds of older versions lack the length of the other batch."""
     flows = [RoundFlow("gpu:0", "gpu:1", "device", "device", 8, "measured", [each_s * part] * 3) for part in (1, 1.5)]
     record = round_record("two flows", 0)
     record.flows, record.batch, record.longer = flows, [4, 2], longer
@@ -402,7 +404,7 @@ def test_timed_seconds_include_both_batches(longer: int | None, each_s: float, b
     assert side_by_side.timed_s(measured) == pytest.approx(3 * batches * 4 * each_s)
 
 
-def standard_like(status: str) -> Run:
+def run_with_inherited(status: str) -> Run:
     """Copies from the host to four GPUs: one path measured at all sizes, the others up to 256 MiB only."""
     made = [point(f"h2d/ce/numa:0.pinned->gpu:0.device/{1 << 30}?mode=batched", (1 << 30) / 55e9)]
     for gpu in range(4):
@@ -413,14 +415,14 @@ def standard_like(status: str) -> Run:
 
 
 def test_inherited_values_have_their_cell_and_are_counted() -> None:
-    (table,) = tables(standard_like("inherited"))
+    (table,) = tables(run_with_inherited("inherited"))
     assert rounded(table.cells) == [[50.0] * 4] and table.inherited == 3
-    printed = text(standard_like("inherited"))
+    printed = text(run_with_inherited("inherited"))
     assert "SUM host_to_device_memcpy_ce 200.00\n3 of 4 values were inherited, not measured" in printed
-    assert "N/A" not in printed and "inherited" not in text(standard_like("ok"))
+    assert "N/A" not in printed and "inherited" not in text(run_with_inherited("ok"))
 
 
 def test_a_table_with_an_empty_cell_has_no_sum() -> None:
-    made = made_run([of for of in standard_like("ok").points if of.dst != "gpu:3" or of.bytes == 1 << 30])
+    made = made_run([of for of in run_with_inherited("ok").points if of.dst != "gpu:3" or of.bytes == 1 << 30])
     made.points.append(point(f"d2h/ce/gpu:3.device->numa:0.pinned/{1 << 28}?mode=batched", 1.0))
     assert "SUM host_to_device_memcpy_ce N/A: 1 of 4 cells have no value" in text(made)

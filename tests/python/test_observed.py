@@ -1,4 +1,4 @@
-"""What a model is fitted to: which points count, and how well each is known."""
+"""The observations that a model is fitted to: which points count, and the uncertainty of each."""
 
 import math
 
@@ -14,8 +14,8 @@ BOTH = ONE.replace("false", "true")
 ALL = "host_to_all/ce/numa:0.pinned->gpu:all.device/67108864?bidirectional=false"
 
 
-def test_only_what_was_measured_itself_counts() -> None:
-    """What was taken over from another path says nothing new, and flows that took turns nothing of both at once."""
+def test_only_measured_points_count() -> None:
+    """Inherited values add nothing, and flows that ran in turn show nothing about concurrent flows."""
     assert [one.seconds for one in observed([point(ONE, 1e-3), point(ONE, 2e-3, status="missed_precision")])] == [
         1e-3, 2e-3
     ]  # fmt: skip
@@ -29,36 +29,36 @@ def known_by(rounds: list[float], interval: tuple[float, float] | None, size: in
     return made
 
 
-def test_a_spread_is_a_deviation_of_an_interval_of_six_rounds() -> None:
-    """From the lowest to the highest of six, 96.9 %: 2.15 deviations on either side; a model leaves 1 % unsaid."""
+def test_the_deviation_follows_from_the_interval_of_six_rounds() -> None:
+    """The lowest and the highest of six rounds are a 96.9 % interval of +-2.15 deviations; the model adds 1 %."""
     (one,) = observed([known_by([], (0.98e-3, 1.02e-3))])
     assert one.spread == pytest.approx(0.02 / 2.15)
     assert one.sigma == pytest.approx(math.hypot(0.01, one.spread))
 
 
 @pytest.mark.parametrize("interval, spread", [(None, 0.04), ((1e-5, 1.0), 0.3)])
-def test_what_has_no_interval_is_known_to_four_percent_and_nothing_worse_than_to_30(interval, spread: float) -> None:
+def test_a_point_without_an_interval_has_a_deviation_of_four_percent_and_at_most_30(interval, spread: float) -> None:
     assert [one.spread for one in observed([known_by([], interval)])] == [spread]
 
 
-def test_rounds_tell_more_than_an_interval_that_is_as_wide_as_was_asked_for() -> None:
-    """Of three that agree. How far they may be off those of other sizes say, too: these three may be near by chance."""
+def test_rounds_give_a_smaller_deviation_than_an_interval_as_wide_as_the_target() -> None:
+    """For three rounds that agree. The rounds of other sizes count too, because three rounds may agree by chance."""
     wide = (0.95e-3, 1.05e-3)
     steady = known_by([0.999e-3, 1e-3, 1.001e-3], wide)
     assert [one.spread for one in observed([steady])] == pytest.approx([2.456e-3 / math.sqrt(3) / 2.15], rel=1e-3)
     calm, loud = (known_by([1e-3 - by, 1e-3, 1e-3 + by], wide, size) for size, by in ((8, 1e-6), (64, 30e-6)))
     spreads = [one.spread for one in observed([calm, loud])]
-    assert spreads[0] == spreads[1] == pytest.approx(0.03 / 2.15, rel=0.02)  # pooled: 3 % / sqrt(2), of three rounds
-    elsewhere = structs.replace(loud, id=loud.id.replace("pinned", "registered"))
-    assert observed([calm, elsewhere])[0].spread == pytest.approx(2.456e-3 / math.sqrt(3) / 2.15, rel=1e-3)
+    assert spreads[0] == spreads[1] == pytest.approx(0.03 / 2.15, rel=0.02)  # pooled: 3 % / sqrt(2), from three rounds
+    other_memory = structs.replace(loud, id=loud.id.replace("pinned", "registered"))
+    assert observed([calm, other_memory])[0].spread == pytest.approx(2.456e-3 / math.sqrt(3) / 2.15, rel=1e-3)
 
 
-def test_an_interval_tells_where_few_rounds_scatter_more_than_it_says() -> None:
+def test_the_interval_decides_if_rounds_scatter_more_than_it() -> None:
     scattering = [1e-3 * factor for factor in (0.9, 0.99, 1.0, 1.0, 1.01, 1.1)]
     assert [one.spread for one in observed([known_by(scattering, (0.99e-3, 1.01e-3))])] == pytest.approx([0.01 / 2.15])
 
 
-def test_both_ways_are_two_flows_and_all_gpus_one_total() -> None:
+def test_bidirectional_points_are_two_observations_and_points_of_all_gpus_one_total() -> None:
     both = observed([point(BOTH, 1e-3, guards={"joint_overlap": 0.9})])
     assert [(one.flow, one.joint, one.overlap) for one in both] == [(0, True, 0.9), (1, True, 0.9)]
     assert [one.of([1e-3, 2e-3]) for one in both] == [1e-3, 2e-3] and both[0].of("no such path") is None
@@ -66,12 +66,12 @@ def test_both_ways_are_two_flows_and_all_gpus_one_total() -> None:
     everything = point(ALL, 1e-3, flows=made.flows, total_gbps=2 * 67108864 / 2e-3 / 1e9)
     (total,) = observed([everything])
     assert total.seconds == pytest.approx(2e-3)
-    assert total.of([1e-3, 1e-3]) == pytest.approx(1e-3)  # both at once: as many bytes at twice the rate
+    assert total.of([1e-3, 1e-3]) == pytest.approx(1e-3)  # both flows concurrently: twice the rate
     assert total.of([1e-3, 3e-3]) == pytest.approx(2 / (1 / 1e-3 + 1 / 3e-3))
     assert observed([point(ALL, 1e-3, flows=made.flows, total_gbps=None)]) == []
 
 
-def test_of_several_paths_at_once_the_total_counts_and_of_one_path_each_way() -> None:
+def test_concurrent_paths_add_a_total_and_bidirectional_paths_do_not() -> None:
     at_once = "concurrent/ce/numa:0.pinned->gpu:0.device/1000?with=numa:0->gpu:1"
     flows = [
         flow("numa:0", f"gpu:{gpu}", ("pinned", "device"), 1000, seconds) for gpu, seconds in enumerate((1e-6, 3e-6))
@@ -84,4 +84,4 @@ def test_of_several_paths_at_once_the_total_counts_and_of_one_path_each_way() ->
     spreads = [one.spread for one in made[:2]]
     wanted = math.hypot(*(rate * spread for rate, spread in zip(rates, spreads, strict=True))) / sum(rates)
     assert total.spread == pytest.approx(wanted) and total.sigma > total.spread
-    assert totals(made[:1] + made[2:]) == made[:1] + made[2:]  # one of its flows has no value
+    assert totals(made[:1] + made[2:]) == made[:1] + made[2:]  # one of the flows has no value

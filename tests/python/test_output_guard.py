@@ -1,4 +1,4 @@
-"""No command replaces a measured run with its output, whatever name the run file has."""
+"""No command overwrites a measured run, whatever the name of the run file is."""
 
 import gzip
 from pathlib import Path

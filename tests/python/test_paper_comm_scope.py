@@ -12,40 +12,44 @@ from linkscope.machine import model as models
 from linkscope.machine.model_paths import directed_links, routes
 from linkscope.run.steady import steady_rates
 from linkscope.runfile import PointId, read_run
-from paper_machines import IBM, KIB, MIB, Number, both_ways, check, hops, rate, raw
+from paper_machines import IBM, KIB, MIB, Number, bidirectional_rates, check, hops, rate, raw
 from test_sim_machines import pytestmark
 
 __all__ = ["pytestmark"]
 
 
-def by_threads(machine: str, end: str) -> float:
-    """Zero-copy over explicit copies."""
+def zero_copy_ratio(machine: str, end: str) -> float:
+    """The rate of zero-copy over that of explicit copies."""
     return rate(machine, end, engine="sm") / rate(machine, end)
 
 
 NUMBERS = [
-    Number("CS-24: three NVLink 2, one way", lambda: raw("ac922", "nvlink numa:0->gpu:0"), 75),
+    Number("CS-24: three NVLink 2, unidirectional", lambda: raw("ac922", "nvlink numa:0->gpu:0"), 75),
     Number(
-        "CS-24: three NVLink 2, both ways",
+        "CS-24: three NVLink 2, bidirectional",
         lambda: raw("ac922", "nvlink numa:0->gpu:0") + raw("ac922", "nvlink gpu:0->numa:0"),
         150,
     ),
-    Number("CS-25: two NVLink 1, one way", lambda: raw("s822lc", "nvlink numa:0->gpu:0"), 40),
+    Number("CS-25: two NVLink 1, unidirectional", lambda: raw("s822lc", "nvlink numa:0->gpu:0"), 40),
     Number("CS-25: X-bus", lambda: raw("s822lc", "xbus numa:0->numa:1"), 38.4),
-    Number("CS-26: one NVLink 2, both ways", lambda: 2 * raw("4029gp", "nvlink-1 gpu:0->gpu:1"), 50),
-    Number("CS-26: two NVLink 2, both ways", lambda: 2 * raw("4029gp", "nvlink-2 gpu:0->gpu:3"), 100),
+    Number("CS-26: one NVLink 2, bidirectional", lambda: 2 * raw("4029gp", "nvlink-1 gpu:0->gpu:1"), 50),
+    Number("CS-26: two NVLink 2, bidirectional", lambda: 2 * raw("4029gp", "nvlink-2 gpu:0->gpu:3"), 100),
     Number("CS-26: three UPI", lambda: raw("4029gp", "upi numa:0->numa:1"), 62.4),
     Number("CS-28", lambda: rate("ac922", "numa:0 > gpu:0"), 72),
     Number("CS-29", lambda: rate("ac922", "numa:0 > gpu:2"), 41),
-    Number("CS-31: both ways twice one way", lambda: sum(both_ways("ac922", "numa:0 > gpu:0")), 2 * 72),
-    Number("CS-35: zero-copy read to explicit on ac922", lambda: by_threads("ac922", "numa:0 > gpu:0"), 1),
+    Number(
+        "CS-31: bidirectional twice unidirectional", lambda: sum(bidirectional_rates("ac922", "numa:0 > gpu:0")), 2 * 72
+    ),
+    Number("CS-35: zero-copy read to explicit on ac922", lambda: zero_copy_ratio("ac922", "numa:0 > gpu:0"), 1),
     Number(
         "CS-35: zero-copy read 10 GB/s slower than explicit on s822lc",
         lambda: rate("s822lc", "numa:0 > gpu:0") - rate("s822lc", "numa:0 > gpu:0", engine="sm"),
         10,
     ),
-    Number("CS-35: zero-copy write as fast as explicit on s822lc", lambda: by_threads("s822lc", "gpu:0 > numa:0"), 1),
-    # Measured by others with p2pBandwidthLatencyTest on another machine with the same GPUs and NVLinks, and not fitted:
+    Number(
+        "CS-35: zero-copy write as fast as explicit on s822lc", lambda: zero_copy_ratio("s822lc", "gpu:0 > numa:0"), 1
+    ),
+    # Measured by others with p2pBandwidthLatencyTest on another machine with the same GPUs and NVLinks; not fitted:
     # Dell, Deep Learning on V100 (2017).
     Number("Dell: V100-SXM2, two NVLink 2", lambda: rate("4029gp", "gpu:0 > gpu:3"), 47.9),
     Number("Dell: P100-SXM2, two NVLink 1", lambda: rate("s822lc", "gpu:0 > gpu:1"), 36.39),
@@ -53,7 +57,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.item)
-def test_a_number_that_the_paper_states(number: Number) -> None:
+def test_a_number_of_the_paper_is_reproduced(number: Number) -> None:
     check(number)
 
 
@@ -66,9 +70,9 @@ def test_triads_are_fully_connected_cs_24_cs_25() -> None:
 
 def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
     one, two = ("nvlink", 1), ("nvlink", 2)
-    ways = [hops("4029gp", "gpu:0", f"gpu:{n}") for n in range(1, 8)]
-    assert ways == [[one], [one], [two], [two], *[[two, one]] * 3]
-    # GPU 2 also offers two hops of two links, which copies do not use.
+    paths = [hops("4029gp", "gpu:0", f"gpu:{n}") for n in range(1, 8)]
+    assert paths == [[one], [one], [two], [two], *[[two, one]] * 3]
+    # GPU 2 also has two hops of two links, which copies do not use.
     assert hops("4029gp", "gpu:0", "gpu:3") + hops("4029gp", "gpu:3", "gpu:2") == [two, two]
     for n in range(8):
         lanes = [
@@ -79,14 +83,14 @@ def test_4029gp_has_the_nvlinks_of_cs_26() -> None:
         assert sum(lanes) == 6, "a V100 has six NVLinks"
 
 
-def test_4029gp_has_no_way_over_pcie_between_gpus() -> None:
+def test_no_path_between_gpus_of_4029gp_uses_pcie() -> None:
     """Pairs without an NVLink between them have two hops, one with one link and one with two."""
     for a, b in itertools.permutations(range(8), 2):
-        way = hops("4029gp", f"gpu:{a}", f"gpu:{b}")
-        assert len(way) == 1 or sorted(way) == [("nvlink", 1), ("nvlink", 2)], (a, b)
+        path = hops("4029gp", f"gpu:{a}", f"gpu:{b}")
+        assert len(path) == 1 or sorted(path) == [("nvlink", 1), ("nvlink", 2)], (a, b)
 
 
-def test_ac922_both_directions_reach_72_and_41_cs_28_cs_29() -> None:
+def test_ac922_bidirectional_copies_reach_72_and_41_cs_28_cs_29() -> None:
     """41 GB/s is more than half of 64, because the X-bus has 64 GB/s in each direction."""
     for near in ("numa:0 > gpu:1", "gpu:0 > numa:0", "numa:1 > gpu:3"):
         assert rate("ac922", near) == pytest.approx(72, rel=0.05)
@@ -96,7 +100,9 @@ def test_ac922_both_directions_reach_72_and_41_cs_28_cs_29() -> None:
 
 
 @pytest.mark.parametrize("machine", IBM)
-def test_pageable_stays_below_the_copy_to_pinned_memory_and_that_below_pinned_cs_30(machine: str) -> None:
+def test_pageable_copies_are_slower_than_copies_to_pinned_memory_and_these_slower_than_pinned_cs_30(
+    machine: str,
+) -> None:
     pageable = rate(machine, "numa:0 > gpu:0", memory="pageable")
     assert pageable <= rate(machine, "numa:0 > numa:0") < rate(machine, "numa:0 > gpu:0")
     far = rate(machine, "numa:0 > gpu:2", memory="pageable")
@@ -104,14 +110,14 @@ def test_pageable_stays_below_the_copy_to_pinned_memory_and_that_below_pinned_cs
 
 
 @pytest.mark.parametrize("machine", ("ac922", "s822lc", "4029gp", "minsky", "newell"))
-def test_both_ways_is_twice_pinned_and_hardly_more_pageable_cs_31(machine: str) -> None:
+def test_bidirectional_copies_double_the_rate_if_pinned_and_barely_gain_if_pageable_cs_31(machine: str) -> None:
     one = rate(machine, "numa:0 > gpu:0")
-    assert sum(both_ways(machine, "numa:0 > gpu:0")) == pytest.approx(2 * one, rel=0.05)
+    assert sum(bidirectional_rates(machine, "numa:0 > gpu:0")) == pytest.approx(2 * one, rel=0.05)
     pageable = rate(machine, "numa:0 > gpu:0", memory="pageable")
-    assert pageable < sum(both_ways(machine, "numa:0 > gpu:0", memory="pageable")) < 1.15 * pageable
+    assert pageable < sum(bidirectional_rates(machine, "numa:0 > gpu:0", memory="pageable")) < 1.15 * pageable
 
 
-def test_locality_is_strong_on_ac922_and_weak_elsewhere_cs_32() -> None:
+def test_locality_matters_on_ac922_and_little_elsewhere_cs_32() -> None:
     def left(machine: str, gpu: str) -> list[float]:
         return [
             rate(machine, f"numa:0 > {gpu}") / rate(machine, "numa:0 > gpu:0"),
@@ -123,13 +129,13 @@ def test_locality_is_strong_on_ac922_and_weak_elsewhere_cs_32() -> None:
     assert min(left("4029gp", "gpu:4")) > 0.97
 
 
-def test_local_gpus_gain_from_peer_access_on_ibm_cs_33() -> None:
+def test_gpus_of_one_socket_are_faster_with_peer_access_on_ibm_cs_33() -> None:
     for machine in IBM:
         assert rate(machine, "gpu:0 > gpu:1") > 1.3 * rate(machine, "gpu:0 > gpu:1", peer="off")
 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky"))
-def test_s822lc_has_no_peers_across_the_x_bus_cs_33(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_s822lc_has_no_peer_access_across_the_x_bus_cs_33(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     near = {frozenset((0, 1)), frozenset((2, 3))}
     known = models.places(models.load(machine))
     assert known.peers == {(f"gpu:{a}", f"gpu:{b}") for pair in near for a, b in itertools.permutations(pair)}
@@ -149,12 +155,12 @@ def test_4029gp_without_peer_access_has_the_rate_of_pcie_for_all_pairs_cs_33() -
         assert rate("4029gp", f"gpu:{a} > gpu:{b}") > 1.8 * off, (a, b)
 
 
-def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
+def test_pairs_of_4029gp_form_four_classes_cs_34() -> None:
     """By path: one NVLink (or two hops of two), two, two hops. By rate: two links reach twice the others."""
-    ways = routes(models.load("4029gp"))
+    paths = routes(models.load("4029gp"))
     classes: dict[tuple[str, ...], list[int]] = {}
     for n in range(1, 8):
-        classes.setdefault(tuple(hop.link.name for hop in ways["gpu:0", f"gpu:{n}"]), []).append(n)
+        classes.setdefault(tuple(hop.link.name for hop in paths["gpu:0", f"gpu:{n}"]), []).append(n)
     assert len({name[:1] if len(name) == 1 else ("two hops",) for name in classes}) == 4
     one, alternative, two, *far = [rate("4029gp", f"gpu:0 > gpu:{n}") for n in (1, 2, 3, 5, 6, 7)]
     assert one == pytest.approx(24, rel=0.05) and alternative == pytest.approx(one, rel=0.05)
@@ -164,8 +170,8 @@ def test_4029gp_has_four_classes_of_pairs_cs_34() -> None:
     assert small[1] < 0.9 * small[0], "two hops take longer"
 
 
-def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two NVLinks stand out by rate, two hops by time. In the second class (one NVLink or two hops), copies use the one
+def test_predict_distinguishes_the_classes_of_4029gp_cs_34(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two NVLinks differ in rate, two hops in time. In the second class (one NVLink or two hops), copies use the one
     link."""
 
     def predicted(gpu: int, size: str) -> float:
@@ -183,16 +189,16 @@ def test_predict_tells_the_classes_of_4029gp_apart_cs_34(capsys: pytest.CaptureF
     assert rates_of[3, 4] == 2 * rates_of[1, 2] == 2 * rates_of[5, 6, 7] == 48
 
 
-@pytest.mark.parametrize("way", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
-def test_zero_copy_on_ac922_is_as_fast_as_explicit_cs_35(way: str) -> None:
-    """At intermediate sizes; the kernel launch dominates below."""
+@pytest.mark.parametrize("path", ["numa:0 > gpu:0", "gpu:0 > numa:0", "numa:0 > gpu:2"])
+def test_zero_copy_on_ac922_is_as_fast_as_explicit_copies_cs_35(path: str) -> None:
+    """At intermediate sizes. The kernel launch dominates below them."""
     for size in (4 * MIB, 16 * MIB, 64 * MIB):
-        by_threads = rate("ac922", way, size=size, engine="sm")
-        assert by_threads == pytest.approx(rate("ac922", way, size=size), rel=0.05)
+        zero_copy_ratio = rate("ac922", path, size=size, engine="sm")
+        assert zero_copy_ratio == pytest.approx(rate("ac922", path, size=size), rel=0.05)
 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky"))
-def test_zero_copy_on_s822lc_writes_as_fast_as_explicit_and_reads_10_slower_cs_35(machine: str) -> None:
+def test_zero_copy_on_s822lc_writes_as_fast_as_explicit_copies_and_reads_10_slower_cs_35(machine: str) -> None:
     for size in (16 * MIB, 64 * MIB, 256 * MIB):
         for write, read in (("gpu:0 > numa:0", "numa:0 > gpu:0"), ("gpu:3 > numa:1", "numa:1 > gpu:3")):
             written, explicit = (rate(machine, write, size=size, engine=engine) for engine in ("sm", "ce"))
@@ -202,20 +208,20 @@ def test_zero_copy_on_s822lc_writes_as_fast_as_explicit_and_reads_10_slower_cs_3
 
 
 @pytest.mark.parametrize("machine", ("ac922", "s822lc", "4029gp"))
-@pytest.mark.parametrize("way", ("numa:0 > gpu:0", "gpu:1 > numa:0"))
-def test_zero_copy_drops_at_extremely_large_sizes_cs_35(machine: str, way: str) -> None:
-    """Of all three systems, and for zero-copy only: explicit copies translate no addresses in GPU threads."""
+@pytest.mark.parametrize("path", ("numa:0 > gpu:0", "gpu:1 > numa:0"))
+def test_the_rate_of_zero_copy_drops_at_extremely_large_sizes_cs_35(machine: str, path: str) -> None:
+    """On all three systems, and for zero-copy only, because explicit copies translate no addresses in GPU threads."""
     sizes = [64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB]
-    medium, large, very, extremely = (rate(machine, way, size=size, engine="sm") for size in sizes)
+    medium, large, very, extremely = (rate(machine, path, size=size, engine="sm") for size in sizes)
     assert large == pytest.approx(medium, rel=0.02)
     assert extremely < 0.85 * medium and extremely <= very
-    explicit = [rate(machine, way, size=size) for size in (sizes[0], sizes[-1])]
+    explicit = [rate(machine, path, size=size) for size in (sizes[0], sizes[-1])]
     assert explicit[1] == pytest.approx(explicit[0], rel=0.02)
 
 
 @pytest.mark.parametrize("machine", ("s822lc", "minsky", "4029gp"))
-def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) -> None:
-    """`read` and `write` without copying reach the rate of h2d/sm and d2h/sm on the narrow link."""
+def test_accesses_by_sm_are_modelled_on_comm_scopes_systems(machine: str) -> None:
+    """`read` and `write` without copying reach the rates of h2d/sm and d2h/sm on the slowest link."""
     model = models.load(machine)
     gpu, host, kinds = "gpu:0", "numa:0", ("device", "pinned")
     read = PointId("read", "sm", host, kinds[1], gpu, kinds[0], 64 * MIB)
@@ -226,10 +232,10 @@ def test_what_a_gpus_threads_do_is_there_on_comm_scopes_systems(machine: str) ->
 
 
 @pytest.mark.parametrize(("machine", "cache"), [("ac922", 100 * MIB), ("4029gp", 27.5 * MIB)])
-def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_that_cs_38(
+def test_hot_pageable_copies_peak_while_the_buffer_fits_the_cache_cs_38(
     machine: str, cache: float, tmp_path: Path
 ) -> None:
-    """Tested in a run with `cache=hot` and with cold copies, the default that ids leave out."""
+    """In a run with `cache=hot` and with cold copies, the default that ids leave out."""
     sizes = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
     how = {"hot": "bidirectional=false&cache=hot&mode=batched", "cold": "bidirectional=false&mode=batched"}
     ids = {
@@ -242,7 +248,7 @@ def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_
     found = {point.id: point.gbps for point in read_run(tmp_path / "run.jsonl").points}
     hot, cold = ([found[ids[state, size]] for size in sizes] for state in how)
     peak = sizes[hot.index(max(hot))]
-    fitting = [size for size in sizes if size + 2 * MIB <= cache]  # the driver's ring is in the cache as well
+    fitting = [size for size in sizes if size + 2 * MIB <= cache]  # the driver's ring buffer is in the cache too
     assert peak in fitting and len(fitting) < len(sizes)
     for size, in_cache, flushed in zip(sizes, hot, cold, strict=True):
         if size in fitting:
@@ -252,16 +258,16 @@ def test_pageable_copies_peak_where_the_buffer_fits_the_cache_and_flushing_ends_
     assert all(large > 0.96 * small for small, large in itertools.pairwise(cold)), "flushed, the curve has no peak"
 
 
-def test_a_run_of_4029gp_names_the_four_classes_of_pairs_cs_34(tmp_path: Path) -> None:
-    """The heat map names the limit of a pair: its own links, or a link between others for two hops."""
+def test_a_run_of_4029gp_shows_the_four_classes_of_pairs_cs_34(tmp_path: Path) -> None:
+    """The heat map names the link that limits a pair: its own, or for two hops a link to a GPU in between."""
     page = tmp_path / "map.html"
     words = ["run", "--machine", "4029gp", "--suite", "quick", "--only", "d2d/ce/gpu:0.*->*"]
     assert main([*words, "-o", str(tmp_path / "run.jsonl"), "--report", str(page)]) == 0
     text = html.unescape(page.read_text())
-    for way in (
+    for path in (
         "nvlink-1 gpu:0->gpu:1",
         "nvlink-1-or-2-2 gpu:0->gpu:2",
         "nvlink-2 gpu:0->gpu:4",
         "nvlink-1 gpu:4->gpu:5",
     ):
-        assert way in text
+        assert path in text

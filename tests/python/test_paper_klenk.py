@@ -21,12 +21,12 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.item)
-def test_a_number_that_the_paper_states(number: Number) -> None:
+def test_a_number_of_the_paper_is_reproduced(number: Number) -> None:
     check(number)
 
 
 def test_the_links_between_klenks_hosts_kl_11() -> None:
-    """EXTOLL: 157 MHz x 64 bit; InfiniBand 4X FDR. Transfers between hosts reach no more, whatever their ends."""
+    """EXTOLL: 157 MHz x 64 bit; InfiniBand 4X FDR. They bound all transfers between the hosts."""
     for machine, gbps in (("klenk-extoll", 157e6 * 64 / 8 / 1e9), ("klenk-ib", 4 * 14.0625 * 64 / 66 / 8)):
         model = models.load(machine)
         known, limits = models.places(model), models.limits(model)
@@ -42,16 +42,18 @@ def test_the_links_between_klenks_hosts_kl_11() -> None:
         assert within.gbps > gbps and "nic" not in within.derivation
 
 
-def test_klenks_cards_reach_gpus_without_the_hosts_memory_kl_11() -> None:
+def test_klenks_network_cards_reach_gpus_without_host_memory_kl_11() -> None:
     """GPUDirect RDMA: the path from a GPU to the network does not cross a NUMA node."""
     for machine in ("klenk-extoll", "klenk-ib"):
-        way = routes(models.load(machine))["host:0/gpu:0", "host:1/gpu:0"]
-        assert [hop.to for hop in way][1:3] == ["host:0/nic:0", "host:1/nic:0"]
-        assert not any("numa" in hop.to for hop in way)
+        path = routes(models.load(machine))["host:0/gpu:0", "host:1/gpu:0"]
+        assert [hop.to for hop in path][1:3] == ["host:0/nic:0", "host:1/nic:0"]
+        assert not any("numa" in hop.to for hop in path)
 
 
 @pytest.mark.parametrize("machine", ("klenk-extoll", "klenk-ib"))
-def test_within_klenks_hosts_is_measured_and_between_them_it_is_said_why_not(machine: str, tmp_path: Path) -> None:
+def test_paths_within_klenks_hosts_are_measured_and_paths_between_them_have_a_reason(
+    machine: str, tmp_path: Path
+) -> None:
     run = tmp_path / "run.jsonl"
     assert main(["run", "--machine", machine, "--suite", "quick", "-o", str(run)]) == 0
     points = read_run(run).points

@@ -29,7 +29,7 @@ NAMED = [f"{source.name}: {entry.theirs}" for source, entry in ANSWERED]
 
 
 # Number of items of each source in the project's list of the papers' statements, and their prefix.
-def test_each_pattern_is_of_points_that_a_suite_has() -> None:
+def test_each_pattern_matches_points_of_a_suite() -> None:
     """`run --only PATTERN` selects them in that suite."""
     suites = [suite for name, suite in SUITES.items() if name in ("full", "sm", *SOURCES)]
     ids = {str(point) for suite in suites for point in points_of(suite, machine("ac922"), benchmark_table())}
@@ -58,7 +58,7 @@ def points(source: Source, entry: Entry, name: str) -> list[PointId]:
 
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
 @pytest.mark.parametrize("name", ["h200x4", "ac922"])
-def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) -> None:
+def test_the_points_of_the_map_exist(source: Source, entry: Entry, name: str) -> None:
     """Each preset has points at each size of its source, and a run accepts each of them by id."""
     for rule in presets(source, entry):
         found = points_of(Suite("of one preset", "", (rule,)), machine(name), benchmark_table())
@@ -72,7 +72,7 @@ def test_what_the_map_names_is_there(source: Source, entry: Entry, name: str) ->
 
 
 @pytest.mark.parametrize(("source", "entry"), ANSWERED, ids=NAMED)
-def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entry) -> None:
+def test_patterns_match_the_points_of_their_entry_only(source: Source, entry: Entry) -> None:
     """A glob cannot name two different places, so patterns for pairs also match a GPU with itself. A trailing `*` also
     matches parameters that ids show only at other values."""
     ids = {str(point) for point in points(source, entry, "ac922")}
@@ -88,7 +88,7 @@ def test_its_patterns_match_its_points_and_no_others(source: Source, entry: Entr
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_every_item_has_a_row_and_no_row_another(name: str) -> None:
+def test_every_item_has_a_row_and_no_other_item_has_one(name: str) -> None:
     prefix, count = ITEMS[name]
     found = {item for entry in SOURCES[name].rows for item in entry.items}
     assert found == {f"{prefix}{number}" for number in range(1, count + 1)}
@@ -99,8 +99,8 @@ def test_each_row_has_one_answer() -> None:
         assert entry.theirs and entry.items and not (entry.points and entry.instead), (source.name, entry)
 
 
-def test_what_answers_instead_is_there() -> None:
-    """Named files exist, and so do the commands."""
+def test_named_replacements_exist() -> None:
+    """The named files and commands exist."""
     named = " ".join(entry.instead for _, entry in ENTRIES)
     files = re.findall(r"(?:machines|docs|tests)/[\w./-]*\w", named)
     assert len(files) > 10 and not [file for file in files if not (ROOT / file).exists()]
@@ -122,7 +122,7 @@ def test_all_29_ticked_cells_of_comm_scopes_table_have_a_row() -> None:
     assert len({entry.theirs for entry in cells}) == 29
 
 
-def test_the_suite_has_the_points_of_the_map_and_no_others() -> None:
+def test_suite_comm_scope_has_exactly_the_points_of_the_map() -> None:
     source = SOURCES["comm-scope"]
     wanted = {point for entry in source.entries if entry.points for point in points(source, entry, "ac922")}
     found = set(points_of(SUITES["comm-scope"], machine("ac922"), benchmark_table()))
@@ -136,26 +136,26 @@ def test_the_suite_has_the_points_of_the_map_and_no_others() -> None:
 
 def test_zero_copy_has_the_papers_blocks_of_256_threads() -> None:
     found = points_of(SUITES["comm-scope"], machine("h200x1"), benchmark_table())
-    by_threads = [point for point in found if point.benchmark in ("read", "write")]
-    assert by_threads and {point.param("threads") for point in by_threads} == {"256"}
-    assert {"registered"} <= {memory for point in by_threads for memory in (point.src_memory, point.dst_memory)}
+    accesses = [point for point in found if point.benchmark in ("read", "write")]
+    assert accesses and {point.param("threads") for point in accesses} == {"256"}
+    assert {"registered"} <= {memory for point in accesses for memory in (point.src_memory, point.dst_memory)}
 
 
 # nvbandwidth
 
 
-def test_nvbandwidths_tests_are_its_suite() -> None:
+def test_the_tests_of_nvbandwidth_are_its_suite() -> None:
     source = SOURCES["nvbandwidth"]
     wanted = {point for entry in source.entries for point in points(source, entry, "h200x4")}
     suite = SUITES["nvbandwidth"]
     both = Suite("both", "", (*suite.rules, *suite.theirs))
     found = set(points_of(both, machine("h200x4"), benchmark_table()))
-    # Each operation of the suite in all its combinations; the map does not have all of them.
+    # The suite has each operation in all combinations, the map only some of them.
     assert wanted <= found
     assert {(point.benchmark, point.engine) for point in found} == {(point.benchmark, point.engine) for point in wanted}
 
 
-def test_nvbandwidths_tests_have_the_names_of_its_tables() -> None:
+def test_the_tests_of_nvbandwidth_are_named_like_its_tables() -> None:
     text = (ROOT / "docs" / "notes" / "nvbandwidth.md").read_text()
     tables = {match[1] for match in re.finditer(r"^\| (\w+) \|", text, re.MULTILINE)} - {"table"}
     names = {entry.theirs for entry in SOURCES["nvbandwidth"].entries}
@@ -166,15 +166,15 @@ def test_nvbandwidths_tests_have_the_names_of_its_tables() -> None:
 
 
 def items_of(text: str) -> set[str]:
-    """Parses 'CS-1 to CS-4' and 'CS-7, CS-8'."""
+    """The items of a text; parses 'CS-1 to CS-4' and 'CS-7, CS-8'."""
     found = set()
     for prefix, first, last in re.findall(r"\b(CS|SP|MB|JO|KL)-(\d+)(?: to \w\w-(\d+))?", text):
         found |= {f"{prefix}-{number}" for number in range(int(first), int(last or first) + 1)}
     return found
 
 
-def test_items_that_a_row_of_the_table_names_are_answered_by_it() -> None:
-    """A new operation that names (CS-n) needs its row in linkscope/plan/papers."""
+def test_every_item_named_by_an_operation_has_that_operation_in_its_row() -> None:
+    """A new operation that names (CS-n) needs a row in linkscope/plan/papers."""
     answered: dict[str, set[str]] = {}
     for source, entry in ANSWERED:
         for rule in presets(source, entry):
@@ -188,7 +188,7 @@ def test_items_that_a_row_of_the_table_names_are_answered_by_it() -> None:
     assert not missing, "add them to src/linkscope/plan/papers, and run tools/papers_page.py"
 
 
-def test_a_preset_is_read_as_it_is_written() -> None:
+def test_a_preset_is_parsed_as_written() -> None:
     rule = of_preset("read/sm/gpu.device->other.device?threads=256,512&blocks=*", (8, 16))
     assert (rule.benchmarks, rule.engines, rule.sizes) == (("read",), ("sm",), (8, 16))
     assert rule.ends == (("gpu", "device"), ("other", "device")) and rule.apart
@@ -203,8 +203,8 @@ def test_a_preset_is_read_as_it_is_written() -> None:
     "gone", ["h2d/ce/numa.vmm->gpu.device", "h2d/ce/gpu.pinned->gpu.device", "copy/ce/numa.pinned->gpu.device",
              "h2d/ce/numa.pinned->gpu.device?nosuch=1", "h2d/ce/numa.pinned->gpu.device?mode=nosuch"],
 )  # fmt: skip
-def test_what_is_not_there_has_no_points(gone: str) -> None:
-    """Shows that the test above can fail."""
+def test_a_missing_operation_has_no_points(gone: str) -> None:
+    """Without this, the test of existing points could never fail."""
     rule = of_preset(gone, (8,))
     assert points_of(Suite("s", "", (rule,)), machine("h200x2"), benchmark_table()) == []
     source = SOURCES["comm-scope"]
@@ -223,7 +223,7 @@ def test_the_page_is_up_to_date() -> None:
     assert tool.page(benchmark_table()) == tool.PAGE.read_text(), "run .venv/bin/python tools/papers_page.py"
 
 
-def test_the_page_says_of_every_row_what_answers_it_or_not_yet() -> None:
+def test_the_page_names_the_points_of_every_row_or_says_not_yet() -> None:
     page = (ROOT / "docs" / "reference" / "papers.md").read_text()
     rows = re.findall(r"^\| (?!item)(.*?) \| (.*) \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) == len(ENTRIES)
@@ -233,42 +233,44 @@ def test_the_page_says_of_every_row_what_answers_it_or_not_yet() -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_is_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_items_of_a_source_are_listed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", name]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(SOURCES[name].title[:20])
+    output = capsys.readouterr().out
+    assert output.startswith(SOURCES[name].title[:20])
     assert main(["list", "--source", name, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == len(SOURCES[name].rows)
     for row in rows:
         assert row["name"] and row["summary"] and row["source"] == name
-        assert all(glob in told for glob in row["points"])
+        assert all(glob in output for glob in row["points"])
         assert bool(row["sizes"]) == bool(row["points"] and SOURCES[name].sizes)
-    assert (told.count("not yet") > 0) == any(not row["points"] and not row["instead"] for row in rows)
+    assert (output.count("not yet") > 0) == any(not row["points"] and not row["instead"] for row in rows)
 
 
-def test_the_sizes_and_parameters_of_the_paper_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sizes_and_parameters_of_the_paper_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", "comm-scope"]) == 0
-    told = capsys.readouterr().out
-    assert "sizes: 256 B to 1 GiB by powers of two" in told
-    assert "h2d/ce/numa:*.registered->gpu:*.device/*?after=wait&bidirectional=true&mode=single" in told
-    assert "threads=256" in told
+    output = capsys.readouterr().out
+    assert "sizes: 256 B to 1 GiB by powers of two" in output
+    assert "h2d/ce/numa:*.registered->gpu:*.device/*?after=wait&bidirectional=true&mode=single" in output
+    assert "threads=256" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--source", "comscope"], "--source comscope: unknown source; available: comm-scope, nvbandwidth"),
         (["--source", ""], "unknown source; available: comm-scope"),
         (["suites", "--source", "klenk"], "leave out suites"),
     ],
 )
-def test_bad_input_gets_a_sentence(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_of_list_get_one_sentence(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["list", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_pattern_of_the_list_selects_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_listed_pattern_selects_points_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--source", "comm-scope", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     row = next(row for row in rows if row["name"] == "CS-10" and "bidirectional" in row["summary"])

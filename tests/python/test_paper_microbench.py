@@ -20,13 +20,13 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.item)
-def test_a_number_that_the_paper_states(number: Number) -> None:
+def test_a_number_of_the_paper_is_reproduced(number: Number) -> None:
     check(number)
 
 
 @pytest.mark.parametrize("machine", ("minsky", "newell"))
-def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7(machine: str) -> None:
-    """Anisotropy of every GPU: GPU to CPU is faster locally, CPU to GPU remotely."""
+def test_minsky_and_newell_are_anisotropic_near_and_far_mb_7(machine: str) -> None:
+    """Every GPU: GPU to CPU is faster locally, CPU to GPU is faster remotely."""
     for gpu, near in (("gpu:0", 0), ("gpu:1", 0), ("gpu:2", 1), ("gpu:3", 1)):
         local, remote = f"numa:{near}", f"numa:{1 - near}"
         assert rate(machine, f"{gpu} > {local}") > 1.01 * rate(machine, f"{local} > {gpu}")
@@ -34,13 +34,13 @@ def test_minsky_and_newell_are_faster_one_way_near_and_the_other_far_mb_7(machin
         assert rate(machine, f"{remote} > {gpu}") < rate(machine, f"{local} > {gpu}")
 
 
-def test_one_thread_of_power9_copies_slower_than_of_power8_mb_7() -> None:
+def test_one_thread_of_power9_copies_slower_than_one_of_power8_mb_7() -> None:
     for power8, power9 in itertools.product(("s822lc", "minsky"), ("ac922", "newell")):
         assert rate(power9, "numa:0 > numa:0") < rate(power8, "numa:0 > numa:0")
 
 
 @pytest.mark.parametrize(("machine", "gpu"), [("jorda-a", "gpu:2"), ("jorda-b", "gpu:1")])
-def test_locality_grows_with_size_and_is_steady_from_8_mb_jo_9(machine: str, gpu: str) -> None:
+def test_the_effect_of_locality_grows_with_size_and_is_constant_from_8_mb_jo_9(machine: str, gpu: str) -> None:
     def lost(size: int) -> float:
         return penalty(rate(machine, "numa:0 > gpu:0", size=size), rate(machine, f"numa:0 > {gpu}", size=size))
 

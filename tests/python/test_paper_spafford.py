@@ -15,7 +15,7 @@ def sl390_penalties() -> list[float]:
 
 
 def of_busiest_task(tasks: int) -> float:
-    """The rate of the slowest task with this many tasks on each of sl390's GPUs, over that of one task a GPU."""
+    """The slowest task's rate with this many tasks per GPU of sl390, relative to one task per GPU."""
     once = ("numa:0 > gpu:0", "numa:1 > gpu:1", "numa:1 > gpu:2")
     return min(rates("sl390", *once * tasks)) / min(rates("sl390", *once))
 
@@ -33,11 +33,11 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.item)
-def test_a_number_that_the_paper_states(number: Number) -> None:
+def test_a_number_of_the_paper_is_reproduced(number: Number) -> None:
     check(number)
 
 
-def test_sl390_loses_more_to_than_from_the_wrong_socket_sp_2() -> None:
+def test_sl390_loses_more_to_the_wrong_socket_than_from_it_sp_2() -> None:
     h2d, d2h, _ = sl390_penalties()
     assert d2h > 2 * h2d
     near = [rate("sl390", "numa:1 > gpu:2"), rate("sl390", "gpu:2 > numa:1")]
@@ -46,11 +46,11 @@ def test_sl390_loses_more_to_than_from_the_wrong_socket_sp_2() -> None:
     assert mirrored == pytest.approx([rate("sl390", "numa:1 > gpu:0"), rate("sl390", "gpu:0 > numa:1")], rel=0.01)
 
 
-def test_all_gpus_at_once_share_one_link_on_dl160_and_have_two_iohs_on_sl390_sp_12() -> None:
-    alone = rate("dl160", "numa:0 > gpu:0")
+def test_concurrent_gpus_share_one_link_on_dl160_and_two_iohs_on_sl390_sp_12() -> None:
+    single = rate("dl160", "numa:0 > gpu:0")
     shared = rates("dl160", *(f"numa:0 > gpu:{n}" for n in range(4)))
-    assert sum(shared) == pytest.approx(alone, rel=0.05) and sum(shared) < 8
-    assert shared == pytest.approx([alone / 4] * 4, rel=0.05)
+    assert sum(shared) == pytest.approx(single, rel=0.05) and sum(shared) < 8
+    assert shared == pytest.approx([single / 4] * 4, rel=0.05)
     for to in (True, False):
         pairs = [("numa:0", "gpu:0"), ("numa:1", "gpu:1"), ("numa:1", "gpu:2")]
         dual = rates("sl390", *(" > ".join(pair if to else pair[::-1]) for pair in pairs))

@@ -1,6 +1,6 @@
 """Machine files of all papers: topology, sources of constants, drawings.
 
-docs/reference/papers.md lists the items (CS-28, SP-2, …). test_paper_*.py holds the tests of single papers.
+docs/reference/papers.md lists the items (CS-28, SP-2, …). test_paper_*.py contain the tests of single papers.
 """
 
 import itertools
@@ -27,7 +27,7 @@ __all__ = ["pytestmark"]
 
 PAPERS = ("ac922", "s822lc", "4029gp", "minsky", "newell", "sl390", "dl160", "jorda-a", "jorda-b", "jorda-c",
           "klenk-extoll", "klenk-ib")  # fmt: skip
-# Each number once, even if two machines share it; both are tested.
+# Each number once, even if two machines have it; both machines are tested.
 NUMBERS = [
     *test_paper_comm_scope.NUMBERS,
     *test_paper_spafford.NUMBERS,
@@ -67,7 +67,7 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("machine", sorted(NEIGHBOURS))
-def test_who_is_near_whom_and_who_reaches_whom(machine: str) -> None:
+def test_gpus_are_near_the_stated_node_and_peers_of_the_stated_gpus(machine: str) -> None:
     known = models.places(models.load(machine))
     near: dict[str, set[str]] = {}
     for gpu, numa in known.gpu_numa.items():
@@ -78,11 +78,11 @@ def test_who_is_near_whom_and_who_reaches_whom(machine: str) -> None:
     assert ITEMS[machine] in models.bundled()[machine].read_text()
 
 
-def test_who_shares_a_way_sp_14_jo_8() -> None:
-    ways = {name: routes(models.load(name)) for name in ("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c")}
+def test_gpus_share_the_stated_links_sp_14_jo_8() -> None:
+    by_machine = {name: routes(models.load(name)) for name in ("sl390", "dl160", "jorda-a", "jorda-b", "jorda-c")}
 
     def first(machine: str, numa: str, gpu: str) -> str:
-        return ways[machine][numa, gpu][0].name
+        return by_machine[machine][numa, gpu][0].name
 
     assert len({first("dl160", "numa:0", f"gpu:{n}") for n in range(4)}) == 1  # one x16 link to a switch
     assert first("sl390", "numa:1", "gpu:1") == first("sl390", "numa:1", "gpu:2") != first("sl390", "numa:0", "gpu:0")
@@ -93,13 +93,13 @@ def test_who_shares_a_way_sp_14_jo_8() -> None:
         != first("jorda-c", "numa:0", "gpu:2")
     )
     assert first("jorda-b", "numa:0", "gpu:0").startswith("qpi")
-    assert {hop.link.kind for hop in ways["jorda-a"]["numa:0", "gpu:2"]} == {"qpi", "pcie"}
+    assert {hop.link.kind for hop in by_machine["jorda-a"]["numa:0", "gpu:2"]} == {"qpi", "pcie"}
 
 
 # h200x8
 
 
-def test_h200x8_is_two_halves_of_which_each_is_h200x4() -> None:
+def test_h200x8_consists_of_two_halves_that_equal_h200x4() -> None:
     alike = {"numa:0 > gpu:5": "numa:0 > gpu:1", "gpu:6 > numa:0": "gpu:2 > numa:0", "gpu:1 > gpu:7": "gpu:1 > gpu:3"}
     for eight, four in alike.items():
         assert rate("h200x8", eight) == pytest.approx(rate("h200x4", four), rel=0.01)
@@ -134,16 +134,16 @@ PROVENANCE = {"published": "ref", "measured": "ref", "derived": "why", "assumed"
 
 
 @pytest.mark.parametrize("machine", sorted(models.bundled()))
-def test_every_constant_of_every_file_says_where_it_comes_from_in_one_of_the_words(machine: str) -> None:
-    """In the text of the file, so that no default of the reader replaces a missing source."""
+def test_every_constant_of_every_file_states_its_origin(machine: str) -> None:
+    """Read from the text of the file, because the reader's defaults would hide a missing origin."""
     content = tomllib.loads(models.bundled()[machine].read_text())
     found = list(constants({name: table for name, table in content.items() if name != "route"}))
     assert len(found) > 30
     for key, constant in found:
         assert constant.get("from") in PROVENANCE, key
         assert constant.get(PROVENANCE[constant["from"]]), key
-    unsaid = [key for key, _ in bare_numbers(content) if re.search(r"_(gbps|us|ns)$|efficiency$", key)]
-    assert not unsaid, "a rate, a time or a fraction is a constant"
+    bare = [key for key, _ in bare_numbers(content) if re.search(r"_(gbps|us|ns)$|efficiency$", key)]
+    assert not bare, "a rate, a time or a fraction is a constant"
 
 
 def bare_numbers(content: Any, key: str = "") -> Iterator[tuple[str, float]]:
@@ -162,7 +162,7 @@ def fits() -> dict[str, list[str]]:
     return {key: constant["fitted_to"] for key, constant in every_constant() if constant["from"] == "fitted"}
 
 
-def test_no_more_constants_are_fitted_than_items_that_they_are_fitted_to() -> None:
+def test_at_most_as_many_constants_are_fitted_as_there_are_fitted_items() -> None:
     items = {item for fitted_to in fits().values() for item in fitted_to}
     assert len(fits()) <= len(items)
 
@@ -176,16 +176,16 @@ def test_at_least_half_of_the_numbers_are_predictions() -> None:
     everything = [*(number.item for number in NUMBERS), *RANGES]
     assert {"CS-28", "CS-29", "SP-2: H2D", "JO-10"} <= set(fitted(everything))
     assert len(fitted(everything)) <= len(everything) / 2
-    # Without numbers that only repeat a datasheet.
+    # Without numbers that repeat a datasheet.
     simulated = [number.item for number in NUMBERS if "raw" not in number.found.__code__.co_names] + [*RANGES]
     assert len(fitted(simulated)) <= len(simulated) / 2
 
 
-# What people see
+# Output
 
 
 @pytest.mark.parametrize("machine", sorted(NEIGHBOURS))
-def test_it_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_machine_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["machine", "--machine", machine]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"MODELLED {machine}")
@@ -194,11 +194,11 @@ def test_it_is_drawn(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     if "GPU to GPU, GB/s at most, from row to column:" in lines:
         matrix = lines[lines.index("GPU to GPU, GB/s at most, from row to column:") + 1 :]
         rows = [line for line in matrix if line.startswith(("gpu:", " " * 4))]
-        assert len({len(row) for row in rows}) == 1, "columns stand below each other"
+        assert len({len(row) for row in rows}) == 1, "columns are aligned"
 
 
-def test_network_cards_stand_where_the_papers_say_sp_14_jo_8() -> None:
-    def beside(machine: str) -> dict[str, list[str]]:
+def test_network_cards_are_next_to_the_stated_gpus_sp_14_jo_8() -> None:
+    def gpus_beside(machine: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for link in directed_links(models.load(machine)):
             if link.to.startswith("nic:"):
@@ -210,5 +210,5 @@ def test_network_cards_stand_where_the_papers_say_sp_14_jo_8() -> None:
                 found[link.to] = gpus
         return found
 
-    assert beside("sl390") == {"nic:0": ["gpu:0"]}
-    assert beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}
+    assert gpus_beside("sl390") == {"nic:0": ["gpu:0"]}
+    assert gpus_beside("jorda-b") == {"nic:0": ["gpu:0"], "nic:1": ["gpu:1"]}

@@ -1,4 +1,4 @@
-"""Paths of one kind are those that a modelled machine treats alike: the simulation is asked, without noise."""
+"""Paths of one class are equal in a simulation without noise, on every bundled machine."""
 
 import itertools
 
@@ -16,7 +16,7 @@ COPY = "{}/ce/{}.{}->{}.{}/{}?after=kernel&{}mode=batched"
 
 
 def ids(src: str, dst: str, size: int) -> list[str]:
-    """What moves data from one place to another by a copy engine."""
+    """The ids of copies by copy engine from one place to another."""
     kinds = tuple(place.rpartition("/")[2].partition(":")[0] for place in (src, dst))
     if kinds == ("numa", "gpu"):
         return [COPY.format("h2d", src, memory, dst, "device", size, "bidirectional=false&") for memory in
@@ -35,7 +35,7 @@ def ids(src: str, dst: str, size: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(models.bundled()))
-def test_paths_are_of_one_kind_where_the_machine_treats_them_alike(name: str) -> None:
+def test_paths_share_a_class_exactly_if_the_machine_treats_them_equally(name: str) -> None:
     model = models.load(name)
     known = models.places(model)
     facts = MachineFacts(name, True, (*known.numa, *known.gpus), dict(known.cache_bytes))
@@ -51,18 +51,18 @@ def test_paths_are_of_one_kind_where_the_machine_treats_them_alike(name: str) ->
         by_kind.setdefault(kind, []).append(path)
     for paths in by_kind.values():
         first, *others = paths
-        assert all(alike(times[first], times[other]) for other in others), (name, paths)
+        assert all(are_equal(times[first], times[other]) for other in others), (name, paths)
     for one, other in itertools.combinations([paths[0] for paths in by_kind.values()], 2):
-        assert ends(one) != ends(other) or not alike(times[one], times[other]), (kinds[one], kinds[other])
+        assert ends(one) != ends(other) or not are_equal(times[one], times[other]), (kinds[one], kinds[other])
 
 
 def ends(path: tuple[str, str]) -> tuple[bool, list[str]]:
-    """What paths that are held against each other have in common: the kinds of their places, and whether it is one."""
+    """The properties that compared paths share: the kinds of their places, and whether both ends are one place."""
     return path[0] == path[1], [place.rpartition("/")[2].partition(":")[0] for place in path]
 
 
 def signature(worker: Worker, facts: MachineFacts, src: str, dst: str) -> list[float | None]:
-    """Seconds of an operation by every method, at three sizes; None where it cannot be."""
+    """Seconds of an operation by every method at three sizes; None if it is not possible."""
     found: list[float | None] = []
     for size in (8, 64 * KIB, 16 * MIB):
         for id in ids(src, dst, size):
@@ -75,7 +75,7 @@ def signature(worker: Worker, facts: MachineFacts, src: str, dst: str) -> list[f
     return found
 
 
-def alike(one: list[float | None], other: list[float | None]) -> bool:
+def are_equal(one: list[float | None], other: list[float | None]) -> bool:
     return all(
         (a is None) == (b is None) and (a is None or b is None or abs(a / b - 1) < 1e-3)
         for a, b in zip(one, other, strict=True)

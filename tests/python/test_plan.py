@@ -34,59 +34,59 @@ def ids(**wishes) -> list[PointId]:
     return [PointId.parse(id) for id in plan(**wishes).points]
 
 
-def test_every_ordered_pair_peer_and_initiator_once() -> None:
+def test_every_ordered_pair_has_one_point_per_peer_and_initiator_setting() -> None:
     everything = [p for p in ids(gpus=4, suite="full") if p.benchmark == "d2d" and p.bytes == 1 << 20]
     points = [p for p in everything if p.param("mode") == "batched" and p.param("call", "memcpy") == "memcpy"]
     points = [p for p in points if p.param("after", "kernel") == "kernel"]
-    one_way = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
+    unidirectional = {(p.src, p.dst, p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
     both = [(p.src, p.dst, p.param("peer")) for p in points if p.bidirectional]
-    assert {way[2:] for way in one_way} == {("on", "src"), ("on", "dst"), ("off", "src")}
-    assert len(one_way) == 12 * 3  # only one parameter differs from its default
-    assert {way[:2] for way in both} == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
-    assert len(both) == 6 * 2 and len(points) == len(one_way) + len(both)
+    assert {variant[2:] for variant in unidirectional} == {("on", "src"), ("on", "dst"), ("off", "src")}
+    assert len(unidirectional) == 12 * 3  # ids name only the parameters that differ from their default
+    assert {variant[:2] for variant in both} == {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(a + 1, 4)}
+    assert len(both) == 6 * 2 and len(points) == len(unidirectional) + len(both)
 
 
-def test_standard_has_every_pair_both_initiators_and_the_staged_way() -> None:
+def test_standard_has_every_pair_with_both_initiators_and_without_peer_access() -> None:
     points = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 1 << 20 and p.param("mode") == "batched"]
-    one_way = {(p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
-    assert one_way == {("on", "src"), ("on", "dst"), ("off", "src")}
+    unidirectional = {(p.param("peer"), p.param("initiator")) for p in points if not p.bidirectional}
+    assert unidirectional == {("on", "src"), ("on", "dst"), ("off", "src")}
     assert {p.param("peer") for p in points if p.bidirectional} == {"on", "off"}
     assert len(points) == 12 * 3 + 6 * 2
 
 
-def test_a_copy_alone_is_on_every_path_and_who_queues_it_and_how_on_one_of_each_kind() -> None:
-    alone = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 4096 and p.param("mode") == "single"]
+def test_single_copies_are_on_every_path_and_their_variants_on_one_path_per_class() -> None:
+    single = [p for p in ids(gpus=4) if p.benchmark == "d2d" and p.bytes == 4096 and p.param("mode") == "single"]
     paths: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for p in alone:
+    for p in single:
         paths.setdefault((p.param("peer"), p.param("initiator")), set()).add((p.src, p.dst))
     pairs = {(f"gpu:{a}", f"gpu:{b}") for a in range(4) for b in range(4) if a != b}
     assert paths.pop(("on", "src")) == pairs
-    assert {way: len(of) for way, of in paths.items()} == {("on", "dst"): 1, ("off", "src"): 1}
+    assert {variant: len(of) for variant, of in paths.items()} == {("on", "dst"): 1, ("off", "src"): 1}
 
 
-def test_both_ways_has_one_point_a_pair_beyond_ten_gpus() -> None:
+def test_above_ten_gpus_each_pair_has_one_bidirectional_point() -> None:
     points = [p for p in ids(gpus=12, suite="quick") if p.benchmark == "d2d" and p.bidirectional]
     assert len(points) == 12 * 11 // 2
     assert all(int(p.src[4:]) < int(p.dst[4:]) for p in points)
 
 
-def test_initiator_is_one_where_the_places_are_one() -> None:
+def test_the_initiator_has_one_value_if_both_ends_are_one_gpu() -> None:
     points = [p for p in ids() if p.benchmark == "h2h"]
     assert points and {p.param("initiator") for p in points} == {"src"}
 
 
-def test_quick_is_part_of_standard_by_path_and_full_holds_both() -> None:
+def test_quick_is_part_of_standard_and_standard_of_full() -> None:
     quick, standard, full = (set(plan(suite=suite).points) for suite in ("quick", "standard", "full"))
     assert quick < standard < full
     assert {p.bytes for p in ids(suite="full")} == {1 << n for n in range(3, 31)}
 
 
-def test_a_rule_that_needs_what_a_row_lacks_takes_nothing_of_it() -> None:
+def test_a_rule_with_a_parameter_skips_rows_without_it() -> None:
     both = [p for p in ids(suite="quick") if p.bidirectional]
     assert {p.benchmark for p in both} == {"h2d", "d2d"}
 
 
-def test_full_takes_every_value_of_every_parameter_one_at_a_time() -> None:
+def test_full_varies_one_parameter_at_a_time_over_all_values() -> None:
     params = [Param("a", ["1", "2", "3"], ""), Param("b", ["x", "y"], "")]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params, taken="unasked")
     points = [PointId.parse(id) for id in make_plan(facts(1), [row], suite="full").points]
@@ -95,7 +95,7 @@ def test_full_takes_every_value_of_every_parameter_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("name", "engine"), [("h2d", "batch"), ("d2h", "graph"), ("pieces", "ce"), ("strided", "ce")])
-def test_copies_together_and_of_parts_are_in_full_only(name: str, engine: str) -> None:
+def test_batched_and_pitched_copies_are_in_full_only(name: str, engine: str) -> None:
     params = [Param("mode", ["batched", "single"], "")]
     params += [Param("piece", ["4096", "64"], "")] if name == "pieces" else []
     row = Benchmark(name, "", "", engine, "numa", "gpu", "any", [("pinned", "device")], params)
@@ -108,7 +108,7 @@ def test_copies_together_and_of_parts_are_in_full_only(name: str, engine: str) -
     })  # fmt: skip
 
 
-def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
+def test_a_new_parameter_keeps_its_default_except_in_full() -> None:
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "")]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pinned", "device")], params, taken="unasked")
     for suite, values in (("quick", {"cold"}), ("standard", {"cold"}), ("full", {"cold", "hot"})):
@@ -116,8 +116,8 @@ def test_a_new_parameter_is_at_its_default_but_in_full() -> None:
         assert {PointId.parse(id).param("cache") for id in made.points} == values
 
 
-def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
-    """Ids of older runs, without the parameter, keep their meaning."""
+def test_ids_omit_a_default_if_the_row_says_so() -> None:
+    """Ids of older runs, which lack the parameter, keep their meaning."""
     params = [Param("mode", ["batched", "single"], ""), Param("cache", ["cold", "hot"], "", default_in_id=False)]
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("pageable", "device")], params, taken="unasked")
     made = make_plan(facts(1), [row], suite="full").points
@@ -129,17 +129,17 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
         assert make_plan(facts(1), [row], suite="quick", only=[named]).points == [cold]
     for id in (cold, cold.replace("?mode=batched", hot)):
         assert make_plan(facts(1), [row], suite="quick", only=[id]).points == [id]
-    for wrong, said in (
+    for wrong, message in (
         ("?cache=warm&mode=batched", "cache is cold or hot, not 'warm'"),
         ("?colour=red&mode=batched", "x has no parameter 'colour'; it has mode, cache"),
     ):
         with pytest.raises(UserError) as refused:
             make_plan(facts(1), [row], only=[cold.replace("?mode=batched", wrong)])
-        assert said.replace("it needs", "x needs") in str(refused.value)
+        assert message.replace("it needs", "x needs") in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("id", "said"),
+    ("id", "message"),
     [
         ("h2d/ce/numa:0.pinned->gpu:7.device/8", "gpu:7 is not on"),
         ("h2d/ce/numa:0.pinned->gpu:0.device/8?mode=foo", "mode is batched or single, not 'foo'"),
@@ -147,8 +147,8 @@ def test_ids_leave_out_a_default_where_the_row_says_so() -> None:
         ("h2d/ce/numa:0.pinned->gpu:0.device/64MiB?mode=batched", "'64MiB' is not a size. Write the number of bytes"),
     ],
 )
-def test_an_id_that_names_one_wrong_thing_is_told_that_thing(id: str, said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
+def test_an_id_with_one_wrong_part_gets_a_message_about_this_part(id: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
         make_plan(facts(1), benchmark_table(), only=[id])
 
 
@@ -162,26 +162,26 @@ def on_sms(machine: MachineFacts) -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def test_full_follows_a_chain_on_some_sms_of_every_gpu_and_from_one_of_each_elsewhere() -> None:
+def test_full_chases_pointers_on_some_sms_of_every_gpu_and_on_one_path_per_class_elsewhere() -> None:
     few, small = {"0", "33", "66", "99", "131"}, {"0", "33"}
     gpus = {(f"gpu:{n}", f"gpu:{n}"): few for n in range(4)}
     known = replace(facts(gpus=4), sms={f"gpu:{n}": 132 for n in range(4)})
     assert on_sms(known) == on_sms(facts(gpus=4)) == gpus | {("numa:0", "gpu:0"): few, ("gpu:0", "gpu:1"): few}
-    # A smaller GPU uses the SMs that it has.
+    # A smaller GPU uses its existing SMs.
     fewer = on_sms(replace(known, sms=known.sms | {"gpu:1": 66}))
     assert fewer[("gpu:1", "gpu:1")] == small and fewer[("gpu:2", "gpu:2")] == few
     for name in set(SUITES) - {"full"}:
         assert not any(one.param("sm") for one in points_of(SUITES[name], known, benchmark_table()))
 
 
-def test_copies_of_what_caches_hold_are_of_the_same_bytes() -> None:
+def test_hot_copies_have_the_sizes_of_cold_ones() -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 10 << 20, "gpu:0": 1})
     what = PointId("h2d", "ce", "numa:0", "pageable", "gpu:0", "device", 1 << 20, (("cache", "hot"),))
     assert footprint(what, machine) == 1 << 20
 
 
 def test_a_new_row_needs_no_code() -> None:
-    """Suite `full` has it at a few sizes, with every parameter value; the other rules keep to their rows."""
+    """Suite `full` measures a new row at a few sizes with every parameter value; other rules name their rows."""
     params = [Param("depth", ["1", "2", "3"], ""), Param("kind", ["a", "b"], "", default_in_id=False)]
     row = Benchmark("chase", "", "", "load_store", "gpu", "numa", "any", [("device", "registered")], params)
     made = make_plan(facts(), [*table(), row], suite="full", only=["chase/*"])
@@ -197,7 +197,7 @@ def test_a_new_row_needs_no_code() -> None:
     ("taken", "unasked", "by_name", "by_memory"),
     [("unasked", True, True, True), ("by_name", False, True, False), ("by_memory", False, False, True)],
 )
-def test_a_row_says_what_a_rule_must_name(taken: str, unasked: bool, by_name: bool, by_memory: bool) -> None:
+def test_a_row_states_what_a_rule_must_name(taken: str, unasked: bool, by_name: bool, by_memory: bool) -> None:
     row = Benchmark("x", "", "", "ce", "numa", "gpu", "any", [("wc", "device")], [], taken=taken)
     rule = SUITES["full"].rules[0].__class__
     assert rule((8,)).takes(row) == unasked
@@ -207,30 +207,30 @@ def test_a_row_says_what_a_rule_must_name(taken: str, unasked: bool, by_name: bo
     assert not rule((8,), benchmarks=("y",), memories=("wc", "device")).takes(row)
 
 
-def test_a_plan_of_two_hosts_has_what_is_between_them_too() -> None:
-    """No platform supports these paths yet, and each gives a reason. Without the points, the gap would be invisible."""
+def test_a_plan_of_two_hosts_includes_paths_between_them() -> None:
+    """No platform supports these paths, and each point has a reason. Without the points the gap would be invisible."""
     two = MachineFacts("two", True, ("host:0/numa:0", "host:0/gpu:0", "host:1/numa:0", "host:1/gpu:0"))
     points = [PointId.parse(id) for id in make_plan(two, table()).points]
     for benchmark, count in (("h2d", 4), ("d2h", 4), ("d2d", 2), ("local", 2)):
         assert len({(p.src, p.dst) for p in points if p.benchmark == benchmark}) == count, benchmark
 
 
-def test_without_gpus_the_host_is_measured() -> None:
+def test_without_gpus_the_host_paths_are_measured() -> None:
     assert {p.benchmark for p in ids(gpus=0)} == {"h2h"}
 
 
-# A row that needs a GPU, and one within host memory, as in suite `nvbandwidth` and others.
+# A row that needs a GPU, and a row within host memory, as in suite `nvbandwidth`.
 TO_GPU = Benchmark("h2d", "", "", "sm", "numa", "gpu", "any", [("pinned", "device")], [])
 IN_HOST = Benchmark("h2h", "", "", "cpu", "numa", "numa", "any", [("pinned", "pageable")], [], taken="unasked")
 
 
-def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> None:
+def test_a_suite_that_needs_gpus_says_so_on_a_machine_without_one() -> None:
     """The host's places exist even if CUDA_VISIBLE_DEVICES is empty or the driver is missing."""
     host = MachineFacts("bare", False, ("numa:0", "numa:1"))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite="nvbandwidth")
-    said = str(caught.value)
-    assert "suite nvbandwidth has no point on bare: the suite needs a GPU" in said and "no place" not in said
+    message = str(caught.value)
+    assert "suite nvbandwidth has no point on bare: the suite needs a GPU" in message and "no place" not in message
     assert caught.value.exit_code == 3
     assert make_plan(host, [TO_GPU, IN_HOST], suite="quick").points  # points without a GPU are measured
     with pytest.raises(UserError, match="no benchmark uses its places"):
@@ -240,19 +240,19 @@ def test_a_suite_of_gpus_on_a_machine_without_one_says_that_there_is_none() -> N
 
 
 @pytest.mark.parametrize("suite, example", [("nvbandwidth", ""), ("quick", "for example of h2h/cpu/numa:0.pinned")])
-def test_a_glob_of_copies_to_gpus_on_a_machine_without_one_says_that_there_is_none(suite: str, example: str) -> None:
+def test_a_glob_that_needs_gpus_says_so_on_a_machine_without_one(suite: str, example: str) -> None:
     host = MachineFacts("bare", False, ("numa:0",))
     with pytest.raises(UserError) as caught:
         make_plan(host, [TO_GPU, IN_HOST], suite=suite, only=["h2d/*"])
-    said = str(caught.value)
-    assert "--only h2d/* matches no point on bare, which has no GPU" in said and caught.value.exit_code == 3
-    assert example in said and "like h2d" not in said and ("for example" in said) == bool(example)
+    message = str(caught.value)
+    assert "--only h2d/* matches no point on bare, which has no GPU" in message and caught.value.exit_code == 3
+    assert example in message and "like h2d" not in message and ("for example" in message) == bool(example)
     with pytest.raises(UserError) as caught:
         plan("nonsense*")
     assert "no GPU" not in str(caught.value)
 
 
-def test_only_selects_and_names_what_is_not_there() -> None:
+def test_only_selects_points_and_accepts_sizes_outside_the_suite() -> None:
     assert all("gpu:1" in id for id in plan("*gpu:1*").points)
     assert len(plan("d2h/*", "local/*").points) == len(plan("d2h/*").points) + len(plan("local/*").points)
     exact = "h2d/ce/numa:0.pinned->gpu:0.device/12344?bidirectional=false&mode=batched"
@@ -276,13 +276,13 @@ def test_only_selects_and_names_what_is_not_there() -> None:
         ("d2h/ce/gpu:9.device->numa:0.pinned/8?mode=batched", "gpu:9 is not on", 3),
     ],
 )
-def test_only_that_fits_nothing(pattern: str, words: str, code: int) -> None:
+def test_an_only_pattern_without_a_match_is_refused(pattern: str, words: str, code: int) -> None:
     with pytest.raises(UserError, match=words.replace("?", "[?]")) as caught:
         plan(pattern)
     assert caught.value.exit_code == code and pattern in str(caught.value)
 
 
-def test_unknown_suite_and_empty_machine() -> None:
+def test_an_unknown_suite_and_an_empty_machine_are_refused() -> None:
     with pytest.raises(UserError, match=f"available: {', '.join(SUITES)}"):
         plan(suite="thorough")
     with pytest.raises(UserError) as caught:
@@ -290,7 +290,7 @@ def test_unknown_suite_and_empty_machine() -> None:
     assert caught.value.exit_code == 3
 
 
-def test_order_is_random_by_round_and_seed_and_keeps_peer_blocks() -> None:
+def test_the_order_is_random_by_round_and_seed_and_keeps_peer_blocks_together() -> None:
     made = plan(suite="quick", gpus=4, seed=3)
     standard = plan("d2d/*", gpus=3)
     first, second = in_order(made, made.points, 0), in_order(made, made.points, 1)
@@ -306,21 +306,21 @@ def test_a_plan_is_plain_data() -> None:
     assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(made)), Plan) == made
 
 
-def test_next_asks_for_base_rounds_then_for_what_missed_cheap_first() -> None:
+def test_base_rounds_come_first_then_cheap_points_that_missed_precision() -> None:
     made = plan("d2h/*pinned/8?*", "d2h/*pinned/4096?mode=batched")
     assert [work.rounds for work in next_work(made, {})] == [6] * len(made.points)
     points = {id: point(id, flows=[flow([1.0] * 6)]) for id in made.points}
     assert next_work(made, points) == []
-    dear, cheap = made.points[0], made.points[-1]
-    for id, cost in ((dear, 2.0), (cheap, 1.0)):
+    expensive, cheap = made.points[0], made.points[-1]
+    for id, cost in ((expensive, 2.0), (cheap, 1.0)):
         points[id] = point(id, status="missed_precision", flows=[flow([1.0] * 6)], device_s=cost)
-    assert [(work.id, work.rounds) for work in next_work(made, points)] == [(cheap, 9), (dear, 9)]
+    assert [(work.id, work.rounds) for work in next_work(made, points)] == [(cheap, 9), (expensive, 9)]
 
 
 @pytest.mark.parametrize(
     "rounds, budget, wanted", [(6, None, 9), (7, None, 9), (9, None, 9), (9, 60.0, 12), (12, 60.0, 12)]
 )
-def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None:
+def test_the_number_of_rounds_is_bounded(rounds: int, budget: float | None, wanted: int) -> None:
     made = plan("d2h/*", budget_s=budget)
     missed = point(made.points[0], status="missed_precision", flows=[flow([1.0] * rounds)])
     assert rounds_wanted(made, missed) == wanted
@@ -330,7 +330,7 @@ def test_more_rounds_end(rounds: int, budget: float | None, wanted: int) -> None
 
 
 @pytest.mark.parametrize("inner, wanted", [(0.019, 9), (0.021, 6)])
-def test_more_rounds_are_for_what_its_outermost_alone_keep_from_the_precision(inner: float, wanted: int) -> None:
+def test_more_rounds_are_given_only_if_the_inner_rounds_meet_the_precision(inner: float, wanted: int) -> None:
     """Nine rounds drop one more value at each end than six, so the outermost values may lie anywhere."""
     made = plan("d2h/*", precision=0.01)
     medians = [0.5, 1.0 - inner / 2, 1.0, 1.0, 1.0 + inner / 2, 3.0]
@@ -341,7 +341,7 @@ def early(rounds: int = 6) -> Plan:
     return make_plan(facts(gpus=2), benchmark_table(), suite="nvbandwidth", rounds=rounds)
 
 
-def test_early_means_three_rounds_and_six_where_these_do_not_agree() -> None:
+def test_early_plans_take_three_rounds_and_six_if_these_disagree() -> None:
     made = early()
     assert made.early and [work.rounds for work in next_work(made, {})] == [3] * len(made.points)
     missed = made.points[1]
@@ -351,37 +351,37 @@ def test_early_means_three_rounds_and_six_where_these_do_not_agree() -> None:
     points[missed] = point(missed, status="missed_precision", flows=three)
     assert [(work.id, work.rounds) for work in next_work(made, points)] == [(missed, 6)]
     points[missed] = point(missed, status="missed_precision", flows=six)
-    assert next_work(made, points) == []  # and no more afterwards
+    assert next_work(made, points) == []  # the points are finished
     for status in ("failed", "unsupported", "skipped"):
         points[missed] = point(missed, status=status, flows=[])
         assert next_work(made, points) == []
 
 
-def test_who_asks_for_fewer_than_six_rounds_gets_them_all() -> None:
+def test_an_explicit_number_of_rounds_is_always_measured() -> None:
     assert not early(rounds=4).early
     assert {work.rounds for work in next_work(early(rounds=4), {})} == {4}
 
 
-def test_only_the_rule_of_nvbandwidth_takes_what_only_it_needs() -> None:
+def test_only_the_rule_of_nvbandwidth_measures_its_hot_latencies() -> None:
     theirs = make_plan(facts(gpus=2), benchmark_table(), suite="nvbandwidth", rounds=1, rule="nvbandwidth").points
     ours = early().points
     assert set(ours) < set(theirs) and all("cache=hot" in id for id in set(theirs) - set(ours))
 
 
-def test_precision_by_size_unless_asked_for() -> None:
-    default, asked = plan("d2h/*"), plan("d2h/*", precision=0.002)
+def test_the_precision_target_depends_on_the_size_unless_given() -> None:
+    default, requested = plan("d2h/*"), plan("d2h/*", precision=0.002)
     copy = "d2h/ce/gpu:0.device->numa:0.pinned/{}?after=kernel&mode=batched"
     at = {size: PointId.parse(copy.format(size)) for size in (8, (1 << 20) - 8, 1 << 20)}
     assert [precision_target(default, point) for point in at.values()] == [0.05, 0.05, 0.01]
     assert precision_target(default, at[8], resolution=0.1) == 0.2
-    assert precision_target(asked, at[8], resolution=0.1) == 0.002
+    assert precision_target(requested, at[8], resolution=0.1) == 0.002
 
 
-def test_paths_at_once_are_asked_for_what_tells_whether_they_share() -> None:
-    default, asked = plan("d2h/*"), plan("d2h/*", precision=0.002)
+def test_concurrent_points_have_a_precision_target_of_three_percent() -> None:
+    default, requested = plan("d2h/*"), plan("d2h/*", precision=0.002)
     at_once = PointId.parse("concurrent/ce/gpu:0.device->numa:0.pinned/16777216?with=gpu:1->numa:0")
     assert precision_target(default, at_once) == 0.03
-    assert precision_target(asked, at_once) == 0.002
+    assert precision_target(requested, at_once) == 0.002
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_paths_at_once_are_asked_for_what_tells_whether_they_share() -> None:
         (1 << 31, 1 << 20, 1 << 31),
     ],
 )
-def test_footprint(size: int, cache: int, expected: int) -> None:
+def test_the_footprint_exceeds_the_cache(size: int, cache: int, expected: int) -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": cache, "gpu:0": 1})
     what = PointId("h2d", "ce", "numa:0", "pinned", "gpu:0", "device", size, (("mode", "batched"),))
     assert footprint(what, machine) == expected
@@ -407,7 +407,7 @@ def test_footprint(size: int, cache: int, expected: int) -> None:
     ("size", "mode", "slices"),
     [(8, "batched", 32768), (8, "single", 512), (4096, "batched", 4096), (1 << 20, "batched", 64)],
 )
-def test_a_cpu_thread_goes_round_over_as_much_as_its_batches_are_long(size: int, mode: str, slices: int) -> None:
+def test_the_footprint_of_a_cpu_thread_is_as_long_as_its_batches(size: int, mode: str, slices: int) -> None:
     machine = MachineFacts("m", False, ("numa:0",), {"numa:0": 300 << 20})
     params = (("initiator", "src"), ("mode", mode))
     what = PointId("h2h", "cpu", "numa:0", "pageable", "numa:0", "pinned", size, params)
@@ -426,7 +426,7 @@ def joint_points(machine: MachineFacts, row: Benchmark) -> list[PointId]:
     return points_of(Suite("joint", "", (rule,)), machine, [row])
 
 
-def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
+def test_all_gpus_are_those_of_one_host_except_the_other_end() -> None:
     places = tuple(f"host:{host}/{place}" for host in (0, 1) for place in ("numa:0", "gpu:0", "gpu:1", "gpu:2"))
     machine = MachineFacts("two", True, places)
     points = joint_points(machine, joint_row("to_all"))
@@ -439,8 +439,8 @@ def test_all_gpus_are_those_of_one_host_but_the_other_end() -> None:
     assert case_of(back[0], machine)["others"] == ["host:0/gpu:0", "host:0/gpu:1", "host:0/gpu:2"]
 
 
-# Two hosts; the second has more of everything, so that places of both cannot be confused.
-UNLIKE = MachineFacts(
+# Two hosts. The second has more of everything, so that their places cannot be confused.
+TWO_HOSTS = MachineFacts(
     "two", True,
     ("host:0/numa:0", "host:0/gpu:0", "host:0/gpu:1", "host:1/numa:0", "host:1/numa:1",
      "host:1/gpu:0", "host:1/gpu:1", "host:1/gpu:2"),
@@ -451,16 +451,16 @@ UNLIKE = MachineFacts(
 
 def ends(row: Benchmark) -> list[str]:
     """'0/numa:0 > 0/gpu:1': the ends of every point of the row on the two hosts."""
-    return [f"{p.src} > {p.dst}".replace("host:", "") for p in joint_points(UNLIKE, row)]
+    return [f"{p.src} > {p.dst}".replace("host:", "") for p in joint_points(TWO_HOSTS, row)]
 
 
-def test_pairs_are_of_all_hosts_and_joint_copies_of_one() -> None:
+def test_pairs_include_all_hosts_and_joint_copies_stay_on_one() -> None:
     nodes = ["0/numa:0", "1/numa:0", "1/numa:1"]
     gpus = ["0/gpu:0", "0/gpu:1", "1/gpu:0", "1/gpu:1", "1/gpu:2"]
     assert ends(joint_row("any", src="numa")) == [f"{node} > {gpu}" for node in nodes for gpu in gpus]
     assert ends(joint_row("different")) == [f"{src} > {dst}" for src in gpus for dst in gpus if src != dst]
     assert ends(joint_row("same")) == [f"{gpu} > {gpu}" for gpu in gpus]
-    # On host 0, a GPU has only one other GPU, which is not `all`; its nodes have two.
+    # On host 0 a GPU has only one other GPU, which is not `all`. Its nodes have two.
     assert ends(joint_row("to_all")) == [f"1/gpu:{gpu} > 1/gpu:all" for gpu in (0, 1, 2)]
     assert ends(joint_row("from_all")) == [f"1/gpu:all > 1/gpu:{gpu}" for gpu in (0, 1, 2)]
     assert ends(joint_row("to_all", src="numa")) == [
@@ -479,21 +479,21 @@ def test_pairs_are_of_all_hosts_and_joint_copies_of_one() -> None:
         ("host:0/gpu:0", "host:0/numa:0", None, 2),
     ],
 )
-def test_a_case_names_the_gpus_of_its_host_and_rotates_over_their_largest_cache(src, dst, others, mib) -> None:
+def test_a_case_names_the_gpus_of_its_host_and_exceeds_their_largest_cache(src, dst, others, mib) -> None:
     kinds = ["device" if "gpu" in place else "pinned" for place in (src, dst)]
-    case = case_of(PointId("spread", "ce", src, kinds[0], dst, kinds[1], 1 << 20), UNLIKE)
+    case = case_of(PointId("spread", "ce", src, kinds[0], dst, kinds[1], 1 << 20), TWO_HOSTS)
     assert (case["src"], case["dst"], case.get("others")) == (src, dst, others)
     assert case["footprint_bytes"] == 3 * mib << 20
 
 
 @pytest.mark.parametrize("gpus, one_to_all, host_to_all", [(0, 0, 0), (1, 0, 0), (2, 0, 1), (3, 3, 1)])
-def test_one_other_gpu_is_not_all(gpus: int, one_to_all: int, host_to_all: int) -> None:
+def test_a_single_other_gpu_is_not_called_all(gpus: int, one_to_all: int, host_to_all: int) -> None:
     machine = MachineFacts("m", True, ("numa:0", *(f"gpu:{n}" for n in range(gpus))))
     assert len(joint_points(machine, joint_row("to_all"))) == one_to_all
     assert len(joint_points(machine, joint_row("to_all", src="numa"))) == host_to_all
 
 
-def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
+def test_the_footprint_of_all_gpus_exceeds_each_of_their_caches() -> None:
     caches = {"numa:0": 8 << 20, "gpu:0": 50 << 20, "gpu:1": 50 << 20}
     machine = MachineFacts("m", True, ("numa:0", "gpu:0", "gpu:1"), caches)
     what = PointId("all_to_one", "ce", "gpu:all", "device", "gpu:0", "device", 1 << 20)
@@ -502,13 +502,13 @@ def test_the_footprint_of_all_gpus_is_that_of_their_caches() -> None:
     assert footprint(to_host, machine) == 64 << 20  # caches on the path are flushed
 
 
-def test_what_kernels_touch_in_host_memory_is_more_than_their_l2_holds() -> None:
+def test_the_footprint_of_kernels_in_host_memory_exceeds_the_l2() -> None:
     caches = {"numa:0": 1 << 30, "gpu:0": 50 << 20}
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), caches)
     assert footprint(PointId("read", "sm", "numa:0", "pinned", "gpu:0", "device", 1 << 20), machine) == 150 << 20
 
 
-def test_what_a_pass_wants_of_host_memory_is_the_most_that_a_point_wants() -> None:
+def test_the_host_memory_of_a_pass_is_the_largest_footprint_of_its_points() -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 30, "gpu:0": 50 << 20})
     copies = [
         PointId("h2d", "ce", "numa:0", memory, "gpu:0", "device", size)
@@ -527,7 +527,7 @@ def test_what_a_pass_wants_of_host_memory_is_the_most_that_a_point_wants() -> No
     assert most_memory(others, machine) == []
 
 
-def test_an_operation_without_bytes_has_no_footprint_and_is_taken_once() -> None:
+def test_an_operation_without_bytes_has_no_footprint_and_one_point() -> None:
     row = Benchmark("chase", "", "", "sm", "gpu", "gpu", "same", [("device", "device")], [], sized=False)
     machine = MachineFacts("m", True, ("gpu:0",), {"gpu:0": 1 << 20})
     suite = Suite("s", "", (SUITES["full"].rules[0].__class__((8, 16), benchmarks=("chase",)),))

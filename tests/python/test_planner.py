@@ -1,4 +1,4 @@
-"""Known answers for stages, shares of a budget, and the number of rounds."""
+"""Stages, shares of a budget, and the number of rounds: known answers."""
 
 import math
 import random
@@ -48,7 +48,7 @@ def all_done(plan: Plan, ids: set[str], cost_s: float = 1e-3):
     return found
 
 
-def test_the_stages_follow_from_plan_and_points_alone() -> None:
+def test_the_stages_depend_on_plan_and_points_only() -> None:
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     first = {work.id for work in next_work(plan, {}, 10.0)}
@@ -66,7 +66,7 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
     assert second - set(plan.points) == {curve.id_of(curve.representative, size) for size in (64, KIB)}
     points |= all_done(plan, second)
     assert {work.id for work in next_work(plan, points, 10.0)} == set(plan.points) - points.keys()
-    assert next_work(plan, points, 0.0) == []  # no time is left: the others inherit
+    assert next_work(plan, points, 0.0) == []  # no time is left, so the others inherit
     assert {of.id for of in inheritances(plan, points)} == set(plan.points) - points.keys()
     assert {of.source for of in inheritances(plan, points)} <= set(curve.ids[curve.representative].values())
     everything = points | all_done(plan, set(plan.points))
@@ -74,7 +74,7 @@ def test_the_stages_follow_from_plan_and_points_alone() -> None:
 
 
 def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
-    """Points whose three rounds take this many times their seconds, with intervals off by at most the given amount."""
+    """Points whose three rounds take `factor` times the seconds, with intervals of at most the given half width."""
     seconds = of.median_s * factor
     rounds = flow([seconds, seconds * (1 + half_width / 2), seconds * (1 - half_width / 2)])
     ends = (seconds * (1 - half_width), seconds * (1 + half_width))
@@ -85,10 +85,10 @@ def slower(of: Point, factor: float, half_width: float = 0.001) -> Point:
     "precision, size, leads", [(None, 8, False), (None, 16 * MIB, True), (0.01, 8, True), (0.01, 16 * MIB, True),
                                (0.05, 16 * MIB, False)]
 )  # fmt: skip
-def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
+def test_members_are_equal_if_they_differ_by_less_than_the_target(
     precision: float | None, size: int, leads: bool
 ) -> None:
-    """4 % more at one check, where the margin is 3 %; small copies have a target of 5 %, large ones of 1 %."""
+    """4 % more time at one check with a margin of 3 %; small copies have a target of 5 %, large ones of 1 %."""
     plan = structs.replace(pairs_plan(), precision=precision)
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
@@ -99,7 +99,7 @@ def test_alike_is_what_differs_by_less_than_is_asked_of_the_values(
     assert bool(inherits) is not leads
 
 
-def test_who_differs_has_a_curve_of_its_own_and_finer_sizes_of_it() -> None:
+def test_a_member_that_differs_gets_its_own_curve_and_finer_sizes() -> None:
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
@@ -108,12 +108,12 @@ def test_who_differs_has_a_curve_of_its_own_and_finer_sizes_of_it() -> None:
     points |= {id: slower(points[id], 1.1) for id in ids.values() if id in points}
     assert set(ids.values()) - points.keys() <= {work.id for work in next_work(plan, points, 0.0)}
     points |= {id: slower(of, 1.1) for id, of in all_done(plan, set(ids.values()) - points.keys()).items()}
-    asked = {work.id for work in next_work(plan, points, 0.0)}
-    assert {curve.id_of(member, size) for size in (64, KIB)} <= asked  # wide intervals
+    requested = {work.id for work in next_work(plan, points, 0.0)}
+    assert {curve.id_of(member, size) for size in (64, KIB)} <= requested  # wide gaps
 
 
-def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() -> None:
-    """At 16 KiB, where the others were not checked, it takes 3 % to 5 % longer than the representative."""
+def test_the_difference_of_the_audit_widens_inherited_intervals_at_that_size() -> None:
+    """At 16 KiB, where the others were not checked, the audit takes 3 % to 5 % longer than the representative."""
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)} | set(curve.ids[curve.audit].values()))
@@ -125,7 +125,7 @@ def test_how_far_the_audit_is_off_widens_what_others_take_over_at_that_size() ->
         assert found[curve.ids[member][4 * KIB]].high < 1.01
 
 
-def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> None:
+def test_between_two_checks_the_larger_uncertainty_of_both_counts() -> None:
     """A member takes 2 % longer at 16 MiB, too little for another class, and the same time at 64 KiB."""
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
@@ -139,23 +139,23 @@ def test_between_two_checks_a_value_is_as_doubtful_as_at_the_worse_of_both() -> 
     assert found[ids[16 * KIB]].high < 1.01  # between 8 B and 64 KiB
 
 
-def test_of_what_inherits_comes_first_what_gains_most_by_a_second() -> None:
-    """Twice the uncertainty costs ten times the time, and the time suffices for one of both."""
+def test_inherited_points_with_the_largest_gain_per_second_are_measured_first() -> None:
+    """Twice the uncertainty costs ten times the time, and the time suffices for one of the two points."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
-    cheap, dear = (curve.ids[curve.members[-1]][size] for size in (4 * MIB, 64 * MIB))
-    for id, half_width, cost_s in ((cheap, 0.01, 0.1), (dear, 0.02, 1.0)):
+    cheap, expensive = (curve.ids[curve.members[-1]][size] for size in (4 * MIB, 64 * MIB))
+    for id, half_width, cost_s in ((cheap, 0.01, 0.1), (expensive, 0.02, 1.0)):
         source = representatives(plan)[id]
         points[source] = structs.replace(slower(points[source], 1.0, half_width), device_s=cost_s)
         del points[id]
     opening = 3 * opening_s(plan)
     assert [work.id for work in next_work(plan, points, opening + 1.05 / CHUNK)] == [cheap]
-    assert [work.id for work in next_work(plan, points, opening + 1.15 / CHUNK)] == [cheap, dear]
+    assert [work.id for work in next_work(plan, points, opening + 1.15 / CHUNK)] == [cheap, expensive]
 
 
-def test_a_value_that_was_taken_over_does_not_tell_how_far_members_differ() -> None:
+def test_inherited_values_do_not_count_for_the_difference_of_members() -> None:
     plan = pairs_plan()
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
     one, *others = inheritances(plan, points)
@@ -165,24 +165,26 @@ def test_a_value_that_was_taken_over_does_not_tell_how_far_members_differ() -> N
     assert inheritances(plan, points | {one.id: inherited}) == others
 
 
-def test_a_dear_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_goes_on() -> None:
+def test_an_expensive_point_that_scatters_stops_at_three_rounds_and_a_cheap_one_continues() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     wide = flow([1e-3, 1.06e-3, 0.96e-3])
-    dear = point(PAIR.format(0, 1, 256 * MIB), status="missed_precision", flows=[wide], device_s=0.9)
-    assert rounds_wanted(plan, dear) == 3
+    expensive = point(PAIR.format(0, 1, 256 * MIB), status="missed_precision", flows=[wide], device_s=0.9)
+    assert rounds_wanted(plan, expensive) == 3
     near = flow([1e-3, 1.008e-3, 0.996e-3])
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=0.01)) == 6
+    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near], device_s=0.01)) == 6
     # too expensive
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near], device_s=3.0)) == 3
+    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near], device_s=3.0)) == 3
     # out of reach
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
-    assert rounds_wanted(plan, point(dear.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6  # but cheap
+    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[wide], device_s=0.06)) == 3
+    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near, wide], device_s=0.06)) == 3
+    assert rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[near, near], device_s=0.06)) == 6
+    assert (
+        rounds_wanted(plan, point(expensive.id, status="missed_precision", flows=[wide], device_s=0.01)) == 6
+    )  # cheap enough
 
 
-def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
-    """After six rounds, one flow needs a look after 12 rounds and the other after 22, once all others are done."""
+def test_the_flow_that_needs_the_most_rounds_decides() -> None:
+    """After six rounds, one flow needs a look after 12 rounds, the other after 22 when all others are finished."""
     plan = pairs_plan(budget_s=6.6)
     near = flow([1e-3 * (1 + at / 1000) for at in (-10, -6, -2, 2, 6, 10)])
     wide = flow([1e-3 * (1 + at / 500) for at in (-10, -6, -2, 2, 6, 10)])
@@ -192,7 +194,7 @@ def test_the_flow_that_needs_most_rounds_says_how_many_a_point_has() -> None:
         assert [work.rounds for work in late_work(plan, {of.id: of}, 1000.0)] == [late]
 
 
-def test_a_curve_has_what_was_measured_finer_sizes_too_with_what_it_may_be_off_by() -> None:
+def test_a_curve_contains_all_measured_sizes_with_their_uncertainty() -> None:
     plan = pairs_plan()
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     ids = curve.ids[curve.representative]
@@ -208,7 +210,7 @@ def test_a_curve_has_what_was_measured_finer_sizes_too_with_what_it_may_be_off_b
     assert found[256].doubt == pytest.approx(0.01) and found[4 * KIB].doubt > 0.1
 
 
-def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_take_cheap_ones_first() -> None:
+def test_more_rounds_go_to_the_cheapest_points_that_fit_the_time() -> None:
     plan = pairs_plan(budget_s=1000.0)
     every = all_done(plan, set(plan.points))
     every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})  # sizes at a bend of the curve
@@ -226,12 +228,14 @@ def test_more_rounds_are_for_as_many_points_as_fit_beside_the_passes_that_they_t
 
     assert opening == pytest.approx(2 * (0.2 + 3 * 0.15))
     assert given(opening + 3.01) == cheap[:2] and given(opening + 2.99) == cheap[:1]
-    # Besides new points, only a part of the time is planned, since costs are estimates.
+    # With new points in the pass only a part of the time is planned, since costs are estimates.
     new = curve.id_of(curve.representative, KIB)
-    assert given(3.01 / CHUNK, new) == cheap[:2] and given(2.99 / CHUNK, new) == cheap[:1]  # in the passes of these
+    assert (
+        given(3.01 / CHUNK, new) == cheap[:2] and given(2.99 / CHUNK, new) == cheap[:1]
+    )  # within the passes of the new points
 
 
-def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_at_once(monkeypatch) -> None:
+def test_measuring_most_points_comes_before_more_rounds_and_does_not_wait_for_concurrent_points(monkeypatch) -> None:
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
     points |= all_done(plan, {work.id for work in next_work(plan, points, 0.0)}, 0.3)  # the audit, and finer sizes
@@ -239,63 +243,67 @@ def test_that_most_is_measured_comes_before_more_rounds_and_waits_for_no_paths_a
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     first = curve.id_of(
         curve.representative, 4 * KIB
-    )  # an inheriting point costs as much, so not all fit into half of the time
+    )  # an inherited point costs the same, so not all fit into half of the time
     points[first] = point(first, status="missed_precision", flows=[wide], median_s=1e-3, device_s=4.5)
 
     def given(left_s: float, at_once: bool) -> tuple[int, int]:
-        """The number of inheriting points measured now, and of points with more rounds."""
+        """The number of inherited points measured now, and of points with more rounds."""
         monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: [WITH] if at_once else [])
         work = next_work(plan, points, left_s)
         assert at_once == (WITH in {of.id for of in work})
         return sum(of.rounds == 3 and of.id in plan.points for of in work), sum(of.rounds == 5 for of in work)
 
     inherit = math.ceil(MOST * len(plan.points)) - len(points.keys() & set(plan.points))
-    cost = inherit * 0.3  # three rounds of each, as many as their source has
+    cost = inherit * 0.3  # three rounds each, like their source
     assert given(1000.0, False) == given(1000.0, True) == (inherit, 1)
-    enough = (cost + 3.0) / CHUNK  # a part is planned at once, within the passes of the inheriting points
+    enough = (cost + 3.0) / CHUNK  # only a part is planned at a time, within the passes of the inherited points
     assert given(enough + 0.1, False) == (inherit, 1) and given(enough - 0.1, False) == (inherit, 0)
     few, more = given((cost + 3 * opening_s(plan)) / 0.3, True)
     assert few > 0.5 * inherit and more == 0
 
 
-def test_when_most_is_measured_what_missed_its_precision_comes_before_what_inherits() -> None:
+def test_once_most_points_are_measured_missed_precision_comes_before_inherited_points() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     every = all_done(plan, set(plan.points))
     every |= all_done(plan, {work.id for work in next_work(plan, every, 10.0)})
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     member = next(of for of in curve.members if of not in (curve.representative, curve.audit))
-    inherits, dear = (curve.ids[member][size] for size in (MIB, 256 * MIB))
-    near = flow([every[dear].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    every[dear] = point(dear, status="missed_precision", flows=[near], device_s=3.0)
+    inherits, expensive = (curve.ids[member][size] for size in (MIB, 256 * MIB))
+    near = flow([every[expensive].median_s * factor for factor in (1.0, 1.008, 0.996)])
+    every[expensive] = point(expensive, status="missed_precision", flows=[near], device_s=3.0)
     del every[inherits]
-    assert [(work.id, work.rounds) for work in next_work(plan, every, 10.0)] == [(dear, 5)]
-    assert [work.id for work in next_work(plan, every, 2.5)] == [inherits]  # no time for two more rounds of it
+    assert [(work.id, work.rounds) for work in next_work(plan, every, 10.0)] == [(expensive, 5)]
+    assert [work.id for work in next_work(plan, every, 2.5)] == [
+        inherits
+    ]  # no time for two more rounds of the expensive point
 
 
-def test_an_audit_leaves_out_sizes_that_take_half_of_a_share() -> None:
+def test_an_audit_skips_sizes_that_take_half_of_a_share() -> None:
     plan = pairs_plan(budget_s=6.6)
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)})
     largest, audited = curve.ids[curve.representative][256 * MIB], curve.ids[curve.audit][256 * MIB]
-    for cost_s, told in ((0.29, True), (0.31, False)):
+    for cost_s, expected in ((0.29, True), (0.31, False)):
         points |= all_done(plan, {largest}, cost_s)
-        asked = {work.id for work in next_work(plan, points, 0.0)}
-        assert (audited in asked) is told and curve.ids[curve.audit][64 * MIB] in asked  # judged by its own cost
+        requested = {work.id for work in next_work(plan, points, 0.0)}
+        assert (audited in requested) is expected and curve.ids[curve.audit][
+            64 * MIB
+        ] in requested  # judged by its own cost
 
 
 @pytest.mark.parametrize(
-    "rounds, cost_s, milliseconds, told",
+    "rounds, cost_s, milliseconds, expected",
     [
-        (3, 0.29, 2.3, True),  # 2.7 times a line: a bend
+        (3, 0.29, 2.3, True),  # 2.7 times the line: a bend
         (3, 0.31, 2.3, False),
-        (6, 0.58, 2.3, True),  # as expensive as the first; its additional rounds do not count
+        (6, 0.58, 2.3, True),  # additional rounds do not count
         (6, 0.62, 2.3, False),
         (3, 1.19, 1.7, True),  # a break
         (3, 1.21, 1.7, False),
     ],
 )
-def test_a_size_for_the_shape_of_a_curve_takes_half_of_a_share_and_two_where_it_breaks(
-    rounds: int, cost_s: float, milliseconds: float, told: bool
+def test_a_size_for_the_shape_costs_at_most_half_a_share_and_two_shares_at_a_break(
+    rounds: int, cost_s: float, milliseconds: float, expected: bool
 ) -> None:
     plan = pairs_plan(budget_s=6.6)
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
@@ -305,11 +313,11 @@ def test_a_size_for_the_shape_of_a_curve_takes_half_of_a_share_and_two_where_it_
     ends = (seconds * 0.999, seconds * 1.001)
     points[largest] = point(largest, flows=[of], median_s=seconds, ci95_s=ends, device_s=cost_s)
     between = curve.id_of(curve.representative, 128 * MIB)
-    assert (between in {work.id for work in next_work(plan, points, 0.0)}) is told
+    assert (between in {work.id for work in next_work(plan, points, 0.0)}) is expected
 
 
 def rising(points: Mapping[str, Point], cost_s: float = 1e-3) -> dict[str, Point]:
-    """The same with 20 ms before the first byte: half of the rate at 1 GB, so the rate still rises by a third there."""
+    """The points with 20 ms before the first byte: half of the best rate at 1 GB, so the rate still rises there."""
     return {
         id: structs.replace(slower(of, (20e-3 + of.bytes / 50e9) / of.median_s), device_s=cost_s)
         for id, of in points.items()
@@ -317,7 +325,7 @@ def rising(points: Mapping[str, Point], cost_s: float = 1e-3) -> dict[str, Point
 
 
 def grown(plan: Plan, points: Mapping[str, Point]) -> set[str]:
-    """Planned sizes beyond the sizes of the plan."""
+    """The planned sizes that the plan did not contain."""
     return {work.id for work in next_work(plan, points, 0.0) if PointId.parse(work.id).bytes > 256 * MIB}
 
 
@@ -332,12 +340,14 @@ def test_a_curve_grows_by_doubling_to_1_gib_while_its_rate_rises() -> None:
         assert grown(plan, points) == {larger}
         points |= rising(all_done(plan, {larger}))
     assert max(_curve_of(curve, curve.representative, points)) == 1024 * MIB
-    assert {PointId.parse(id).bytes for id in grown(plan, points)} <= {384 * MIB, 768 * MIB}  # between them
+    assert {PointId.parse(id).bytes for id in grown(plan, points)} <= {384 * MIB, 768 * MIB}  # sizes between them
 
 
-@pytest.mark.parametrize("rounds, cost_s, told", [(3, 0.14, True), (3, 0.16, False), (6, 0.28, True), (6, 0.32, False)])
-def test_a_curve_grows_where_twice_the_cost_of_its_largest_size_is_half_of_a_share(
-    rounds: int, cost_s: float, told: bool
+@pytest.mark.parametrize(
+    "rounds, cost_s, expected", [(3, 0.14, True), (3, 0.16, False), (6, 0.28, True), (6, 0.32, False)]
+)
+def test_a_curve_grows_only_if_the_next_size_costs_at_most_half_a_share(
+    rounds: int, cost_s: float, expected: bool
 ) -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     (curve,) = class_curves(plan.points, plan.classes, plan.order_seed)
@@ -345,18 +355,18 @@ def test_a_curve_grows_where_twice_the_cost_of_its_largest_size_is_half_of_a_sha
     largest = points[curve.ids[curve.representative][256 * MIB]]
     largest.flows[0].round_medians_s *= rounds // 3
     largest.device_s = cost_s
-    assert grown(plan, points) == ({curve.id_of(curve.representative, 512 * MIB)} if told else set())
+    assert grown(plan, points) == ({curve.id_of(curve.representative, 512 * MIB)} if expected else set())
 
 
-@pytest.mark.parametrize("memory, told", [("pageable", True), ("managed", False), ("system", False)])
-def test_memory_whose_pages_move_grows_to_256_mib_and_no_further(memory: str, told: bool) -> None:
+@pytest.mark.parametrize("memory, expected", [("pageable", True), ("managed", False), ("system", False)])
+def test_only_memory_without_page_migration_grows_beyond_256_mib(memory: str, expected: bool) -> None:
     plan = pairs_plan()
     plan = structs.replace(plan, points=[id.replace(".device", f".{memory}") for id in plan.points])
     first = {work.id for work in next_work(plan, {}, 10.0)}
-    assert bool(grown(plan, rising(all_done(plan, first)))) is told
+    assert bool(grown(plan, rising(all_done(plan, first)))) is expected
 
 
-def test_a_source_with_more_rounds_makes_what_inherits_it_no_dearer() -> None:
+def test_more_rounds_of_a_source_do_not_raise_the_expected_cost_of_its_heirs() -> None:
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
@@ -371,7 +381,7 @@ def test_a_source_with_more_rounds_makes_what_inherits_it_no_dearer() -> None:
     assert next_work(plan, points, enough - 0.1) == []
 
 
-def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> None:
+def test_remaining_time_goes_to_missed_precision_cheapest_first() -> None:
     plan = pairs_plan(budget_s=6.6)  # 66 points: a share of 0.6 s each
     loud = [factor * 1e-3 for factor in (0.96, 0.97, 0.99, 1.0, 1.01, 1.02, 1.03, 1.05, 1.06, 0.98, 1.0, 1.02)]
     costs = {16 * MIB: 1.2, 64 * MIB: 0.12, 256 * MIB: 12.0}
@@ -384,9 +394,9 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
     assert late_work(plan, points, 1000.0) == []
     for of in points.values():
         of.flows[0].round_medians_s = [1e-3 + (value - 1e-3) / 3 for value in loud]
-    told = [(int(work.id.split("/")[3].partition("?")[0]), work.rounds) for work in late_work(plan, points, 15.0)]
-    # 0.1 s and 1 s, plus ten rounds to open the machine; 10 s more are not there
-    assert told == [(64 * MIB, 22), (16 * MIB, 22)]
+    planned = [(int(work.id.split("/")[3].partition("?")[0]), work.rounds) for work in late_work(plan, points, 15.0)]
+    # 0.1 s and 1 s, plus ten rounds of opening the machine; 10 s more are not available
+    assert planned == [(64 * MIB, 22), (16 * MIB, 22)]
     assert late_work(plan, points, 3.0) == []
     for of in points.values():
         of.guards["trend"] = 0.1
@@ -394,7 +404,7 @@ def test_time_that_is_left_goes_to_what_missed_its_precision_cheap_first() -> No
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
-def test_intervals_cover_however_often_they_were_looked_at(noise: float) -> None:
+def test_intervals_keep_their_coverage_however_often_they_are_looked_at(noise: float) -> None:
     """As in docs/method/planner.md, for noise of this many times the target; compared in standard errors below 94 %."""
     chance, plan = random.Random(f"covered {noise}"), pairs_plan(budget_s=1e6)
     id, covered, times = PAIR.format(0, 1, 8), 0, 600

@@ -1,4 +1,4 @@
-"""`linkscope predict` on bundled models, against what their links and memories come to (written here)."""
+"""`linkscope predict` on bundled machines against the rates of their links and memories (written here)."""
 
 import json
 
@@ -20,15 +20,15 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict]:
     return answer["flows"]
 
 
-ALONE = [
+SINGLE = [
     ("ac922", "numa:0", "gpu:0", 72), ("ac922", "numa:0", "gpu:3", 41), ("ac922", "gpu:2", "numa:1", 72),
     ("h200x4", "numa:0", "gpu:1", 55.5), ("h200x4", "gpu:0", "gpu:3", 390), ("h200x4", "gpu:2", "gpu:2", 2110),
     ("h200x4", "numa:0", "numa:0", 12.8),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("machine", "src", "dst", "gbps"), ALONE)
-def test_one_transfer_gets_what_its_way_gives(capsys, machine: str, src: str, dst: str, gbps: float) -> None:
+@pytest.mark.parametrize(("machine", "src", "dst", "gbps"), SINGLE)
+def test_one_transfer_has_the_rate_of_its_slowest_link(capsys, machine: str, src: str, dst: str, gbps: float) -> None:
     (flow,) = predicted(capsys, "--machine", machine, "--src", src, "--dst", dst, "--bytes", "1GiB")
     assert (flow["src"], flow["dst"], flow["bytes"]) == (src, dst, 1 << 30)
     assert flow["gbps"] == pytest.approx(gbps, rel=0.01)
@@ -38,7 +38,7 @@ def rates(capsys, *words: str) -> list[float]:
     return [flow["gbps"] for flow in predicted(capsys, "--machine", "h200x4", "--bytes", "512MiB", *words)]
 
 
-def test_transfers_at_once_get_what_they_share(capsys) -> None:
+def test_concurrent_transfers_share_their_links(capsys) -> None:
     to_all = ["--src", "numa:0", "--dst", "gpu:0", *(w for n in (1, 2, 3) for w in ("--with", f"numa:0 -> gpu:{n}"))]
     assert rates(capsys, *to_all) == pytest.approx([182 / 4] * 4, rel=0.01)
     assert rates(capsys, *to_all, "--bidirectional") == pytest.approx([188 / 8] * 8, rel=0.01)
@@ -46,14 +46,14 @@ def test_transfers_at_once_get_what_they_share(capsys) -> None:
     assert rates(capsys, *apart) == pytest.approx([55.5, 390], rel=0.01)
 
 
-def test_a_small_transfer_is_seen_beside_a_large_one_all_the_time(capsys) -> None:
-    """Rates are of the steady state: the slow host copy must not be alone while the fast ones have ended."""
+def test_a_small_transfer_is_predicted_together_with_a_large_one(capsys) -> None:
+    """Rates are steady-state rates: the slow host copy never runs alone after the fast ones end."""
     words = ["--src", "numa:0", "--dst", "gpu:0", "--memory", "pageable", "--with", "gpu:0 -> gpu:1"]
     slow, fast = rates(capsys, *words)
     assert slow < 10.5 and fast == pytest.approx(390, rel=0.01)
 
 
-def test_what_the_options_say_is_done(capsys) -> None:
+def test_the_options_of_predict_take_effect(capsys) -> None:
     words = ["--src", "gpu:0", "--dst", "gpu:1"]
     (staged,) = rates(capsys, *words, "--peer", "off")
     (threads,) = rates(capsys, *words, "--engine", "sm")
@@ -61,10 +61,10 @@ def test_what_the_options_say_is_done(capsys) -> None:
     (pageable,) = rates(capsys, "--src", "gpu:0", "--dst", "numa:0", "--memory", "pageable")
     assert pageable < 20
     one, three = (rates(capsys, "--src", "numa:0", "--dst", "numa:0", "--threads", n)[0] for n in ("1", "3"))
-    assert (one, three) == pytest.approx((12.8, 3 * 7.9), rel=0.01)  # 171 MiB each is not past the caches
+    assert (one, three) == pytest.approx((12.8, 3 * 7.9), rel=0.01)  # 171 MiB each exceeds no cache
 
 
-def test_people_read_that_it_is_modelled(capsys) -> None:
+def test_the_output_is_marked_as_modelled(capsys) -> None:
     assert main(["predict", "--machine", "h200x4", "--src", "numa:0", "--dst", "gpu:0", "--bidirectional"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("MODELLED") and "numa:0 -> gpu:0" in text and "total  101.9 GB/s" in text
@@ -102,8 +102,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "told"), WRONG)
-def test_what_cannot_be_predicted_has_its_reason(capsys, words: list[str], code: int, told: str) -> None:
+@pytest.mark.parametrize(("words", "code", "expected"), WRONG)
+def test_an_impossible_prediction_gets_its_reason(capsys, words: list[str], code: int, expected: str) -> None:
     assert main(["predict", *words]) == code
-    said = capsys.readouterr()
-    assert told in said.err and not said.out and "Traceback" not in said.err
+    output = capsys.readouterr()
+    assert expected in output.err and not output.out and "Traceback" not in output.err

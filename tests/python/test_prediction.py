@@ -1,4 +1,4 @@
-"""tools/prediction.py: a model against a measured run, with runs whose differences are known."""
+"""tools/prediction.py: a model against a measured run, with known differences."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from prediction import grown, row_of  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not built")
 PAIRS = ("*d2d/ce/gpu:?.*/268435456?*after=kernel*initiator=*", "*d2d/ce/gpu:?.*/65536?*mode=batched*peer=on*")
-OF_LARGER_NODES = ("machine", "numa", "share")  # its name, its host, and what its links share
+OF_LARGER_NODES = ("machine", "numa", "share")  # the name, the host, and the shared links
 
 
 def constants(model: models.Model, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -28,19 +28,19 @@ def constants(model: models.Model, *, without: tuple[str, ...] = ()) -> dict[str
 
 
 @pytest.mark.parametrize(("name", "gpus"), [("h200x4", 4), ("h200x8", 8)])
-def test_larger_nodes_are_made_of_what_two_gpus_gave(name: str, gpus: int) -> None:
+def test_larger_nodes_have_the_constants_of_two_gpus(name: str, gpus: int) -> None:
     larger = constants(models.load(name), without=OF_LARGER_NODES)
     assert constants(grown(models.load("h200x2"), gpus), without=OF_LARGER_NODES) == larger
 
 
-def test_a_machine_that_has_enough_gpus_stays_as_it_is() -> None:
+def test_a_machine_with_enough_gpus_is_unchanged() -> None:
     model = models.load("h200x4")
     assert grown(model, 4) == grown(model, 2) == model
 
 
 @pytest.fixture(scope="module")
 def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four GPUs like those of h200x2, whose links have half its rate, and whose copies set up 1 us later."""
+    """A run of four GPUs with links of half the rate of h200x2 and 1 us more set-up time per copy."""
     content = grown(models.load("h200x2"), 4).to_json()
     del content["noise"]
     content["costs"]["event_tick_ns"]["v"] = 0
@@ -73,8 +73,8 @@ def table(path: Path, *words: str) -> dict[str, list[list[str]]]:
     return found
 
 
-def test_differences_are_those_that_were_planted(slower: Path) -> None:
-    """From one GPU to another: 0.33 + 2.2 us and the bytes at 390 GB/s; measured 1 us more and 195 GB/s."""
+def test_planted_differences_are_found(slower: Path) -> None:
+    """GPU to GPU: 0.33 + 2.2 us and 390 GB/s predicted; 1 us more and 195 GB/s measured."""
     found = table(slower)
     assert found["the model's time over the measured one: median (furthest)"] == [["64 KiB", "256 MiB"]]
     small, large = ((2.53 + size / 390e3) / (3.53 + size / 195e3) - 1 for size in (1 << 16, 1 << 28))
@@ -85,18 +85,18 @@ def test_differences_are_those_that_were_planted(slower: Path) -> None:
     assert within[::2] == ["0 of 12", "0 of 12"]
 
 
-def test_a_model_predicts_itself(slower: Path, tmp_path: Path) -> None:
+def test_a_model_predicts_its_own_simulation(slower: Path, tmp_path: Path) -> None:
     path = tmp_path / "same.jsonl"
     assert main(["run", "--machine", "h200x4", "--only", "d2d/*/1048576?*peer=on*", "-o", str(path), "--json"]) == 0
     for by_size, within in [
         cells for row, cells in table(path, "--machine", "h200x4").items() if row.startswith("d2d")
     ]:
-        assert abs(float(by_size[0].split()[0])) < 1.5  # the run has noise, what is predicted has none
+        assert abs(float(by_size[0].split()[0])) < 1.5  # the run has noise, the prediction has none
         count, of, all = within[2].split()
         assert (count, of) == (all, "of")
 
 
-def test_rows_tell_apart_what_is_compared() -> None:
+def test_rows_separate_different_quantities() -> None:
     from linkscope.runfile import read_run
 
     points = read_run(ROOT / "results" / "h200x2-standard.jsonl.gz").points
@@ -108,8 +108,8 @@ def test_rows_tell_apart_what_is_compared() -> None:
 
 @pytest.mark.parametrize(("run", "missed"), [("h200x4-standard-a", 0), ("h200x4-standard-b", 1)])
 def test_two_gpus_predict_the_pairs_of_four_within_3_percent(run: str, missed: int) -> None:
-    """docs/notes/prediction.md: copies in a batch from 1 MiB up, whoever queues them; one way also without peer
-    access.
+    """docs/notes/prediction.md: batched copies of 1 MiB and more with either initiator; unidirectional copies also
+    without peer access.
     """
     found = table(ROOT / "results" / f"{run}.jsonl.gz")
     near = total = 0

@@ -1,4 +1,4 @@
-"""What is found out about machines: the one at hand, captured ones, made-up ones, and those whose NVML misbehaves."""
+"""The probe of machines: this one, recorded ones, invented ones, and machines whose NVML misbehaves."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def why(machine, fact):
     return next((hidden.why for hidden in machine.hidden if hidden.fact == fact), None)
 
 
-def test_this_machine():
+def test_this_machine_can_be_probed():
     machine = probe()
     assert machine.cpu.threads >= len(os.sched_getaffinity(0)) and machine.memory_bytes > 0
     assert [node.index for node in machine.numa] == list(range(len(machine.numa)))
@@ -49,7 +49,7 @@ def test_this_machine():
     json.dumps(machine.to_json())
 
 
-def test_a_captured_machine_replays():
+def test_a_recorded_machine_can_be_replayed():
     machine = load_saved(FIXTURES / "epyc-vm.json")
     assert (machine.name, machine.cpu.vendor, machine.cpu.sockets, machine.cpu.cores) == (
         "amd-epyc-2cpu", "AuthenticAMD", 1, 2)  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_captured_machine_replays():
     assert machine.gpus == () and "libnvidia-ml" in machine.driver.nvml_why_not
 
 
-def test_two_nodes_and_a_bus_that_hides_them():
+def test_two_nodes_are_found_and_hidden_nodes_of_gpus_are_reported():
     machine = replay(fakes.two_nodes(), fakes.driver())
     first, second = machine.numa
     assert first.cpus == (0, 1, 2, 3, 8, 9, 10, 11) and first.distances == (10, 21) and second.distances == (21, 10)
@@ -71,18 +71,18 @@ def test_two_nodes_and_a_bus_that_hides_them():
     assert machine.pci_gpus == tuple(fakes.H200_PCI)
 
 
-def test_a_bus_that_shows_them():
+def test_the_bus_shows_the_nodes_of_gpus():
     machine = replay(fakes.two_nodes(numa=(0, 0, 1, 1)), fakes.driver())
     assert [gpu.numa for gpu in machine.gpus] == [0, 0, 1, 1]
 
 
-def test_where_there_is_one_node_gpus_are_at_it_but_not_in_a_virtual_machine():
+def test_with_one_node_all_gpus_are_near_it_except_in_a_virtual_machine():
     texts = {**fakes.two_nodes(), "/sys/devices/system/node/has_memory": "0", "/sys/devices/system/node/online": "0"}
     assert [gpu.numa for gpu in replay(texts, fakes.driver()).gpus] == [0] * 4
     assert [gpu.numa for gpu in replay(fakes.virtual_machine(), fakes.driver()).gpus] == [None] * 4
 
 
-def test_nodes_with_gaps_are_dense_and_gpu_memory_is_no_node():
+def test_node_numbers_with_gaps_become_dense_and_gpu_memory_is_no_node():
     driver = fakes.driver()
     for gpu, number in zip(driver["gpus"], (255, 254, 253, 252), strict=True):
         gpu["attributes"] = {**gpu["attributes"], "NUMA_ID": number}
@@ -100,21 +100,21 @@ def test_a_sandbox_without_nodes_is_one_hidden_node():
     assert (machine.cpu.sockets, machine.cpu.cores) == (1, 4)
 
 
-def test_nothing_at_all_is_still_a_machine():
+def test_an_empty_machine_has_one_node():
     machine = replay({})
     assert machine.cpu.threads == 1 and machine.memory_bytes is None and machine.places == ("numa:0",)
     assert {"numa", "cpu.model", "cpu.sockets", "cpu.cores"} <= {hidden.fact for hidden in machine.hidden}
 
 
 @pytest.mark.parametrize("make", [fakes.two_nodes, fakes.virtual_machine, fakes.power9, fakes.gvisor])
-def test_a_tree_on_disk_and_its_recording_show_one_machine(make, tmp_path):
+def test_a_tree_on_disk_and_its_recording_describe_the_same_machine(make, tmp_path):
     files = Files(fakes.write_tree(tmp_path, make()))
     on_disk = probe(files=files, nvml=NO_NVML)
     record = files.record()
     assert on_disk == replay(make()) == probe(files=Files.replay(**record), nvml=NO_NVML)
 
 
-def test_four_h200(monkeypatch):
+def test_four_h200_are_probed(monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver())
     assert machine.name == "4x-nvidia-h200" and [gpu.pci for gpu in machine.gpus] == fakes.H200_PCI
     gpu = machine.gpus[2]
@@ -131,22 +131,22 @@ def test_four_h200(monkeypatch):
         "580.159.04", "13.0", "13.580.159.04")  # fmt: skip
     assert why(machine, "gpu:0.pcie.max_payload_bytes").startswith("a virtual machine")
     assert len(machine.pairs) == 12
-    assert machine.numa[0].memory_bytes == machine.memory_bytes == 503 << 30  # the node's own file may say anything
+    assert machine.numa[0].memory_bytes == machine.memory_bytes == 503 << 30  # the node's own file is not used
 
 
-def test_without_cuda_nvml_alone_shows_the_gpus(monkeypatch):
+def test_without_cuda_nvml_shows_the_gpus(monkeypatch):
     machine = h200(monkeypatch)
     assert len(machine.gpus) == 4 and machine.gpus[0].sms is None and "not asked" in why(machine, "gpu:0.sms")
     assert machine.pair(0, 1).peer is None and machine.pair(0, 1).nvlinks == 18
 
 
-def test_direct_links(monkeypatch):
+def test_direct_links_between_gpus_are_found(monkeypatch):
     machine = h200(monkeypatch, remote="gpu")
     assert [machine.pair(0, dst).nvlinks for dst in (1, 2, 3)] == [6, 6, 6]
     assert machine.pair(0, 1).nvlink_gbps == pytest.approx(6 * 26.562)
 
 
-def test_hidden_remote_ends_bound_from_above(monkeypatch):
+def test_links_with_hidden_remote_ends_give_an_upper_bound(monkeypatch):
     machine = h200(monkeypatch, remote="hidden")
     assert machine.pair(0, 1).nvlinks == 18 and "remote ends hidden" in machine.pair(0, 1).nvlink_source
     assert "unknown kind" in why(machine, "gpu:0.nvlink:0.remote")
@@ -154,7 +154,7 @@ def test_hidden_remote_ends_bound_from_above(monkeypatch):
     assert machine.pair(0, 1).nvlinks is None and machine.pair(0, 1).nvlink_gbps is None
 
 
-def test_no_links(monkeypatch):
+def test_a_machine_without_nvlink_has_none(monkeypatch):
     machine = h200(monkeypatch, links=0, answers={"nvmlDeviceGetP2PStatus": 5})
     assert machine.gpus[0].nvlinks == () and machine.pair(0, 1).nvlinks == 0 and machine.gpus[0].nvlink_gbps is None
 
@@ -164,7 +164,7 @@ def test_links_that_are_down_do_not_count(monkeypatch):
     assert machine.pair(0, 1).nvlinks == 12 and machine.gpus[0].nvlink_gbps == pytest.approx(12 * 26.562)
 
 
-def test_speed_of_links_where_nvml_is_silent(monkeypatch):
+def test_the_speed_of_links_is_known_if_nvml_does_not_report_it(monkeypatch):
     refuse = {"field:164": fakes.NOT_SUPPORTED}
     assert "SPEED_MBPS_COMMON" in h200(monkeypatch, refuse=refuse).gpus[0].nvlinks[0].gbps_source
     link = h200(monkeypatch, refuse=refuse | {"field:90": fakes.NOT_SUPPORTED}).gpus[0].nvlinks[0]
@@ -175,19 +175,19 @@ def test_an_old_driver_counts_its_links_one_by_one(monkeypatch):
     assert len(h200(monkeypatch, refuse={"field:91": fakes.NOT_SUPPORTED}).gpus[0].nvlinks) == 18
 
 
-def test_gpus_are_numbered_on_the_bus_whatever_cuda_thinks(monkeypatch):
+def test_gpus_are_numbered_by_their_bus_id_and_not_by_cuda(monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver(order=[3, 1, 0, 2]))
     assert [gpu.uuid for gpu in machine.gpus] == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
     assert machine.pair(3, 1).performance_rank == 31
 
 
-def test_gpus_that_cuda_hides_are_unused(monkeypatch):
+def test_gpus_that_cuda_hides_are_listed_as_unused(monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver(order=[1, 3]))
     assert [gpu.uuid for gpu in machine.gpus] == ["GPU-1", "GPU-3"] and machine.unused == ("GPU-0", "GPU-2")
     assert machine.pair(0, 1).performance_rank == 13
 
 
-def test_a_driver_that_does_not_work(monkeypatch):
+def test_a_broken_driver_is_reported(monkeypatch):
     machine = h200(monkeypatch, driver={"driver_present": False, "version": 11040, "why_not": "too old", "gpus": []})
     assert machine.gpus == () and len(machine.unused) == 4
     assert machine.driver.cuda_why_not == "too old" and machine.driver.cuda_version == "11.4"
@@ -202,18 +202,18 @@ def test_a_driver_that_does_not_work(monkeypatch):
         (999, "NVML does not start"),
     ],
 )
-def test_nvml_that_does_not_start_is_a_reason(code, words, monkeypatch):
+def test_nvml_that_does_not_start_gives_a_reason(code, words, monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver(), init=code)
     assert words in machine.driver.nvml_why_not and len(machine.gpus) == 4
     assert words in why(machine, "gpu:0.pcie.width") and machine.gpus[0].sms == 132
 
 
-def test_no_nvidia_ml_py_is_a_reason(monkeypatch):
+def test_a_missing_nvidia_ml_py_gives_a_reason(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert "nvidia-ml-py is not installed" in read_nvml().why_not
 
 
-def test_nvml_that_hangs_is_left_behind(monkeypatch):
+def test_nvml_that_hangs_is_abandoned(monkeypatch):
     monkeypatch.setattr(nvml_door, "_PATIENCE_S", 0.05)
     let_go = threading.Event()
     fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetCount": lambda: let_go.wait(120)}))
@@ -223,29 +223,29 @@ def test_nvml_that_hangs_is_left_behind(monkeypatch):
     assert "did not answer" in why_not and time.monotonic() - began < 60
 
 
-def test_nvml_that_breaks_its_word_is_a_reason(monkeypatch):
+def test_unexpected_answers_of_nvml_give_a_reason(monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml(answers={"nvmlDeviceGetPciInfo": object()}))
     assert read_nvml().why_not.startswith("NVML failed") or read_nvml().gpus[0].pci is None
 
 
-def test_nvml_is_given_back(monkeypatch):
+def test_nvml_is_shut_down_after_the_probe(monkeypatch):
     fake = fakes.play(monkeypatch, fakes.FakeNvml())
     assert len(read_nvml().gpus) == 4 and fake.open == 0
 
 
 @pytest.mark.parametrize("code", [fakes.NOT_SUPPORTED, fakes.FUNCTION_NOT_FOUND])
 @pytest.mark.parametrize("function", fakes.FUNCTIONS)
-def test_whatever_nvml_refuses_the_rest_is_there(function, code, monkeypatch):
+def test_other_facts_are_read_whatever_nvml_refuses(function, code, monkeypatch):
     machine = h200(monkeypatch, driver=fakes.driver(), refuse={function: code})
     assert len(machine.gpus) == 4 and machine.gpus[0].sms == 132
 
 
-def test_what_nvml_refuses_is_hidden_with_its_reason(monkeypatch):
+def test_facts_that_nvml_refuses_are_hidden_with_the_reason(monkeypatch):
     machine = h200(monkeypatch, refuse={"nvmlDeviceGetCurrPcieLinkWidth": fakes.NOT_SUPPORTED})
     assert machine.gpus[0].pcie.width is None and why(machine, "gpu:0.pcie.width") == "NVML: Not Supported"
 
 
-def test_the_bus_tells_what_nvml_does_not():
+def test_the_bus_provides_link_facts_that_nvml_lacks():
     texts = fakes.two_nodes()
     folder = f"/sys/bus/pci/devices/{fakes.H200_PCI[0]}"
     texts |= {f"{folder}/current_link_speed": "2.5 GT/s PCIe", f"{folder}/max_link_speed": "32.0 GT/s PCIe",
@@ -257,7 +257,7 @@ def test_the_bus_tells_what_nvml_does_not():
 
 
 @needs_fake
-def test_the_library_s_own_bindings_read_the_same(tmp_path):
+def test_the_bindings_of_the_library_read_the_same(tmp_path):
     code = f"from linkscope.machine.saved import *; open('{tmp_path}/node.json', 'w').write(saved_text(read_machine()))"
     subprocess.run(
         [sys.executable, "-c", code], env=environment(CUDA_GPUS=4, NVML_LINKS="direct"), check=True, timeout=60
@@ -267,14 +267,14 @@ def test_the_library_s_own_bindings_read_the_same(tmp_path):
     assert [machine.pair(2, dst).nvlinks for dst in (0, 1, 3)] == [6, 6, 6]
 
 
-def test_a_lost_gpu(monkeypatch):
+def test_a_lost_gpu_is_reported(monkeypatch):
     machine = h200(monkeypatch, lost=(2,))
     assert len(machine.gpus) == 3 and len(machine.lost) == 1
     handles = {"nvmlDeviceGetHandleByIndex": lambda index: fakes.fail(fakes.LOST) if index == 1 else index}
     assert len(h200(monkeypatch, answers=handles).lost) == 1
 
 
-def test_a_gpu_lost_between_two_questions(monkeypatch):
+def test_a_gpu_lost_during_the_probe_is_reported(monkeypatch):
     names = {"nvmlDeviceGetName": lambda gpu: fakes.fail(fakes.LOST) if gpu else "x"}
     machine = h200(monkeypatch, answers=names)
     assert len(machine.gpus) == 1 and machine.lost == tuple(fakes.H200_PCI[1:])
@@ -282,18 +282,18 @@ def test_a_gpu_lost_between_two_questions(monkeypatch):
 
 def config(control, *, at=0x60, following=0):
     space = bytearray(256)
-    space[0x34], space[0x40:0x42] = 0x40, bytes([0x01, at])  # power management, then PCI Express
+    space[0x34], space[0x40:0x42] = 0x40, bytes([0x01, at])  # the power management capability, then PCI Express
     space[at : at + 2], space[at + 8] = bytes([0x10, following]), control
     return bytes(space)
 
 
 @pytest.mark.parametrize(("control", "payload"), [(0x00, 128), (0x20, 256), (0x5F, 512)])
-def test_the_payload_of_a_packet_stands_in_the_configuration(control, payload, tmp_path):
+def test_the_payload_of_a_packet_is_read_from_the_configuration_space(control, payload, tmp_path):
     file = tmp_path / "sys/bus/pci/devices/0000:1b:00.0/config"
     file.parent.mkdir(parents=True)
     file.write_bytes(config(control))
     assert pci_max_payload(Files(tmp_path), "0000:1b:00.0") == payload
-    file.write_bytes(config(control)[:64])  # what a user without rights gets
+    file.write_bytes(config(control)[:64])  # all that a user without privileges can read
     assert pci_max_payload(Files(tmp_path), "0000:1b:00.0") is None
     circle = bytearray(config(control))
     circle[0x41] = 0x40
@@ -302,17 +302,17 @@ def test_the_payload_of_a_packet_stands_in_the_configuration(control, payload, t
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_lists_of_cpus_go_both_ways(numbers):
+def test_lists_of_cpus_survive_a_round_trip(numbers):
     assert parse_list(ranges(tuple(sorted(numbers)))) == tuple(sorted(numbers))
 
 
 @given(st.text())
-def test_no_text_of_the_kernel_breaks_the_parsers(text):
+def test_no_kernel_text_breaks_the_parsers(text):
     parse_list(text), chosen(text), normal_pci(text)
     replay({path: text for path in fakes.two_nodes()})
 
 
-def test_a_probe_is_saved_and_comes_back(tmp_path, monkeypatch):
+def test_a_saved_probe_gives_the_same_machine(tmp_path, monkeypatch):
     fakes.play(monkeypatch, fakes.FakeNvml())
     reading = read_machine(fakes.driver())
     (tmp_path / "node.json").write_text(saved_text(reading))
@@ -336,7 +336,7 @@ def saved(tmp_path, **changes):
         ('{"record":"run","schema":1}', "no saved probe"),
     ],
 )  # fmt: skip
-def test_what_is_no_saved_probe_is_said_in_one_sentence(content, words, tmp_path):
+def test_a_file_that_is_no_saved_probe_gets_one_sentence(content, words, tmp_path):
     path = tmp_path / "probe.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(UserError, match=words) as caught:
@@ -354,7 +354,7 @@ def test_other_formats_and_schemas_are_refused(tmp_path):
         load_saved(saved(tmp_path, reading=broken))
 
 
-def test_missing_files_and_folders(tmp_path):
+def test_missing_files_and_folders_are_reported(tmp_path):
     with pytest.raises(UserError, match="no such file") as caught:
         load_saved(tmp_path / "nowhere.json")
     assert caught.value.exit_code == 2
@@ -362,7 +362,7 @@ def test_missing_files_and_folders(tmp_path):
         load_saved(tmp_path)
 
 
-def test_what_a_name_means(tmp_path):
+def test_a_machine_name_means_this_machine_a_file_or_a_model(tmp_path):
     assert isinstance(resolve("auto"), Probed) and isinstance(resolve(str(FIXTURES / "epyc-vm.json")), Saved)
     chosen_model = resolve("h200x4")
     assert isinstance(chosen_model, Modelled) and chosen_model.model.machine.name == "h200x4"
@@ -373,7 +373,7 @@ def test_what_a_name_means(tmp_path):
         resolve("nowhere.toml")
 
 
-def test_importing_is_quick_and_leaves_nvml_alone():
+def test_importing_is_quick_and_does_not_load_nvml():
     code = (
         "import sys, time; began = time.process_time(); import linkscope.machine.choose, linkscope.machine.doctor\n"
         "print(time.process_time() - began, 'pynvml' in sys.modules, 'numpy' in sys.modules)"

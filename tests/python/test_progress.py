@@ -1,4 +1,4 @@
-"""The display during a run: table of results, bar, plain lines, and time left."""
+"""The display during a run: table of results, bar, plain lines, and remaining time."""
 
 import gzip
 import io
@@ -26,8 +26,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 MIB = 1 << 20
 
 
-def taken(id: str, number: int, *gbps: float, **guards: object) -> Round:
-    """A round with these rates of the flows of a point."""
+def round_with_rates(id: str, number: int, *gbps: float, **guards: object) -> Round:
+    """A round in which the flows of the point have these rates."""
     what = PointId.parse(id)
     ends = [(what.src, what.dst), (what.dst, what.src)]
     flows = [
@@ -60,12 +60,12 @@ def text_of(lines: list[tuple[str, str]]) -> str:
     return "\n".join(line for line, _ in lines)
 
 
-# What was found
+# The table of results
 
 
-def test_a_line_for_paths_that_are_alike() -> None:
-    records = [taken(h2d(gpu), number, 54.0 + gpu / 10) for number in range(2) for gpu in range(4)]
-    records.append(taken(h2d(0, memory="pageable"), 0, 9.05))
+def test_equal_paths_share_a_line() -> None:
+    records = [round_with_rates(h2d(gpu), number, 54.0 + gpu / 10) for number in range(2) for gpu in range(4)]
+    records.append(round_with_rates(h2d(0, memory="pageable"), 0, 9.05))
     assert text_of(table_of(records, modelled=True).table(100, 20)) == "\n".join(
         [
             "MODELLED, best rates                                     so far  % of peak     at  rounds  done",
@@ -76,11 +76,11 @@ def test_a_line_for_paths_that_are_alike() -> None:
     assert "MODELLED" not in text_of(table_of(records).table(100, 20))
 
 
-def test_paths_that_differ_have_their_own_lines_once_each_point_was_measured() -> None:
+def test_paths_that_differ_have_their_own_lines_when_each_point_is_measured() -> None:
     ids = [h2d(gpu, size) for gpu in range(2) for size in (8, MIB)]
-    records = [taken(h2d(0), 0, 50.0), taken(h2d(1, 8), 0, 0.01)]
-    assert [len(row.paths) for row in rows_of(records, ids)] == [2]  # the slower path is not known yet
-    records += [taken(h2d(1), 0, 25.0), taken(h2d(0, 8), 0, 0.01)]
+    records = [round_with_rates(h2d(0), 0, 50.0), round_with_rates(h2d(1, 8), 0, 0.01)]
+    assert [len(row.paths) for row in rows_of(records, ids)] == [2]  # the slower path is not measured yet
+    records += [round_with_rates(h2d(1), 0, 25.0), round_with_rates(h2d(0, 8), 0, 0.01)]
     assert [row.rate for row in rows_of(records, ids)] == pytest.approx([50.0, 25.0])
     assert [row.share for row in rows_of(records, ids)] == pytest.approx([5 / 6, 5 / 12])
 
@@ -92,42 +92,47 @@ def rows_of(records: list, ids: list[str]) -> list[Row]:
     return found.rows()
 
 
-def test_the_value_so_far_is_the_median_of_the_rounds_that_count() -> None:
+def test_the_current_value_is_the_median_of_the_counted_rounds() -> None:
     id = h2d()
-    records = [taken(id, 0, 50.0), taken(id, 1, 10.0, throttled=["hw_thermal"]), taken(id, 1, 51.0), taken(id, 2, 40.0)]
+    records = [
+        round_with_rates(id, 0, 50.0),
+        round_with_rates(id, 1, 10.0, throttled=["hw_thermal"]),
+        round_with_rates(id, 1, 51.0),
+        round_with_rates(id, 2, 40.0),
+    ]
     [row] = rows_of(records, [id])
     assert row.rate == pytest.approx(50.0) and row.rounds == (3, 3) and (row.done, row.points) == (0, 1)
-    only_hot = taken(id, 0, 10.0, throttled=["hw_thermal"])
+    only_hot = round_with_rates(id, 0, 10.0, throttled=["hw_thermal"])
     assert rows_of([only_hot], [id])[0].rate == pytest.approx(10.0)
 
 
-def test_both_ways_is_the_total_and_the_share_one_ways() -> None:
+def test_a_bidirectional_point_shows_the_total_and_the_share_of_one_direction() -> None:
     id = h2d(both="true")
-    [row] = rows_of([taken(id, 0, 30.0, 24.0)], [id])
+    [row] = rows_of([round_with_rates(id, 0, 30.0, 24.0)], [id])
     assert row.rate == pytest.approx(54.0) and row.share == pytest.approx(0.5)
     assert str(row.group) == "h2d by ce, pinned <-> device"
-    [row] = rows_of([taken(id, 0, 30.0, 24.0, together_s=2 * MIB / 40e9)], [id])
-    assert row.rate == pytest.approx(40.0)  # this rule takes the total over the time until the last flow ends
+    [row] = rows_of([round_with_rates(id, 0, 30.0, 24.0, together_s=2 * MIB / 40e9)], [id])
+    assert row.rate == pytest.approx(40.0)  # this rule divides all bytes by the time until the last flow ends
 
 
-def test_a_record_of_the_point_has_the_last_word() -> None:
+def test_the_record_of_a_point_replaces_its_rounds() -> None:
     id, other = h2d(), h2d(1)
-    records = [taken(id, 0, 50.0), taken(other, 0, 50.0)]
+    records = [round_with_rates(id, 0, 50.0), round_with_rates(other, 0, 50.0)]
     failed = point(id, status="failed", reason="wrong data")
     assert [len(row.paths) for row in rows_of([*records, failed], [id, other])] == [1]
-    assert rows_of([taken(id, 0, 50.0), failed], [id]) == []
-    [row] = rows_of([taken(id, 0, 50.0), point(id, median_s=1e-5, gbps=48.0, limit_gbps=60.0)], [id])
+    assert rows_of([round_with_rates(id, 0, 50.0), failed], [id]) == []
+    [row] = rows_of([round_with_rates(id, 0, 50.0), point(id, median_s=1e-5, gbps=48.0, limit_gbps=60.0)], [id])
     assert row.rate == 48.0 and row.share == pytest.approx(0.8) and row.done == 1
 
 
 def test_an_operation_without_bytes_has_a_time() -> None:
     id = "launch/kernel/numa:0.pinned->gpu:0.device/0?mode=batched"
-    record = taken(h2d(), 0, 1.0)
+    record = round_with_rates(h2d(), 0, 1.0)
     record.id, record.flows[0].bytes, record.flows[0].samples_s = id, 0, [2.342e-6]
     assert "  2.34 us  " in text_of(table_of([record]).table(100, 20))
 
 
-def test_nothing_found_yet_is_a_head_alone() -> None:
+def test_without_results_the_table_is_its_heading() -> None:
     head = text_of(table_of([], [h2d()], modelled=True).table(80, 20))
     assert re.fullmatch("MODELLED, best rates +so far  % of peak +at  rounds  done", head)
     assert table_of([], [h2d()]).best() == ""
@@ -138,7 +143,7 @@ def test_nothing_found_yet_is_a_head_alone() -> None:
 
 def many() -> list[Round]:
     return [
-        taken(h2d(gpu, size, memory=memory), 0, rate * (1 + gpu))
+        round_with_rates(h2d(gpu, size, memory=memory), 0, rate * (1 + gpu))
         for memory, rate in (("pageable", 9.0), ("pinned", 55.0), ("registered", 54.0))
         for gpu in range(4)
         for size in (MIB, 4 * MIB)
@@ -147,7 +152,7 @@ def many() -> list[Round]:
 
 @pytest.mark.parametrize("width", [1, 5, 12, 20, 30, 40, 60, 80, 140])
 @pytest.mark.parametrize("height", [0, 1, 2, 3, 5, 50])
-def test_the_table_fits(width: int, height: int) -> None:
+def test_the_table_fits_the_terminal(width: int, height: int) -> None:
     lines = table_of(many(), modelled=True).table(width, height)
     assert len(lines) <= height and all(len(line) <= width for line, _ in lines)
     assert bool(lines) == (height > 0 and width >= 20)
@@ -155,12 +160,12 @@ def test_the_table_fits(width: int, height: int) -> None:
 
 
 @pytest.mark.parametrize("width", [39, 60, 80])
-def test_a_narrow_table_keeps_name_value_and_share(width: int) -> None:
+def test_a_narrow_table_keeps_name_value_and_percentage(width: int) -> None:
     text = text_of(table_of(many()).table(width, 4))
     assert re.search(r"^h2d (by )?ce,? pinned ?-> ?device +(numa:0 .*)?220 GB/s +367 %", text, re.MULTILINE), text
 
 
-def test_a_low_table_merges_paths_then_leaves_out_the_slow() -> None:
+def test_a_low_table_merges_paths_then_omits_the_slowest() -> None:
     made = table_of(many())
     assert len(made.table(100, 50)) == 1 + 12
     merged = text_of(made.table(100, 4)).splitlines()[1:]
@@ -170,13 +175,15 @@ def test_a_low_table_merges_paths_then_leaves_out_the_slow() -> None:
     assert "220 GB/s" in least[1] and least[2] == "and 2 more"
 
 
-def test_the_family_under_way_is_marked() -> None:
-    lines = table_of([taken(h2d(memory="pageable"), 0, 9.0), taken(h2d(), 0, 55.0)]).table(100, 20)
+def test_the_family_being_measured_is_highlighted() -> None:
+    lines = table_of([round_with_rates(h2d(memory="pageable"), 0, 9.0), round_with_rates(h2d(), 0, 55.0)]).table(
+        100, 20
+    )
     assert [bool(style) for _, style in lines] == [True, False, True]
 
 
-def test_a_place_cannot_steer_the_terminal() -> None:
-    record = taken(h2d().replace("numa:0", "disk:%1b[31mred"), 0, 5.0)
+def test_a_place_name_cannot_send_escape_sequences() -> None:
+    record = round_with_rates(h2d().replace("numa:0", "disk:%1b[31mred"), 0, 5.0)
     assert "\x1b" not in text_of(table_of([record]).table(100, 20))
 
 
@@ -204,7 +211,7 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
     for second in range(0, 43, 2):
         now[0] = float(second)
         if second == 14:
-            lines.record(taken(h2d(), 0, 54.0))
+            lines.record(round_with_rates(h2d(), 0, 54.0))
         lines.tick(left(second / 50, 50.0 - second, points=20 - second // 2))
     lines.stop()
     assert stream.getvalue().splitlines() == [
@@ -216,8 +223,8 @@ def test_without_a_terminal_there_is_a_plain_line_every_ten_seconds(monkeypatch)
     ]
 
 
-def test_one_way_is_told_before_both_ways() -> None:
-    records = [taken(h2d(), 0, 54.0), taken(h2d(both="true"), 0, 50.0, 50.0)]
+def test_the_unidirectional_rate_is_preferred_as_best_rate() -> None:
+    records = [round_with_rates(h2d(), 0, 54.0), round_with_rates(h2d(both="true"), 0, 50.0, 50.0)]
     assert table_of(records, limit=None).best() == "best so far: h2d 54.0 GB/s"
     assert table_of(records[1:]).best() == "best so far: h2d bidirectional 100 GB/s (83 % of peak)"
 
@@ -262,7 +269,7 @@ def drawn(shown: progress.Progress, *shares: float) -> None:
         shown.tick(left(share, 60.0))
 
 
-def test_on_a_terminal_a_table_stands_above_a_bar_and_nothing_is_left(screen) -> None:
+def test_a_terminal_shows_a_table_above_a_bar_and_is_cleared_at_the_end(screen) -> None:
     shown = progress_for(table_of(many(), modelled=True), Tty(screen))
     assert isinstance(shown, Terminal)
     drawn(shown, 0.1, 0.25)
@@ -276,8 +283,8 @@ def test_on_a_terminal_a_table_stands_above_a_bar_and_nothing_is_left(screen) ->
 
 
 @pytest.mark.parametrize("widths", [(50, 40, 100), (40,), (99, 98), (24, 9, 60), (140, 40)])
-def test_a_resized_terminal_keeps_one_table_and_a_clean_end(screen, widths: tuple[int, ...]) -> None:
-    screen.height = 80  # lines that scrolled away cannot be cleared
+def test_a_resized_terminal_keeps_one_table_and_is_cleared_at_the_end(screen, widths: tuple[int, ...]) -> None:
+    screen.height = 80  # scrolled lines cannot be cleared
     shown = progress_for(table_of(many()), Tty(screen))
     drawn(shown, 0.1)
     for width in widths:
@@ -293,7 +300,7 @@ def test_a_resized_terminal_keeps_one_table_and_a_clean_end(screen, widths: tupl
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 5, 24])
-def test_a_low_terminal_is_never_scrolled_over(screen, height: int) -> None:
+def test_the_table_never_scrolls_a_low_terminal(screen, height: int) -> None:
     screen.height = height
     shown = progress_for(table_of(many()), Tty(screen))
     drawn(shown, 0.1, 0.2, 0.3)
@@ -302,13 +309,13 @@ def test_a_low_terminal_is_never_scrolled_over(screen, height: int) -> None:
     assert screen.text().splitlines()[0] == "$ linkscope run" and "%" not in screen.text()
 
 
-def test_a_run_that_ends_before_anything_was_drawn_writes_nothing(screen) -> None:
+def test_a_run_that_ends_before_the_first_drawing_writes_nothing(screen) -> None:
     stream = Tty(screen)
     progress_for(table_of([], [h2d()]), stream).stop()
     assert stream.getvalue() == ""
 
 
-def test_no_color_is_heeded(screen, monkeypatch) -> None:
+def test_no_color_is_respected(screen, monkeypatch) -> None:
     coloured = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
     streams = [Tty(screen), Tty(screen)]
     for stream, no_color in zip(streams, ("", "1"), strict=True):
@@ -320,12 +327,12 @@ def test_no_color_is_heeded(screen, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", ""])
-def test_a_terminal_that_can_do_nothing_gets_lines(screen, monkeypatch, term: str) -> None:
+def test_a_terminal_without_capabilities_gets_plain_lines(screen, monkeypatch, term: str) -> None:
     monkeypatch.setenv("TERM", term)
     assert isinstance(progress_for(table_of([], [h2d()]), Tty(screen)), Lines)
 
 
-def test_a_terminal_without_the_letters_gets_plain_ones(screen) -> None:
+def test_a_terminal_without_box_characters_gets_ascii(screen) -> None:
     stream = Tty(screen)
     stream.encoding = "ascii"
     shown = progress_for(table_of(many()), stream)
@@ -333,7 +340,7 @@ def test_a_terminal_without_the_letters_gets_plain_ones(screen) -> None:
     assert stream.getvalue().isascii() and "####----" in screen.text().replace("#" * 11, "")
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run(screen, monkeypatch) -> None:
+def test_a_closed_terminal_does_not_end_the_run(screen, monkeypatch) -> None:
     stream = Tty(screen)
     shown = progress_for(table_of(many()), stream)
     drawn(shown, 0.1)
@@ -346,44 +353,44 @@ def test_a_terminal_that_is_gone_does_not_end_the_run(screen, monkeypatch) -> No
     shown.stop()
 
 
-def test_it_draws_four_times_a_second_at_most_and_less_often_where_that_is_dear(screen, monkeypatch) -> None:
+def test_drawing_happens_at_most_four_times_a_second_and_less_often_if_expensive(screen, monkeypatch) -> None:
     now, cost = [0.0], [0.0]
     clock = Clock(now)
     monkeypatch.setattr(progress, "time", clock)
     shown = progress_for(table_of(many()), Tty(screen))
-    asked: list[float] = []
+    calls: list[float] = []
 
-    def told() -> WorkLeft:
-        asked.append(now[0])
+    def work_left() -> WorkLeft:
+        calls.append(now[0])
         return WorkLeft(0.1, None, 7, "round 1 of 6")
 
     for step in range(200):  # two seconds
         now[0] = 1.0 + step / 100
-        shown.tick(told)
-    assert len(asked) == 8
-    clock.process_time = lambda: cost.append(0.1) or sum(cost)  # every reading of the clock adds 0.1 s
-    asked.clear()
+        shown.tick(work_left)
+    assert len(calls) == 8
+    clock.process_time = lambda: cost.append(0.1) or sum(cost)  # each reading of the clock adds 0.1 s
+    calls.clear()
     for step in range(1000):
         now[0] = 10.0 + step / 100
-        shown.tick(told)
-    assert len(asked) == 2  # 0.1 s of every five: 2 %
+        shown.tick(work_left)
+    assert len(calls) == 2  # 0.1 s of every five seconds: 2 %
 
 
 @pytest.mark.parametrize("width", [5, 20, 40, 60])
-def test_a_narrow_bar_says_the_time_left_last_of_all(screen, width: int) -> None:
+def test_a_narrow_bar_drops_the_remaining_time_last(screen, width: int) -> None:
     screen.width = width
     shown = progress_for(table_of([], [h2d()]), Tty(screen))
     drawn(shown, 0.5)
-    said = screen.text().splitlines()[-1]
-    assert len(said) < width and ("50%" in said or width < 12)
-    assert ("about 60 s left" in said) == (width >= 40)
+    line = screen.text().splitlines()[-1]
+    assert len(line) < width and ("50%" in line or width < 12)
+    assert ("about 60 s left" in line) == (width >= 40)
 
 
-# What is left
+# The remaining work
 
 
 def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[float, float, WorkLeft]]:
-    """The forecasts of a run on hardware: seconds since its start, its total seconds, and the text."""
+    """The forecasts of a run on hardware: seconds since its start, its total seconds, and the work left."""
     now = [0.0]
     made = plan_of(run)
     states = {id: State(PointId.parse(id), estimated_seconds(PointId.parse(id), facts(8))) for id in made.points}
@@ -391,7 +398,7 @@ def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[fl
     looks = Forecast(made, states, Budget(None, modelled=False), modelled=False)
     points: dict[str, Point] = {}
     wanted = dict.fromkeys(made.points, made.rounds)
-    told = []
+    forecasts = []
     for record in order:
         if isinstance(record, Round):
             state = states[record.id]
@@ -402,19 +409,19 @@ def replayed(monkeypatch, run: Run, order: list[Round | Point]) -> list[tuple[fl
         else:
             points[record.id] = record
         if sum(len(state.rounds) for state in states.values()) % 20 == 0 and isinstance(record, Round):
-            told.append((now[0], looks.left(points, wanted, record.round)))
-    return [(when, now[0], work) for when, work in told]
+            forecasts.append((now[0], looks.left(points, wanted, record.round)))
+    return [(when, now[0], work) for when, work in forecasts]
 
 
-def test_on_hardware_the_share_never_fell_and_the_time_left_was_right(monkeypatch) -> None:
+def test_on_hardware_the_share_never_falls_and_the_remaining_time_is_right(monkeypatch) -> None:
     path = RESULTS / "h200x1-standard-a.jsonl.gz"
     decoder = msgspec.json.Decoder(Round | Point)
     order = [decoder.decode(line) for line in gzip.decompress(path.read_bytes()).splitlines()[1:-1]]
-    told = replayed(monkeypatch, read_run(path), order)
-    shares = [work.share for _, _, work in told]
+    forecasts = replayed(monkeypatch, read_run(path), order)
+    shares = [work.share for _, _, work in forecasts]
     assert shares == sorted(shares) and shares[-1] > 0.98
-    assert {work.stage for _, _, work in told} >= {"round 1 of 6", "round 6 of 6", "extra round 3"}
-    for when, total, work in told:
+    assert {work.stage for _, _, work in forecasts} >= {"round 1 of 6", "round 6 of 6", "extra round 3"}
+    for when, total, work in forecasts:
         if when > total / 3:  # the first round also calibrates
             assert work.left_s == pytest.approx(total - when, rel=0.2, abs=0.05 * total), (when, work)
             assert work.share == pytest.approx(when / total, abs=0.05)
@@ -425,31 +432,31 @@ def imprecise(spread: float, rounds: int, ids: list[str]) -> tuple[Forecast, dic
     states = {id: State(PointId.parse(id), 1e-3) for id in made.points}
     for number in range(rounds):
         for id, state in states.items():
-            state.rounds.append(taken(id, number, 50.0 * (1 + spread * (number % 2))))
+            state.rounds.append(round_with_rates(id, number, 50.0 * (1 + spread * (number % 2))))
             state.cost_s = 1e-3
     return Forecast(made, states, Budget(None, modelled=True), modelled=True), states
 
 
 @pytest.mark.parametrize("spread, rounds, extra", [(0.0, 2, 0), (0.05, 2, 3), (0.005, 2, 0), (0.05, 5, 3)])
-def test_extra_rounds_are_expected_where_the_rounds_differ_too_much(spread, rounds, extra) -> None:
+def test_extra_rounds_are_expected_if_the_rounds_scatter_too_much(spread, rounds, extra) -> None:
     ids = [h2d(size=MIB << n) for n in range(3)]
     looks, _ = imprecise(spread, rounds, ids)
     assert looks.left({}, dict.fromkeys(ids, 6), rounds).share == pytest.approx(rounds / (6 + extra))
 
 
-def test_the_share_never_falls_also_where_the_forecast_was_wrong() -> None:
+def test_the_share_never_falls_even_if_the_forecast_was_wrong() -> None:
     ids = [h2d(size=MIB << n) for n in range(3)]
     looks, states = imprecise(0.0, 5, ids)
     wanted = dict.fromkeys(ids, 6)
     before = looks.left({}, wanted, 5)
     for id, state in states.items():
-        state.rounds.append(taken(id, 5, 70.0))
+        state.rounds.append(round_with_rates(id, 5, 70.0))
     after = looks.left({}, wanted, 5)
     assert before.share == pytest.approx(5 / 6) and after.share == before.share
-    assert after.points == 3  # three more rounds of each
+    assert after.points == 3  # three more rounds each
 
 
-def test_what_does_not_fit_into_the_budget_is_not_to_come() -> None:
+def test_work_beyond_the_budget_is_not_expected() -> None:
     ids = [h2d(size=MIB << n) for n in range(3)]
     made = plan(*ids, budget_s=9.5e-3)
     states = {id: State(PointId.parse(id), 1e-3) for id in ids}
@@ -457,7 +464,7 @@ def test_what_does_not_fit_into_the_budget_is_not_to_come() -> None:
     looks = Forecast(made, states, budget, modelled=True)
     for number in range(3):
         for id, state in states.items():
-            state.rounds.append(taken(id, number, 50.0))
+            state.rounds.append(round_with_rates(id, number, 50.0))
             state.cost_s = 1e-3
             budget.add(1e-3)
     assert looks.left({}, dict.fromkeys(ids, 6), 2).share == pytest.approx(9 / 9.5)

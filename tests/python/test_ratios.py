@@ -1,4 +1,4 @@
-"""Intervals of ratios, of which thousands must hold at once, and orders that are no chance."""
+"""Intervals of ratios that must hold jointly in their thousands, and significant trends."""
 
 import itertools
 import math
@@ -32,14 +32,14 @@ SHAPES = {
         (30, 0.05, 1.697),
     ],
 )
-def test_student(freedom, tail, known) -> None:
+def test_the_t_distribution_matches_published_tables(freedom, tail, known) -> None:
     assert student_quantile(tail, freedom) == pytest.approx(known, abs=6e-4)
     assert student_tail(student_quantile(tail, freedom), freedom) == pytest.approx(tail, rel=1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("level", [0.95, 0.99, 0.999])
-def test_no_more_intervals_miss_than_say_so(shape, level) -> None:
+def test_intervals_miss_at_most_as_often_as_their_level_allows(shape, level) -> None:
     rng = np.random.default_rng(7)
     count = 60_000
     logs = np.log(SHAPES[shape](rng, (2, count, 6)))
@@ -50,37 +50,37 @@ def test_no_more_intervals_miss_than_say_so(shape, level) -> None:
     missed = np.mean(np.abs(logs[1].mean(axis=1) - logs[0].mean(axis=1)) > reach)
     chance = 1 - level
     assert missed <= 1.1 * chance + 2 * math.sqrt(chance / count)
-    # What was drawn all at once is what the function says of each.
+    # The intervals of all draws at once equal those of single calls.
     for k in range(3):
         found = ratio_interval(np.exp(logs[0, k]), np.exp(logs[1, k]), alike=alike, level=level)
         centre = math.exp(logs[1, k].mean() - logs[0, k].mean())
         assert (found.low, found.high) == pytest.approx((centre * math.exp(-reach[k]), centre * math.exp(reach[k])))
 
 
-def test_known_ratio() -> None:
+def test_a_known_ratio_has_a_known_interval() -> None:
     before, after = [1.0, 1.1, 1.21], [2.0, 2.2, 2.42]
     found = ratio_interval(before, after, alike=None, level=0.95)
-    error = math.log(1.1) * math.sqrt(2 / 3)  # the deviation of the logarithms is log 1.1 on both sides
+    error = math.log(1.1) * math.sqrt(2 / 3)  # the logarithms deviate by log 1.1 on both sides
     assert math.log(found.high / 2) == pytest.approx(2.7764 * error, rel=1e-4)
     assert found.low * found.high == pytest.approx(4.0)
     assert log_variance(before) == pytest.approx(math.log(1.1) ** 2)
     assert geometric_mean(before) == pytest.approx(1.1)
 
 
-def test_rounds_that_agree_too_well_are_steadied_by_their_kind() -> None:
+def test_rounds_without_scatter_get_the_scatter_of_their_class() -> None:
     same = [1.0, 1.0, 1.0]
-    alone = ratio_interval(same, same, alike=None, level=0.95)
-    assert alone.low == alone.high == 1.0
+    single = ratio_interval(same, same, alike=None, level=0.95)
+    assert single.low == single.high == 1.0
     kind = ratio_interval(same, same, alike=0.01**2, level=0.95)
     assert kind.high - kind.low > 0.02
 
 
-def test_one_sample_a_side_says_nothing_alone() -> None:
+def test_one_sample_per_side_gives_no_interval_without_its_class() -> None:
     assert ratio_interval([1.0], [2.0], alike=None, level=0.95) is None
     assert ratio_interval([1.0], [2.0], alike=0.01**2, level=0.95) is not None
 
 
-def test_trend_is_exact() -> None:
+def test_the_p_value_of_a_trend_is_exact() -> None:
     for count in (3, 4, 5, 6):
         orders = list(itertools.permutations(range(count)))
         chances = [trend_chance(order) for order in orders]
@@ -91,7 +91,7 @@ def test_trend_is_exact() -> None:
     assert trend_chance([1.0] * 8) == 1.0
 
 
-def test_students_interval_of_few_is_that_of_the_tables_and_holds_the_truth_as_often_as_it_says():
+def test_students_interval_matches_the_tables_and_has_its_nominal_coverage():
     found = student_interval([1.0, math.e**0.1, math.e**0.2])  # mean 0.1, deviation 0.1, t = 4.303 at 2 degrees
     assert found is not None
     assert math.log(found.low) == pytest.approx(0.1 - 4.303 * 0.1 / math.sqrt(3), rel=1e-3)
@@ -106,12 +106,12 @@ def test_students_interval_of_few_is_that_of_the_tables_and_holds_the_truth_as_o
 
 
 @pytest.mark.parametrize("samples", [[], [1.0], [1.0, 2.0, 0.0], [1.0, -2.0]])
-def test_what_has_no_logarithm_has_no_such_interval(samples):
+def test_samples_without_a_logarithm_have_no_interval(samples):
     assert student_interval(samples) is None
 
 
-def test_two_rounds_that_differ_tell_nothing_of_one_ratio_in_a_million() -> None:
-    """By Student's t with two degrees of freedom the interval would end beyond the largest number."""
+def test_two_differing_rounds_give_no_interval_at_an_extreme_level() -> None:
+    """With two degrees of freedom Student's interval would exceed the largest floating-point number."""
     few = ratio_interval([1e-6, 3e-6], [2e-6, 9e-6], alike=None, level=1 - 1e-7)
     assert few is None and student_interval([1e-6, 9e-6], level=1 - 1e-7) is None
     wide = ratio_interval([1e-6, 3e-6], [2e-6, 9e-6], alike=None, level=0.95)

@@ -11,7 +11,7 @@ from linkscope.plan.recall import Recall
 from test_planner import all_done, pairs_plan
 
 
-def test_what_is_equal_is_made_once_and_what_is_not_anew() -> None:
+def test_equal_arguments_are_computed_once_and_others_again() -> None:
     made: list[str] = []
 
     def make(value: str) -> str:
@@ -21,11 +21,11 @@ def test_what_is_equal_is_made_once_and_what_is_not_anew() -> None:
     recall = Recall(most=2)
     assert [recall("a", (1, ["x"]), lambda: make("one")) for _ in range(2)] == ["ONE", "ONE"]
     assert recall("a", (1, ["y"]), lambda: make("two")) == "TWO"
-    assert recall("a", (1, ["x"]), lambda: make("three")) == "THREE"  # only the last result under each name
+    assert recall("a", (1, ["x"]), lambda: make("three")) == "THREE"  # only the last result under each name is kept
     assert made == ["one", "two", "three"]
 
 
-def test_the_names_longest_not_asked_for_are_forgotten() -> None:
+def test_the_least_recently_used_names_are_forgotten() -> None:
     made: list[str] = []
     recall = Recall(most=2)
     for name in ("a", "b", "a", "c", "a", "b"):
@@ -33,8 +33,8 @@ def test_the_names_longest_not_asked_for_are_forgotten() -> None:
     assert made == ["a", "b", "c", "b"]
 
 
-def test_a_plan_asked_again_says_what_it_would_say_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points change one by one, as in a run, and may return to their earlier state."""
+def test_a_plan_with_cached_results_equals_a_fresh_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points change one at a time, as in a run, and may return to their earlier state."""
     chance = random.Random(5)
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
@@ -46,7 +46,7 @@ def test_a_plan_asked_again_says_what_it_would_say_at_first(monkeypatch: pytest.
         steps.append({**steps[-1], id: point(id, status=status, flows=[near], device_s=1e-3)})
     chance.shuffle(steps)
     short = structs.replace(plan, budget_s=1e-3)
-    told = [next_work(of, step, 50.0) for step in steps for of in (plan, short)]
+    cached = [next_work(of, step, 50.0) for step in steps for of in (plan, short)]
     monkeypatch.setattr(Recall, "__call__", lambda self, name, of, make: make())
-    assert told == [next_work(of, step, 50.0) for step in steps for of in (plan, short)]
-    assert len({tuple(work) for work in told}) > 10 and told[0::2] != told[1::2]
+    assert cached == [next_work(of, step, 50.0) for step in steps for of in (plan, short)]
+    assert len({tuple(work) for work in cached}) > 10 and cached[0::2] != cached[1::2]

@@ -109,8 +109,8 @@ def test_tiles_and_tables_work_without_scripts(tmp_path) -> None:
     with Browser(tmp_path / "profile") as browser:
         opened(browser, tmp_path, page(small_run()), scripts=False)
         text = browser.ask("document.documentElement.outerHTML")
-    for told in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
-        assert told in text
+    for part in ("Slowest GPU pair", "Points to check", "Best rates", "Within a round", "gpu:2 -&gt; gpu:3"):
+        assert part in text
     assert text.count("<tr><td>") == len(small_run().points)
     assert '<p class="tools" hidden' in text  # hidden: the buttons have no function without scripts
 

@@ -42,15 +42,15 @@ def test_table_lines_fit_the_width(width: int) -> None:
 
 
 def test_only_terminals_get_colours(monkeypatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")  # a dumb one has no colours
+    monkeypatch.setenv("TERM", "xterm-256color")  # a terminal of type dumb has no colours
     monkeypatch.delenv("NO_COLOR", raising=False)
     plain, coloured = (details(small_run(), width=100, colour=colour) for colour in (False, True))
     assert "\x1b" not in plain and "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
-    assert details(small_run()) == plain  # under pytest standard output is no terminal
+    assert details(small_run()) == plain  # under pytest, standard output is no terminal
 
 
-def test_a_name_cannot_steer_the_terminal() -> None:
+def test_a_place_name_cannot_send_escape_sequences() -> None:
     id = "local/ce/gpu:0.device->gpu:0.device/8?mode=%1b[31mred"
     text = details(
         run([point(id, 1e-6), point(id.replace("/8", "/16"), status="failed", reason="a\x1b[2Jb")]), colour=False
@@ -63,7 +63,7 @@ def test_only_modelled_runs_start_with_modelled() -> None:
     assert "MODELLED" not in details(run([], modelled=False), colour=False)
 
 
-def test_runs_of_no_point_one_point_and_only_failures() -> None:
+def test_runs_of_no_point_of_one_point_and_of_failures_only_are_shown() -> None:
     assert "No point has a value" in details(run([]), colour=False)
     assert "55.4" in details(run([point(H2D.format(1 << 20), (1 << 20) / 55.4e9)]), colour=False)
     failed = [point(H2D.format(size), status="failed", reason="the driver said no") for size in SIZES]
@@ -97,7 +97,7 @@ def test_operations_with_the_most_points_that_missed_precision_are_listed() -> N
     assert few.count("missed precision, ") == len({one.src_memory for one in wide[:10]}) and "more of" not in few
 
 
-@pytest.mark.parametrize("only, told", [
+@pytest.mark.parametrize("only, expected", [
     (["d2d/*", "h2d/*gpu:0*"], "suite standard (only d2d/* h2d/*gpu:0*), "),
     ([H2D.format(8)], "suite standard (only 1 pattern of ids), "),
     ([H2D.format(8), H2D.format(64)], "suite standard (only 2 patterns of ids), "),
@@ -105,11 +105,11 @@ def test_operations_with_the_most_points_that_missed_precision_are_listed() -> N
     ([], "suite standard, "),
     (7, "suite standard, "),
 ])  # fmt: skip
-def test_a_partial_suite_names_its_patterns(only, told) -> None:
+def test_a_partial_suite_names_its_patterns(only, expected) -> None:
     made = run([])
     header = msgspec.structs.replace(made.header, plan={"suite": "standard", "rounds": 6, "only": only})
     object.__setattr__(made, "header", header)
-    assert told in details(made, width=140, colour=False)
+    assert expected in details(made, width=140, colour=False)
 
 
 def test_a_killed_run_is_reported_as_cut_off() -> None:
@@ -148,12 +148,12 @@ def test_findings_of_the_invented_run() -> None:
     assert "6 us more as a single copy" in found["cost of a single copy"][0]
 
 
-def test_alike_paths_have_no_anomalies() -> None:
+def test_equal_paths_have_no_anomalies() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
     assert point_findings([point(id, 1.2e-3, limit_gbps=63.0) for id in ids]) == []
 
 
-def test_a_slow_half_is_no_outlier_and_peaks_separate_classes() -> None:
+def test_a_slow_half_of_the_paths_is_no_outlier_and_peaks_separate_classes() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:{gpu}.device/{1 << 26}?mode=batched" for gpu in range(8)]
     halves = [point(id, 1e-3 if number < 4 else 2e-3, limit_gbps=90.0) for number, id in enumerate(ids)]
     assert "slow path" not in kinds(halves)
@@ -187,7 +187,7 @@ def test_rising_counters_are_anomalies() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132])
-def test_every_terminal_width_shows_the_share_of_peak(width) -> None:
+def test_every_terminal_width_shows_the_percentage_of_peak(width) -> None:
     run_file = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
     text = details(read_run(run_file), width=width, colour=False)
     line = next(line for line in text.splitlines() if line.startswith("path"))
@@ -195,7 +195,7 @@ def test_every_terminal_width_shows_the_share_of_peak(width) -> None:
     assert re.search(r"55\.\d+ to 55\.\d+ +9[56] %", text)
 
 
-def test_half_the_rate_at_the_smallest_size_is_an_upper_bound() -> None:
+def test_a_half_rate_at_the_smallest_size_is_an_upper_bound() -> None:
     ids = [f"h2d/ce/numa:0.pinned->gpu:0.device/{size}?mode=batched" for size in (4096, 1 << 20)]
     alike = [point(id, size / 10e9) for id, size in zip(ids, (4096, 1 << 20), strict=True)]
     assert "<= 4 KiB" in details(run(alike), width=140, colour=False)
@@ -204,17 +204,17 @@ def test_half_the_rate_at_the_smallest_size_is_an_upper_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "size", "told"), [(478.0, 1 << 20, False), (478.0, 16 << 20, True), (57.6, 1 << 20, True)]
+    ("limit", "size", "expected"), [(478.0, 1 << 20, False), (478.0, 16 << 20, True), (57.6, 1 << 20, True)]
 )
-def test_small_sizes_are_not_compared_with_the_peak(limit, size, told) -> None:
-    """1 MiB takes 2.2 us of a link of 478 GB/s: a copy of 5 us is as good as one can be."""
+def test_small_sizes_are_not_compared_with_the_peak(limit, size, expected) -> None:
+    """1 MiB takes 2.2 us on a link of 478 GB/s, so a copy of 5 us cannot be much faster."""
     id = f"d2d/ce/gpu:0.device->gpu:1.device/{size}?mode=batched"
     found = kinds([point(id, size / (0.39 * limit * 1e9), limit_gbps=limit, limit_source="NVLink")])
-    assert ("below half of peak" in found) is told
+    assert ("below half of peak" in found) is expected
 
 
-def test_a_narrow_terminal_names_small_sizes_beside_the_path() -> None:
-    """As of a run that was cut off early."""
+def test_a_narrow_terminal_names_small_sizes_after_the_path() -> None:
+    """The mixture of sizes comes from a run that was cut off early."""
     host = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?bidirectional=false&mode={}"
     small = [(0, 8, 1e-6), (2, 4096, 1e-6), (1, 64 << 20, 1.2e-3)]
     mixed = [

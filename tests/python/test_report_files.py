@@ -104,7 +104,7 @@ def test_the_command_writes_figures(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         (["--figure", "no-such-thing", "-o", "x.svg"], 3, "no such figure"),
         (["--figure", "machine"], 2, "-o FILE.svg"),
@@ -116,11 +116,11 @@ def test_the_command_writes_figures(tmp_path, capsys) -> None:
         (["--shared"], 3, "`run --suite standard` measures them"),
     ],
 )
-def test_mistakes_are_one_sentence(tmp_path, capsys, monkeypatch, options, code, told) -> None:
+def test_mistakes_get_one_sentence(tmp_path, capsys, monkeypatch, options, code, message) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["report", written(tmp_path, small_run()), *options]) == code
     error = capsys.readouterr().err
-    assert told in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
 
 
 def test_two_runs_are_refused(capsys) -> None:
@@ -128,7 +128,7 @@ def test_two_runs_are_refused(capsys) -> None:
     assert "one run, and 2 were given" in capsys.readouterr().err
 
 
-def test_png_without_a_browser(tmp_path, capsys, monkeypatch) -> None:
+def test_without_a_browser_a_png_is_refused(tmp_path, capsys, monkeypatch) -> None:
     source = written(tmp_path, small_run())
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert main(["report", source, "--figure", "rate-numa-0-to-gpu-0", "-o", str(tmp_path / "x.png")]) == 3

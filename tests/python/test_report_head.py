@@ -22,7 +22,7 @@ def by_label(made) -> dict:
     return {tile.label: tile for tile in tiles(made)}
 
 
-def test_tiles_have_rate_share_and_size() -> None:
+def test_tiles_have_rate_percentage_and_size() -> None:
     found = by_label(small_run())
     assert list(found) == ["Host to GPU", "GPU to GPU", "Slowest GPU pair", "Points to check"] or len(found) <= 6
     host = found["Host to GPU"]
@@ -43,8 +43,8 @@ def test_pairs_are_compared_by_one_method_only() -> None:
     size = 1 << 28
     id = "d2d/{}/gpu:{}.device->gpu:{}.device/{}?mode=batched"
     both = [point(id.format("sm", a, 1 - a, size), size / 370e9) for a in (0, 1)]
-    told = by_label(run([*both, point(id.format("batch", 0, 1, size), size / 398e9)]))["Slowest GPU pair"]
-    assert told.value == "GPU pairs are uniform" and any("d2d by sm" in line for line in told.lines)
+    tile = by_label(run([*both, point(id.format("batch", 0, 1, size), size / 398e9)]))["Slowest GPU pair"]
+    assert tile.value == "GPU pairs are uniform" and any("d2d by sm" in line for line in tile.lines)
     apart = [point(id.format("sm", 0, 1, size), size / 370e9), point(id.format("ce", 1, 0, size), size / 398e9)]
     assert "Slowest GPU pair" not in by_label(run(apart))
 
@@ -71,17 +71,17 @@ def test_bidirectional_rates_are_no_unidirectional_best() -> None:
 
 
 def test_a_copy_in_parts_has_the_rate_of_all_parts() -> None:
-    """Beside it are pages on demand, which are one flow and slower: 28 and 27 GB/s are 55 GB/s."""
+    """Pages on demand are one flow and slower: 28 and 27 GB/s in parts are 55 GB/s."""
     ends, memories = ("gpu:0", "numa:0"), ("device", "pinned")
     parts = point(f"split/ce/gpu:0.device->numa:0.pinned/{SIZES[-1]}?streams=2", SIZES[-1] / 28e9)
     parts.flows = [flow(*ends, memories, SIZES[-1], SIZES[-1] / rate) for rate in (28e9, 27e9)]
     parts.total_gbps = 55.0
     pages = point(f"demand/fault/gpu:0.managed->numa:0.managed/{SIZES[-1]}?bidirectional=false", SIZES[-1] / 17e9)
-    told = by_label(run([parts, pages]))["GPU to host"]
-    assert told.value.startswith("55.0") and any("split by ce" in line for line in told.lines)
+    tile = by_label(run([parts, pages]))["GPU to host"]
+    assert tile.value.startswith("55.0") and any("split by ce" in line for line in tile.lines)
 
 
-def test_cached_and_discarded_data_are_no_tiles_best() -> None:
+def test_cached_and_discarded_data_are_never_the_best_rate_of_a_tile() -> None:
     plain = point(H2D.format("pinned", SIZES[-1], "false"), 0.002)
     hot = point(H2D.format("pinned", SIZES[-1], "false") + "&cache=hot", 0.001)
     ends = f"numa:0.managed->gpu:0.managed/{SIZES[-1]}"
@@ -95,8 +95,10 @@ def test_points_to_check_are_counted_and_linked() -> None:
     assert by_label(made)["Points to check"].value == f"4 of {len(made.points)}" and len(doubtful_ids(made)) == 4
     text = " ".join(doubt.text for doubt in doubts(made))
     assert "2 points failed" in text and "1 point missed precision" in text and "1 point not measured" in text
-    odd = run([point(H2D.format("pinned", 8, "false"), 1e-6, guards={"throttled_rounds": [{}], "above_limit": 70.0})])
-    assert [len(doubt.ids) for doubt in doubts(odd)] == [1, 1]
+    doubtful = run(
+        [point(H2D.format("pinned", 8, "false"), 1e-6, guards={"throttled_rounds": [{}], "above_limit": 70.0})]
+    )
+    assert [len(doubt.ids) for doubt in doubts(doubtful)] == [1, 1]
 
 
 def test_rising_counters_are_a_reason_to_check() -> None:
@@ -118,8 +120,8 @@ def test_heat_maps_have_every_path_of_a_method() -> None:
 
 
 def test_heat_maps_of_small_operations_compare_one_size() -> None:
-    (alone,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
-    assert alone.colour == "100 %: the shortest" and set(alone.cells) == {
+    (single,) = [heat for heat in heats(small_run().points) if heat.what == "time of a single 8 B"]
+    assert single.colour == "100 %: the shortest" and set(single.cells) == {
         ("numa:0", "gpu:0"),
         ("numa:0", "gpu:1"),
     }
@@ -132,14 +134,14 @@ def test_maps_without_peaks_use_the_best_path_and_need_two_paths() -> None:
     assert heats([point(ids[0], 1e-5)]) == [] and heats([]) == []
 
 
-def test_usual_values_appear_once_per_family() -> None:
+def test_common_values_appear_once_per_family() -> None:
     text = page(small_run())
     assert 'href="#problems"' in text and "Heat maps" in text and "As a table" in text
     assert step(0.0) == 0 and step(1.0) == step(1.4) == 6
 
 
-def test_parameters_that_some_points_lack_have_no_usual_value() -> None:
-    """Ids leave out the default: one row has no value, and each other value is named, even if most points have it."""
+def test_a_parameter_missing_in_some_ids_has_no_common_value() -> None:
+    """Ids omit the default, so a row may lack a value. Each other value is named, even if most points have it."""
     ends = "gpu:0.device->gpu:1.device"
     presets = [f"read/sm/{ends}/{size}?threads=256&width=4" for size in (4096, 65536, 1 << 20)]
     made = [point(id, 1e-6) for id in presets] + [point(f"read/sm/{ends}/1048576?threads=256", 2e-6)]

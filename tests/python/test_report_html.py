@@ -19,7 +19,7 @@ VOID = {"meta", "input", "br", "link"}
 
 
 class Checker(HTMLParser):
-    """All tags are closed in order, ids are unique, and links to # have a target."""
+    """Checks that all tags are closed in order, ids are unique, and links to # have a target."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def cases() -> dict[str, list]:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_valid_and_loads_nothing(name: str) -> None:
+def test_the_page_is_valid_and_loads_nothing(name: str) -> None:
     text = page(run(cases()[name]))
     assert checked(text).tags.count("script") == 1
     assert not re.search(r"https?:|//[a-z]|@import|url\(", re.sub(r"<script>.*?</script>", "", text, flags=re.S))
@@ -123,7 +123,7 @@ def test_coinciding_methods_are_one_line() -> None:
     ]
 
 
-def test_size_of_the_page_grows_slowly() -> None:
+def test_the_size_of_the_page_grows_slowly() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:{}.device/{}?lane={}&mode=batched"
     sizes = range(3, 31)
     few, many = (
@@ -134,7 +134,7 @@ def test_size_of_the_page_grows_slowly() -> None:
     assert grown / (len(many) - len(few)) < 300  # bytes per point: 20,000 points stay below 6 MB
 
 
-def test_render_reads_a_file(tmp_path) -> None:
+def test_render_reads_a_run_file(tmp_path) -> None:
     made = small_run()
     path = tmp_path / "run.jsonl"
     with RunWriter.create(path, made.header) as writer:
@@ -143,12 +143,12 @@ def test_render_reads_a_file(tmp_path) -> None:
     assert "has no end record" in render(path)
 
 
-def test_axes() -> None:
+def test_axes_have_round_labels() -> None:
     x = size_axis([8, 1 << 30], 0, 100)
     assert 2 <= len(x.ticks) <= 8 and all(0 <= x.at(value) <= 100 for value, _ in x.ticks)
     assert x.at(8) < x.at(1 << 20) < x.at(1 << 30)
-    alone = size_axis([4096], 0, 100)
-    assert alone.ticks == ((4096.0, "4 KiB"),) and abs(alone.at(4096) - 50) < 1e-9
+    single = size_axis([4096], 0, 100)
+    assert single.ticks == ((4096.0, "4 KiB"),) and abs(single.at(4096) - 50) < 1e-9
     y = rate_axis(63, 100, 0)
     assert y.high >= 63 and 3 <= len(y.ticks) <= 8 and y.at(0) == 100
     assert rate_axis(0, 100, 0).high > 0

@@ -1,4 +1,4 @@
-"""Copies by SM over blocks, copies to all GPUs at once, and latencies, in the page, the tables and the Markdown."""
+"""Copies by SM over blocks, copies to all GPUs concurrently, and latencies, in the page, tables and Markdown."""
 
 import re
 
@@ -29,7 +29,7 @@ def swept(rates: dict[str, float], *, size: int = SIZE) -> list:
     return [point(id.format(size, blocks), size / rate) for blocks, rate in rates.items()]
 
 
-def test_how_few_blocks_reach_95_percent_beside_sms_and_copy_engine() -> None:
+def test_the_number_of_blocks_for_95_percent_is_shown_with_all_sms_and_the_copy_engine() -> None:
     (row,) = sweep_rows(run(kernel_points(), **MACHINE))
     assert (row.paths, row.path_count, row.needed, row.sms, row.bytes) == ("gpu:0,1 -> gpu:0,1", 2, "16", "132", SIZE)
     assert row.best.value == pytest.approx(384) and row.other is not None and row.other.value == pytest.approx(395)
@@ -77,12 +77,12 @@ def test_rows_differ_by_needed_blocks_and_copying_gpu() -> None:
     assert family.sweep == "95 % of it from 1 to 2 blocks on, by path"
 
 
-def test_no_number_of_blocks_where_only_a_word_is_enough() -> None:
+def test_if_only_all_sms_reach_the_rate_there_is_no_number_of_blocks() -> None:
     (family,) = overview(swept({"1": 10e9, "32": 50e9, "pieces": 100e9}))
     assert family.sweep == ""
 
 
-def test_the_half_rate_size_comes_from_an_alike_method_with_more_sizes() -> None:
+def test_the_half_rate_size_comes_from_an_equal_method_with_more_sizes() -> None:
     id = "local/sm/gpu:0.device->gpu:0.device/{}?mode=batched&threads={}"
     points = [point(id.format(SIZE, 256), SIZE / 50.1e9)]
     points += [point(id.format(size, 512), 1e-6 + size / 50e9) for size in (4096, 1 << 20, SIZE)]
@@ -107,11 +107,11 @@ def test_copy_engines_are_compared_only_at_equal_path_and_size() -> None:
         ({}, {}),
     ],
 )
-def test_sms_of_probed_and_modelled_machines(machine, counts) -> None:
+def test_the_number_of_sms_is_known_for_probed_and_simulated_machines(machine, counts) -> None:
     assert sm_counts(machine) == counts
 
 
-def test_rates_of_few_blocks_are_no_slow_paths() -> None:
+def test_rates_of_few_blocks_make_no_slow_path() -> None:
     points = kernel_points()
     families = {str(found.family): found for found in overview(points)}
     kernels = families["d2d by sm, device -> device"]
@@ -137,8 +137,8 @@ def test_page_summary_and_markdown_have_the_blocks() -> None:
     made = run([*kernel_points(), *small_run().points], **MACHINE)
     text = page(made)
     assert 'id="blocks"' in text and "95 % of it from 16 blocks on" in text and "Rate over blocks" in text
-    told = details(made, width=120, colour=False)
-    assert "95 % of it from 16 blocks on" in told and "blocks 8" not in told
+    text = details(made, width=120, colour=False)
+    assert "95 % of it from 16 blocks on" in text and "blocks 8" not in text
     assert "| 384 GB/s \\[376, 392\\] | 16 | 132 | 395 GB/s \\[387, 403\\] |" in to_markdown(made)
     assert 'id="blocks"' not in page(small_run()) and "Blocks that" not in to_markdown(small_run())
 
@@ -194,8 +194,8 @@ def test_page_summary_and_markdown_have_the_joint_flows() -> None:
     assert 'id="joint"' in text and 'data-label="-&gt; gpu:3">200 GB/s [196, 204] <span class="count">50 %' in text
     (panel,) = [one for one in panels(made.points, modelled=False) if one.path == "gpu:0 -> gpu:all"]
     assert panel.best == "400 GB/s [392, 408] in total"
-    told = details(made, width=140, colour=False)
-    assert "- gpu:0-3 -> gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in told
+    text = details(made, width=140, colour=False)
+    assert "- gpu:0-3 -> gpu:all: 400 GB/s [392, 408] at 64 MiB; 3 flows" in text
     assert "| gpu:0-3 -> gpu:all | 64 MiB | 400 GB/s \\[392, 408\\] | 3 flows of" in to_markdown(made)
 
 
@@ -219,7 +219,7 @@ def test_latencies_appear_in_all_outputs_without_a_size() -> None:
     both = by_path["gpu:0 -> gpu:1"]
     assert (
         ">4 KiB</text>" in both.rate_svg and ">1 B</text>" not in both.time_svg
-    )  # 0 B has no place on a logarithmic axis
+    )  # 0 B has no position on a logarithmic axis
     assert not any("latency" in entry.text for entry in both.legend)
     assert any(row.time.startswith("812 ns") for table in both.tables for row in table.rows)
     assert "812 ns" in page(made) and "812 ns  796 to 828" in details(made, width=140, colour=False)
@@ -237,7 +237,7 @@ def test_bidirectional_points_without_a_total_are_no_dip_and_no_best_rate() -> N
     id = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional=true&mode=batched"
     points = [point(id.format(size), size / rate) for size, rate in ((1 << 20, 50e9), (1 << 26, 20e9))]
     assert [finding.kind for finding in point_findings(points)] == ["dip"]
-    points[1].total_gbps = None  # its flows did not run together
+    points[1].total_gbps = None  # its flows ran in turn
     assert point_findings(points) == []
     (family,) = overview(points)
     assert family.rows[0].at_bytes == 1 << 20 and family.rows[0].rate is not None

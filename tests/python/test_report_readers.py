@@ -1,4 +1,4 @@
-"""The page for people: by keyboard, on a phone, on paper, in dark mode, without scripts, and with many points."""
+"""The page for readers: by keyboard, on a phone, on paper, in dark mode, without scripts, and with many points."""
 
 import re
 from pathlib import Path
@@ -72,7 +72,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_tab_reaches_all_controls_in_order_with_visible_focus(browser, file, width) -> None:
+def test_tab_reaches_all_controls_in_order_with_a_visible_focus(browser, file, width) -> None:
     browser.open(file, width=width)
     stops = []
     while True:
@@ -84,11 +84,11 @@ def test_tab_reaches_all_controls_in_order_with_visible_focus(browser, file, wid
     assert [stop["place"] for stop in stops] == sorted(stop["place"] for stop in stops)
     assert all(stop["seen"] and stop["inside"] for stop in stops)
     assert len([stop for stop in stops if not stop["scroll"]]) == browser.ask(CONTROLS)
-    assert all(stop["scrolls"] for stop in stops if stop["scroll"])  # the Tab key stops only at regions that scroll
+    assert all(stop["scrolls"] for stop in stops if stop["scroll"])  # only regions that scroll are stops of the Tab key
 
 
 def focus(browser, text: str) -> None:
-    """Presses Tab until a control that starts with these words has the focus."""
+    """Presses Tab until a control that starts with `text` has the focus."""
     for _ in range(200):
         browser.press("Tab")
         if browser.ask(STOP)["text"].startswith(text):
@@ -129,8 +129,8 @@ def test_the_page_and_its_first_tables_fit_all_widths(browser, file, width, dark
     found = browser.ask(WIDE)
     assert found["page"] <= width and found["wide"] == []
     assert found["stacks"] == 0 and found["count"] == 3  # best rates, blocks, one place and all GPUs
-    assert found["heads"] == (3 if width > 1024 else 0)  # a narrow page names each number beside it
-    assert width < 390 or found["small"] > 9  # pixels: letters in charts stay readable
+    assert found["heads"] == (3 if width > 1024 else 0)  # a narrow page repeats the heading with each number
+    assert width < 390 or found["small"] > 9  # pixels, so that letters in charts are readable
 
 
 @pytest.mark.parametrize("real", [False, True])
@@ -159,7 +159,7 @@ def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
-def test_a_page_of_twenty_thousand_points_stays_small_enough_for_two_seconds(browser, tmp_path) -> None:
+def test_a_page_of_twenty_thousand_points_loads_within_two_seconds(browser, tmp_path) -> None:
     file = tmp_path / "large.html"
     file.write_text(page(run(many(20_000))), encoding="utf-8")
     browser.open(file)

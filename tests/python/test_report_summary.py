@@ -54,7 +54,7 @@ def test_every_committed_run_fits_thirty_lines_of_any_width(path: Path) -> None:
         assert len(lines) <= MOST_LINES and max(map(len, lines)) <= width
 
 
-def test_modelled_runs_say_so_in_the_first_line() -> None:
+def test_simulated_runs_are_marked_in_the_first_line() -> None:
     assert text_of(run([])).startswith("MODELLED")
     assert "MODELLED" not in text_of(run([], modelled=False))
 
@@ -82,7 +82,7 @@ def test_the_slowest_path_is_named_with_ratio_and_interval() -> None:
     assert "uniform" not in verdict
 
 
-def test_inherited_points_say_nothing_about_uniformity() -> None:
+def test_inherited_points_do_not_count_for_uniformity() -> None:
     made = pairs({(0, 1): 395, (1, 0): 396})
     copied = [msgspec.structs.replace(of, status="inherited") for of in pairs({(0, 2): 200, (2, 0): 200}).points]
     (found,) = comparisons(run([*made.points, *copied]))
@@ -91,7 +91,7 @@ def test_inherited_points_say_nothing_about_uniformity() -> None:
     assert "2 GPU → GPU paths within" in " ".join(text.split()) and "2 inherited" in text
 
 
-def test_the_table_says_how_many_paths_were_measured() -> None:
+def test_the_table_states_the_number_of_measured_paths() -> None:
     made = pairs({(0, 1): 395, (1, 0): 395})
     made.points[1].status = "inherited"
     assert re.search(r"GPU → GPU .*395 .*1 of 2", text_of(made))
@@ -117,7 +117,7 @@ def test_special_copies_and_points_with_a_warning_make_no_headline(id: str, guar
     assert values == pytest.approx([55.0])
 
 
-def test_scattered_rates_are_unstable_with_their_range() -> None:
+def test_scattered_rates_are_called_unstable_with_their_range() -> None:
     slow = point(H2D.format("pageable", 0, LARGE), LARGE / 10e9)
     slow.flows[0].round_medians_s = [LARGE / rate / 1e9 for rate in (8.1, 9.0, 10.0, 10.0, 11.0, 11.9)]
     text = text_of(run([slow, point(H2D.format("pinned", 0, LARGE), LARGE / 55e9)]))
@@ -164,12 +164,12 @@ def test_runs_without_plain_copies_show_their_other_rates() -> None:
     assert "read by sm, mapped → device, numa:0 → gpu:0: 50.65 GB/s [50.61, 50.68]" in text
 
 
-def test_a_name_cannot_steer_the_terminal() -> None:
+def test_a_place_name_cannot_send_escape_sequences() -> None:
     text = text_of(run([point(H2D.format("pinned", 0, 8), status="failed", reason="a\x1b[2Jb")], name="x\x1b[2J"))
     assert "\x1b" not in text and "a?[2Jb" in text
 
 
-def test_ascii_output_gets_ascii_signs() -> None:
+def test_ascii_output_uses_ascii_characters() -> None:
     code = "from invented import small_run; from linkscope.report.summary import summary; print(summary(small_run()))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parent, check=True,

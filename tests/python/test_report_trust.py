@@ -1,4 +1,4 @@
-"""Doubtful values and incomparable sizes: their signs, and the comparisons that leave them out."""
+"""Marks of doubtful values and incomparable sizes, and the comparisons that leave these values out."""
 
 import re
 from pathlib import Path
@@ -26,18 +26,18 @@ from linkscope.units import format_against
 
 REAL = Path(__file__).parents[2] / "results" / "h200x4-standard-a.jsonl.gz"
 BOTH = "h2d/ce/numa:0.pageable->gpu:{}.device/{}?bidirectional=true&mode=batched"
-ALONE = "d2d/ce/gpu:{}.device->gpu:{}.device/8?after={}&mode=single"
+SINGLE = "d2d/ce/gpu:{}.device->gpu:{}.device/8?after={}&mode=single"
 LATE = "the flows ran together for only 81% of the time that the longer one took"
 
 
 def apart(id: str, seconds: float, **fields):
-    """Two flows that took turns: they have rates but no total."""
+    """Two flows that ran in turn: they have rates but no total."""
     guards = {"joint_overlap": 0.81}
     return point(id, seconds, status="missed_precision", reason=LATE, total_gbps=None, guards=guards, **fields)
 
 
 def turned() -> list:
-    """Three GPUs: the last has no total at the largest size, the first none at the size below."""
+    """Three GPUs: the last has no total at the largest size, the first none at the next smaller size."""
     made = [point(BOTH.format(gpu, size), size / (10e9 if size > 4096 else 2e9)) for gpu in range(3) for size in SIZES]
     return [
         apart(one.id, one.median_s) if (one.dst, one.bytes) in (("gpu:2", SIZES[3]), ("gpu:0", SIZES[2])) else one
@@ -49,8 +49,8 @@ def test_best_rates_of_small_and_large_sizes_are_not_compared() -> None:
     made = turned()
     assert not [one for one in point_findings(turned()) if one.kind == "slow path"]
     (family,) = overview(made)
-    whole, part = sorted(family.rows, key=lambda row: row.note)
-    assert part.paths == "numa:0 -> gpu:2" and whole.path_count == 2 and whole.note == ""
+    complete, part = sorted(family.rows, key=lambda row: row.note)
+    assert part.paths == "numa:0 -> gpu:2" and complete.path_count == 2 and complete.note == ""
     assert part.note == "no total at 64 MiB: the flows ran together for only 81 % of the time"
     text = details(run(made), width=120, colour=False)
     assert part.note in text and part.note in to_markdown(run(made))
@@ -73,7 +73,7 @@ def wide(id: str, seconds: float, width: float, **fields):
     return point(id, seconds, status="missed_precision", ci95_s=ends, precision_target=0.05, **fields)
 
 
-def test_missed_precision_has_its_sign_everywhere() -> None:
+def test_missed_precision_is_marked_everywhere() -> None:
     id = "h2d/ce/numa:0.{}->gpu:{}.device/{}?mode=batched"
     made = [wide(id.format("pinned", gpu, 1 << 26), 1e-3, 0.06, limit_gbps=80.0) for gpu in (0, 1)]
     made += [point(id.format("pinned", 2, 1 << 26), 1e-3, limit_gbps=80.0)]
@@ -92,7 +92,7 @@ def test_missed_precision_has_its_sign_everywhere() -> None:
     assert panel.legend[-1].text == "ringed: missed precision"
 
 
-def test_a_precise_run_has_no_sign_and_precise_tiles() -> None:
+def test_a_precise_run_has_no_marks() -> None:
     made = run([point("h2d/ce/numa:0.pinned->gpu:0.device/1048576?mode=batched", 1e-4)])
     assert "~" not in details(made, colour=False) and 'class="ring"' not in page(made)
     assert "every rate above is within its target precision" in tiles(made)[-1].lines
@@ -101,7 +101,7 @@ def test_a_precise_run_has_no_sign_and_precise_tiles() -> None:
 
 
 def test_a_too_uncertain_value_is_no_best_rate() -> None:
-    made = [wide(ALONE.format(0, 1, "wait"), 1e-6, 5.0), point(ALONE.format(1, 0, "wait"), 2e-6)]
+    made = [wide(SINGLE.format(0, 1, "wait"), 1e-6, 5.0), point(SINGLE.format(1, 0, "wait"), 2e-6)]
     (heat,) = heats(made)
     assert heat.cells["gpu:0", "gpu:1"].share is None and heat.cells["gpu:1", "gpu:0"].share == 1.0
     assert any("wider than" in note for note in heat.notes)
@@ -109,27 +109,27 @@ def test_a_too_uncertain_value_is_no_best_rate() -> None:
 
 def test_minor_parameters_concern_the_best_rate_only() -> None:
     made = []
-    for after, alone in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
+    for after, single in (("kernel", 7.4e-6), ("wait", 2.4e-6)):
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
-        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", alone))
+        made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", single))
     (family,) = overview(made)
-    told = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
-    assert family.minor_params_text == told
-    assert told in details(run(made), width=140, colour=False) and told in page(run(made))
+    expected = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
+    assert family.minor_params_text == expected
+    assert expected in details(run(made), width=140, colour=False) and expected in page(run(made))
 
 
 def test_single_copies_are_compared_with_equal_parameters_only() -> None:
-    """Without peer access there is one initiator, and it is slow. This says nothing about initiators."""
+    """Without peer access there is only one initiator, and it is slow, which shows nothing about initiators."""
     made = []
-    for initiator, alone, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
+    for initiator, single, peer in (("src", 2.4e-6, "on"), ("dst", 13e-6, "on"), ("src", 33e-6, "off")):
         params = f"initiator={initiator}&mode={{}}&peer={peer}"
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
-        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", alone))
+        made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", single))
     (family,) = overview(made)
     assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.minor_params_text
 
 
-def test_the_spread_between_rounds_is_that_of_the_medians() -> None:
+def test_the_spread_between_rounds_is_that_of_their_medians() -> None:
     id = "d2d/ce/gpu:0.device->gpu:1.device/8?mode=single"
     one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))
     one.flows[0].samples_s = [[2e-6] * 7 for _ in range(5)] + [[2e-6] * 6 + [53e-6]]
@@ -141,7 +141,7 @@ def test_the_spread_between_rounds_is_that_of_the_medians() -> None:
     assert not [found for found in point_findings([moved]) if found.kind == "spread between rounds"]
 
 
-def test_differing_medians_have_a_spread_in_real_runs() -> None:
+def test_medians_that_differ_have_a_spread_in_real_runs() -> None:
     rows = [
         (one, cells)
         for one in read_run(REAL).points
@@ -163,20 +163,20 @@ def test_each_direction_of_a_link_has_its_own_peak() -> None:
 
 def test_flows_that_did_not_run_together_are_listed_separately() -> None:
     made = run([*turned(), point(BOTH.format(0, 16), status="failed", reason="no")])
-    told = " / ".join(problem.text() for problem in problems(made.points))
+    text = " / ".join(problem.text() for problem in problems(made.points))
     assert (
-        "flows that did not run together, 2 points: h2d by ce, pageable -> device; the flows ran together for" in told
+        "flows that did not run together, 2 points: h2d by ce, pageable -> device; the flows ran together for" in text
     )
-    assert "missed precision" not in told and "only 81 % of" in told
+    assert "missed precision" not in text and "only 81 % of" in text
     assert any(text.text.startswith("2 points have flows that did not run together") for text in doubts(made))
     assert not any("missed precision" in doubt.text for doubt in doubts(made))
     assert "2 missed precision, 2 of them flows that did not run together" in tiles(made)[-1].lines
     by_rule = apart(BOTH.format(0, 8), 1e-6)
-    by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total over the time until the last flow ended
+    by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total over the time until the last flow ends
     assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()
 
 
-def test_missed_precision_shows_enough_digits_in_per_cent() -> None:
+def test_missed_precision_is_printed_with_enough_digits() -> None:
     assert format_against(0.0504, 0.05) == "+-5.04 %, target was 5 %" and format_against(5.25, 0.05).startswith(
         "+-525 %"
     )
@@ -191,8 +191,8 @@ def test_missed_precision_shows_enough_digits_in_per_cent() -> None:
     assert "a third of the precision" not in planned and "that precision on either side of the median" in planned
     text = render(REAL)
     assert "asked was 0.0" not in text and "1 % from 1 MiB;" in text and "three more rounds" in text
-    (asked,) = [page(run([])).count("1 % from 1 MiB;")]
-    assert asked == 1
+    (target,) = [page(run([])).count("1 % from 1 MiB;")]
+    assert target == 1
 
 
 def test_rows_with_another_peak_name_it() -> None:
@@ -201,7 +201,7 @@ def test_rows_with_another_peak_name_it() -> None:
     assert f"peak: {d2d.limits}" in details(read_run(REAL), width=100, colour=False) and d2d.limits in render(REAL)
 
 
-def test_counters_appear_once_and_close_modes_not_at_all() -> None:
+def test_counters_appear_once_and_close_modes_never() -> None:
     made = small_run()
     object.__setattr__(made, "end", End(wall_s=1.0, complete=True, counts={}, gained={"gpu:0": {"pcie_replays": 7}}))
     assert "many cost rate" not in " ".join(finding.text for finding in findings(made))
@@ -265,8 +265,8 @@ def test_the_filter_matches_words_in_any_order_and_reports_no_match(tmp_path) ->
                 assert captions and all("peer off" in caption for caption in captions)
 
 
-def test_the_widest_flow_decides_on_precision() -> None:
-    """A bidirectional point with a wider interval in the opposite direction: that flow missed precision."""
+def test_the_widest_flow_decides_whether_precision_was_missed() -> None:
+    """The opposite flow of a bidirectional point has a wider interval: this flow missed precision."""
     made = point(BOTH.format(0, 16), 1e-6, status="missed_precision")
     back = made.flows[1]
     back.ci95_s = (0.9 * back.median_s, 1.1 * back.median_s)
@@ -281,12 +281,14 @@ def test_a_narrow_interval_is_no_reason_for_missed_precision() -> None:
     stopped = point(BOTH.format(0, 16), 1e-6, status="missed_precision", precision_target=0.05)
     stopped.reason = "4 of 6 rounds; the budget of 20 s is spent"
     assert problems([stopped])[0].text().endswith("; 4 of 6 rounds; the budget of 20 s is spent")
-    wide = point(BOTH.format(0, 8), 1e-6, status="missed_precision")  # +-2 %: less than the other asked, but missed
+    wide = point(
+        BOTH.format(0, 8), 1e-6, status="missed_precision"
+    )  # +-2 % is within the target, but the status says otherwise
     assert "widest +-2 %, target was 1 %" in problems([stopped, wide])[0].text()
 
 
 def test_tiles_prefer_measured_values_and_mark_inherited_ones() -> None:
-    """Of a measured path and a path with an inherited, slightly higher value, the measured one is named."""
+    """One path is measured, another has a slightly higher inherited value: the measured path is named."""
     id = "h2d/ce/numa:0.pinned->gpu:{}.device/67108864?bidirectional=false&mode=batched"
     source = point(id.format(0), 1.2e-3, limit_gbps=80.0)
     other = point(id.format(1), 1.19e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)

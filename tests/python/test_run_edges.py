@@ -1,4 +1,4 @@
-"""Runs with misleading data: drift, throttling, lost GPUs."""
+"""Runs with misleading data: drift, throttling, lost GPUs, failing workers."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ LARGE = H2D.format(64 << 20, "false", "batched")
 OTHER = H2D.format(4096, "false", "batched")
 
 
-# --- what the rounds of a point say ---
+# --- the rounds of a point ---
 
 
 def settling(*samples: list[float], rounds: int = 6) -> Point:
@@ -36,25 +36,25 @@ def settling(*samples: list[float], rounds: int = 6) -> Point:
 
 
 @pytest.mark.parametrize("how, samples", [("rise", [1.0, 1.02, 1.04, 1.06]), ("fall", [1.06, 1.04, 1.02, 1.0])])
-def test_what_goes_one_way_within_its_rounds_did_not_settle(how: str, samples: list[float]) -> None:
+def test_a_trend_within_the_rounds_means_not_converged(how: str, samples: list[float]) -> None:
     found = settling(samples)
     assert found.status == "missed_precision" and f"{how} by 6%: not converged" in (found.reason or "")
     assert found.guards["trend"] == pytest.approx(0.06 / 1.03 * (1 if how == "rise" else -1), rel=1e-3)
 
 
-def test_what_goes_one_way_by_less_than_the_precision_or_by_chance_settled() -> None:
-    assert settling([1.0, 1.002, 1.004, 1.006]).status == "ok"  # a clear drift of 0.6 %
-    assert settling([1.0, 1.02]).status == "ok"  # six rounds of two samples: one run in 32 looks like this by chance
+def test_a_trend_below_the_precision_or_by_chance_counts_as_converged() -> None:
+    assert settling([1.0, 1.002, 1.004, 1.006]).status == "ok"  # a significant trend of 0.6 %
+    assert settling([1.0, 1.02]).status == "ok"  # six rounds of two samples: 1 run in 32 looks like this by chance
 
 
-def test_a_mode_of_one_round_is_that_rounds_own() -> None:
-    """Of six rounds, three lie on one side, two on the other and one on both: processes differ, each has one mode."""
+def test_a_round_with_one_mode_does_not_make_the_point_bimodal() -> None:
+    """Three of six rounds lie on one side, two on the other, one on both: each process has one mode of its own."""
     apart = [[1.0] * 4] * 3 + [[1.5] * 4] * 2 + [[1.0, 1.0, 1.5, 1.5]]
     found = settling(*apart)
     assert found.spread is not None and found.spread.modes_s is None
 
 
-def test_spread_is_a_standard_deviation_as_a_fraction() -> None:
+def test_spread_is_a_relative_standard_deviation() -> None:
     """Samples 1 % above and below: 1.414 % within rounds, and equal means of all rounds."""
     spread = settling([0.99, 1.01]).spread
     assert spread is not None and spread.between_rounds == 0.0
@@ -64,30 +64,30 @@ def test_spread_is_a_standard_deviation_as_a_fraction() -> None:
     assert spread.between_rounds == pytest.approx(0.01 * (6 / 5) ** 0.5, rel=1e-3)
 
 
-def test_two_ticks_of_a_gpus_clock_are_64_ns_of_the_smallest_batch() -> None:
+def test_two_clock_ticks_of_a_gpu_are_64_ns_over_the_smallest_batch() -> None:
     rounds = [round_of(n, [0.4e-6], batch=[2, 64]) for n in range(6)]
     assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / 2 / 0.4e-6)
 
 
 @pytest.mark.parametrize(("longer", "more"), [(8, 14), (2, 2), (1, 2), (None, 2)])
-def test_a_tick_is_spread_over_what_the_longer_batch_has_more(longer: int | None, more: int) -> None:
+def test_a_clock_tick_is_divided_by_the_difference_of_the_batches(longer: int | None, more: int) -> None:
     rounds = [round_of(n, [0.04e-6], batch=[2, 64], longer=longer) for n in range(6)]
     assert assembler().point(ONE, rounds).precision_target == pytest.approx(64e-9 / more / 0.04e-6)
 
 
-def test_an_overhead_that_no_round_has_is_not_made_up() -> None:
+def test_a_missing_overhead_stays_missing() -> None:
     assert assembler().point(ONE, [round_of(n, [2e-6], overhead_s=None) for n in range(6)]).overhead_s is None
 
 
-def test_what_was_throttled_in_every_round_is_not_ok() -> None:
+def test_a_point_throttled_in_every_round_is_not_ok() -> None:
     rounds = [round_of(n, [2e-6], guards={"throttled": ["hw_thermal"]}) for n in range(6) for _ in (0, 1)]
     found = assembler().point(ONE, rounds)
     assert (found.status, found.reason) == ("missed_precision", "the GPU was throttled in every round")
     assert found.median_s == 2e-6 and len(found.flows[0].round_medians_s) == 6
 
 
-def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> None:
-    """Its interval is wider by the possible difference between the paths. Without measurement it has no rounds."""
+def test_an_inherited_point_has_the_places_of_its_own_path() -> None:
+    """Its interval is wider by the possible difference of the paths. An inherited point has no rounds."""
     source = assembler().point(BOTH, [round_of(n, [20e-6 + n * 1e-8], [30e-6 + n * 1e-8]) for n in range(6)])
     id = BOTH.replace("gpu:0", "gpu:1")
     found = assembler().inherited(Inheritance(id, BOTH, 0.9, 1.2, shown=True), source)
@@ -100,19 +100,19 @@ def test_a_value_that_is_taken_over_is_between_the_places_of_its_own_path() -> N
 
 
 @pytest.mark.parametrize("slowest_s, status", [(18e-6, "missed_precision"), (16.6e-6, "failed")])
-def test_without_an_interval_a_rate_above_the_limit_is_judged_by_the_slowest_sample(slowest_s, status: str) -> None:
-    """1 MiB in 16.4 us are 63.9 GB/s, in 18 us 58.3 GB/s; the limit is 60."""
+def test_without_an_interval_the_slowest_sample_is_compared_with_the_limit(slowest_s, status: str) -> None:
+    """1 MiB in 16.4 us is 63.9 GB/s, in 18 us 58.3 GB/s; the limit is 60."""
     rounds = [round_of(n, [16.4e-6, 16.4e-6, slowest_s], [20e-6]) for n in range(3)]
     assert assembler(lambda point: (60.0, "the link")).point(BOTH, rounds).status == status
 
 
-def test_of_a_round_that_was_throttled_twice_the_later_counts() -> None:
+def test_the_later_of_two_throttled_rounds_counts() -> None:
     hot = {"throttled": ["hw_thermal"]}
     rounds = [round_of(n, [seconds], guards=hot) for n in range(6) for seconds in (4e-6, 2e-6)]
     assert assembler().point(ONE, rounds).median_s == 2e-6
 
 
-def test_three_rounds_that_agree_are_enough_whatever_stopped_the_others() -> None:
+def test_three_agreeing_rounds_are_enough_whatever_stopped_the_others() -> None:
     made = assembler(precision=0.01)
     made._plan = structs.replace(made._plan, early=True)
     three = [round_of(n, [2e-6 * factor]) for n, factor in enumerate((1.0, 1.001, 1.002))]
@@ -123,7 +123,7 @@ def test_three_rounds_that_agree_are_enough_whatever_stopped_the_others() -> Non
     assert found.status == "missed_precision" and (found.reason or "").endswith("; the budget left no time")
 
 
-def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
+def test_the_spread_of_rounds_is_known_after_three_of_them() -> None:
     state = State(PointId.parse(ONE), 1e-3)
     for number, factor in enumerate((0.9, 1.1, 1.0)):
         assert state.spread == 0.0
@@ -131,33 +131,33 @@ def test_what_rounds_differ_by_is_told_by_three_or_more() -> None:
         made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [factor * 1e-6] * 3)]
         state.rounds.append(made)
     assert state.spread == pytest.approx(0.1)
-    for made in state.rounds:  # noise makes them negative
+    for made in state.rounds:  # noise makes the samples negative
         made.flows[0].samples_s = [-seconds for seconds in made.flows[0].samples_s]
     assert state.spread == 0.0
 
 
-def test_a_point_touches_the_places_of_all_paths_at_once() -> None:
+def test_a_concurrent_point_uses_the_places_of_all_its_paths() -> None:
     point = PointId.parse("concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1,gpu:2->numa:0")
     assert State(point, 1e-3).places == {"numa:0", "gpu:0", "gpu:1", "gpu:2"}
 
 
-# --- how a round is sampled ---
+# --- sampling of a round ---
 
 
 def of_timed(worker: Any, **wishes: Any) -> Any:
     return Sampler(worker, plan(ONE, **wishes), facts()).measure(Task(PointId.parse(ONE), 0))
 
 
-def test_a_cost_that_falls_with_the_batch_is_noted_too() -> None:
+def test_a_cost_that_falls_with_the_batch_is_noted() -> None:
     assert "nonlinear" in of_timed(Timed(lambda count: 1e-5 * count**0.7)).guards
 
 
-def test_what_takes_no_time_at_all_is_a_zero_and_no_crash() -> None:
+def test_an_operation_of_zero_time_is_recorded_without_a_crash() -> None:
     record = of_timed(Timed(lambda count: 0.0))
     assert set(record.flows[0].samples_s) == {0.0} and "joint_overlap" not in record.guards
 
 
-def test_an_answer_to_another_question_fails_the_point() -> None:
+def test_an_answer_to_another_request_fails_the_point() -> None:
     class Deaf(Restless):
         def run(self, samples, batches, *, verify, limit_s):
             return super().run(samples + 1, batches, verify=verify, limit_s=limit_s)
@@ -167,7 +167,7 @@ def test_an_answer_to_another_question_fails_the_point() -> None:
 
 
 class Ticking(Restless):
-    """10 us an operation, plus up to 1 ns from sample to sample: over 30 operations less than a tick of the host's
+    """10 us per operation, plus up to 1 ns from sample to sample: over 30 operations less than a tick of the host's
     clock."""
 
     def __init__(self, timing: str) -> None:
@@ -182,27 +182,25 @@ class Ticking(Restless):
         return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
 
-def test_a_host_clock_is_read_in_steps_of_100_ns(monkeypatch) -> None:
-    """Samples cannot be shown to be steadier than a quarter of a tick, so none are added for it."""
+def test_the_host_clock_is_assumed_to_tick_in_100_ns(monkeypatch) -> None:
+    """A quarter of a tick is the finest scatter that samples can show, so no samples are added for less."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     by_host, by_events = (of_timed(Ticking(timing), precision=1e-6) for timing in ("host", "gate"))
     assert len(by_host.flows[0].samples_s) == 4 < len(by_events.flows[0].samples_s)
 
 
 @pytest.mark.parametrize("spread, samples", [(0.0, 7), (0.02, 7), (0.5, 4)])
-def test_a_round_is_sampled_to_half_of_what_rounds_differ_by(monkeypatch, spread: float, samples: int) -> None:
+def test_a_round_is_sampled_to_half_of_the_spread_between_rounds(monkeypatch, spread: float, samples: int) -> None:
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
-    monkeypatch.setattr(
-        "linkscope.run.sampler.EXPENSIVE_S", math.inf
-    )  # noise that bends the curve makes the batch long
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     worker = Restless(0.05)
     worker.timing = "virtual"
     record = Sampler(worker, plan(ONE), facts()).measure(Task(PointId.parse(ONE), 3, None, spread))
     assert len(record.flows[0].samples_s) == samples
 
 
-def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
-    """Operations of 5 ms that differ by 2 %: about 80 ms of sampling, too little for seven samples."""
+def test_operations_that_keep_the_machine_busy_get_fewer_samples(monkeypatch) -> None:
+    """Operations of 5 ms that scatter by 2 %: about 80 ms of sampling, too little for seven samples."""
 
     class Slow(Restless):
         timing = "virtual"
@@ -214,17 +212,17 @@ def test_what_keeps_the_machine_busy_is_sampled_less(monkeypatch) -> None:
                 stamps += [t for batch in batches for t in (0.0, batch[0] * 5e-3 * (1 + 0.01 * (self.calls % 3)))]
             return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
-    def taken() -> int:
+    def sample_count() -> int:
         return len(of_timed(Slow(), precision=0.001).flows[0].samples_s)
 
     monkeypatch.setattr("linkscope.run.sampler.OUT_OF_REACH", 1e9)
-    few = taken()
+    few = sample_count()
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", 10.0)
-    assert few < taken() == 7
+    assert few < sample_count() == 7
 
 
 @pytest.mark.parametrize("gap, samples", [("", 7), ("&idle_gap_s=0.001", 7), ("&idle_gap_s=0.01", 3)])
-def test_one_alone_is_sampled_seven_times_and_less_where_each_waits_for_long(gap: str, samples: int) -> None:
+def test_single_copies_have_seven_samples_and_fewer_after_long_pauses(gap: str, samples: int) -> None:
     point = PointId.parse(H2D.format(8, "false", "single") + gap)
     worker = Timed(lambda count: 1e-6 + count * 1e-5)
     record = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
@@ -232,22 +230,22 @@ def test_one_alone_is_sampled_seven_times_and_less_where_each_waits_for_long(gap
 
 
 @pytest.mark.parametrize("cache, known", [("written", False), ("dirty", False), ("cold", True)])
-def test_memory_that_is_made_anew_is_not_run_before_it_is_prepared(cache: str, known: bool) -> None:
-    asked: list[Any] = []
+def test_newly_allocated_memory_is_prepared_before_its_first_run(cache: str, known: bool) -> None:
+    requested: list[Any] = []
 
-    class Asked(Timed):
+    class Recording(Timed):
         def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
-            asked.append(then)
+            requested.append(then)
             return super().prepare(case, key, limit_s)
 
     point = PointId.parse(f"{ONE}&cache={cache}")
-    worker = Asked(lambda count: 1e-6 + count * 1e-5)
+    worker = Recording(lambda count: 1e-6 + count * 1e-5)
     first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
     Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
-    assert asked[0] is None and (asked[1] is not None) is known
+    assert requested[0] is None and (requested[1] is not None) is known
 
 
-# --- who is measured when ---
+# --- order of measurement ---
 
 
 def records(path: Path) -> list[str]:
@@ -263,24 +261,24 @@ def records(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("each_s, known", [(1e-5, True), (20e-3, False)])
-def test_whether_two_operations_fit_into_a_sample_is_known_when_it_is_prepared(each_s: float, known: bool) -> None:
-    """A later round with one operation in a batch is therefore not sent before the preparation."""
-    asked: list[Any] = []
+def test_the_preparation_decides_whether_two_operations_fit_into_a_sample(each_s: float, known: bool) -> None:
+    """A later round with one operation per batch is therefore not sent before the preparation."""
+    requested: list[Any] = []
 
-    class Asked(Timed):
+    class Recording(Timed):
         def prepare(self, case: Any, key: str, limit_s: float, then: Any = None) -> Prepared:
-            asked.append(then)
+            requested.append(then)
             return super().prepare(case, key, limit_s)
 
-    worker, point = Asked(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
+    worker, point = Recording(lambda count: 1e-6 + count * each_s), PointId.parse(ONE)
     first = Sampler(worker, plan(ONE), facts()).measure(Task(point, 0))
     assert (first.batch == [1]) is not known
     Sampler(worker, plan(ONE), facts()).measure(Task(point, 1, first))
-    assert (asked[1] is not None) is known
+    assert (requested[1] is not None) is known
 
 
-def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> None:
-    """A drift during a round would otherwise always hit the same points."""
+def test_base_rounds_are_in_random_order_with_a_budget_too(tmp_path) -> None:
+    """Otherwise a drift during a round would always hit the same points."""
     orders = []
     for number, budget_s in enumerate((None, 1e6)):
         path = tmp_path / f"{number}.jsonl"
@@ -291,16 +289,16 @@ def test_base_rounds_are_in_an_order_by_chance_with_a_budget_too(tmp_path) -> No
     assert sorted(first) == sorted(second) and first != second
 
 
-def test_a_point_is_written_when_its_last_round_is_done(tmp_path) -> None:
-    """A run killed at that moment has all points but one, instead of none."""
+def test_a_point_is_written_right_after_its_last_round(tmp_path) -> None:
+    """A run killed at this moment has all points but one, instead of none."""
     path = tmp_path / "a.jsonl"
     measured(target(), plan(ONE, OTHER, rounds=2), path)
-    told = records(path)
-    assert [one.partition(" ")[0] for one in told] == ["round", "round", "round", "point", "round", "point"]
-    assert told[2].partition(" ")[2] == told[3].partition(" ")[2]
+    lines = records(path)
+    assert [one.partition(" ")[0] for one in lines] == ["round", "round", "round", "point", "round", "point"]
+    assert lines[2].partition(" ")[2] == lines[3].partition(" ")[2]
 
 
-def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path, monkeypatch) -> None:
+def test_every_round_of_a_plan_without_classes_has_its_own_process(tmp_path, monkeypatch) -> None:
     opened: list[int] = []
     opens = Worker.opened
 
@@ -315,27 +313,27 @@ def test_every_round_of_a_plan_without_classes_has_a_process_of_its_own(tmp_path
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     with_classes = structs.replace(plan(ONE, LARGE, rounds=6), classes=classes)
     measured(target(modelled=False), with_classes, tmp_path / "b.jsonl")
-    assert len(set(opened)) < len(opened)  # every other round has a fresh platform in the same process
+    assert len(set(opened)) < len(opened)  # every second round has a fresh platform in the same process
 
 
-def test_a_fresh_process_opens_while_the_one_before_ends_and_measures_when_that_is_gone(tmp_path, monkeypatch) -> None:
-    told: list[str] = []
+def test_a_fresh_process_opens_while_the_previous_ends_and_measures_after_its_end(tmp_path, monkeypatch) -> None:
+    calls: list[str] = []
 
     def noted(does: Callable[..., Any]) -> Callable[..., Any]:
-        def told_first(*given: Any) -> Any:
-            told.append(does.__name__)
+        def logged(*given: Any) -> Any:
+            calls.append(does.__name__)
             return does(*given)
 
-        return told_first
+        return logged
 
     for name in ("ask_to_open", "end", "kill", "prepare"):
         monkeypatch.setattr(Worker, name, noted(getattr(Worker, name)))
     measured(target(modelled=False), plan(ONE, rounds=2), tmp_path / "a.jsonl")
-    first = told.index("ask_to_open")  # before: a worker that reported its version
-    assert told[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
+    first = calls.index("ask_to_open")  # the requests before it open a worker for its version
+    assert calls[first:] == ["ask_to_open", "prepare", "end", "ask_to_open", "kill", "prepare", "kill"]
 
 
-def test_a_worker_that_dies_while_it_opens_beside_the_one_before_is_started_again(tmp_path, monkeypatch) -> None:
+def test_a_worker_that_dies_while_opening_is_started_again(tmp_path, monkeypatch) -> None:
     asks, dying = Worker.ask_to_open, [0, 1, 0, 0]
 
     def sometimes(worker: Worker, request: dict[str, Any]) -> None:
@@ -361,13 +359,13 @@ def test_a_worker_that_lost_its_gpu_is_not_used_again(tmp_path, monkeypatch) -> 
     for flaw, processes in (("lost", 3), ("fail", 1)):
         used.clear()
         measured(target(flawed={flaw: "*/8?*#0"}), plan(ONE, OTHER, rounds=2), tmp_path / f"{flaw}.jsonl")
-        assert len({pid for pids in used.values() for pid in pids}) == processes, flaw  # the lost one is tried twice
+        assert len({pid for pids in used.values() for pid in pids}) == processes, flaw  # a lost one is tried twice
 
 
 @pytest.mark.parametrize(
     "problem", [RequestFailed("failed", "no second platform"), WorkerGone("no answer", hung=True, abandoned=True)]
 )
-def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_loses_its_gpus(
+def test_the_gpus_of_an_unkillable_worker_are_lost_if_its_platform_does_not_reopen(
     tmp_path, monkeypatch, problem: Exception
 ) -> None:
     kills, tried = Worker.kill, list[int]()
@@ -389,7 +387,7 @@ def test_a_platform_that_does_not_open_again_in_a_worker_that_cannot_be_ended_lo
     assert "gpu:0" in (found.reason or "") and "could not be killed" in (found.reason or "")
 
 
-def test_a_worker_that_is_still_opening_is_ended_too_and_not_handed_out(monkeypatch) -> None:
+def test_a_worker_that_is_still_opening_is_ended_and_never_used(monkeypatch) -> None:
     started, opened = list[Worker](), list[int]()
     asks, opens = Worker.ask_to_open, Worker.opened
 
@@ -412,9 +410,7 @@ def test_a_worker_that_is_still_opening_is_ended_too_and_not_handed_out(monkeypa
     assert opened == [0, 2]
 
 
-def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_starts_any_more(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_point_with_three_sufficient_rounds_keeps_its_value_if_no_worker_starts(tmp_path, monkeypatch) -> None:
     no_worker_opens_after(3, monkeypatch)
     classes = [PathClass("host to GPU", ["numa:0->gpu:0"])]
     made = structs.replace(plan(ONE, budget_s=1e4), classes=classes, early=True)
@@ -423,8 +419,8 @@ def test_what_has_three_rounds_that_suffice_keeps_its_value_where_no_worker_star
     assert found.status in ("ok", "missed_precision") and found.median_s and len(found.flows[0].samples_s) == 3
 
 
-def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
-    """They are not tried one by one, and their reason is not lack of time."""
+def test_a_point_unsupported_at_one_size_is_unsupported_at_all_sizes(tmp_path) -> None:
+    """The other sizes are not tried, and their reason is not lack of time."""
     sizes = [H2D.format(8 << 2 * at, "false", "batched") for at in range(12)]
     ids = [id.replace("gpu:0", f"gpu:{gpu}") for id in sizes for gpu in range(4)]
     paths = [f"numa:0->gpu:{gpu}" for gpu in range(4)]
@@ -436,8 +432,8 @@ def test_what_one_size_says_is_unsupported_is_so_of_all_sizes(tmp_path) -> None:
     }
 
 
-def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_path) -> None:
-    """Both directions of two GPUs taken as alike; those of gpu:1 have rates of 9 and 18 GB/s."""
+def test_flows_get_their_own_batches_if_those_of_another_path_do_not_balance(tmp_path) -> None:
+    """Both directions of two GPUs are in one class, but those of gpu:1 have rates of 9 and 18 GB/s."""
     ids = [H2D.format(16 << 20, "true", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in (0, 1)]
     classes = [PathClass("host to GPU", ["numa:0->gpu:0", "numa:0->gpu:1"])]
     made = structs.replace(plan(*ids, rounds=3), classes=classes)
@@ -450,8 +446,8 @@ def test_flows_that_do_not_end_together_by_anothers_batch_have_their_own(tmp_pat
     assert other.guards["joint_overlap"] > 0.85 and "in_turn" not in other.guards
 
 
-def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monkeypatch) -> None:
-    """No retry after a hang, which would cost the whole time-out again, nor after a late death."""
+def test_a_point_is_tried_again_if_its_worker_died_early_or_lost_its_gpu(monkeypatch) -> None:
+    """A hang is not tried again, because it would cost the whole time-out again, and neither is a late death."""
 
     def tries(problem: Exception) -> int:
         tried: list[int] = []
@@ -473,18 +469,18 @@ def test_a_point_is_tried_again_where_its_worker_died_soon_or_lost_its_gpu(monke
 
 def test_a_worker_that_does_not_start_is_started_three_times(tmp_path, monkeypatch) -> None:
     opens, failing = Worker.opened, [2]
-    left: list[int] = []  # processes that did not open: they keep the GPUs' resources until they end
+    unopened: list[int] = []  # processes that did not open; they hold GPU resources until they end
 
     def sometimes(worker: Worker) -> dict[str, Any]:
         if failing[0] > 0:
             failing[0] -= 1
-            left.append(worker.pid)
+            unopened.append(worker.pid)
             raise RequestFailed("failed", "not yet")
         return opens(worker)
 
     monkeypatch.setattr(Worker, "opened", sometimes)
     assert measured(target(), plan(ONE, rounds=2), tmp_path / "a.jsonl").points[ONE].median_s
-    assert len(left) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in left)
+    assert len(unopened) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in unopened)
     failing[0] = 3
     found = measured(target(), plan(ONE, rounds=2), tmp_path / "b.jsonl").points[ONE]
     assert found.status == "failed" and "not yet" in (found.reason or "")

@@ -1,4 +1,4 @@
-"""docs/reference/run-file.md describes every field of a run file, and no field that does not exist."""
+"""docs/reference/run-file.md describes every field of a run file and no others."""
 
 import functools
 import gzip
@@ -17,7 +17,7 @@ from linkscope.runfile import ContextsTally, End, Flow, Header, Point, Resume, R
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "run-file.md"
-LARGEST = 100_000  # bytes of a compressed run: smaller runs hold every kind of record
+LARGEST = 100_000  # bytes of a compressed run: small runs contain every kind of record
 SECTIONS = {
     "The `run` record": Header,
     "`plan` holds": Plan,
@@ -30,7 +30,7 @@ SECTIONS = {
 GUARDS = "### `guards`"
 
 
-def test_every_section_describes_the_fields_of_its_record_and_no_others() -> None:
+def test_every_section_describes_exactly_the_fields_of_its_record() -> None:
     for start, record in SECTIONS.items():
         fields = set(record.__struct_fields__)
         if record.__struct_config__.tag_field:
@@ -59,15 +59,15 @@ def test_the_page_describes_every_field_of_real_runs() -> None:
     assert not missing
 
 
-def test_every_guard_of_the_page_is_in_a_run_or_in_the_code_that_writes_it() -> None:
+def test_every_guard_of_the_page_is_in_a_run_or_in_the_code() -> None:
     writers = [*(ROOT / "src" / "linkscope" / "run").glob("*.py"), *(ROOT / "core" / "platform").rglob("*.cpp")]
     code = "".join(path.read_text(encoding="utf-8") for path in writers)
     for guard in described()[GUARDS]:
         assert guard in found_in_runs()[GUARDS] or re.search(f'"{guard}[" ]', code), guard
 
 
-def test_real_runs_have_no_interval_only_for_the_reasons_that_the_page_gives() -> None:
-    """Six rounds and more have none where one round was not positive."""
+def test_real_runs_lack_an_interval_only_for_the_reasons_of_the_page() -> None:
+    """A point with six or more rounds has no interval if a round was not positive."""
     for record in records():
         if record["record"] == "point" and record["status"] in ("ok", "missed_precision"):
             for flow in record["flows"]:
@@ -84,7 +84,7 @@ def test_rates_of_real_runs_count_the_bytes_of_their_flow() -> None:
 
 @functools.cache
 def described() -> dict[str, dict[str, str]]:
-    """By section its table: field and row."""
+    """By section, its table: fields and their rows."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     section = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
@@ -101,7 +101,7 @@ def described() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def found_in_runs() -> dict[str, set[str]]:
-    """By section the fields that records of real runs have."""
+    """By section, the fields in the records of real runs."""
     sections = {"run": "The `run` record", "round": "The `round` record", "point": "The `point` record",
                 "resume": "The `resume` record", "end": "The `end` record"}  # fmt: skip
     found: dict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Run files: round trips, torn and damaged files, and one sentence for each unreadable file."""
+"""Run files: round trips, truncated and damaged files, and one sentence for each unreadable file."""
 
 import gzip
 import os
@@ -38,7 +38,7 @@ def refused(path) -> str:
     return message
 
 
-def test_round_trip(run_path) -> None:
+def test_a_run_survives_a_round_trip(run_path) -> None:
     run = read_run(run_path)
     assert [found.id for found in run.points] == IDS
     assert run.points[1].flows[0].round_medians_s == [2e-6] * 6
@@ -47,7 +47,7 @@ def test_round_trip(run_path) -> None:
     assert set(run.rounds) == {*IDS, "h2d/ce/numa:0.pinned->gpu:0.device/64?mode=batched"}
 
 
-def test_gzip_reads_the_same(run_path, tmp_path) -> None:
+def test_a_compressed_run_reads_the_same(run_path, tmp_path) -> None:
     packed = tmp_path / "a.jsonl.gz"
     packed.write_bytes(gzip.compress(run_path.read_bytes()))
     assert read_run(packed).points == read_run(run_path).points
@@ -60,30 +60,30 @@ def test_gzip_reads_the_same(run_path, tmp_path) -> None:
     assert "damaged" in refused(half)
 
 
-def test_without_its_rounds_a_run_has_all_else(run_path) -> None:
-    whole, lean = read_run(run_path), read_run(run_path, rounds=False)
-    assert whole.rounds and not lean.rounds
+def test_a_run_read_without_rounds_has_everything_else(run_path) -> None:
+    complete, lean = read_run(run_path), read_run(run_path, rounds=False)
+    assert complete.rounds and not lean.rounds
     assert (lean.header, lean.points, lean.end, lean.valid_bytes) == (
-        whole.header, whole.points, whole.end, whole.valid_bytes
+        complete.header, complete.points, complete.end, complete.valid_bytes
     )  # fmt: skip
 
 
-def test_any_torn_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
-    whole = run_path.read_bytes()
-    first = whole.index(b"\n") + 1
+def test_a_truncated_end_is_dropped_with_a_warning(run_path, tmp_path) -> None:
+    content = run_path.read_bytes()
+    first = content.index(b"\n") + 1
     torn = tmp_path / "torn.jsonl"
-    for cut in random.Random(2).sample(range(first, len(whole)), 60):
-        torn.write_bytes(whole[:cut])
+    for cut in random.Random(2).sample(range(first, len(content)), 60):
+        torn.write_bytes(content[:cut])
         run = read_run(torn)
-        complete = whole[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after the end of a line
-        lines = whole[:cut].splitlines() if complete else whole[:cut].splitlines()[:-1]
+        complete = content[cut - 1 : cut + 1].count(b"\n") > 0  # cut before or after the end of a line
+        lines = content[:cut].splitlines() if complete else content[:cut].splitlines()[:-1]
         assert len(run.warnings) == (0 if complete else 1)
         assert len(run.points) == sum(b'"record":"point"' in line for line in lines)
 
 
 @pytest.mark.parametrize("rounds", [True, False])
 @pytest.mark.parametrize("kind", [b"round", b"point"])
-def test_torn_in_the_middle_is_refused(run_path, kind: bytes, rounds: bool) -> None:
+def test_damage_within_the_file_is_refused(run_path, kind: bytes, rounds: bool) -> None:
     lines = run_path.read_bytes().split(b"\n")
     at = next(i for i, line in enumerate(lines[:-3]) if line.startswith(b'{"record":"' + kind))
     lines[at] = lines[at][:40]
@@ -106,13 +106,13 @@ def test_torn_in_the_middle_is_refused(run_path, kind: bytes, rounds: bool) -> N
         (b'{"record":"run","schema":1,"modelled":"perhaps"}\n{"record":"end"}\n', "line 1"),
     ],
 )
-def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, content: bytes, words: str) -> None:
+def test_a_file_that_is_no_run_is_refused_with_a_sentence(tmp_path, content: bytes, words: str) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(content)
     assert words in refused(path)
 
 
-def test_missing_and_directory(tmp_path) -> None:
+def test_missing_files_and_directories_are_refused(tmp_path) -> None:
     assert "does not exist" in refused(tmp_path / "none.jsonl")
     assert "is a directory" in refused(tmp_path)
 
@@ -122,7 +122,7 @@ def test_two_runs_in_one_file_are_refused(run_path) -> None:
     assert "second run" in refused(run_path)
 
 
-def test_writing_refuses_what_is_there_and_what_cannot_be(tmp_path, run_path) -> None:
+def test_existing_files_and_impossible_paths_are_not_written(tmp_path, run_path) -> None:
     for path, words in ((run_path, "exists"), (tmp_path, "directory"), (tmp_path / "no" / "a.jsonl", "cannot write")):
         with pytest.raises(UserError, match=words):
             RunWriter.create(path, header())
@@ -131,7 +131,7 @@ def test_writing_refuses_what_is_there_and_what_cannot_be(tmp_path, run_path) ->
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 50])
-def test_going_on_cuts_the_torn_line(run_path, cut: int) -> None:
+def test_resuming_removes_the_truncated_line(run_path, cut: int) -> None:
     os.truncate(run_path, run_path.stat().st_size - cut)
     before = read_run(run_path)
     with RunWriter.go_on(before, Resume(started="later", tool={}, points_done=3)) as writer:
@@ -141,9 +141,9 @@ def test_going_on_cuts_the_torn_line(run_path, cut: int) -> None:
     assert [found.id for found in run.points] == IDS and run.points[0].reason == "again"
 
 
-def test_a_run_of_several_sessions_took_as_long_as_all_of_them(run_path) -> None:
-    told = [(60.0, {"cpu_steal": 0.02, "gpu:0": {"pcie_replays": 2}}), (20.0, {"cpu_steal": 0.06}), (10.0, {})]
-    for seconds, gained in told:
+def test_the_time_of_a_resumed_run_is_the_sum_of_its_sessions(run_path) -> None:
+    sessions = [(60.0, {"cpu_steal": 0.02, "gpu:0": {"pcie_replays": 2}}), (20.0, {"cpu_steal": 0.06}), (10.0, {})]
+    for seconds, gained in sessions:
         with RunWriter.go_on(read_run(run_path), Resume(started="later", tool={}, points_done=3)) as writer:
             writer.write(
                 End(wall_s=seconds, complete=False, counts={}, gained={**gained, "gpu:1": {"pcie_replays": 1}})
@@ -157,7 +157,7 @@ def test_a_run_of_several_sessions_took_as_long_as_all_of_them(run_path) -> None
     assert f"simulated in {format_seconds(run.wall_s)} in 4 parts" in run_text(run)
 
 
-def test_going_on_in_a_compressed_file_is_refused(run_path, tmp_path) -> None:
+def test_resuming_a_compressed_file_is_refused(run_path, tmp_path) -> None:
     packed = tmp_path / "a.jsonl.gz"
     packed.write_bytes(gzip.compress(run_path.read_bytes()))
     with pytest.raises(UserError, match="gunzip"):
@@ -172,7 +172,7 @@ names = st.text("abcdefgh_", min_size=1, max_size=6)
 
 
 @given(names, places, places, st.integers(0, 1 << 40), st.dictionaries(names, st.text(min_size=1), max_size=3))
-def test_ids_parse_to_what_they_were_built_from(name, src, dst, size, params) -> None:
+def test_ids_parse_to_the_parts_that_they_were_built_from(name, src, dst, size, params) -> None:
     built = PointId(name, "ce", src, "pinned", dst, "device", size, tuple(sorted(params.items())))
     assert PointId.parse(str(built)) == built
 
@@ -180,6 +180,6 @@ def test_ids_parse_to_what_they_were_built_from(name, src, dst, size, params) ->
 @pytest.mark.parametrize(
     "text", ["", "h2d", "h2d/ce/numa:0->gpu:0/8", "h2d/ce/a.b->c.d/8?x", "h2d/ce/a.b->c.d/8?x=1&x=2"]
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_a_text_that_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         PointId.parse(text)

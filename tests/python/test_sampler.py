@@ -1,4 +1,4 @@
-"""The sampler recovers planted costs, and leaves out costs outside the operation."""
+"""The sampler recovers planted costs and leaves out costs outside the operation."""
 
 import math
 
@@ -37,7 +37,7 @@ def value(record: Round, flow: int = 0) -> float:
 
 
 @pytest.mark.parametrize("size", [8, 4096, 1 << 20, 64 << 20, 1 << 30])
-def test_batched_cost_is_the_slope_alone(size: int) -> None:
+def test_the_batched_cost_is_the_slope(size: int) -> None:
     record = sampled(size, each_s=2e-6, rate=50e9, start_s=1.25e-6)
     each = 2e-6 + size / 50e9
     assert value(record) == pytest.approx(each, rel=1e-6)
@@ -46,25 +46,25 @@ def test_batched_cost_is_the_slope_alone(size: int) -> None:
     assert record.verified is True and record.guards == {}
 
 
-def test_one_alone_is_another_quantity() -> None:
+def test_the_cost_of_a_single_copy_is_another_quantity() -> None:
     record = sampled(4096, mode="single", each_s=2.4e-6, alone_s=6e-6, rate=50e9)
     assert value(record) == pytest.approx(8.4e-6 + 4096 / 50e9, rel=1e-6)
     assert record.overhead_s == pytest.approx(1.25e-6)
     assert record.batch == [1]
 
 
-def test_batch_is_bounded_for_the_shortest() -> None:
+def test_the_batch_of_very_short_operations_is_bounded() -> None:
     assert sampled(8, each_s=1e-9, rate=1e15).batch == [MOST_COUNT]
 
 
-def test_a_later_round_takes_the_batch_of_the_first() -> None:
+def test_a_later_round_uses_the_batch_of_the_first() -> None:
     first = sampled(8, each_s=2e-6)
     first.batch = [40]
     assert sampled(8, first=first, each_s=1e-6).batch == [40]
 
 
 @pytest.mark.parametrize("size", [4096, 1 << 20, 16 << 20, 256 << 20])
-def test_flows_that_run_together_end_together(size: int) -> None:
+def test_concurrent_flows_end_together(size: int) -> None:
     record = sampled(size, both="true", each_s=0.0, start_s=0.0, rates={"numa:0->gpu:0": 9e9, "gpu:0->numa:0": 18e9})
     assert [flow.src for flow in record.flows] == ["numa:0", "gpu:0"]
     assert value(record, 0) == pytest.approx(size / 9e9, rel=1e-6)
@@ -75,7 +75,7 @@ def test_flows_that_run_together_end_together(size: int) -> None:
 @pytest.mark.parametrize(
     "each, least", [([1e-6], 50e-6), ([3.3e-6, 1e-6], 50e-6), ([1e-3, 0.7e-3], 50e-6), ([1.0, 0.4], 50e-6)]
 )
-def test_balance(each: list[float], least: float) -> None:
+def test_balanced_batches_end_together(each: list[float], least: float) -> None:
     counts = balanced(each, least)
     ends = [count * one for count, one in zip(counts, each, strict=True)]
     assert max(ends) >= least * 0.9
@@ -83,17 +83,17 @@ def test_balance(each: list[float], least: float) -> None:
     assert all(1 <= count <= MOST_COUNT for count in counts)
 
 
-def test_a_batch_is_no_longer_than_whole_operations_need_to_end_together() -> None:
-    """Operations of 7 and 5 ms: from 20 ms on, three and four of them end 1 ms apart, five and seven together."""
+def test_a_balanced_batch_is_as_short_as_possible() -> None:
+    """Operations of 7 and 5 ms: with 20 ms or more, batches of 3 and 4 end 1 ms apart, batches of 5 and 7 together."""
     assert balanced([7e-3, 5e-3], 20e-3) == [5, 7]
     assert balanced([7e-3, 7e-3], 20e-3) == [3, 3]
-    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five operations of 70 ms would be too long
+    assert balanced([70e-3, 50e-3], 20e-3) == [1, 1]  # five operations of 70 ms would take too long
 
 
 def test_long_operations_get_few_samples_and_short_ones_more() -> None:
     assert len(sampled(1 << 30, rate=5e9).flows[0].samples_s) == 2
     assert len(sampled(128 << 20, rate=5e9).flows[0].samples_s) == 2  # two samples that agree
-    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # a copy of that size by an engine
+    assert len(sampled(256 << 20, rate=10e9).flows[0].samples_s) == 2  # a copy of this size by an engine
     assert len(sampled(4096).flows[0].samples_s) == 4
 
 
@@ -139,9 +139,11 @@ class Wobbling(Restless):
 @pytest.mark.parametrize(
     ("little_s", "part", "most"), [(0.0, 0.02, MOST_SAMPLES), (0.0, 0.5, 4), (math.inf, 0.5, MANY_SAMPLES)]
 )
-def test_a_restless_round_ends_and_is_verified_once(monkeypatch, little_s: float, part: float, most: int) -> None:
-    """All samples that may make it steady, few if none can, many if they are cheap."""
-    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
+def test_a_round_without_agreement_ends_and_is_verified_once(
+    monkeypatch, little_s: float, part: float, most: int
+) -> None:
+    """A round takes as many samples as may make it agree, few if none can, many if they are cheap."""
+    monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)  # noise in the slope makes the batch long
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     worker = Restless(part)
@@ -181,8 +183,8 @@ def plan_of(id: str) -> Plan:
 
 
 @pytest.mark.parametrize("bytes", [4096, 1 << 20])
-def test_samples_of_pages_that_have_not_settled_are_not_counted(bytes: int) -> None:
-    """The exceptions are the first request, when only the duration of a first operation is known, and the last one."""
+def test_samples_before_the_pages_have_converged_are_not_counted(bytes: int) -> None:
+    """Except for the first request, which only finds the duration of one operation, and the last one."""
     worker, id = Settling(50e-6, once_s=200e-6), PREFETCH.format(bytes)
     sampler = Sampler(worker, plan_of(id), facts())
     first = sampler.measure(Task(PointId.parse(id), 0))
@@ -192,7 +194,7 @@ def test_samples_of_pages_that_have_not_settled_are_not_counted(bytes: int) -> N
     assert worker.asked == [16, 5, 5, 5] and worker.verified == 2
 
 
-D2D_ALONE = "d2d/ce/gpu:0.device->gpu:1.device/{}?after=kernel&call=memcpy&initiator=src&mode=single&peer=on"
+D2D_SINGLE = "d2d/ce/gpu:0.device->gpu:1.device/{}?after=kernel&call=memcpy&initiator=src&mode=single&peer=on"
 LOCAL = "local/ce/gpu:0.device->gpu:0.device/4096?after=kernel&mode=single"
 
 
@@ -200,19 +202,19 @@ LOCAL = "local/ce/gpu:0.device->gpu:0.device/4096?after=kernel&mode=single"
     ("id", "settles"),
     [
         (LOCAL, True),
-        (LOCAL + "&idle_gap_s=0.001", False),  # each sample follows an idle gap on purpose
+        (LOCAL + "&idle_gap_s=0.001", False),  # each sample follows an idle gap by design
         (LOCAL.replace("single", "batched"), False),  # the slope between batches removes the start-up cost
         (H2D.format(4096, "false", "single"), False),  # CPU caches are flushed before each sample
     ],
 )
-def test_copies_alone_settle_where_no_pause_is_asked_and_no_cache_flushed(id: str, settles: bool) -> None:
+def test_single_copies_wait_for_convergence_unless_paused_or_flushed(id: str, settles: bool) -> None:
     worker = Settling(5e-6, once_s=20e-6)
     found = Sampler(worker, plan_of(id), facts()).measure(Task(PointId.parse(id), 0)).flows[0].samples_s
     assert (sum(worker.asked) == len(found) + 4 * len(worker.asked)) == settles
 
 
 class Asleep(Settling):
-    """A worker whose link sleeps until several copies come at once; before that, copies take 20 times as long."""
+    """A worker whose link sleeps until several copies are queued; before, a copy takes 20 times its time."""
 
     def run(self, samples, batches, *, verify, limit_s):
         self.steady_s = 5e-6 if self.asked or batches[-1][0] > 1 else 100e-6
@@ -224,9 +226,9 @@ class Asleep(Settling):
 
 
 @pytest.mark.parametrize(("bytes", "woken"), [(8, 256), (64 << 10, 64), (1 << 20, 4), (16 << 20, 0)])
-def test_a_link_is_awake_when_copies_alone_are_timed(bytes: int, woken: int) -> None:
-    """One batch of copies wakes the link; copies of 16 MiB wake it by themselves before the timed ones."""
-    id = D2D_ALONE.format(bytes)
+def test_a_link_is_awake_when_single_copies_are_timed(bytes: int, woken: int) -> None:
+    """One batch of copies wakes the link. Copies of 16 MiB wake it by themselves before the timed ones."""
+    id = D2D_SINGLE.format(bytes)
     worker = Asleep(0.0, once_s=20e-6)
     sampler = Sampler(worker, plan_of(id), facts())
     first = sampler.measure(Task(PointId.parse(id), 0))
@@ -242,11 +244,11 @@ def test_a_link_is_awake_when_copies_alone_are_timed(bytes: int, woken: int) -> 
         ("peer=on", "peer=off"),
         ("single", "batched"),
         ("peer=on", "peer=on&idle_gap_s=0.01"),
-        ("peer=on", "peer=on&piece=64"),  # a sample of so few copies refuses 256
+        ("peer=on", "peer=on&piece=64"),  # 256 copies are too many for this kind of sample
     ],
 )
-def test_no_link_is_woken_that_is_not_used_or_is_to_have_idled(was: str, instead: str) -> None:
-    id = D2D_ALONE.format(8).replace(was, instead)
+def test_an_unused_link_or_a_link_after_an_idle_gap_is_not_woken(was: str, instead: str) -> None:
+    id = D2D_SINGLE.format(8).replace(was, instead)
     worker = Asleep(0.0, once_s=20e-6)
     sampler = Sampler(worker, plan_of(id), facts())
     later = Task(PointId.parse(id), 1, sampler.measure(Task(PointId.parse(id), 0)))
@@ -254,16 +256,16 @@ def test_no_link_is_woken_that_is_not_used_or_is_to_have_idled(was: str, instead
     assert worker.opening is None or worker.opening.batches != [[256]]
 
 
-def test_samples_that_are_dear_are_all_counted() -> None:
+def test_expensive_samples_are_all_counted() -> None:
     worker, id = Settling(5e-3, once_s=20e-3), PREFETCH.format(16 << 20)
     found = Sampler(worker, plan_of(id), facts()).measure(Task(PointId.parse(id), 0)).flows[0].samples_s
     assert len(found) == sum(worker.asked) and 10e-3 in found
 
 
 @pytest.mark.parametrize(("little_s", "most"), [(0.3, MANY_SAMPLES), (1e-3, 4)])
-def test_of_a_model_samples_cost_the_time_that_the_model_says(monkeypatch, little_s: float, most: int) -> None:
-    """A sample of 64 copies and one of four times as many, 2 us to 4 us each: 127 samples take 120 ms of virtual time,
-    whatever the simulation took."""
+def test_samples_of_a_simulation_cost_simulated_time(monkeypatch, little_s: float, most: int) -> None:
+    """A sample of 64 copies and one of 256, 2 us to 4 us each: 127 samples take 120 ms of simulated time, whatever
+    the simulation itself took."""
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     first = sampled(8, each_s=2e-6)
@@ -276,7 +278,7 @@ def test_of_a_model_samples_cost_the_time_that_the_model_says(monkeypatch, littl
     assert len(record.flows[0].samples_s) == most
 
 
-def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
+def test_a_round_beyond_the_wall_time_limit_has_fewer_samples(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.MOST_WALL_S", 0.0)
     monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
@@ -285,11 +287,11 @@ def test_what_takes_the_machine_too_long_is_sampled_less(monkeypatch) -> None:
     model = Restless(0.02)
     model.timing = "virtual"
     record = Sampler(model, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert len(record.flows[0].samples_s) > 4  # the result depends on no clock of this computer
+    assert len(record.flows[0].samples_s) > 4  # simulated results depend on no clock of this computer
 
 
 class HeldUp(Restless):
-    """A worker whose first batch is delayed in the first two samples, so that these are negative."""
+    """A worker whose first batch is delayed in the first two samples, which therefore are negative."""
 
     def run(self, samples, batches, *, verify, limit_s):
         stamps = []
@@ -305,18 +307,18 @@ class HeldUp(Restless):
         return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
 
-def test_a_round_in_which_half_of_the_samples_took_no_time_is_sampled_on(monkeypatch) -> None:
+def test_a_round_in_which_half_of_the_samples_are_negative_gets_more_samples(monkeypatch) -> None:
     """Seen on H200 for reading 256 B from another GPU: 3.2 us, -15.5 us, -15.4 us, 3.2 us."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", 0.0)
     id = H2D.format(8, "false", "batched")
     first = sampled(8, each_s=2e-6)
     record = Sampler(HeldUp(), plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
-    taken = record.flows[0].samples_s
-    assert sum(of < 0 for of in taken) == 2 and len(taken) > 4
+    samples_s = record.flows[0].samples_s
+    assert sum(of < 0 for of in samples_s) == 2 and len(samples_s) > 4
     assert value(record) == pytest.approx(2e-6)
 
 
-class Told(Restless):
+class FirstReported(Restless):
     """A worker with operations of 10 ms that reports a given duration of the first one."""
 
     def __init__(self, once_s: float) -> None:
@@ -343,8 +345,8 @@ class Told(Restless):
         (1 << 20, 3.0, [[[1]]]),  # the first operation of a small copy may take any time, so it is always measured
     ],
 )
-def test_what_the_first_took_is_believed_of_large_copies_only(size: int, once_s: float, calibrations) -> None:
-    worker, id = Told(once_s), H2D.format(size, "false", "batched")
+def test_the_reported_first_time_is_used_for_large_copies_only(size: int, once_s: float, calibrations) -> None:
+    worker, id = FirstReported(once_s), H2D.format(size, "false", "batched")
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert worker.asked[: len(calibrations)] == calibrations
     assert record.batch == [1] and value(record) == pytest.approx(10e-3)
@@ -361,7 +363,7 @@ def test_faults_have_their_reason() -> None:
         sampled(8, flawed={"memory": "*"})
 
 
-def test_a_curve_in_the_batch_is_noted() -> None:
+def test_a_nonlinear_cost_is_noted() -> None:
     class Bent(Restless):
         def run(self, samples, batches, *, verify, limit_s):
             stamps = [t for _ in range(samples) for batch in batches for t in (0.0, batch[0] ** 2 * 1e-6)]
@@ -372,7 +374,7 @@ def test_a_curve_in_the_batch_is_noted() -> None:
 
 
 @pytest.mark.parametrize("cheap", [0, 60, 100])
-def test_copies_that_are_cheaper_at_first_are_left_out_of_the_cost_in_a_batch(cheap: int) -> None:
+def test_cheaper_first_copies_are_left_out_of_the_batched_cost(cheap: int) -> None:
     class Kinked(Restless):
         """Device to host on H200: the first copies of a batch cost 1.6 us, the following ones 2.0 us."""
 
@@ -404,15 +406,15 @@ class Joint(Restless):
         return Prepared(True, actors=2, flows=[*prepared.flows, back])
 
 
-def test_flows_that_are_served_one_after_the_other_keep_equal_batches() -> None:
+def test_flows_that_run_in_turn_keep_equal_batches() -> None:
     id = H2D.format(64 << 20, "true", "batched")
     worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
     assert record.batch[0] == record.batch[1]
 
 
-def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> None:
-    """Staged copies from two threads on an H200: with 4 and 13 in a batch, both end together because one waits."""
+def test_a_flow_that_only_waits_for_the_other_is_not_balanced() -> None:
+    """Staged copies from two threads on an H200: with batches of 4 and 13 both end together because one waits."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         waits = first < second and first + second > 20
@@ -425,7 +427,7 @@ def test_a_flow_that_only_waits_for_the_other_is_not_taken_for_balanced() -> Non
 
 
 @pytest.mark.parametrize("size", [64 << 20, 512 << 20])
-def test_flows_in_turn_keep_their_own_times_and_record_the_end_of_the_last(size: int) -> None:
+def test_flows_in_turn_keep_their_own_times_and_record_the_joint_time(size: int) -> None:
     """One engine copies all of the first flow, then all of the second."""
     id = H2D.format(size, "true", "batched")
     worker = Joint(lambda first, second: (first * 2e-3, (first + second) * 2e-3))
@@ -435,8 +437,8 @@ def test_flows_in_turn_keep_their_own_times_and_record_the_end_of_the_last(size:
     assert record.guards["together_s"] == pytest.approx(4e-3)
 
 
-def both_ways(first_s: float, second_s: float, alone_s: float):
-    """Seconds of two flows with their own pace while both run; the remaining flow is faster."""
+def two_paced_flows(first_s: float, second_s: float, alone_s: float):
+    """Seconds of two flows with their own pace while both run. The flow that remains alone is faster."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         one, other = first * first_s, second * second_s
@@ -447,16 +449,18 @@ def both_ways(first_s: float, second_s: float, alone_s: float):
     return ends
 
 
-def test_flows_of_unlike_pace_are_seen_while_both_run() -> None:
-    """512 MiB in both directions for four H200s at once: 28 ms to the GPUs, 18.5 ms to the host, 10 ms for a flow
-    alone."""
+def test_flows_of_different_pace_are_measured_while_both_run() -> None:
+    """512 MiB in both directions for four H200s: 28 ms to the GPUs, 18.5 ms to the host, 10 ms for a single
+    flow."""
     id = H2D.format(512 << 20, "true", "batched")
-    record = Sampler(Joint(both_ways(28e-3, 18.5e-3, 10e-3)), plan(id), facts()).measure(Task(PointId.parse(id), 0))
+    record = Sampler(Joint(two_paced_flows(28e-3, 18.5e-3, 10e-3)), plan(id), facts()).measure(
+        Task(PointId.parse(id), 0)
+    )
     assert value(record, 0) == pytest.approx(28e-3, rel=0.03) and value(record, 1) == pytest.approx(18.5e-3, rel=0.03)
     assert record.guards["joint_overlap"] > 0.96
 
 
-def test_one_slow_sample_does_not_make_flows_take_turns() -> None:
+def test_one_slow_sample_does_not_make_flows_run_in_turn() -> None:
     calls = iter(range(1_000_000))
 
     def ends(first: int, second: int) -> tuple[float, float]:
@@ -469,7 +473,7 @@ def test_one_slow_sample_does_not_make_flows_take_turns() -> None:
     assert record.guards["joint_overlap"] > 0.96
 
 
-def test_a_later_round_measures_as_the_first_did() -> None:
+def test_a_later_round_measures_like_the_first() -> None:
     """Flows of 10 and 5 ms whose first operation takes 1 ms longer: the longer batch has two, the shorter one is not
     empty."""
 
@@ -484,7 +488,7 @@ def test_a_later_round_measures_as_the_first_did() -> None:
 
 
 class Timed(Restless):
-    """A flow whose times depend on the count only, with a log of its batches."""
+    """A flow whose times depend on the count only; it logs its batches."""
 
     def __init__(self, time_of, timing: str = "gate") -> None:
         super().__init__()
@@ -496,17 +500,17 @@ class Timed(Restless):
         return Trace(samples, len(batches), 1, self.timing, stamps=stamps)
 
 
-def test_an_operation_that_lasts_long_is_compared_with_none() -> None:
+def test_a_long_operation_has_no_second_batch() -> None:
     worker = Timed(lambda count: 3e-6 + (count * 9.7e-3 + 12e-6 if count else 0.0))
     id = H2D.format(512 << 20, "false", "batched")
     record = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 0))
-    assert value(record) == pytest.approx(9.7e-3, rel=2e-3)  # including the extra cost of the first operation
+    assert value(record) == pytest.approx(9.7e-3, rel=2e-3)  # includes the extra cost of the first operation
     assert worker.asked[-4:] == [0, 1, 0, 1] and record.batch == [1]
 
 
 @pytest.mark.parametrize("step_s, batch", [(1e-6, 1000), (0.1e-6, 4096), (20e-6, 256)])
-def test_a_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: int) -> None:
-    """Sometimes the first launch of a sample takes 58 us more; a launch costs 5 us."""
+def test_a_pointer_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: int) -> None:
+    """The first launch of a sample may take 58 us more; a launch costs 5 us."""
     calls = iter(range(1_000_000))
     worker = Timed(lambda count: 5e-6 + count * step_s + (58e-6 if next(calls) % 7 == 3 else 0.0))
     id = "latency/sm/gpu:1.device->gpu:0.device/0?cache=cold&range=2MiB"
@@ -515,17 +519,17 @@ def test_a_chase_is_long_enough_for_a_link_that_wakes_up(step_s: float, batch: i
     assert record.batch[0] == pytest.approx(batch, rel=0.1)
 
 
-def test_a_later_round_takes_two_samples_where_the_first_was_steady_and_it_does_as_that_did() -> None:
+def test_a_later_round_has_two_samples_if_both_rounds_are_steady_and_equal() -> None:
     first = sampled(4096, each_s=2e-6)
     assert len(first.flows[0].samples_s) == 4
     assert len(sampled(4096, first=first, each_s=2e-6).flows[0].samples_s) == 2
-    other = sampled(4096, first=first, each_s=2.2e-6)  # by a tenth, with a target of 5 %
+    other = sampled(4096, first=first, each_s=2.2e-6)  # by 10 %, with a target of 5 %
     assert len(other.flows[0].samples_s) > 2
     first.flows[0].samples_s = [2e-6, 2.4e-6, 2.0e-6, 2.4e-6]
     assert len(sampled(4096, first=first, each_s=2.2e-6).flows[0].samples_s) > 2
 
 
-def test_a_round_needs_to_be_no_steadier_than_rounds_differ(monkeypatch) -> None:
+def test_a_round_is_sampled_no_finer_than_rounds_differ(monkeypatch) -> None:
     monkeypatch.setattr("linkscope.run.sampler.EXPENSIVE_S", math.inf)
     id = H2D.format(8, "false", "batched")
 

@@ -1,4 +1,4 @@
-"""The sampler with differing flows, batches that change the clock, and misleading short batches."""
+"""The sampler with unequal flows, batches that change the clock, and misleading short batches."""
 
 import math
 import random
@@ -31,7 +31,7 @@ def measured(worker: Any, size: int, both: str = "true", first: Round | None = N
 
 
 def earlier(batch: list[int], *each_s: float) -> Round:
-    """The first round of a point, with a fixed batch that later rounds use in any case."""
+    """The first round of a point, with a fixed batch that later rounds use unconditionally."""
     made = round_record("the sampler takes no more of it than this", 0)
     made.flows = [RoundFlow("numa:0", "gpu:0", "pinned", "device", 8, "measured", [each]) for each in each_s]
     made.batch = batch
@@ -39,12 +39,12 @@ def earlier(batch: list[int], *each_s: float) -> Round:
 
 
 def takes_turns(first: int, second: int) -> tuple[float, float]:
-    """Start-up costs of 1 and 5 ms; then all of the first flow, 2 ms each, then all of the second, 3 ms each."""
+    """Start-up costs of 1 and 5 ms, then all of the first flow at 2 ms each, then all of the second at 3 ms each."""
     return 1e-3 + first * 2e-3, 5e-3 + first * 2e-3 + second * 3e-3
 
 
-# From a batch of 4 and 10 to its double, the last flow ends 4 x 2 + 10 x 3 = 38 ms later: 14 operations in 38 ms. The
-# flow that runs first takes 2 ms an operation, the other flow 38 ms for its 10.
+# From a batch of 4 and 10 to twice this batch the last flow ends 4 x 2 + 10 x 3 = 38 ms later: 14 operations in 38 ms.
+# The flow that runs first takes 2 ms per operation, the other flow 38 ms for its 10.
 TURNS = {
     "the second ends last": ([4, 10], takes_turns, [2e-3, 3.8e-3]),
     "the first ends last": ([10, 4], lambda a, b: takes_turns(b, a)[::-1], [3.8e-3, 2e-3]),
@@ -52,7 +52,7 @@ TURNS = {
 
 
 @pytest.mark.parametrize(("batch", "ends", "own_s"), TURNS.values(), ids=TURNS)
-def test_flows_in_turn_keep_their_own_times_and_their_total_counts_until_the_last_ends(batch, ends, own_s) -> None:
+def test_flows_in_turn_keep_their_own_times_and_the_total_counts_until_the_last_end(batch, ends, own_s) -> None:
     size = 64 << 20
     record = measured(Joint(ends), size, first=earlier(batch, 2e-3, 3e-3))
     assert record.batch == batch
@@ -65,7 +65,7 @@ def test_flows_in_turn_keep_their_own_times_and_their_total_counts_until_the_las
     assert point.total_gbps == pytest.approx(14 * size / 38e-3 / 1e9) and point.guards["in_turn"] is True
 
 
-def test_flows_in_turn_fall_back_to_twice_the_batch_where_a_longer_one_would_change_the_clock() -> None:
+def test_flows_in_turn_use_twice_the_batch_if_a_longer_one_would_change_the_clock() -> None:
     class Held(Joint):
         def run(self, samples, batches, *, verify, limit_s):
             trace = super().run(samples, batches, verify=verify, limit_s=limit_s)
@@ -80,22 +80,22 @@ def test_flows_in_turn_fall_back_to_twice_the_batch_where_a_longer_one_would_cha
     assert record.guards["together_s"] == pytest.approx(38e-3 * 2 / 14, rel=1e-6)
 
 
-def served_in_an_odd_order(first: int, second: int) -> tuple[float, float]:
-    """One engine, 0.2 ms a copy. The second flow looks fast while it has as many copies as the first. With many more
+def served_by_batch_size(first: int, second: int) -> tuple[float, float]:
+    """One engine, 0.2 ms per copy. The second flow looks fast while it has as many copies as the first. With many more
     copies it is served first, the first flow waits, and both end together, later with every copy."""
     everything = (first + second) * 2e-4
     return everything, second * 2e-4 if second > 8 * first else 1e-4 + second * 2e-6
 
 
-def test_counts_far_apart_that_get_no_more_done_are_not_taken_for_flows_that_end_together() -> None:
+def test_very_unequal_counts_that_gain_nothing_do_not_count_as_ending_together() -> None:
     size = 64 << 20
-    assert len(set(measured(Joint(served_in_an_odd_order), size).batch)) == 1
+    assert len(set(measured(Joint(served_by_batch_size), size).batch)) == 1
     unequal = measured(Joint(lambda first, second: (first * 2e-3, second * 2e-4)), size).batch
-    assert unequal[1] == 10 * unequal[0]  # these run concurrently and gain a factor of five
+    assert unequal[1] == 10 * unequal[0]  # these run concurrently and gain a factor of 5
 
 
-def test_long_flows_in_turn_are_compared_with_an_empty_batch_which_removes_only_the_start() -> None:
-    """10 ms once, then 20 ms twice: the last flow ends 50 ms after its start, behind starts of 1 and 5 ms."""
+def test_long_flows_in_turn_are_compared_with_an_empty_batch() -> None:
+    """10 ms once, then 20 ms twice: the last flow ends 50 ms after its start, after start-up costs of 1 and 5 ms."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return 1e-3 + first * 10e-3, 5e-3 + first * 10e-3 + second * 20e-3
@@ -107,7 +107,7 @@ def test_long_flows_in_turn_are_compared_with_an_empty_batch_which_removes_only_
 
 
 class Overlapping(Joint):
-    """10 us an operation; in the doubled batch of each sample, the second flow takes this fraction of the first one's
+    """10 us per operation. In the doubled batch of each sample the second flow takes this fraction of the first flow's
     time."""
 
     def __init__(self, overlaps: list[float]) -> None:
@@ -144,8 +144,8 @@ def test_the_overlap_of_a_round_is_the_median_of_its_samples(monkeypatch, overla
 
 
 @pytest.mark.parametrize("start_s", [(1e-3, 0.0), (0.0, 1e-3)], ids=["the first later", "the second later"])
-def test_flows_of_one_pace_that_start_apart_are_balanced_by_their_ends(start_s: tuple[float, float]) -> None:
-    """2 ms an operation each: the slopes suggest equal batches, but the doubled ones end 5.9 % apart."""
+def test_equal_flows_that_start_at_different_times_are_balanced_by_their_ends(start_s: tuple[float, float]) -> None:
+    """2 ms per operation each: the slopes suggest equal batches, but the doubled ones end 5.9 % apart."""
 
     def ends(first: int, second: int) -> tuple[float, float]:
         return start_s[0] + first * 2e-3, start_s[1] + second * 2e-3
@@ -156,7 +156,7 @@ def test_flows_of_one_pace_that_start_apart_are_balanced_by_their_ends(start_s: 
     assert [value(record, flow) for flow in (0, 1)] == pytest.approx([2e-3, 2e-3], rel=1e-6)
 
 
-def test_of_the_batches_tried_the_one_that_ended_most_together_is_kept() -> None:
+def test_the_tried_batch_with_the_smallest_difference_of_ends_is_kept() -> None:
     """Equal batches end 30 % apart, the next trial 5 %, and all later ones 13 %."""
     seen: list[float] = []
 
@@ -173,8 +173,8 @@ def test_of_the_batches_tried_the_one_that_ended_most_together_is_kept() -> None
 
 
 def test_a_batch_in_which_one_flow_only_waits_is_not_kept() -> None:
-    """The second trial ends together in its doubled batch, but only because the first flow waits for the second, so its
-    slope is no time of its own."""
+    """The second trial ends together in its doubled batch, but only because the first flow waits for the second. Its
+    slope is therefore no time of its own."""
     unequal: list[tuple[int, int]] = []
 
     def ends(first: int, second: int) -> tuple[float, float]:
@@ -188,26 +188,26 @@ def test_a_batch_in_which_one_flow_only_waits_is_not_kept() -> None:
     assert [value(record, flow) for flow in (0, 1)] == pytest.approx([1.4e-3, 2e-3], rel=1e-6)
 
 
-def test_short_flows_together_do_not_overfill_the_queue() -> None:
+def test_short_concurrent_flows_do_not_overfill_the_queue() -> None:
     record = sampled(8, both="true", each_s=0.1e-6, start_s=0.0, rate=1e15)
     assert record.batch == [128, 128]
 
 
 @pytest.mark.parametrize(("size", "batch"), [(128 << 20, [4, 4]), (256 << 20, [1, 1])])
-def test_large_copies_both_ways_are_several_in_a_batch_and_larger_ones_one(size: int, batch: list[int]) -> None:
-    """4 ms each: the shares even out over four copies, or within one large copy."""
+def test_bidirectional_batches_have_several_large_copies_and_one_very_large_copy(size: int, batch: list[int]) -> None:
+    """4 ms each: the shares become equal over four copies, or within one very large copy."""
     assert measured(Joint(lambda first, second: (first * 4e-3, second * 4e-3)), size).batch == batch
 
 
-def test_one_way_a_copy_of_256_mib_of_a_millisecond_is_a_batch() -> None:
+def test_a_unidirectional_copy_of_256_mib_of_a_millisecond_is_a_batch() -> None:
     assert sampled(256 << 20, each_s=1.22e-3, rate=1e15).batch == [1]
     assert sampled(256 << 20, each_s=0.7e-3, rate=1e15).batch == [2]
     assert sampled(248 << 20, each_s=0.7e-3, rate=1e15).batch == [1]
 
 
 class Blurred(Restless):
-    """A worker whose batch ends are uncertain by 2.5 us, and that times batches of more than `most` copies by the
-    host's clock."""
+    """A worker whose batch ends are uncertain by 2.5 us. It times batches of more than `most` copies by the host's
+    clock."""
 
     def __init__(self, each_s: float, most: int = 1 << 30) -> None:
         super().__init__()
@@ -229,18 +229,18 @@ class Blurred(Restless):
 @pytest.mark.parametrize(
     ("size", "each_s", "error"), [(4096, 2e-6, 0.01), (1 << 20, 20e-6, 2e-3), (16 << 20, 0.3e-3, 1e-3)]
 )
-def test_one_batch_is_much_longer_than_the_other_for_ends_are_uncertain(size, each_s, error) -> None:
-    """The slope's error is that of two ends over the difference in duration."""
+def test_one_batch_is_much_longer_than_the_other_because_ends_are_uncertain(size, each_s, error) -> None:
+    """The error of the slope is that of two ends, divided by the difference in duration."""
     record = measured(Blurred(each_s), size, "false")
     assert 3 <= record.longer <= 8
     samples = record.flows[0].samples_s
     span_s = (record.longer - 1) * record.batch[0] * each_s
     assert max(abs(each / each_s - 1) for each in samples) < 3 * 2**0.5 * 2.5e-6 / span_s < 3 * error
     together_s = (record.longer + 1) * record.batch[0] * each_s
-    assert span_s > together_s / 2 and together_s < 5e-3  # a batch and its double: one third
+    assert span_s > together_s / 2 and together_s < 5e-3  # one third: a batch and its double
 
 
-def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> None:
+def test_the_longer_batch_is_twice_the_shorter_if_more_would_change_the_clock() -> None:
     record = measured(Blurred(20e-6, most=70), 1 << 20, "false")
     assert record.longer == 2 and 4 * record.batch[0] <= 70 and record.timing == "gate+slope"
     assert value(record) == pytest.approx(20e-6, rel=0.03)
@@ -249,20 +249,20 @@ def test_the_longer_batch_is_the_double_where_more_would_change_the_clock() -> N
     assert measured(Blurred(20e-6), 1 << 20, "false").longer * record.batch[0] > 70
 
 
-def test_the_largest_copies_have_the_double_where_more_would_change_the_clock_and_few_samples() -> None:
+def test_the_largest_copies_have_twice_the_batch_if_more_would_change_the_clock() -> None:
     record = measured(Blurred(0.6e-3, most=4), 256 << 20, "false")
     assert (record.batch, record.longer, record.timing) == ([2], 2, "gate+slope")
     assert value(record) == pytest.approx(0.6e-3, rel=0.03)
 
 
-def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer() -> None:
-    """Either its own first round, or that of another path of its class. The clock is that of the first round."""
+def test_a_later_round_uses_twice_the_batch_if_more_no_longer_fits_behind_the_gate() -> None:
+    """After its own first round, or the first round of another path of its class. Its clock stays."""
     first = measured(Blurred(20e-6), 1 << 20, "false")
     assert first.longer > 2
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
     assert (later.batch, later.longer, later.timing) == (first.batch, 2, "gate+slope")
     assert value(later) == pytest.approx(20e-6, rel=0.03)
-    first.longer = 3  # the least ratio that leaves an alternative
+    first.longer = 3  # the smallest ratio that leaves an alternative
     later = measured(Blurred(20e-6, most=2 * first.batch[0]), 1 << 20, "false", first)
     assert (later.longer, later.timing) == (2, "gate+slope")
     never = measured(Blurred(20e-6, most=0), 1 << 20, "false", first)
@@ -270,7 +270,7 @@ def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer(
 
 
 @pytest.mark.parametrize(
-    ("each_s", "mode", "said", "asked"),
+    ("each_s", "mode", "longer", "asked"),
     [
         (1e-3, "batched", None, [[3], [6]]),
         (8.2e-3, "batched", None, [[0], [3]]),
@@ -279,47 +279,45 @@ def test_a_later_round_has_the_double_where_more_goes_behind_the_gate_no_longer(
         (1e-3, "single", None, [[0], [1]]),
     ],
 )
-def test_a_round_that_does_not_say_what_its_batch_was_compared_with_is_of_a_version_before(
-    each_s: float, mode: str, said: int | None, asked: list[list[int]]
+def test_a_first_round_without_the_length_of_its_second_batch_comes_from_an_older_version(
+    each_s: float, mode: str, longer: int | None, asked: list[list[int]]
 ) -> None:
-    """Older versions used the double, and an empty batch for single or long (8 ms) operations. Resumed runs continue
-    like that."""
+    """Older versions used twice the batch, and an empty batch for single or long (8 ms) operations. Resumed runs do the
+    same."""
     id = H2D.format(64 << 20, "false", mode)
     first = earlier([3 if mode == "batched" else 1], each_s)
-    first.longer = said
+    first.longer = longer
     worker = Blurred(each_s)
     later = Sampler(worker, plan(id), facts()).measure(Task(PointId.parse(id), 1, first))
     assert worker.asked and all(batches == asked for batches in worker.asked)
     assert later.longer == (1 if asked[0] == [0] else 2)
     point = Assembler(plan(id), facts(), lambda _: None).point(id, [first, later])
-    assert point.longer == said, "of the first round; null where that does not say"
+    assert point.longer == longer, "as in the first round, also if that is unknown"
 
 
 @pytest.mark.parametrize(("each_s", "longer"), [((10e-3, 5e-3), 2), ((10e-3, 9e-3), 1)])
-def test_a_version_before_compared_with_none_where_all_flows_lasted_8_ms(
-    each_s: tuple[float, float], longer: int
-) -> None:
+def test_older_versions_used_an_empty_batch_if_all_flows_lasted_8_ms(each_s: tuple[float, float], longer: int) -> None:
     worker = Joint(lambda first, second: (first * each_s[0], second * each_s[1]))
     assert measured(worker, 256 << 20, first=earlier([1, 1], *each_s)).longer == longer
 
 
-def test_a_later_round_measures_with_both_batches_of_the_first() -> None:
+def test_a_later_round_uses_both_batches_of_the_first() -> None:
     first = measured(Blurred(20e-6), 1 << 20, "false")
-    again = measured(Blurred(10e-6), 1 << 20, "false", first)  # the sampler would have chosen another batch
+    again = measured(Blurred(10e-6), 1 << 20, "false", first)  # a fresh round would have another batch
     assert (again.batch, again.longer) == (first.batch, first.longer)
 
 
-def test_of_one_call_that_makes_all_copies_a_batch_grows_until_it_is_long_enough() -> None:
+def test_a_batch_made_by_one_call_grows_until_it_is_long_enough() -> None:
     id = H2D.format(4096, "false", "batched").replace("/ce/", "/batch/")
-    like = plan(H2D.format(4096, "false", "batched"))
-    record = Sampler(Blurred(10e-9), like, facts()).measure(Task(PointId.parse(id), 0))
+    class_plan = plan(H2D.format(4096, "false", "batched"))
+    record = Sampler(Blurred(10e-9), class_plan, facts()).measure(Task(PointId.parse(id), 0))
     assert record.batch[0] * 10e-9 >= LEAST_PART * LEAST_BATCH_S and record.longer * record.batch[0] <= 16384
-    short = Sampler(Blurred(10e-9, most=3000), like, facts()).measure(Task(PointId.parse(id), 0))
+    short = Sampler(Blurred(10e-9, most=3000), class_plan, facts()).measure(Task(PointId.parse(id), 0))
     assert short.timing == "gate+slope" and short.longer * short.batch[0] <= 3000
 
 
 class Looping(Timed):
-    """A CPU thread whose memory has this many slices; a slice that the batch meets again takes a tenth of the time."""
+    """A CPU thread whose memory has this many slices. A slice that the batch meets again takes 10 % of the time."""
 
     def __init__(self, each_s: float, slices: int) -> None:
         super().__init__(lambda count: 0.1e-6 + each_s * (min(count, slices) + max(count - slices, 0) / 10), "host")
@@ -334,7 +332,7 @@ class Looping(Timed):
 @pytest.mark.parametrize(
     ("each_s", "slices"), [(25e-9, 32768), (25e-9, 16384), (0.6e-6, 4096), (35e-6, 256), (0.5e-3, 16)]
 )
-def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, slices: int) -> None:
+def test_batches_of_a_cpu_thread_are_long_and_meet_no_slice_twice(each_s: float, slices: int) -> None:
     worker = Looping(each_s, slices)
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")
     record = Sampler(worker, plan(str(id)), facts()).measure(Task(id, 0))
@@ -342,7 +340,7 @@ def test_a_cpu_threads_batches_are_long_and_meet_nothing_twice(each_s: float, sl
     assert record.longer * record.batch[0] * each_s > 0.35e-3
 
 
-def test_a_batch_is_no_longer_than_half_of_what_a_cpu_thread_goes_round_over() -> None:
+def test_a_batch_covers_at_most_half_the_footprint_of_a_cpu_thread() -> None:
     worker = Looping(25e-9, 1024)
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?initiator=src&mode=batched")
     record = Sampler(worker, plan(str(id)), facts()).measure(Task(id, 0))
@@ -350,7 +348,7 @@ def test_a_batch_is_no_longer_than_half_of_what_a_cpu_thread_goes_round_over() -
 
 
 @pytest.mark.parametrize("each_s", [2e-9, 20e-9, 0.5e-6])
-def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again(each_s: float) -> None:
+def test_batches_of_cached_data_may_meet_a_slice_again(each_s: float) -> None:
     worker = Timed(lambda count: 0.1e-6 + each_s * count, "host")
     id = PointId.parse("h2h/cpu/numa:0.pageable->numa:0.pinned/8?cache=hot&initiator=src&mode=batched")
     record = Sampler(worker, plan("h2h/*"), facts()).measure(Task(id, 0))
@@ -359,7 +357,7 @@ def test_of_bytes_that_caches_hold_a_batch_meets_the_same_again(each_s: float) -
 
 
 class Waking(Restless):
-    """A worker with operations of 3 us; the last batch of its first requests takes longer while a link wakes up."""
+    """A worker with operations of 3 us. The last batch of its first requests takes longer while a link wakes up."""
 
     def __init__(self, asleep: int, late_s: float) -> None:
         super().__init__()
@@ -373,20 +371,20 @@ class Waking(Restless):
 
 
 @pytest.mark.parametrize(("asleep", "late_s"), [(0, 0.2e-3), (1, 0.2e-3), (2, 0.2e-3), (3, 0.4e-3), (2, 1e-3)])
-def test_a_batch_is_long_enough_though_a_link_woke_up_while_it_was_chosen(asleep: int, late_s: float) -> None:
-    """64 operations of 3 us are to last 0.2 ms; an apparent cost of 53 us would choose only six of them."""
+def test_a_batch_is_long_enough_even_if_a_link_woke_up_during_its_choice(asleep: int, late_s: float) -> None:
+    """64 operations of 3 us last 0.2 ms; an apparent cost of 53 us would lead to only six of them."""
     record = measured(Waking(asleep, late_s), 256, "false")
     assert record.batch[0] * 3e-6 >= 0.5 * 64 * 3e-6 and value(record) == pytest.approx(3e-6)
-    assert "nonlinear" not in record.guards  # the bend at wake-up has disappeared
+    assert "nonlinear" not in record.guards  # the bend of the wake-up has disappeared
 
 
 @pytest.mark.parametrize("size, least_s", [(1 << 20, 0.3e-3), (16 << 20, 0.5e-3)])
-def test_batches_of_large_copies_are_long_against_their_first_microseconds(size: int, least_s: float) -> None:
+def test_batches_of_large_copies_are_long_compared_with_their_first_microseconds(size: int, least_s: float) -> None:
     record = sampled(size, each_s=0.0, rate=50e9)
     assert record.batch[0] * size / 50e9 >= least_s
 
 
-def test_joint_batches_of_large_copies_are_long_against_the_time_in_which_not_all_run() -> None:
+def test_joint_batches_of_large_copies_are_long_compared_with_the_time_of_partial_overlap() -> None:
     record = measured(Joint(lambda first, second: (first * 50e-6, 30e-6 + second * 50e-6)), 1 << 20)
     assert min(record.batch) * 50e-6 >= 1e-3
 
@@ -394,7 +392,7 @@ def test_joint_batches_of_large_copies_are_long_against_the_time_in_which_not_al
 @pytest.mark.parametrize(
     ("size", "each_s", "least_s", "most_s"), [(1 << 20, 50e-6, 4e-3, 5e-3), (8, 10e-6, 0.6e-3, 1.2e-3), (8, 1e-6, 0, 1)]
 )
-def test_the_longer_joint_batch_lasts_long_where_flows_are_large_and_has_512_operations_in_all(
+def test_the_longer_joint_batch_is_long_for_large_flows_and_has_at_most_512_operations(
     size: int, each_s: float, least_s: float, most_s: float
 ) -> None:
     class Gated(Joint):
@@ -408,15 +406,15 @@ def test_the_longer_joint_batch_lasts_long_where_flows_are_large_and_has_512_ope
     assert record.longer * sum(record.batch) <= 512
 
 
-def test_a_batch_is_compared_with_one_of_eight_times_its_length_at_most() -> None:
-    """A seventh of the shorter batch's error is left then; longer batches would only cost time."""
+def test_the_second_batch_is_at_most_eight_times_the_first() -> None:
+    """Then a seventh of the error of the shorter batch remains; longer batches would only cost time."""
     assert measured(Wobbling(20e-6, 0.0), 1 << 20, "false").longer == 8
 
 
-def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:
+def test_the_batch_stays_if_four_times_its_length_would_change_the_clock() -> None:
     class Staged(Restless):
-        """Behind the gate up to 128 copies; more copies wait for staging memory, are timed by the host and cost more
-        each."""
+        """Up to 128 copies run behind the gate. More copies wait for staging memory, are timed by the host and cost
+        more each."""
 
         def run(self, samples, batches, *, verify, limit_s):
             by_host = max(batch[0] for batch in batches) > 128
@@ -428,7 +426,7 @@ def test_the_batch_stays_where_four_times_it_would_change_the_clock() -> None:
     assert record.batch == [64] and record.timing == "gate+slope" and "nonlinear" not in record.guards
 
 
-def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() -> None:
+def test_a_first_time_of_zero_does_not_lead_to_a_huge_batch() -> None:
     """1000 copies of 4 ms on a busy host's clock: batches of 256 and 512 copies would take too long."""
 
     class Busy(Restless):
@@ -449,7 +447,7 @@ def test_a_first_time_that_was_nothing_by_chance_does_not_ask_for_all_at_once() 
 
 
 class Uneven(Joint):
-    """The first flow always takes the same time; the second never does."""
+    """The first flow always takes the same time, the second never does."""
 
     def run(self, samples, batches, *, verify, limit_s):
         stamps = []
@@ -462,18 +460,18 @@ class Uneven(Joint):
 
 @pytest.mark.parametrize(("little_s", "most"), [(0.0, 4), (math.inf, MANY_SAMPLES)])
 def test_samples_are_taken_until_every_flow_is_steady(monkeypatch, little_s: float, most: int) -> None:
-    """Or while they are cheap; few of them if nothing makes the flow steady."""
+    """Or while they are cheap; only a few if nothing makes the flow steady."""
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", little_s)
     assert len(measured(Uneven(lambda *_: ()), 8).flows[0].samples_s) == most
 
 
-def test_a_curve_in_the_second_flow_is_noted() -> None:
+def test_a_nonlinear_cost_of_the_second_flow_is_noted() -> None:
     record = measured(Joint(lambda first, second: (first * 1e-5, second**1.5 * 1e-6)), 8)
     assert "nonlinear" in record.guards
 
 
-def test_memory_that_takes_long_to_make_is_waited_for() -> None:
+def test_the_preparation_of_large_memory_has_a_longer_time_limit() -> None:
     limits: list[float] = []
 
     class Patient(Restless):
@@ -485,14 +483,14 @@ def test_memory_that_takes_long_to_make_is_waited_for() -> None:
     assert limits[0] >= REQUEST_LIMIT_S + 4 * (1 << 30) / 1e9
 
 
-def test_the_footprint_is_that_of_the_larger_cache_at_either_end() -> None:
+def test_the_footprint_follows_the_larger_cache_of_both_ends() -> None:
     machine = MachineFacts("m", False, ("numa:0", "gpu:0"), {"numa:0": 1 << 20, "gpu:0": 50 << 20})
     for src, dst in (("numa:0", "gpu:0"), ("gpu:0", "numa:0")):
         assert footprint(PointId("x", "sm", src, "pinned", dst, "device", 1 << 20), machine) == 150 << 20
 
 
-def test_a_link_that_wakes_up_slowly_says_nothing_of_an_operation_that_a_first_round_knows() -> None:
-    """Copies take 2 ms during the wake-up and 7 us afterwards, so the first ones still do not count."""
+def test_a_link_that_wakes_up_slowly_does_not_change_a_known_cost() -> None:
+    """Copies take 2 ms during the wake-up and 7 us afterwards, so the first ones do not count."""
     id = PointId.parse("d2d/ce/gpu:0.device->gpu:1.device/4096?bidirectional=false&initiator=src&mode=single&peer=on")
     first = earlier([1], 7e-6)
     first.timing = "gate+slope"
@@ -509,8 +507,8 @@ def test_a_link_that_wakes_up_slowly_says_nothing_of_an_operation_that_a_first_r
     assert requests[0] == 1 and requests[1] > SETTLING
 
 
-def test_cheap_samples_that_scatter_are_asked_for_twice_as_many_at_a_time(monkeypatch) -> None:
-    """127 samples in eight requests, each of which costs as much as many samples."""
+def test_requests_for_cheap_scattered_samples_double(monkeypatch) -> None:
+    """127 samples in eight requests, because a request costs as much as many samples."""
     monkeypatch.setattr("linkscope.run.sampler.LITTLE_S", math.inf)
     monkeypatch.setattr("linkscope.run.sampler.MOST_BUSY_S", math.inf)
     id, chance = PointId.parse(H2D.format(1 << 20, "false", "single")), random.Random(1)

@@ -50,7 +50,7 @@ def test_a_benchmark_outside_the_suite_comes_from_suite_full() -> None:
     assert {p.benchmark for p in points("atomic")} == {"atomic"}
 
 
-def test_words_filter_what_only_matches() -> None:
+def test_words_and_only_patterns_both_restrict_the_points() -> None:
     assert {p.engine for p in points("h2d", only=("*/ce/*16777216*",))} == {"ce"}
     with pytest.raises(UserError, match="no such point") as refused:
         points("d2h", only=("h2d/*",), src="numa:0")
@@ -64,7 +64,7 @@ def test_ids_may_leave_out_parameters_at_their_default(ends: str) -> None:
     assert id == "h2d/ce/numa:0.pinned->gpu:0.device/1048576?after=kernel&bidirectional=false&mode=batched"
 
 
-def test_a_default_that_ids_omit_may_be_given() -> None:
+def test_a_default_that_ids_omit_may_be_written() -> None:
     facts = choose("h200x2", 1).facts
     named = "h2d/ce/numa:0.pinned->gpu:0.device/8?cache=cold&mode=single"
     (id,) = make_plan(facts, benchmark_table(), only=[named]).points
@@ -160,7 +160,7 @@ def test_two_runs_cannot_write_to_one_file(tmp_path: Path) -> None:
             RunWriter.go_on(run, None)  # type: ignore[arg-type]
 
 
-def test_a_run_without_any_value_does_not_end_with_success(tmp_path: Path) -> None:
+def test_a_run_without_any_value_does_not_exit_with_0(tmp_path: Path) -> None:
     words = ["run", "--machine", "jorda-b", "--only", "latency/*", "-q", "-o", str(tmp_path / "run.jsonl")]
     assert main(words) == NOT_HERE
     assert all(point.median_s is None for point in read_run(tmp_path / "run.jsonl").points)

@@ -1,4 +1,4 @@
-"""The self-test holds, and a measuring path that is broken in one place is caught by the row that is there for it."""
+"""The self-test passes, and each fault planted in the measuring path is caught by the row made for it."""
 
 import json
 import resource
@@ -29,19 +29,19 @@ def selftest(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 
 
 def assert_caught(capsys: pytest.CaptureFixture[str], *rows: str) -> None:
-    """Exit code 1, with just these rows named."""
+    """Asserts exit code 1 with exactly these rows named."""
     status, answer = selftest(capsys, "--jobs", "1", *(word for row in rows for word in ("--only", row)))
     assert (status, answer["failing"]) == (1, list(rows)), answer["rows"]
 
 
-def test_everything_holds(capsys) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)  # of what other tests started
+def test_every_row_of_the_self_test_passes(capsys) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)  # of processes that other tests started
     status, answer = selftest(capsys)
     assert answer["failing"] == [] and status == 0
     assert {row.name for row in PLANTED} < {row["row"] for row in answer["rows"]}
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    assert spent < 120 * 2  # two minutes on two cores, whatever else they do meanwhile
+    assert spent < 120 * 2  # two minutes on two cores
     assert all(row["planted"] and row["found"] for row in answer["rows"])
 
 
@@ -57,7 +57,7 @@ def change_runs(monkeypatch: pytest.MonkeyPatch, change) -> None:
     monkeypatch.setattr(Worker, "run", changed)
 
 
-def test_enqueue_included(monkeypatch, capsys) -> None:
+def test_a_time_that_includes_queueing_is_caught(monkeypatch, capsys) -> None:
     """Without the gate, queueing a copy takes longer than the copy."""
 
     def queued(batches: list[list[int]], trace: Trace) -> None:
@@ -69,24 +69,24 @@ def test_enqueue_included(monkeypatch, capsys) -> None:
     assert_caught(capsys, "enqueue")
 
 
-def test_stamps_included(monkeypatch, capsys) -> None:
-    """The whole batch over its count, with what the two events cost."""
+def test_a_time_that_includes_the_stamps_is_caught(monkeypatch, capsys) -> None:
+    """The time of the batch over its count, including the cost of both events."""
     monkeypatch.setattr(sampler, "slope", lambda short_s, long_s, short, long: Slope(long_s / long, 0.0))
     assert_caught(capsys, "enqueue", "tick")
 
 
-def test_no_warm_up(monkeypatch, capsys) -> None:
+def test_a_missing_warm_up_is_caught(monkeypatch, capsys) -> None:
     """The first sample is the only one."""
     monkeypatch.setattr(PointRound, "_calibrate", lambda self: [64])
     monkeypatch.setattr(PointRound, "_samples_wanted", lambda self, samples, counts: 0)
     assert_caught(capsys, "warm_up")
 
 
-def test_one_direction_timed_as_two(monkeypatch, capsys) -> None:
+def test_one_direction_timed_as_two_is_caught(monkeypatch, capsys) -> None:
     prepare, run = Worker.prepare, Worker.run
     doubled: list[Worker] = []
 
-    def one_way(self, case, key, limit_s=10.0) -> Prepared:
+    def unidirectional(self, case, key, limit_s=10.0) -> Prepared:
         both = isinstance(case, dict) and case["params"].get("bidirectional") == "true"
         if both:
             case = case | {"params": case["params"] | {"bidirectional": "false"}}
@@ -99,7 +99,7 @@ def test_one_direction_timed_as_two(monkeypatch, capsys) -> None:
             found.flows = [flow, type(flow)(**{name: getattr(flow, name) for name in flow.__struct_fields__} | back)]
         return found
 
-    def run_one_way(self, samples, batches, *, verify, limit_s=10.0) -> Trace:
+    def run_unidirectional(self, samples, batches, *, verify, limit_s=10.0) -> Trace:
         if self not in doubled:
             return run(self, samples, batches, verify=verify, limit_s=limit_s)
         trace = run(self, samples, [batch[:1] for batch in batches], verify=verify, limit_s=limit_s)
@@ -107,12 +107,12 @@ def test_one_direction_timed_as_two(monkeypatch, capsys) -> None:
         trace.actors, trace.stamps = 2, [time for pair in pairs for time in (*pair, *pair)]
         return trace
 
-    monkeypatch.setattr(Worker, "prepare", one_way)
-    monkeypatch.setattr(Worker, "run", run_one_way)
+    monkeypatch.setattr(Worker, "prepare", unidirectional)
+    monkeypatch.setattr(Worker, "run", run_unidirectional)
     assert_caught(capsys, "both_ways", "bytes")
 
 
-def test_zeros_copied(monkeypatch, capsys) -> None:
+def test_zeros_in_place_of_the_data_are_caught(monkeypatch, capsys) -> None:
     prepare = Worker.prepare
 
     def zeros(self, case, key, limit_s=10.0) -> Prepared:
@@ -124,7 +124,7 @@ def test_zeros_copied(monkeypatch, capsys) -> None:
     assert_caught(capsys, "pattern")
 
 
-def test_verification_skipped(monkeypatch, capsys) -> None:
+def test_skipped_verification_is_caught(monkeypatch, capsys) -> None:
     run = PointRound._run
     monkeypatch.setattr(
         PointRound, "_run", lambda self, samples, batches, *, verify: run(self, samples, batches, verify=False)
@@ -132,7 +132,7 @@ def test_verification_skipped(monkeypatch, capsys) -> None:
     assert_caught(capsys, "corrupt", "lying_peer", "pattern")
 
 
-def test_verdict_ignored(monkeypatch, capsys) -> None:
+def test_an_ignored_verdict_is_caught(monkeypatch, capsys) -> None:
     def fine(batches: list[list[int]], trace: Trace) -> None:
         if trace.verdict is not None:
             trace.verdict.ok = True
@@ -141,12 +141,12 @@ def test_verdict_ignored(monkeypatch, capsys) -> None:
     assert_caught(capsys, "corrupt", "lying_peer")
 
 
-def test_mean_instead_of_median(monkeypatch, capsys) -> None:
+def test_a_mean_in_place_of_the_median_is_caught(monkeypatch, capsys) -> None:
     monkeypatch.setattr(assemble, "median", lambda samples: sum(samples) / len(samples))
     assert_caught(capsys, "interval_outliers")
 
 
-def test_interval_from_too_few_rounds(monkeypatch, capsys) -> None:
+def test_an_interval_from_too_few_rounds_is_caught(monkeypatch, capsys) -> None:
     def of_three(samples):
         return Interval(min(samples[:3]), max(samples[:3]), 0.95)
 
@@ -154,8 +154,8 @@ def test_interval_from_too_few_rounds(monkeypatch, capsys) -> None:
     assert_caught(capsys, "interval_lognormal")
 
 
-def test_interval_of_one_process(monkeypatch, capsys) -> None:
-    """As the peers do: many samples of one process, and an interval that describes that process."""
+def test_an_interval_of_one_process_is_caught(monkeypatch, capsys) -> None:
+    """As in other tools: many samples of one process, and an interval that describes only this process."""
     give = assemble._give_intervals
 
     def of_one_process(point, *, early):
@@ -169,7 +169,7 @@ def test_interval_of_one_process(monkeypatch, capsys) -> None:
     assert_caught(capsys, "interval_bimodal")
 
 
-def test_throttled_samples_kept(monkeypatch, capsys) -> None:
+def test_throttled_samples_that_are_kept_are_caught(monkeypatch, capsys) -> None:
     class Careless(assemble.Assembler):
         def point(self, id, rounds, stopped=None):
             for round in rounds:
@@ -180,13 +180,13 @@ def test_throttled_samples_kept(monkeypatch, capsys) -> None:
     assert_caught(capsys, "throttled")
 
 
-def test_wrong_divisor_for_a_batch(monkeypatch, capsys) -> None:
-    """The difference of two batches over the longer one's count."""
+def test_a_wrong_divisor_for_a_batch_is_caught(monkeypatch, capsys) -> None:
+    """The difference of two batches is divided by the count of the longer one."""
     monkeypatch.setattr(sampler, "slope", lambda short_s, long_s, short, long: Slope((long_s - short_s) / long, 0.0))
     assert_caught(capsys, "enqueue", "batch")
 
 
-def test_flush_skipped(monkeypatch, capsys) -> None:
+def test_a_skipped_flush_is_caught(monkeypatch, capsys) -> None:
     prepare = Worker.prepare
 
     def hot(self, case, key, limit_s=10.0) -> Prepared:
@@ -196,8 +196,8 @@ def test_flush_skipped(monkeypatch, capsys) -> None:
     assert_caught(capsys, "caches")
 
 
-def test_one_slice_again_and_again(monkeypatch, capsys) -> None:
-    """As some latency tests do: the lines of the last copy are in the cache."""
+def test_reuse_of_one_slice_is_caught(monkeypatch, capsys) -> None:
+    """As in some latency tests: the lines of the last copy are in the cache."""
     case_of = sampler.case_of
     monkeypatch.setattr(
         sampler, "case_of", lambda point, machine: case_of(point, machine) | {"footprint_bytes": point.bytes}
@@ -205,7 +205,7 @@ def test_one_slice_again_and_again(monkeypatch, capsys) -> None:
     assert_caught(capsys, "footprint")
 
 
-def test_one_pair_taken_for_all(monkeypatch, capsys) -> None:
+def test_one_pair_measured_for_all_pairs_is_caught(monkeypatch, capsys) -> None:
     prepare = Worker.prepare
 
     def the_first(self, case, key, limit_s=10.0) -> Prepared:
@@ -215,24 +215,24 @@ def test_one_pair_taken_for_all(monkeypatch, capsys) -> None:
     assert_caught(capsys, "slow_link")
 
 
-def test_flows_timed_one_after_the_other(monkeypatch, capsys) -> None:
-    """What a flow takes alone is taken for what it takes beside the other."""
+def test_flows_timed_in_turn_are_caught(monkeypatch, capsys) -> None:
+    """Each flow is timed without the other."""
     run = Worker.run
 
     def apart(self, samples, batches, *, verify, limit_s=10.0) -> Trace:
         trace = run(self, samples, batches, verify=verify, limit_s=limit_s)
         if trace.actors == 2:
-            alone = run(self, samples, [[batch[0], 0] for batch in batches], verify=False, limit_s=limit_s)
+            separately = run(self, samples, [[batch[0], 0] for batch in batches], verify=False, limit_s=limit_s)
             for at in range(0, len(trace.stamps), 4):
-                trace.stamps[at + 1] = trace.stamps[at + 3] = alone.stamps[at + 1]
-                trace.stamps[at] = trace.stamps[at + 2] = alone.stamps[at]
+                trace.stamps[at + 1] = trace.stamps[at + 3] = separately.stamps[at + 1]
+                trace.stamps[at] = trace.stamps[at + 2] = separately.stamps[at]
         return trace
 
     monkeypatch.setattr(Worker, "run", apart)
     assert_caught(capsys, "both_ways", "contention")
 
 
-def test_a_row_that_breaks_does_not_hold() -> None:
+def test_a_row_that_raises_an_error_fails() -> None:
     def breaks(folder: Path) -> Finding:
         raise ZeroDivisionError("by zero")
 
@@ -240,12 +240,12 @@ def test_a_row_that_breaks_does_not_hold() -> None:
     assert not verdict.holds and "by zero" in verdict.found
 
 
-def test_a_row_that_does_not_exist(capsys) -> None:
+def test_an_unknown_row_is_named(capsys) -> None:
     assert main(["selftest", "--only", "nonsense"]) == 3
     assert "enqueue" in capsys.readouterr().err
 
 
-def test_this_machine_alone(capsys) -> None:
+def test_the_rows_of_this_machine_can_run_alone(capsys) -> None:
     status, answer = selftest(capsys, "--here")
     assert status == 0 and all(row["row"].startswith("here_") for row in answer["rows"])
 
@@ -257,8 +257,8 @@ def on_the_fake_driver(*arguments: str, **settings: str | int) -> tuple[int, dic
 
 
 @needs_fake
-def test_a_machine_with_gpus_holds() -> None:
-    _, answer = on_the_fake_driver(CUDA_GPUS=2)  # whether its clocks hold depends on who else runs here
+def test_the_rows_of_a_machine_with_gpus_pass() -> None:
+    _, answer = on_the_fake_driver(CUDA_GPUS=2)  # rows of its clocks may fail because other programs run here
     found = {row["row"]: row["found"] for row in answer["rows"]}
     assert "steps of" in found["here_event_clock"]
     status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2)
@@ -266,20 +266,20 @@ def test_a_machine_with_gpus_holds() -> None:
 
 
 @needs_fake
-def test_a_peer_that_lies_is_caught() -> None:
+def test_a_peer_that_delivers_wrong_data_is_caught() -> None:
     status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2, CUDA_LYING_PEER=1)
     assert (status, answer["failing"]) == (1, ["here_peers"])
     assert "gpu:0 -> gpu:1, 4 KiB: wrong data" in answer["rows"][0]["found"]
-    assert "64 MiB: " not in answer["rows"][0]["found"]  # where small ones are wrong, nothing larger is sent
+    assert "64 MiB: " not in answer["rows"][0]["found"]  # larger copies are not run after wrong data at small sizes
 
 
 @needs_fake
-def test_gpus_that_are_no_peers_are_no_fault() -> None:
+def test_gpus_without_peer_access_are_no_fault() -> None:
     status, answer = on_the_fake_driver("--only", "here_peers", CUDA_GPUS=2, CUDA_NO_PEER=1)
     assert status == 0 and "cannot access" in answer["rows"][0]["found"]
 
 
-# What the measuring path does not notice yet. Whoever mends it takes the mark off, and makes a row of it.
+# Faults that the measuring path once missed, each as an ordinary test.
 
 
 def of_the_machine(folder: Path, **parts: list[dict]) -> Point:
@@ -288,17 +288,17 @@ def of_the_machine(folder: Path, **parts: list[dict]) -> Point:
 
 
 def test_a_warm_up_as_long_as_a_round_is_noticed(tmp_path: Path) -> None:
-    """Of 12 batches in each process: the value is 17 % too high, and 'ok'."""
+    """Of 12 batches in each process; without the check the value would be 17 % too high with status ok."""
     point = of_the_machine(tmp_path, fault=[{"kind": "ramp", "samples": 12, "factor": 1.5}])
     assert point.status != "ok" or point.median_s == pytest.approx(states.TRUTH, rel=0.05)
 
 
-def test_two_neighbouring_readings_of_a_clock_are_no_two_modes(tmp_path: Path) -> None:
-    """Without any noise: 3.3047 and 3.3125 us, one tick of 500 ns over a batch of 64 apart."""
+def test_two_neighbouring_readings_of_a_clock_are_not_two_modes(tmp_path: Path) -> None:
+    """Without noise: 3.3047 and 3.3125 us, which is one tick of 500 ns over a batch of 64."""
     spread = of_the_machine(tmp_path).spread
     assert spread is not None and spread.modes_s is None
 
 
-def test_a_point_that_lacks_a_round_through_throttling_says_so(tmp_path: Path) -> None:
+def test_a_point_that_lacks_a_round_because_of_throttling_says_so(tmp_path: Path) -> None:
     fault = {"kind": "throttle", "samples": 50, "factor": 2.0, "match": "*#2"}
     assert "throttled" in (of_the_machine(tmp_path, fault=[fault]).reason or "")

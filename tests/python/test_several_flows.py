@@ -1,4 +1,4 @@
-"""Points of several flows: limits of one flow, totals of all flows, overlaps of all rounds."""
+"""Points of several flows: the peak of one flow, totals of all flows, overlaps of all rounds."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ THERE, BACK = ("numa:0", "gpu:0", "pinned", "device"), ("gpu:0", "numa:0", "devi
 
 
 def rounds(*rates: float, overlaps: tuple[float, ...] = (1.0,) * 6, ends: Any = (THERE, BACK)) -> list[Round]:
-    """Six rounds with these rates of the flows in GB/s, and these overlaps."""
+    """Six rounds with these rates of the flows in GB/s and these overlaps."""
     made = []
     for number, overlap in enumerate(overlaps):
         flows = [
@@ -41,27 +41,27 @@ def rounds(*rates: float, overlaps: tuple[float, ...] = (1.0,) * 6, ends: Any = 
     return made
 
 
-def both_ways(there: float, back: float, limit: float | None = 60.0, **fields: Any) -> Point:
-    """The point of two flows with these rates, with a hardware limit of `limit` for each."""
+def two_flows(there: float, back: float, limit: float | None = 60.0, **fields: Any) -> Point:
+    """The point of two flows with these rates and a hardware limit of `limit` for each."""
     found = (limit, "the test says so") if limit else None
     return Assembler(plan(BOTH), facts(), lambda _: found).point(BOTH, rounds(there, back, **fields))
 
 
-def test_a_bidirectional_point_has_the_limit_of_one_flow_and_its_total_may_exceed_it() -> None:
-    point = both_ways(54.0, 48.0)
+def test_a_bidirectional_point_has_the_peak_of_one_flow_and_its_total_may_exceed_it() -> None:
+    point = two_flows(54.0, 48.0)
     assert point.status == "ok" and "above_limit" not in point.guards
     assert point.limit_gbps == 60.0 and point.total_gbps == pytest.approx(96.0)
     assert share_of(point) == pytest.approx(0.9)  # of the first flow, not of both or their mean
 
 
 @pytest.mark.parametrize(("there", "back", "wrong"), [(61.0, 20.0, "numa:0 to gpu:0"), (20.0, 61.0, "gpu:0 to numa:0")])
-def test_one_flow_above_the_limit_is_wrong_although_both_together_are_below_twice_of_it(
+def test_one_flow_above_its_limit_fails_even_if_the_total_is_below_twice_the_limit(
     there: float, back: float, wrong: str
 ) -> None:
-    point = both_ways(there, back)
+    point = two_flows(there, back)
     assert point.status == "failed" and f"from {wrong}" in (point.reason or "") and "60 GB/s" in (point.reason or "")
     assert point.guards["above_limit"] == pytest.approx(61.0)
-    assert both_ways(60.5, 60.5).status == "ok"  # limits have a margin of 1 %
+    assert two_flows(60.5, 60.5).status == "ok"  # limits have a margin of 1 %
 
 
 SPLIT = f"split/ce/numa:0.pinned->gpu:0.device/{2 * SIZE}?streams=2"
@@ -72,7 +72,7 @@ def in_parts(*rates: float, **fields: Any) -> Point:
     return made.point(SPLIT, [structs.replace(one, id=SPLIT) for one in rounds(*rates, ends=[THERE] * 2, **fields)])
 
 
-def test_what_goes_one_way_on_several_streams_has_one_limit_together() -> None:
+def test_flows_of_one_direction_on_several_streams_have_one_limit_for_their_total() -> None:
     point = in_parts(28.0, 27.0)
     assert point.status == "ok" and share_of(point) == pytest.approx(54 / 60)
     wrong = in_parts(40.0, 35.0)
@@ -80,13 +80,13 @@ def test_what_goes_one_way_on_several_streams_has_one_limit_together() -> None:
     assert wrong.guards["above_limit"] == pytest.approx(70.0)
 
 
-def test_parts_that_one_engine_did_in_turn_have_their_rate_and_say_how_they_ran() -> None:
+def test_parts_that_ran_in_turn_have_a_rate_and_a_note() -> None:
     point = in_parts(28.0, 27.0, overlaps=(0.5,) * 6)
     assert point.status == "ok" and point.reason is None and "in_turn" not in point.guards
     (family,) = overview([point])
     assert family.rows[0].note == "its parts overlapped for 50 % of the time"
     assert family.rows[0].note in " ".join(details(invented_run([point]), width=120, colour=False).split())
-    assert overview([both_ways(54.0, 48.0)])[0].rows[0].note == ""
+    assert overview([two_flows(54.0, 48.0)])[0].rows[0].note == ""
 
 
 def test_threads_whose_calls_ran_in_turn_have_no_time_of_their_own() -> None:
@@ -99,7 +99,7 @@ def test_threads_whose_calls_ran_in_turn_have_no_time_of_their_own() -> None:
     assert point.status == "missed_precision" and point.guards["in_turn"]
 
 
-def test_a_row_of_several_numbers_of_streams_tells_how_the_parts_of_each_ran() -> None:
+def test_a_row_of_several_numbers_of_streams_has_the_range_of_their_overlaps() -> None:
     two = in_parts(28.0, 27.0, overlaps=(0.5,) * 6)
     four = structs.replace(two, id=two.id.replace("=2", "=4"), params={"streams": "4"})
     four.guards = two.guards | {"joint_overlap": 0.25}
@@ -107,7 +107,7 @@ def test_a_row_of_several_numbers_of_streams_tells_how_the_parts_of_each_ran() -
     assert [row.note for row in family.rows] == ["its parts overlapped for 25-50 % of the time"]
 
 
-def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
+def test_the_live_table_shows_the_percentage_of_peak_of_all_flows_of_one_direction() -> None:
     so_far = Partial([SPLIT], lambda _: (60.0, "the test says so"))
     for one in rounds(28.0, 27.0, ends=[("numa:0", "gpu:0", "pinned", "device")] * 2):
         so_far.add(structs.replace(one, id=SPLIT))
@@ -115,20 +115,20 @@ def test_the_live_table_has_the_share_of_all_that_goes_one_way() -> None:
     assert row.rate == pytest.approx(54.0) and row.share == pytest.approx(54 / 60)
 
 
-def test_the_live_table_tells_the_total_and_the_first_flow_s_share_before_the_record_and_after() -> None:
+def test_the_live_table_shows_the_total_and_the_first_flows_percentage_of_peak() -> None:
     so_far = Partial([BOTH], lambda _: (60.0, "the test says so"))
     for one in rounds(54.0, 48.0):
         so_far.add(one)
     (before,) = so_far.rows()
-    so_far.add(both_ways(54.0, 48.0))
+    so_far.add(two_flows(54.0, 48.0))
     (after,) = so_far.rows()
     for row in (before, after):
         assert row.rate == pytest.approx(96.0) and row.share == pytest.approx(0.9)
 
 
-def test_the_summary_tells_the_total_beside_one_way_s_share() -> None:
-    """Flows of 54 and 48 GB/s, the limit 60: twice 48 GB/s until the slower one ends, and 90 % of the limit."""
-    point = both_ways(54.0, 48.0)
+def test_the_summary_shows_the_total_and_one_directions_percentage_of_peak() -> None:
+    """Flows of 54 and 48 GB/s, limit 60 GB/s: the total is twice 48 GB/s, and the first flow reaches 90 % of peak."""
+    point = two_flows(54.0, 48.0)
     (family,) = overview([point])
     (row,) = family.rows
     assert row.rate is not None and row.rate.value == pytest.approx(96.0)
@@ -139,7 +139,7 @@ def test_the_summary_tells_the_total_beside_one_way_s_share() -> None:
     assert re.search(r" 96\.0\S* .* 90 %", line), line
 
 
-def test_between_one_place_and_all_gpus_each_flow_has_a_limit_and_the_total_none() -> None:
+def test_between_one_place_and_all_gpus_each_flow_has_a_limit_and_the_total_has_none() -> None:
     id = "host_to_all/ce/numa:0.pinned->gpu:all.device/67108864?bidirectional=false"
     limit = modelled(models.load("h200x4"), 1).limit
     ends = [("numa:0", f"gpu:{gpu}", "pinned", "device") for gpu in range(4)]
@@ -153,8 +153,8 @@ def test_between_one_place_and_all_gpus_each_flow_has_a_limit_and_the_total_none
     assert point.status == "failed" and "from numa:0 to gpu:3" in (point.reason or "")
 
 
-# Of a modelled H200: 4800 GB/s of memory, 478 GB/s of NVLink, 58.45 GB/s of PCIe. A copy within a GPU's memory reads
-# and writes there; a read or write alone has the whole rate. Between two places, nothing is halved or doubled.
+# A simulated H200: 4800 GB/s of memory, 478 GB/s of NVLink, 58.45 GB/s of PCIe. A copy within a GPU's memory reads
+# and writes the memory, so its limit is half; a read or a write has the full rate. Limits between places are unchanged.
 LIMITS = {
     "local/ce/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
     "local/sm/gpu:0.device->gpu:0.device/8?mode=batched": 2400.0,
@@ -172,7 +172,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("id", "gbps"), LIMITS.items(), ids=LIMITS)
-def test_the_limit_of_a_model_is_that_of_one_flow(id: str, gbps: float) -> None:
+def test_the_limit_of_a_simulated_machine_is_that_of_one_flow(id: str, gbps: float) -> None:
     found = modelled(models.load("h200x4"), 1).limit(PointId.parse(id))
     assert found is not None and found[0] == pytest.approx(gbps, abs=0.01)
     assert ("either read or written: 4800 GB/s" in found[1]) == (gbps == 4800.0)
@@ -180,7 +180,7 @@ def test_the_limit_of_a_model_is_that_of_one_flow(id: str, gbps: float) -> None:
 
 @pytest.mark.parametrize(("id", "gbps"), LIMITS.items(), ids=LIMITS)
 def test_the_limit_of_this_machine_is_that_of_one_flow(id: str, gbps: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit stays unchanged, except for reads and writes within one memory."""
+    """The limit is unchanged except for reads and writes within one memory."""
     monkeypatch.setattr("linkscope.machine.limits.limit", lambda *_, **__: Limit(100.0, "the test says so"))
     found = this_machine().limit(PointId.parse(id))
     assert found is not None and found[0] == (200.0 if gbps == 4800.0 else 100.0)
@@ -197,14 +197,14 @@ def test_the_limit_of_this_machine_is_that_of_one_flow(id: str, gbps: float, mon
 def test_the_overlap_of_a_point_is_the_median_of_its_rounds(
     overlaps: tuple[float, ...], overlap: float, status: str
 ) -> None:
-    point = both_ways(54.0, 48.0, overlaps=overlaps)
+    point = two_flows(54.0, 48.0, overlaps=overlaps)
     assert point.guards["joint_overlap"] == pytest.approx(overlap) and point.status == status
     assert ("in_turn" in point.guards) == (status != "ok")
     assert point.total_gbps == pytest.approx(96.0)  # by the same definition at every overlap
     assert [flow.gbps for flow in point.flows] == pytest.approx([54.0, 48.0])
 
 
-# Batches of 4 and 10 copies of 64 MiB; each flow's own time of one copy in ms; the time in which both batches end.
+# Batches of 4 and 10 copies of 64 MiB; each flow's own time per copy in ms; the time in which both batches end.
 JOINT = {
     "flows that end together": ([4, 10], (5.0, 2.0), 20.0),
     "an overlap of 0.9": ([4, 10], (4.5, 2.0), 20.0),
@@ -234,8 +234,8 @@ def test_the_total_is_all_bytes_over_the_time_until_the_last_flow_ends(
     )
 
 
-def test_rounds_above_and_below_85_per_cent_overlap_share_one_definition() -> None:
-    """Each round moves 128 MiB in 20 ms; own times stay as measured, so no round differs from the others."""
+def test_rounds_above_and_below_85_percent_overlap_share_one_definition() -> None:
+    """Each round moves 128 MiB in 20 ms. Own times stay as measured, so no round differs from the others."""
     made = rounds(6.0, SIZE / 20e-3 / 1e9, overlaps=(0.8, 0.9, 0.8, 0.9, 0.9, 0.9))
     point = Assembler(plan(BOTH), facts(), lambda _: None).point(BOTH, made)
     assert point.status == "ok" and point.total_gbps == pytest.approx(2 * SIZE / 20e-3 / 1e9)
@@ -243,7 +243,7 @@ def test_rounds_above_and_below_85_per_cent_overlap_share_one_definition() -> No
     assert point.guards["together_ci95_s"] == pytest.approx([20e-3, 20e-3])
 
 
-def test_the_total_of_flows_in_turn_survives_a_flow_whose_own_time_is_not_positive() -> None:
+def test_the_total_of_flows_in_turn_survives_a_negative_time_of_one_flow() -> None:
     """One engine served the first flow last in the shorter batch and first in the longer one."""
     made = rounds(54.0, 48.0, overlaps=(0.4,) * 6)
     for one in made:
@@ -254,13 +254,13 @@ def test_the_total_of_flows_in_turn_survives_a_flow_whose_own_time_is_not_positi
     assert point.median_s is None and point.gbps is None and point.flows[1].gbps == pytest.approx(48.0)
 
 
-def test_flows_in_turn_on_one_path_are_held_against_the_limit_by_their_total() -> None:
+def test_flows_in_turn_on_one_path_are_compared_with_the_limit_by_their_total() -> None:
     """A link of 60 GB/s serves two parts in turn: 55 GB/s for the first, then both have ended at 27.5 GB/s each."""
     point = in_parts(55.0, 27.5, overlaps=(0.5,) * 6)
     assert point.status == "ok" and point.total_gbps == pytest.approx(55.0)
 
 
-def test_a_flow_behind_the_measured_ones_is_in_no_total() -> None:
+def test_a_background_flow_is_in_no_total() -> None:
     made = rounds(54.0, 48.0)
     for one in made:
         one.flows[1].role = "background"
@@ -273,8 +273,8 @@ def test_a_flow_behind_the_measured_ones_is_in_no_total() -> None:
     assert so_far.rows()[0].rate == pytest.approx(54.0)
 
 
-def test_the_ends_of_a_total_s_interval_are_the_sums_of_those_of_its_flows() -> None:
-    """Each flow from 98 to 102 % of its median time."""
+def test_the_ends_of_a_totals_interval_are_the_sums_of_those_of_its_flows() -> None:
+    """Each flow has an interval from 98 to 102 % of its median time."""
     point = invented_point(BOTH, SIZE / 50e9)
     point.flows[1] = invented_flow("gpu:0", "numa:0", ("device", "pinned"), SIZE, SIZE / 25e9)
     point.total_gbps = 75.0

@@ -1,8 +1,8 @@
-"""Whole runs on the bundled machines end with what closed forms say: every family of copies, batched and alone.
+"""Complete runs on the bundled machines agree with closed forms: every family of copies, batched and single.
 
-The numbers are written here, from what the machines were made of (the papers' and our own measurements), and not read
-from the machine files: a mistake in a file, in the simulation, in the sampler or in the statistics shows.
-Without noise every point is within 1 % of its closed form; under noise within 1 % or two standard errors, and the
+The numbers are written here, from the sources of the machine files (the papers and our own measurements), and never
+read from the machine files, so that a mistake in a file, in the simulation, in the sampler or in the statistics shows.
+Without noise every point is within 1 % of its closed form; with noise within 1 % or two standard errors, plus the
 tick of the event clock.
 """
 
@@ -24,7 +24,7 @@ from linkscope.runfile import Point, PointId, read_run
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
 KIB, MIB = 1 << 10, 1 << 20
-NS = 1e-9  # a byte at 1 GB/s
+NS = 1e-9  # seconds per byte at 1 GB/s
 EVENT_TICK_S = 32e-9
 
 pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not built")
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not b
 
 @dataclass(frozen=True)
 class TransferMethod:
-    """The links between two places: their latency in s, the rate of the narrowest in GB/s one way and both ways."""
+    """The links between two places: their latency in s, and the rate of the slowest in GB/s, uni- and bidirectional."""
 
     latency_s: float
     gbps: float
@@ -41,10 +41,10 @@ class TransferMethod:
 
 @dataclass(frozen=True)
 class Machine:
-    """What closed forms need of a machine, in s and GB/s; `way` of two places, `of_host` of the node a GPU hangs on."""
+    """Constants of closed forms, in s and GB/s. `route` joins two places, `of_host` names the node next to a GPU."""
 
     pairs: tuple[str, ...]
-    way: Callable[[str, str], TransferMethod]
+    route: Callable[[str, str], TransferMethod]
     of_host: Callable[[str], str]
     memcpy: Callable[[str, str], float]
     memcpy_call_s: float
@@ -59,26 +59,26 @@ class Machine:
     channel_s: float
     call_s: float
     pageable_chunk: int
-    pageable_gbps: tuple[float, float]  # to and from the device
+    pageable_gbps: tuple[float, float]  # to the device and from it
     pageable_call_s: tuple[float, float]
-    pageable_both: float  # what both ways at once may come to, as a multiple of one
+    pageable_both: float  # the most that bidirectional copies reach, as a multiple of unidirectional ones
     staged_chunk_s: float
-    pull: Callable[[float], float]  # s more where the destination queues, of the s that the bytes take
-    load_s: tuple[float, float] | None = None  # of host memory and a GPU's; None: not known
-    memcpy_stream_gbps: float = 0.0  # from three quarters of a last level of 300 MiB on; 0: as others
-    both_ways_s: float = 0.0
+    pull: Callable[[float], float]  # additional s if the destination queues the copy, from the s that the bytes take
+    load_s: tuple[float, float] | None = None  # loads from host memory and from a GPU's memory; None: unknown
+    memcpy_stream_gbps: float = 0.0  # from three quarters of a last-level cache of 300 MiB; 0: no other rate
+    bidirectional_s: float = 0.0
     arrive_s: float = 0.0
-    late_s: tuple[float, float] = (0.0, 0.0)  # from a GPU and within it, for each doubling of parts of 4 KiB
-    small_pageable: tuple[float, float, float] | None = None  # GB/s, s of set-up, s until one that waits goes on
+    late_s: tuple[float, float] = (0.0, 0.0)  # from a GPU and within a GPU, per doubling of the number of 4 KiB parts
+    small_pageable: tuple[float, float, float] | None = None  # GB/s, s of set-up, s until a waiting copy continues
 
 
-def h200x4_way(src: str, dst: str) -> TransferMethod:
+def h200x4_route(src: str, dst: str) -> TransferMethod:
     if "numa" in src + dst:
         return TransferMethod(0.53e-6, 55.5, 102.2 / 2)
     return TransferMethod(0.33e-6, 390, 390)
 
 
-def ac922_way(src: str, dst: str) -> TransferMethod:
+def ac922_route(src: str, dst: str) -> TransferMethod:
     crossing = ac922_host(src) != ac922_host(dst)
     hops = sum(place.startswith("gpu") for place in (src, dst)) if crossing else 1
     latency_s = 0.5e-6 * hops + 0.2e-6 * crossing
@@ -92,14 +92,14 @@ def ac922_host(place: str) -> str:
 MACHINES = {
     "h200x4": Machine(
         pairs=("numa:0>numa:0", "numa:0>gpu:0", "gpu:2>numa:0", "gpu:0>gpu:1", "gpu:0>gpu:0"),
-        way=h200x4_way, of_host=lambda place: "numa:0",
+        route=h200x4_route, of_host=lambda place: "numa:0",
         memcpy=lambda src, dst: 7.9, memcpy_call_s=0.025e-6,
         to_device_s=1.92e-6, from_device_s=1.56e-6, peer_s=2.2e-6, small_peer_s=2.04e-6,
         local_s=1.97e-6, local_gbps=2145,
         inline_s=1.69e-6, inline_gbps=3.0, channel_s=4.9e-6,
         call_s=1.3e-6, pageable_chunk=MIB, pageable_gbps=(10.55, 19.8), pageable_call_s=(0.1e-6, 4e-6),
         pageable_both=3.0, staged_chunk_s=8.3e-6, pull=lambda bytes_s: max(6.75e-6, 10.6e-6 - 0.55 * bytes_s),
-        load_s=(0.108e-6, 0.341e-6), memcpy_stream_gbps=12.8, both_ways_s=0.9e-6, arrive_s=0.31e-6,
+        load_s=(0.108e-6, 0.341e-6), memcpy_stream_gbps=12.8, bidirectional_s=0.9e-6, arrive_s=0.31e-6,
         late_s=(0.08e-6, 0.096e-6), small_pageable=(6.8, 1.1e-6, 2.2e-6),
     ),
     "ac922": Machine(
@@ -107,7 +107,7 @@ MACHINES = {
             "numa:0>numa:0", "numa:0>numa:1", "numa:0>gpu:1", "numa:0>gpu:2", "gpu:3>numa:1", "gpu:3>numa:0",
             "gpu:0>gpu:1", "gpu:1>gpu:2", "gpu:3>gpu:3",
         ),
-        way=ac922_way, of_host=ac922_host,
+        route=ac922_route, of_host=ac922_host,
         memcpy=lambda src, dst: 12 if src == dst else 8, memcpy_call_s=0.1e-6,
         to_device_s=1.8e-6, from_device_s=1.5e-6, peer_s=1.8e-6, small_peer_s=1.8e-6,
         local_s=1.8e-6, local_gbps=395,
@@ -119,55 +119,55 @@ MACHINES = {
 
 
 def closed_form(machine: Machine, point: PointId) -> float | None:
-    """Seconds of one operation; None for those whose streams meet in more than a link (tested as inequalities)."""
-    alone = point.param("mode") == "single"
-    channel_s = machine.channel_s if alone and point.param("after") == "kernel" else 0.0
+    """Seconds of one operation; None if its streams share more than a link (tested as inequalities)."""
+    single = point.param("mode") == "single"
+    channel_s = machine.channel_s if single and point.param("after") == "kernel" else 0.0
     if point.benchmark == "latency":
         if machine.load_s is None or (point.engine == "cpu" and "gpu" in point.src):
             return None
-        there_and_back = 0.0 if point.src == point.dst else 2 * machine.way(point.src, point.dst).latency_s
+        there_and_back = 0.0 if point.src == point.dst else 2 * machine.route(point.src, point.dst).latency_s
         return there_and_back + machine.load_s["gpu" in point.src]
     if point.benchmark not in FAMILIES:
         return None  # accesses and pages: tests/core/test_sim_kernels.cpp, test_sim_managed.cpp
     if point.benchmark == "h2h":
         past = point.bytes >= 0.75 * 300 * MIB and machine.memcpy_stream_gbps > 0
         gbps = machine.memcpy_stream_gbps if past else machine.memcpy(point.src, point.dst)
-        first = machine.load_s[0] if alone and machine.load_s else 0.0
+        first = machine.load_s[0] if single and machine.load_s else 0.0
         return machine.memcpy_call_s + max(point.bytes * NS / gbps, first)
     if point.benchmark == "local":
         return machine.local_s + late(machine.late_s[1], point.bytes) + point.bytes * NS / machine.local_gbps
     if "pageable" in (point.src_memory, point.dst_memory):
-        return None if point.bidirectional else pageable(machine, point, alone)
+        return None if point.bidirectional else pageable(machine, point, single)
     if point.param("peer") == "off":
         return None if point.bidirectional else staged(machine, point)
     if point.bidirectional and point.bytes < 16 * MIB:
-        return None  # the two ways are not under way together all the time
+        return None  # the two directions overlap only partly
     inline = point.benchmark == "h2d" and point.bytes <= KIB
-    arrive_s = machine.arrive_s if alone and point.benchmark == "d2h" else 0.0
+    arrive_s = machine.arrive_s if single and point.benchmark == "d2h" else 0.0
     return crossing(machine, point, point.bytes) + (0 if inline else channel_s) + arrive_s
 
 
 def late(each_s: float, size: int) -> float:
-    """What the last of so many parts of 4 KiB is behind the first."""
+    """The delay of the last 4 KiB part behind the first."""
     return each_s * math.log2(1 + size / 4096)
 
 
 def crossing(machine: Machine, point: PointId, size: int) -> float:
-    """One transfer over the links between the two places: by copy engine, or inside the command itself."""
-    way = machine.way(point.src, point.dst)
+    """One transfer over the links between two places: by copy engine, or inside the command itself."""
+    route = machine.route(point.src, point.dst)
     if point.benchmark == "h2d" and size <= KIB:
-        return way.latency_s + machine.inline_s + size * NS / machine.inline_gbps
+        return route.latency_s + machine.inline_s + size * NS / machine.inline_gbps
     pulled = point.benchmark == "d2d" and point.param("initiator") == "dst"
     peer_s = machine.small_peer_s if size <= KIB and not pulled else machine.peer_s
     set_up = {"h2d": machine.to_device_s, "d2h": machine.from_device_s, "d2d": peer_s}[point.benchmark]
-    more_s = machine.pull(size * NS / way.gbps) if pulled else 0.0
+    more_s = machine.pull(size * NS / route.gbps) if pulled else 0.0
     more_s += late(machine.late_s[0], size) if point.benchmark == "d2h" else 0.0
-    more_s += machine.both_ways_s if point.bidirectional and point.benchmark == "h2d" else 0.0
-    return way.latency_s + set_up + more_s + size * NS / (way.both_gbps if point.bidirectional else way.gbps)
+    more_s += machine.bidirectional_s if point.bidirectional and point.benchmark == "h2d" else 0.0
+    return route.latency_s + set_up + more_s + size * NS / (route.both_gbps if point.bidirectional else route.gbps)
 
 
-def pageable(machine: Machine, point: PointId, alone: bool) -> float:
-    """A chunk at a time: a CPU thread copies a chunk while the one before it crosses the link."""
+def pageable(machine: Machine, point: PointId, single: bool) -> float:
+    """Chunk by chunk: a CPU thread copies a chunk while the previous one crosses the link."""
     chunks = math.ceil(point.bytes / machine.pageable_chunk)
     in_flight = crossing(machine, point, min(point.bytes, machine.pageable_chunk))
     (to, back), (call_to_s, call_back_s) = machine.pageable_gbps, machine.pageable_call_s
@@ -178,24 +178,24 @@ def pageable(machine: Machine, point: PointId, alone: bool) -> float:
     if machine.small_pageable:
         small_gbps, small_s, end_s = machine.small_pageable
         if point.bytes <= 64 * KIB:
-            way = machine.way(point.src, point.dst)
-            to, in_flight = small_gbps, way.latency_s + small_s + point.bytes * NS / way.gbps
+            route = machine.route(point.src, point.dst)
+            to, in_flight = small_gbps, route.latency_s + small_s + point.bytes * NS / route.gbps
     copying = chunks * machine.call_s + point.bytes * NS / to
-    return call_to_s + copying + in_flight + end_s if alone else max(call_to_s + copying, chunks * in_flight)
+    return call_to_s + copying + in_flight + end_s if single else max(call_to_s + copying, chunks * in_flight)
 
 
 def staged(machine: Machine, point: PointId) -> float:
-    """1 MiB at a time through the host of the GPU whose stream it is: the slower stage for all, the other for one."""
+    """1 MiB at a time through the host of the stream's GPU: the slower stage for all chunks, the other for one."""
     host = machine.of_host(point.src if point.param("initiator") == "src" else point.dst)
     chunks = math.ceil(point.bytes / MIB)
     stages = []
-    for way in (machine.way(point.src, host), machine.way(host, point.dst)):
-        stages.append(machine.staged_chunk_s + way.latency_s + min(point.bytes, MIB) * NS / way.gbps)
+    for route in (machine.route(point.src, host), machine.route(host, point.dst)):
+        stages.append(machine.staged_chunk_s + route.latency_s + min(point.bytes, MIB) * NS / route.gbps)
     return chunks * max(stages) + min(stages)
 
 
 def measured(name: str, path: Path, *, noise: bool) -> list[tuple[PointId, Point]]:
-    """The points of suite standard between the pairs of places, of a run at this noise."""
+    """The points of suite standard between the pairs of places, from a run with or without noise."""
     content = models.load(name).to_json()
     if not noise:
         del content["noise"]
@@ -223,7 +223,7 @@ def exact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, measured(request.param, path, noise=False)
 
 
-def test_a_run_finds_what_the_closed_form_says(exact: tuple[str, Points]) -> None:
+def test_a_run_agrees_with_the_closed_forms(exact: tuple[str, Points]) -> None:
     name, points = exact
     wrong = []
     for id, point in points:
@@ -234,8 +234,8 @@ def test_a_run_finds_what_the_closed_form_says(exact: tuple[str, Points]) -> Non
     assert not wrong
 
 
-def test_every_family_is_there(exact: tuple[str, Points]) -> None:
-    """Else the test above would say less than it seems."""
+def test_every_family_is_measured(exact: tuple[str, Points]) -> None:
+    """Without this, the test above could pass with few points."""
     name, points = exact
     families = {
         (id.benchmark, id.src_memory, id.dst_memory, id.param("peer"), id.bidirectional, size)
@@ -266,8 +266,8 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
-def test_under_noise_it_is_found_within_two_standard_errors(name: str, noisy: dict[str, Points]) -> None:
-    """A few may be further off: two standard errors of six rounds hold 9 of 10, and the machine differs by 0.2 %."""
+def test_with_noise_points_are_within_two_standard_errors(name: str, noisy: dict[str, Points]) -> None:
+    """A few may be further off: two standard errors of six rounds contain 90 %, and the machine differs by 0.2 %."""
     missed, far, count = [], [], 0
     for id, point in noisy[name]:
         expected = closed_form(MACHINES[name], id)
@@ -285,13 +285,13 @@ def test_under_noise_it_is_found_within_two_standard_errors(name: str, noisy: di
     assert len(missed) <= 0.06 * count, missed
 
 
-JOINT = {  # GB/s in all, one way and both ways: uplinks, one engine that serves all in turn, one link into the one
+JOINT = {  # GB/s in total, uni- and bidirectional: uplinks, one engine that serves all in turn, one link into one GPU
     "host_to_all": (182.0, 188.0), "all_to_host": (150.0, None),
     "one_to_all": (390.0, None), "all_to_one": (390.0, None),
 }  # fmt: skip
 
 
-def test_flows_of_all_gpus_at_once_get_what_they_share(tmp_path: Path) -> None:
+def test_concurrent_flows_of_all_gpus_share_their_links(tmp_path: Path) -> None:
     content = models.load("h200x4").to_json()
     del content["noise"]
     target = modelled(msgspec.convert(content, models.Model), seed=3)
@@ -302,29 +302,29 @@ def test_flows_of_all_gpus_at_once_get_what_they_share(tmp_path: Path) -> None:
     for point in points:
         expected = JOINT[point.benchmark][point.bidirectional]
         assert point.total_gbps == pytest.approx(expected, rel=0.02), point.id
-        in_turn = point.benchmark == "one_to_all"  # the source's one engine serves all, whoever queues the copies
+        in_turn = point.benchmark == "one_to_all"  # the source's only engine serves all flows, with either initiator
         assert ("in_turn" in point.guards, point.status) == (in_turn, "missed_precision" if in_turn else "ok"), point.id
 
 
-def test_what_has_no_closed_form_keeps_its_order(exact: tuple[str, Points]) -> None:
-    """Both ways through the driver's rings: less than twice one way (to the host alone is faster), no less than one."""
+def test_transfers_without_a_closed_form_keep_their_order(exact: tuple[str, Points]) -> None:
+    """Bidirectional copies through the driver's rings: between one and two times the unidirectional rate."""
     name, points = exact
-    one_way = {id: point for id, point in points if not id.bidirectional}
+    unidirectional = {id: point for id, point in points if not id.bidirectional}
     compared = 0
     for id, both in points:
         ring = "pageable" in (id.src_memory, id.dst_memory) or id.param("peer") == "off"
         if not (id.bidirectional and ring and id.bytes >= 16 * MIB):
             continue
         params = tuple((key, "false" if key == "bidirectional" else value) for key, value in id.params)
-        one = one_way[dataclasses.replace(id, params=params)]
+        one = unidirectional[dataclasses.replace(id, params=params)]
         most = MACHINES[name].pageable_both if "pageable" in (id.src_memory, id.dst_memory) else 1.95
         assert 0.98 * one.gbps <= both.total_gbps < most * one.gbps
         compared += 1
     assert compared >= 3
 
 
-def test_ac922_orders_its_ways_as_the_paper_does(noisy: dict[str, Points]) -> None:
-    """CS-28 to CS-30 at 256 MiB: local pinned 72 GB/s, remote 41, pageable below both, whichever way."""
+def test_ac922_orders_its_methods_as_in_the_paper(noisy: dict[str, Points]) -> None:
+    """CS-28 to CS-30 at 256 MiB: local pinned 72 GB/s, remote 41, pageable below both in either direction."""
     rates: dict[tuple[str, str, bool], set[float]] = {}
     for id, point in noisy["ac922"]:
         if id.bytes == 256 * MIB and id.benchmark in ("h2d", "d2h") and not id.bidirectional:

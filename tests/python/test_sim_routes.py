@@ -1,6 +1,6 @@
-"""The simulation (core/platform/sim/routes.cpp) takes the ways from which Python derives the limits of a model's paths.
+"""The simulation (core/platform/sim/routes.cpp) uses the routes from which Python derives the peaks of a model.
 
-Two programs choose the ways. Did they choose differently, a modelled rate would be held against another path's limit.
+Two programs choose the routes. With different choices, a simulated rate would be compared with another path's peak.
 """
 
 import itertools
@@ -32,44 +32,44 @@ def worker() -> Iterator[Pipe]:
 
 
 @pytest.mark.parametrize("name", sorted(models.bundled()))
-def test_bundled_machines(name: str, worker: Pipe) -> None:
+def test_the_routes_of_bundled_machines_agree(name: str, worker: Pipe) -> None:
     compare(worker, models.load(name), seed=1)
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_machines_with_many_ways(seed: int, worker: Pipe) -> None:
-    """Equal widths, parallel links, other widths back, switches, a disk, given routes; and another noise each time."""
+def test_the_routes_of_invented_machines_agree(seed: int, worker: Pipe) -> None:
+    """Equal widths, parallel links, other widths back, switches, a disk, given routes; other noise each time."""
     compare(worker, invented(random.Random(seed)), seed)
 
 
-def test_the_invented_machines_have_choices() -> None:
-    """Else the test above would say little: where links stand in another order, other ways are taken."""
+def test_the_invented_machines_have_several_possible_routes() -> None:
+    """Without this, the test above could be trivial: another order of the links must give other routes."""
 
-    def ways(content: dict[str, Any]) -> dict[tuple[str, str], str]:
-        return {pair: words(way, pair[0]) for pair, way in routes(msgspec.convert(content, models.Model)).items()}
+    def routes_of(content: dict[str, Any]) -> dict[tuple[str, str], str]:
+        return {pair: words(route, pair[0]) for pair, route in routes(msgspec.convert(content, models.Model)).items()}
 
     contents = [invented(random.Random(seed)).to_json() for seed in range(25)]
-    assert sum(ways(content) != ways({**content, "link": content["link"][::-1]}) for content in contents) > 12
+    assert sum(routes_of(content) != routes_of({**content, "link": content["link"][::-1]}) for content in contents) > 12
 
 
 def compare(worker: Pipe, model: models.Model, seed: int) -> None:
     assert worker.ask("open", platform="sim", machine=model.to_json(), seed=seed)["ok"]
-    both = {case: (taken(worker, *case), way) for case, way in expected(model)}
-    assert not {case: ways for case, ways in both.items() if ways[0] != ways[1]}
+    both = {case: (simulated_route(worker, *case), route) for case, route in expected(model)}
+    assert not {case: found for case, found in both.items() if found[0] != found[1]}
 
 
 Case = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
 def expected(model: models.Model) -> Iterator[tuple[Case, str]]:
-    """Every ordered pair of places of a host, each with itself too, in every variant that could take its own way."""
-    ways = routes(model)
+    """Every ordered pair of places of a host, equal ones included, in every variant that could use its own route."""
+    variants = routes(model)
     known = models.places(model)
     for src, dst in itertools.product((*known.numa, *known.gpus), repeat=2):
         if host_of(src) != host_of(dst):
-            continue  # nothing copies there yet
+            continue  # nothing copies to disks
         kind = "".join("d" if "gpu" in place else "h" for place in (src, dst))
-        direct = words(ways[src, dst], src)
+        direct = words(variants[src, dst], src)
         if kind != "dd" or src == dst:
             yield ("local" if kind == "dd" else f"{kind[0]}2{kind[1]}", src, dst, ()), direct
             continue
@@ -80,11 +80,11 @@ def expected(model: models.Model) -> Iterator[tuple[Case, str]]:
             yield ("d2d", src, dst, (("initiator", initiator), ("peer", "off"))), words([*staged[0], *staged[1]], src)
 
 
-def words(way: list[DirectedLink], src: str) -> str:
-    return ", ".join(link.name for link in way) or f"within {src}"
+def words(route: list[DirectedLink], src: str) -> str:
+    return ", ".join(link.name for link in route) or f"within {src}"
 
 
-def taken(worker: Pipe, benchmark: str, src: str, dst: str, params: tuple[tuple[str, str], ...]) -> str:
+def simulated_route(worker: Pipe, benchmark: str, src: str, dst: str, params: tuple[tuple[str, str], ...]) -> str:
     memories = dict(zip(("src_memory", "dst_memory"), HOST_MEMORY.get(benchmark, ("device", "device")), strict=True))
     case = {"benchmark": benchmark, "engine": "cpu" if benchmark == "h2h" else "ce", "src": src, "dst": dst, **memories}
     ready = worker.ask("prepare", case={**case, "bytes": 64, "footprint_bytes": 64, "params": dict(params)}, key="a#0")
@@ -94,7 +94,7 @@ def taken(worker: Pipe, benchmark: str, src: str, dst: str, params: tuple[tuple[
 
 
 def invented(chance: random.Random) -> models.Model:
-    """A machine of two NUMA nodes, three GPUs, two switches and a disk, joined at random so that each reaches each."""
+    """A machine of two NUMA nodes, three GPUs, two switches and a disk, connected at random."""
     nodes = ["numa:0", "numa:1", "gpu:0", "gpu:1", "gpu:2", "switch:0", "switch:1", "disk:0"]
     while True:
         content = models.load("ac922").to_json()

@@ -1,4 +1,4 @@
-"""Paths that are slower than their kind are named, and those that are in order are not: drawn noise, known answers."""
+"""Paths slower than their class are named, and healthy paths are not: drawn noise, known answers."""
 
 import math
 import random
@@ -35,22 +35,22 @@ def drawn(chance: random.Random, noise: float, slow: dict[tuple[int, int], float
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
-def test_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
+def test_there_is_at_most_one_false_alarm_in_ten_thousand_paths(noise: float) -> None:
     chance = random.Random(f"in order {noise}")
     alarms = sum(len(slow_paths(drawn(chance, noise, {}))) for _ in range(850))  # of 10,200 paths
-    assert alarms <= 4  # of 1.02 to be expected; 5 or more have a chance of 0.4 %
+    assert alarms <= 4  # 1.02 are expected; 5 or more have a probability of 0.4 %
 
 
 @pytest.mark.parametrize("members", [3, 4])
 @pytest.mark.parametrize("noise", [0.05, 0.2])
-def test_one_false_alarm_in_ten_thousand_paths_of_small_kinds(members: int, noise: float) -> None:
-    """As many paths: between a host and a few GPUs, where few rounds say how rounds differ."""
+def test_there_is_at_most_one_false_alarm_in_ten_thousand_paths_of_small_classes(members: int, noise: float) -> None:
+    """The same number of paths: between a host and a few GPUs, where few rounds determine the scatter."""
     early, late, _ = alarms("normal", SHAPES["normal"], members, noise, 10_200 // members)
     assert early <= 4 and late <= early
 
 
 def of_few(medians: dict[str, list[float]]) -> Run:
-    """Paths between a host and a few GPUs, by ids."""
+    """Paths between a host and a few GPUs, by their ids."""
     header = fakes.header()
     paths = sorted({f"numa:0->{id.partition('->')[2].partition('.')[0]}" for id in medians})
     header.plan = {KINDS: [{"kind": "host to GPU", "paths": paths}]}
@@ -63,13 +63,13 @@ def to_gpu(gpu: int, size: int = 8) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if "mode" in name])
-def test_where_processes_fall_into_modes_six_rounds_are_asked_for_before_a_path_is_called_slow(name: str) -> None:
-    """Three are of one mode by chance: of 10,000 paths of a kind of three 38 to 123 would be called slow."""
-    early, late, asked = alarms(name, SHAPES[name], 3, 0.05, 2000)
-    assert early >= 20 and late <= 8.4 and asked < 0.03  # in 10,000, of 6,000 paths: five are 8.3
+def test_six_rounds_are_requested_before_a_path_with_modes_is_called_slow(name: str) -> None:
+    """Three rounds may be of one mode by chance: of 10,000 paths in classes of three 38 to 123 would seem slow."""
+    early, late, requested = alarms(name, SHAPES[name], 3, 0.05, 2000)
+    assert early >= 20 and late <= 8.4 and requested < 0.03  # in 10,000, of 6,000 paths: five are 8.3
 
 
-def test_what_is_asked_for_is_the_slow_point_and_what_it_is_held_against() -> None:
+def test_more_rounds_are_requested_of_the_slow_point_and_the_compared_points() -> None:
     steady = [1.0e-3, 1.0005e-3, 0.9995e-3]
     slow = [1.2 * of for of in steady]
     few = (
@@ -83,14 +83,14 @@ def test_what_is_asked_for_is_the_slow_point_and_what_it_is_held_against() -> No
     }
     assert in_doubt(of_few({id: 2 * of for id, of in few.items()}).points, kind, 6) == set()
     many = {to_gpu(gpu): steady for gpu in range(11)} | {to_gpu(11): slow}
-    asked = in_doubt(of_few(many).points, kind, 6)
-    assert to_gpu(11) in asked and len(asked) == 2  # how rounds differ ten others tell
+    requested = in_doubt(of_few(many).points, kind, 6)
+    assert to_gpu(11) in requested and len(requested) == 2  # ten others show the scatter of rounds
     assert in_doubt(of_few(many).points, [], 6) == set()
     fast = {to_gpu(gpu): slow for gpu in range(3)} | {to_gpu(3): steady}
     assert in_doubt(of_few(fast).points, kind, 6) == set()
 
 
-def test_of_one_round_of_each_nothing_is_said() -> None:
+def test_single_rounds_show_no_slow_path() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     for one in some.points:
         for of in one.flows:
@@ -105,23 +105,25 @@ def test_a_slow_link_is_named_with_its_ratio(factor: float) -> None:
     covered = 0
     for _ in range(40):
         found = slow_paths(drawn(chance, 0.003, slow))
-        assert {odd.path for odd in found} == {f"gpu:{a}->gpu:2" for a, _ in slow}
-        assert all(odd.members == 12 and odd.operations == 1 and odd.ratio > 1.03 for odd in found)
-        covered += sum(odd.low <= factor <= odd.high for odd in found)
-    assert covered >= 0.85 * 120  # of the clearest of three sizes, which is a little too far out
+        assert {slow_path.path for slow_path in found} == {f"gpu:{a}->gpu:2" for a, _ in slow}
+        assert all(
+            slow_path.members == 12 and slow_path.operations == 1 and slow_path.ratio > 1.03 for slow_path in found
+        )
+        covered += sum(slow_path.low <= factor <= slow_path.high for slow_path in found)
+    assert covered >= 0.85 * 120  # of the clearest of three sizes, which is slightly too far out
 
 
-def test_only_one_flow_between_two_places_counts() -> None:
+def test_only_unidirectional_points_are_compared() -> None:
     assert slow_paths(drawn(random.Random(1), 0.003, {(0, 1): 1.5}, both="true")) == []
 
 
-def test_of_two_that_differ_nobody_knows_which_is_in_order() -> None:
+def test_of_two_paths_that_differ_neither_is_called_slow() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     two = [one for one in some.points if {one.src, one.dst} == {"gpu:0", "gpu:1"}]
     assert len(two) == 6 and slow_paths(run(two)) == []
 
 
-def test_without_classes_nothing_is_said() -> None:
+def test_without_classes_no_path_is_called_slow() -> None:
     some = drawn(random.Random(1), 0.001, {(0, 1): 1.5})
     some.header.plan = {}
     assert slow_paths(some) == []
@@ -131,7 +133,7 @@ STEADY = (0.99, 1.0, 1.01)
 
 
 def exact(sizes: dict[int, tuple[float, tuple[float, ...]]]) -> Run:
-    """Of gpu:0 -> gpu:1 at each size a factor, and by what factors all rounds differ."""
+    """gpu:0 -> gpu:1 with a factor at each size, and the factors by which all rounds differ."""
     points = []
     for size, (slower, rounds) in sizes.items():
         for a, b in PATHS:
@@ -142,19 +144,19 @@ def exact(sizes: dict[int, tuple[float, tuple[float, ...]]]) -> Run:
     return run(points)
 
 
-def test_a_path_that_was_tested_often_must_be_slower_by_more() -> None:
-    """By 8 % it is shown to be slow at a size (one chance in 40,000), but not where that is one of a hundred."""
+def test_a_path_tested_at_many_sizes_must_be_slower_by_more() -> None:
+    """8 % is significant at one size (p-value 1 in 40,000), but not at one of a hundred sizes."""
     one = {8: (1.08, STEADY)}
     (found,) = slow_paths(exact(one))
     assert found.path == "gpu:0->gpu:1"
     assert slow_paths(exact(one | {1 << 20 | at: (1.0, STEADY) for at in range(99)})) == []
 
 
-def test_a_path_that_is_faster_is_not_slow() -> None:
+def test_a_faster_path_is_not_slow() -> None:
     assert slow_paths(exact({8: (0.7, STEADY), 1 << 20: (0.7, STEADY)})) == []
 
 
-def test_a_path_is_told_by_the_size_that_shows_most_for_certain() -> None:
-    """By 22 % where rounds differ by 1 %, and by 25 % where they differ by 4 %."""
+def test_a_slow_path_is_described_by_its_most_certain_size() -> None:
+    """Slower by 22 % with rounds that differ by 1 %, and by 25 % with rounds that differ by 4 %."""
     (found,) = slow_paths(exact({8: (1.25, (0.96, 1.0, 1.04)), 1 << 20: (1.22, STEADY)}))
     assert found.point.bytes == 1 << 20 and found.ratio == pytest.approx(1.22) and found.low > 1.19

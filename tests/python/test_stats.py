@@ -1,4 +1,4 @@
-"""Statistics: known answers, properties, coverage by simulation, and no difference claimed on equal work."""
+"""Statistics: known answers, properties, coverage by simulation, and no difference claimed between equal work."""
 
 import random
 
@@ -28,7 +28,7 @@ samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
     [(6, 1, 6, 0.969), (9, 2, 8, 0.961), (10, 2, 9, 0.979), (16, 4, 13, 0.979), (20, 6, 15, 0.959), (30, 10, 21, 0.957),
      (50, 18, 33, 0.967), (100, 40, 61, 0.965)],
 )  # fmt: skip
-def test_interval_ranks(count: int, low: int, high: int, level: float) -> None:
+def test_the_ranks_of_the_interval_match_the_table(count: int, low: int, high: int, level: float) -> None:
     interval = median_interval([float(n) for n in range(count, 0, -1)])
     assert interval is not None
     assert (interval.low, interval.high) == (low, high)
@@ -36,13 +36,13 @@ def test_interval_ranks(count: int, low: int, high: int, level: float) -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_fewer_than_six_have_no_interval(count: int) -> None:
+def test_fewer_than_six_values_have_no_interval(count: int) -> None:
     assert median_interval([1.0] * count) is None
 
 
 @pytest.mark.parametrize("draw", [random.Random.gauss, random.Random.lognormvariate, random.Random.uniform])
 @pytest.mark.parametrize("count", [6, 9, 15])
-def test_interval_covers_the_median(draw, count: int) -> None:
+def test_the_interval_covers_the_median(draw, count: int) -> None:
     chance = random.Random(7)
     truth = {"gauss": 0.0, "lognormvariate": 1.0, "uniform": 0.5}[draw.__name__]
     covered = 0
@@ -53,20 +53,20 @@ def test_interval_covers_the_median(draw, count: int) -> None:
     assert covered / 2000 > 0.94
 
 
-def test_rounds_that_narrow_the_interval() -> None:
+def test_more_rounds_narrow_the_interval() -> None:
     assert [more_rounds(count) for count in (1, 5, 6, 7, 8, 9, 12)] == [6, 6, 9, 9, 9, 12, 15]
 
 
-def test_three_rounds_that_agree_have_half_of_the_precision_at_each_side() -> None:
+def test_three_agreeing_rounds_have_an_interval_of_half_the_precision_on_each_side() -> None:
     interval = early_interval([1.001, 1.0, 1.003], 0.01)
     assert interval is not None and (interval.low, interval.high) == pytest.approx((0.995 * 1.001, 1.005 * 1.001))
     assert interval.level == 0.88
-    assert early_interval([1.0, 1.0, 1.00331], 0.01) is not None  # a third of 1 %, of the median
+    assert early_interval([1.0, 1.0, 1.00331], 0.01) is not None  # a third of 1 % of the median
     assert early_interval([1.0, 1.0, 1.00336], 0.01) is None
     assert early_interval([1.0, 1.0], 0.01) is None and early_interval([1.0] * 6, 0.01) is None
 
 
-# Draws around 1 with the standard deviation 1 or about so; and the median of them all.
+# Draws around 1 with a standard deviation of about 1, and their median.
 def modes(share: float):
     return lambda chance: (2.1 if chance.random() < share else 0.0) + chance.uniform(-1e-9, 1e-9), 0.0
 
@@ -78,13 +78,13 @@ SHAPES = {
     "two modes": modes(0.35),
     "two modes, nearly even": modes(0.49),
 }
-AT_LEAST = {"two modes, nearly even": 0.88}  # which is the level that the interval claims
+AT_LEAST = {"two modes, nearly even": 0.88}  # the level that the interval claims
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("strength", [3e-4, 1e-3, 2e-3, 3e-3, 4e-3, 1e-2])
-def test_who_stops_after_three_rounds_that_agree_covers_as_often(shape: str, strength: float) -> None:
-    """All of it together: three rounds where they agree, and six of all else. See early_interval()."""
+def test_stopping_after_three_agreeing_rounds_keeps_the_coverage(shape: str, strength: float) -> None:
+    """Over all points: three rounds if they agree, six otherwise. See early_interval()."""
     draw, middle = SHAPES[shape]
     chance = random.Random(f"{shape} {strength}")
     truth, covered, draws = 1 + strength * middle, 0, 4000
@@ -98,13 +98,13 @@ def test_who_stops_after_three_rounds_that_agree_covers_as_often(shape: str, str
 
 
 @given(samples, st.floats(1e-3, 1e3))
-def test_median_and_mad_scale(values: list[float], factor: float) -> None:
+def test_median_and_mad_scale_with_the_values(values: list[float], factor: float) -> None:
     assert median([value * factor for value in values]) == pytest.approx(median(values) * factor)
     assert mad([value * factor for value in values]) == pytest.approx(mad(values) * factor, abs=1e-9)
 
 
 @given(samples, st.randoms())
-def test_median_ignores_order(values: list[float], chance: random.Random) -> None:
+def test_the_median_ignores_the_order(values: list[float], chance: random.Random) -> None:
     shuffled = values.copy()
     chance.shuffle(shuffled)
     assert median(shuffled) == median(values)
@@ -112,26 +112,26 @@ def test_median_ignores_order(values: list[float], chance: random.Random) -> Non
 
 
 @given(st.floats(0, 1e-3), st.floats(1e-8, 1e-2), st.integers(1, 256))
-def test_slope_recovers_a_line(once: float, each: float, count: int) -> None:
+def test_the_slope_recovers_a_line(once: float, each: float, count: int) -> None:
     line = slope(once + count * each, once + 2 * count * each, count, 2 * count)
     assert line.each_s == pytest.approx(each, rel=1e-6, abs=1e-15 + once * 1e-12)
     assert line.once_s == pytest.approx(once, abs=1e-9 + count * each * 1e-9)
 
 
-def test_slope_of_a_single_operation_leaves_the_stamps_out() -> None:
+def test_the_slope_of_a_single_operation_removes_the_stamps() -> None:
     line = slope(1.25e-6, 9.65e-6, 0, 1)
     assert line.each_s == pytest.approx(8.4e-6)
     assert line.once_s == pytest.approx(1.25e-6)
 
 
-def test_steady() -> None:
+def test_steady_samples_are_recognised() -> None:
     assert steady([1.0, 1.0, 1.0], 0.01)
     assert not steady([1.0], 0.01)
     assert steady([1.0, 1.004], 0.01) and not steady([1.0, 1.01], 0.01)
     assert not steady([1.0, 1.1, 1.2], 0.01) and steady([1.0, 1.1, 1.2], 0.01, absolute=0.5)
 
 
-def test_variance_split_known_answer() -> None:
+def test_the_variance_split_has_a_known_answer() -> None:
     # Kalibera and Jones 6.2 by hand: variances within 2, 2; means 2, 6; S2^2 = 8; T2^2 = 8 - 2/2 = 7.
     split = variance_split([[1.0, 3.0], [5.0, 7.0]])
     assert split is not None and (split.within, split.between) == (2.0, 7.0)
@@ -139,7 +139,7 @@ def test_variance_split_known_answer() -> None:
     assert variance_split([[1.0], [2.0]]) is None
 
 
-def test_variance_split_recovers_both_levels() -> None:
+def test_the_variance_split_recovers_both_levels() -> None:
     chance = random.Random(3)
     rounds = []
     for _ in range(2000):
@@ -150,7 +150,7 @@ def test_variance_split_recovers_both_levels() -> None:
     assert split.within == pytest.approx(1, rel=0.1) and split.between == pytest.approx(9, rel=0.1)
 
 
-def test_bimodal_finds_both_modes() -> None:
+def test_both_modes_are_found() -> None:
     chance = random.Random(1)
     values = [chance.gauss(1, 0.01) for _ in range(18)] + [chance.gauss(1.5, 0.01) for _ in range(12)]
     modes = bimodal(values)
@@ -165,26 +165,26 @@ def test_one_mode_is_not_called_two(draw) -> None:
 
 
 @pytest.mark.parametrize("gap, two", [(4.9, False), (5.1, True)])
-def test_two_modes_are_five_deviations_apart(gap: float, two: bool) -> None:
-    """The middle of the distances from either mode's median is 1."""
+def test_two_modes_are_at_least_five_deviations_apart(gap: float, two: bool) -> None:
+    """The median distance from either mode's median is 1."""
     low = [-2.0, -1.5, -1.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.0, 1.5, 2.0]
     values = low + [4.0 + gap + value for value in low]
     assert (bimodal(values) is not None) is two
 
 
-def test_few_samples_claim_no_modes() -> None:
+def test_few_samples_show_no_modes() -> None:
     assert bimodal([1.0] * 9 + [2.0] * 9) is None
     assert bimodal([1.0] * 30) is None
 
 
-def test_a_trend_is_that_within_rounds_and_not_between_them() -> None:
+def test_a_trend_is_sought_within_rounds_and_not_between_them() -> None:
     falling = [[5.0, 4.0, 3.0, 2.0, 1.0]] * 4
     assert trend(falling) == pytest.approx(-40 / (4 * 5 * 4 * 15 / 18) ** 0.5)
     assert trend([of[::-1] for of in falling]) == -trend(falling)
     assert trend([[9.0] * 5, [8.0] * 5, [7.0] * 5]) == 0 == trend([[1.0]]) == trend([])
 
 
-def test_without_a_trend_a_clear_one_is_seen_as_often_as_of_a_normal_number() -> None:
+def test_without_a_trend_the_test_statistic_is_standard_normal() -> None:
     chance = random.Random(7)
     found = [trend([[chance.random() for _ in range(6)] for _ in range(6)]) for _ in range(4000)]
     assert 0.035 < sum(abs(z) > 1.96 for z in found) / len(found) < 0.065

@@ -1,4 +1,4 @@
-"""The supervisor: every point has a line whatever the workers do, and a stopped run resumes to the same points."""
+"""The supervisor: every point has a record whatever the workers do, and a stopped run resumes to the same points."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def results(path: Path) -> dict:
 
 
 def content(path: Path) -> list[str]:
-    """The lines of a run file without fields that may differ between two runs of one seed, in any order."""
+    """The lines of a run file, in any order, without fields that may differ between two runs of one seed."""
     lines = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
@@ -43,7 +43,7 @@ def content(path: Path) -> list[str]:
     return sorted(lines)
 
 
-def test_a_run_from_end_to_end(tmp_path) -> None:
+def test_a_complete_run_has_a_record_of_every_point(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     made = plan(suite="quick")
     outcome = measured(target(rate=50e9, each_s=2e-6), made, path)
@@ -60,7 +60,7 @@ def test_a_run_from_end_to_end(tmp_path) -> None:
     assert both.total_gbps == pytest.approx(sum(flow.gbps for flow in both.flows))
 
 
-def test_one_seed_gives_one_file_in_any_order(tmp_path) -> None:
+def test_one_seed_gives_the_same_records_in_any_order(tmp_path) -> None:
     paths = [tmp_path / f"{n}.jsonl" for n in range(3)]
     for path, order in zip(paths, (1, 1, 99), strict=True):
         measured(target(noise=0.02), plan(suite="quick", order_seed=order), path)
@@ -70,8 +70,8 @@ def test_one_seed_gives_one_file_in_any_order(tmp_path) -> None:
     assert without != paths[2].read_text().splitlines()[1:-1]
 
 
-def test_what_misses_what_it_could_reach_gets_more_rounds_and_says_so(tmp_path) -> None:
-    """The middle four rounds of one point lie within 24 %; those of the other point do not, and more rounds would not
+def test_a_point_within_reach_of_its_precision_gets_more_rounds_and_says_so(tmp_path) -> None:
+    """The inner four rounds of one point lie within 24 %. Those of the other point do not, so more rounds would not
     help."""
     path = tmp_path / "a.jsonl"
     outcome = measured(target(noise=0.2), plan(MIB, ONE, precision=0.12), path)
@@ -99,7 +99,7 @@ def test_fewer_than_six_rounds_give_no_interval(tmp_path) -> None:
     assert found.median_s is not None
 
 
-def test_unsupported_is_a_result_and_asked_once(tmp_path) -> None:
+def test_an_unsupported_point_is_a_result_and_is_tried_once(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={"unsupported": "*/8?*#0"}), plan(ONE, OTHER), path)
     assert outcome.exit_code == 0
@@ -107,7 +107,7 @@ def test_unsupported_is_a_result_and_asked_once(tmp_path) -> None:
     assert results(path)[OTHER].status == "ok"
 
 
-def test_wrong_data_fails_the_point_alone(tmp_path) -> None:
+def test_wrong_data_fails_only_its_point(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={"wrong": "*/8?*#2"}), plan(ONE, OTHER), path)
     assert outcome.exit_code == 1
@@ -122,7 +122,7 @@ def test_wrong_data_fails_the_point_alone(tmp_path) -> None:
     [("die", "SIGKILL: the driver said: Xid 79"), ("garbage", "makes no sense"), ("fail", "the test says so"),
      ("lost", "the test says so"), ("memory", "memory")],
 )  # fmt: skip
-def test_what_a_worker_does_costs_one_point(tmp_path, flaw: str, words: str) -> None:
+def test_a_fault_of_a_worker_costs_one_point(tmp_path, flaw: str, words: str) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={flaw: "*/8?*#1"}), plan(ONE, OTHER, MIB), path)
     assert outcome.exit_code == 1
@@ -138,7 +138,7 @@ def test_a_worker_that_dies_once_costs_nothing(tmp_path, flaw: str) -> None:
     assert {found.status for found in results(path).values()} == {"ok"}
 
 
-def test_a_hang_is_killed_and_the_rest_goes_on(tmp_path, impatient) -> None:
+def test_a_hanging_worker_is_killed_and_the_run_continues(tmp_path, impatient) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(flawed={"hang": "*/8?*#1"}), plan(ONE, OTHER), path)
     assert outcome.exit_code == 1
@@ -173,7 +173,7 @@ def test_a_worker_that_cannot_be_killed_loses_its_gpu(tmp_path, impatient, monke
     assert any("gpu:0 was lost" in (one.reason or "") for one in found.values())
 
 
-def test_no_worker_at_all(tmp_path) -> None:
+def test_a_missing_worker_fails_every_point(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(closed="the driver is too old"), plan(ONE, OTHER), path)
     assert outcome.exit_code == 1
@@ -181,7 +181,7 @@ def test_no_worker_at_all(tmp_path) -> None:
     assert all("the driver is too old" in found.reason for found in results(path).values())
 
 
-def test_faster_than_the_hardware_allows_fails(tmp_path) -> None:
+def test_a_rate_above_the_hardware_limit_fails_the_point(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     outcome = measured(target(limit=30.0, rate=50e9), plan(MIB, ONE), path)
     assert outcome.exit_code == 1
@@ -191,10 +191,10 @@ def test_faster_than_the_hardware_allows_fails(tmp_path) -> None:
     assert results(path)[ONE].status == "ok"
 
 
-def test_a_budget_is_kept_and_what_it_cost_is_said(tmp_path) -> None:
-    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
-    measured(target(), plan("*", suite="quick"), whole)
-    total = sum(found.device_s for found in read_run(whole).points)
+def test_a_budget_is_kept_and_named_as_the_reason(tmp_path) -> None:
+    uninterrupted, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    measured(target(), plan("*", suite="quick"), uninterrupted)
+    total = sum(found.device_s for found in read_run(uninterrupted).points)
     outcome = measured(target(), plan("*", suite="quick", budget_s=total / 2), part)
     assert outcome.exit_code == 0 and outcome.complete
     run = read_run(part)
@@ -218,7 +218,7 @@ def start(path: Path, suite: str = "quick", **behaviour) -> subprocess.Popen:
 
 
 def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
-    """Waits until the file has this many lines, or the process ended."""
+    """Waits until the file has this many lines or the process ended."""
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < records):
         time.sleep(0.005)
     assert path.exists()
@@ -226,25 +226,25 @@ def wait_for(process: subprocess.Popen, path: Path, records: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("flawed", [{}, {"hang": "*#1"}], ids=["measuring", "hanging"])
-def test_stopping_saves_and_resuming_ends_with_the_same_points(tmp_path, number, flawed) -> None:
-    path, whole = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
+def test_a_stopped_run_resumes_to_the_same_points(tmp_path, number, flawed) -> None:
+    path, uninterrupted = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
     process = start(path, noise=0.02, flawed=flawed)
-    # Every first round is done; if second rounds hang, one hangs now.
+    # All first rounds are done. If second rounds hang, one hangs now.
     wait_for(process, path, 1 + len(plan(suite="quick").points))
     process.send_signal(number)
     assert process.wait(20) == 4
     run = read_run(path)
     assert run.warnings == [] and run.end is not None and not run.end.complete
     assert run.points and all("stopped" in (found.reason or "stopped") for found in run.points)
-    measured(target(noise=0.02), plan(suite="quick"), whole)
+    measured(target(noise=0.02), plan(suite="quick"), uninterrupted)
     assert go_on(target(noise=0.02), run, command=FAKE_WORKER).exit_code == 0
-    assert results(path) == results(whole)
+    assert results(path) == results(uninterrupted)
     assert read_run(path).end.complete and len(read_run(path).resumes) == 1
 
 
-def test_killed_at_random_moments_loses_at_most_the_point_under_way(tmp_path) -> None:
-    whole, path = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
-    measured(target(noise=0.02), plan(suite="quick"), whole)
+def test_a_run_killed_at_random_moments_loses_at_most_the_current_point(tmp_path) -> None:
+    uninterrupted, path = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
+    measured(target(noise=0.02), plan(suite="quick"), uninterrupted)
     chance = random.Random(4)
     kept = 0
     for _ in range(12):
@@ -262,12 +262,12 @@ def test_killed_at_random_moments_loses_at_most_the_point_under_way(tmp_path) ->
             break
     outcome = go_on(target(noise=0.02), read_run(path), command=FAKE_WORKER)
     assert outcome.exit_code == 0
-    assert results(path) == results(whole)
+    assert results(path) == results(uninterrupted)
     assert all(len({one.round for one in of}) == len(of) for of in read_run(path).rounds.values())
 
 
 class Hot:
-    """A monitor that reports a throttled GPU while round 1 is measured for the first time."""
+    """A monitor that reports a throttled GPU during the first measurement of round 1."""
 
     def __init__(self) -> None:
         self.blocks = 0
@@ -279,7 +279,7 @@ class Hot:
     def stop(self) -> None: ...
 
 
-def test_a_throttled_round_is_set_apart_and_taken_again(tmp_path, monkeypatch) -> None:
+def test_a_throttled_round_is_set_apart_and_repeated(tmp_path, monkeypatch) -> None:
     path = tmp_path / "a.jsonl"
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda modelled: Hot())
     assert measured(target(modelled=False), plan(ONE), path).exit_code == 0
@@ -306,14 +306,14 @@ def test_a_gpu_that_stays_hot_in_the_extra_rounds_ends_the_point(tmp_path, monke
     assert len(found.flows[0].samples_s) == 6 and len(found.guards["throttled_rounds"]) == 6
 
 
-def test_a_driver_that_is_lost_for_good_keeps_what_was_measured(tmp_path, monkeypatch) -> None:
+def test_if_the_driver_is_lost_for_good_measured_rounds_are_kept(tmp_path, monkeypatch) -> None:
     path = tmp_path / "a.jsonl"
     opened = Worker.opened
     starts = []
 
     def no_more(worker: Worker):
         starts.append(worker.pid)
-        if len(starts) > 6:  # one a round; none for the extra rounds
+        if len(starts) > 6:  # one per round; none for the extra rounds
             raise RequestFailed("failed", "no GPU any more")
         return opened(worker)
 
@@ -323,19 +323,19 @@ def test_a_driver_that_is_lost_for_good_keeps_what_was_measured(tmp_path, monkey
     assert found.status == "missed_precision" and "no GPU any more" in found.reason and found.median_s
 
 
-def test_a_full_disk_ends_the_run_with_a_sentence() -> None:
+def test_a_full_disk_ends_the_run_with_one_sentence() -> None:
     with pytest.raises(UserError, match="cannot write to /dev/full"):
         from linkscope.run import measure
 
         measure(target(), plan(ONE), Path("/dev/full"), force=True, command=FAKE_WORKER)
 
 
-def test_a_worker_that_cannot_be_ended_between_rounds_takes_its_gpus_with_it(tmp_path, monkeypatch) -> None:
+def test_the_gpus_of_a_worker_that_cannot_be_ended_between_rounds_are_lost(tmp_path, monkeypatch) -> None:
     killed = Worker.kill
     kills = []
 
     def unkillable(worker: Worker) -> bool:
-        """The worker of the second round stays alive; the first kill is that of the worker for the tool's question."""
+        """The worker of the second round stays alive. The first kill is that of the worker that reports its version."""
         kills.append(worker.pid)
         return killed(worker) and len(kills) != 3
 

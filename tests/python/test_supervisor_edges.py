@@ -32,17 +32,17 @@ def spent(path: Path) -> float:
     return sum(one.device_s for rounds in read_run(path).rounds.values() for one in rounds)
 
 
-def test_a_resumed_run_keeps_the_budget_of_the_whole(tmp_path) -> None:
-    whole, path = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
-    measured(target(), plan(suite="quick"), whole)
-    measured(target(), plan(suite="quick", budget_s=spent(whole) / 2), path)
+def test_a_resumed_run_keeps_the_budget_of_the_uninterrupted_run(tmp_path) -> None:
+    uninterrupted, path = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
+    measured(target(), plan(suite="quick"), uninterrupted)
+    measured(target(), plan(suite="quick", budget_s=spent(uninterrupted) / 2), path)
     at_once = spent(path)
     lines = path.read_bytes().splitlines(keepends=True)
     rounds = [line for line in lines[1:] if b'"record":"round"' in line]
     path.write_bytes(lines[0] + b"".join(rounds[: len(rounds) * 3 // 4]))
     assert spent(path) < 0.9 * at_once
     assert go_on(target(), read_run(path), command=FAKE_WORKER).complete
-    assert spent(path) == pytest.approx(at_once, rel=0.03)  # the cost of a round is known better by then
+    assert spent(path) == pytest.approx(at_once, rel=0.03)  # by then the cost of a round is known better
 
 
 def records(path: Path) -> list[bytes]:
@@ -53,25 +53,25 @@ def records(path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("classes", [True, False], ids=["classes", "no classes"])
 @pytest.mark.parametrize("flawed", [{}, {"wrong": "*#4"}, {"unsupported": "*#4"}], ids=lambda flawed: "".join(flawed))
-def test_a_run_cut_off_after_any_record_goes_on_to_the_same_records(tmp_path, flawed: dict, classes: bool) -> None:
+def test_a_run_cut_off_after_any_record_resumes_to_the_same_records(tmp_path, flawed: dict, classes: bool) -> None:
     """No record is lost or doubled, and no decision is added for a point, which would be ok after 12 rounds."""
-    whole, part, id = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", H2D.format(4096, "false", "batched")
+    uninterrupted, part, id = tmp_path / "whole.jsonl", tmp_path / "part.jsonl", H2D.format(4096, "false", "batched")
     made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02, flawed=flawed)
     if classes:
         made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
-    measured(where, made, whole)
-    rounds = read_run(whole).rounds[id]
+    measured(where, made, uninterrupted)
+    rounds = read_run(uninterrupted).rounds[id]
     if classes and not flawed:
         assert len(rounds) == 22 and Assembler(made, facts(), lambda point: None).point(id, rounds[:12]).status == "ok"
-    lines = whole.read_bytes().splitlines(keepends=True)
+    lines = uninterrupted.read_bytes().splitlines(keepends=True)
     for count in range(1, len(lines)):
         part.write_bytes(b"".join(lines[:count]))
         assert go_on(where, read_run(part), command=FAKE_WORKER).complete
-        assert records(part) == records(whole), count
+        assert records(part) == records(uninterrupted), count
 
 
 class StopsAfter(Silent):
-    """Requests a stop after this many rounds."""
+    """Requests a stop after this number of rounds."""
 
     def __init__(self, rounds: int) -> None:
         self.left, self.flag = rounds, StopFlag()
@@ -87,23 +87,23 @@ def stopped_after(rounds: int, where: Target, made: Plan, path: Path) -> Outcome
     return measure(where, made, path, command=FAKE_WORKER, progress=progress, stop=progress.flag)
 
 
-def test_what_is_precise_by_chance_where_a_run_is_stopped_has_the_rounds_that_were_decided_on(tmp_path) -> None:
-    """After 12 rounds, and after 15 to 21, the point is ok and could end; but after 6 rounds, 22 were planned."""
+def test_a_stopped_point_that_is_precise_by_chance_gets_its_planned_rounds(tmp_path) -> None:
+    """After 12 rounds, and after 15 to 21, the point is ok and could end, but after 6 rounds 22 were planned."""
     id = H2D.format(4096, "false", "batched")
     made, where = plan(id, precision=0.02, budget_s=1e4), target(noise=0.02)
     made = structs.replace(made, classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
-    whole = measured(where, made, tmp_path / "whole.jsonl").points[id]
-    assert whole.status == "ok" and len(whole.flows[0].samples_s) == 22
+    uninterrupted = measured(where, made, tmp_path / "whole.jsonl").points[id]
+    assert uninterrupted.status == "ok" and len(uninterrupted.flows[0].samples_s) == 22
     for rounds in (12, 13, 17, 21):
         path = tmp_path / f"{rounds}.jsonl"
         stopped = stopped_after(rounds, where, made, path).points[id]
         assert len(stopped.flows[0].samples_s) == rounds and stopped.guards["stopped"] == "the run was stopped"
         assert stopped.status == ("missed_precision" if rounds == 13 else "ok")
-        assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == whole
+        assert go_on(where, read_run(path), command=FAKE_WORKER).points[id] == uninterrupted
 
 
 @pytest.mark.parametrize("rounds", range(12, 18))
-def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_measured(tmp_path, rounds: int) -> None:
+def test_a_run_stopped_during_extra_rounds_has_records_of_all_its_measurements(tmp_path, rounds: int) -> None:
     path = tmp_path / "a.jsonl"
     outcome = stopped_after(rounds, target(noise=0.2), plan(MIB, ONE, precision=0.19), path)
     run = read_run(path)
@@ -114,8 +114,8 @@ def test_a_run_that_is_stopped_among_extra_rounds_has_a_record_of_all_that_it_me
     }
 
 
-@pytest.mark.parametrize("ending", ["whole", "stopped", "no worker"])
-def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeypatch, ending: str) -> None:
+@pytest.mark.parametrize("ending", ["uninterrupted", "stopped", "no worker"])
+def test_the_monitor_is_stopped_however_the_run_ends(tmp_path, monkeypatch, ending: str) -> None:
     stopped: list[bool] = []
     monitor = SimpleNamespace(guards=lambda places, since: {}, stop=lambda: stopped.append(True))
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
@@ -124,7 +124,7 @@ def test_the_monitor_is_told_when_the_run_ends_however_it_does(tmp_path, monkeyp
     assert stopped == [True] and outcome.complete is (ending != "stopped")
 
 
-def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
+def test_measured_rounds_are_kept_if_no_worker_starts_any_more(tmp_path, monkeypatch) -> None:
     no_worker_opens_after(2, monkeypatch)
     where = target(modelled=False, flawed={"unsupported": "*/8?*#0"})
     found = measured(where, plan(ONE, LARGE), tmp_path / "a.jsonl").points
@@ -132,8 +132,8 @@ def test_what_is_known_of_a_point_stays_so_where_no_worker_starts_any_more(tmp_p
     assert found[LARGE].status == "failed" and len(found[LARGE].flows[0].samples_s) == 2
 
 
-def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path) -> None:
-    """Instead of one or two rounds for each, which would give no point an interval."""
+def test_a_budget_for_some_of_the_points_gives_these_points_all_their_rounds(tmp_path) -> None:
+    """One or two rounds for each point would give no point an interval."""
     ids = [H2D.format(8, "false", "batched").replace("gpu:0", f"gpu:{gpu}") for gpu in range(12)]
     measured(target(12), plan(*ids, gpus=12), tmp_path / "whole.jsonl")
     made = plan(*ids, gpus=12, budget_s=spent(tmp_path / "whole.jsonl") / 2)
@@ -142,7 +142,7 @@ def test_a_budget_for_a_part_of_the_points_gives_these_all_their_rounds(tmp_path
     assert rounds.count(6) >= 3 and set(rounds) == {0, 6}
 
 
-def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate(tmp_path, monkeypatch) -> None:
+def test_the_cost_of_a_round_is_that_of_the_previous_one_and_not_an_estimate(tmp_path, monkeypatch) -> None:
     measured(target(), plan(LARGE), tmp_path / "whole.jsonl")
     budget_s = 0.8 * spent(tmp_path / "whole.jsonl")
     monkeypatch.setattr("linkscope.run.states.estimated_seconds", lambda *given: 1e-9)
@@ -150,7 +150,7 @@ def test_what_a_round_will_cost_is_told_by_the_one_before_and_not_by_an_estimate
     assert 0.3 * budget_s < spent(tmp_path / "part.jsonl") <= budget_s
 
 
-def test_a_round_is_told_the_batch_of_the_first_and_what_rounds_differ_by(tmp_path, monkeypatch) -> None:
+def test_a_round_receives_the_batch_of_the_first_and_the_spread_of_the_rounds(tmp_path, monkeypatch) -> None:
     tasks: list[Task] = []
     measures = Sampler.measure
 
@@ -164,46 +164,46 @@ def test_a_round_is_told_the_batch_of_the_first_and_what_rounds_differ_by(tmp_pa
     assert [task.spread > 0 for task in tasks] == [False, False, False, True, True]
 
 
-def test_platforms_are_told_how_much_memory_they_will_need(tmp_path, monkeypatch) -> None:
-    asked: list[Any] = []
+def test_platforms_receive_the_amount_of_memory_that_they_will_need(tmp_path, monkeypatch) -> None:
+    requests: list[Any] = []
     asks = Worker.ask_to_open
 
     def noted(worker: Worker, request: dict[str, Any]) -> None:
-        asked.append(request.get("most"))
+        requests.append(request.get("most"))
         asks(worker, request)
 
     monkeypatch.setattr(Worker, "ask_to_open", noted)
     measured(target(modelled=False), plan(ONE, LARGE, rounds=2), tmp_path / "a.jsonl")
-    assert len(asked) == 2 and asked[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
+    assert len(requests) == 2 and requests[0] == most_memory([PointId.parse(ONE), PointId.parse(LARGE)], facts())
 
 
-def test_the_monitor_is_asked_about_each_block_alone(tmp_path, monkeypatch) -> None:
-    asked: list[float] = []
+def test_the_monitor_is_asked_about_each_block_separately(tmp_path, monkeypatch) -> None:
+    requests: list[float] = []
 
-    class Asked:
+    class RecordingMonitor:
         def guards(self, places, since):
-            asked.append(since)
+            requests.append(since)
             return {}
 
         def stop(self) -> None: ...
 
-    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: Asked())
+    monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: RecordingMonitor())
     measured(target(modelled=False), plan(ONE, LARGE), tmp_path / "a.jsonl")
-    assert len(asked) == 12 and asked == sorted(set(asked))
+    assert len(requests) == 12 and requests == sorted(set(requests))
 
 
-def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_watched(tmp_path, monkeypatch) -> None:
-    asked: list[list[str]] = []
-    monitor = SimpleNamespace(guards=lambda places, since: asked.append(places) or {}, stop=lambda: None)
+def test_on_hardware_a_round_costs_its_wall_time_and_both_gpus_of_a_copy_are_monitored(tmp_path, monkeypatch) -> None:
+    requests: list[list[str]] = []
+    monitor = SimpleNamespace(guards=lambda places, since: requests.append(places) or {}, stop=lambda: None)
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: monitor)
     ticks = itertools.count()
     monkeypatch.setattr("linkscope.run.supervisor.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     between = "d2d/ce/gpu:0.device->gpu:1.device/8?bidirectional=false&initiator=src&mode=batched&peer=on"
     found = measured(target(modelled=False), plan(between, rounds=2), tmp_path / "a.jsonl").points[between]
-    assert asked == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
+    assert requests == [["gpu:0", "gpu:1"]] * 2 and found.device_s == 2.0
 
 
-def test_with_a_budget_extra_rounds_go_to_the_cheap_first(tmp_path) -> None:
+def test_with_a_budget_extra_rounds_go_to_the_cheapest_points_first(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     measured(target(noise=0.2), plan(MIB, ONE, precision=0.19, budget_s=1e3), path)
     run = read_run(path)
@@ -212,7 +212,7 @@ def test_with_a_budget_extra_rounds_go_to_the_cheap_first(tmp_path) -> None:
     assert [ONE in line for line in extra] == [True, False] * 3
 
 
-def test_a_resumed_run_knows_what_a_round_cost(tmp_path) -> None:
+def test_a_resumed_run_knows_the_cost_of_a_round(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     made = plan(LARGE, rounds=2)
     measured(target(), made, path)
@@ -221,8 +221,8 @@ def test_a_resumed_run_knows_what_a_round_cost(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["together", "classes", "neither"])
-def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itself(tmp_path, kind: str) -> None:
-    """Sizes added at bends, and concurrent paths; there are none of either otherwise."""
+def test_a_resumed_run_keeps_the_rounds_of_points_that_its_planner_added(tmp_path, kind: str) -> None:
+    """Sizes added at bends, and concurrent paths; otherwise there are none."""
     path, added = tmp_path / "a.jsonl", "concurrent/ce/numa:0.pinned->gpu:0.device/8?with=numa:0->gpu:1"
     measured(target(), plan(ONE, rounds=1), path)
     earlier = read_run(path)
@@ -238,8 +238,8 @@ def test_a_resumed_run_keeps_the_rounds_of_points_that_its_plan_came_to_by_itsel
     assert kind == "neither" or [round.round for round in states[added].rounds] == [0, 1]
 
 
-def test_a_size_that_was_added_and_begun_is_finished_by_who_goes_on(tmp_path) -> None:
-    """Even though the present results no longer justify it."""
+def test_a_size_that_was_added_and_begun_is_finished_after_resume(tmp_path) -> None:
+    """The present results need not justify it any more."""
     path, added = tmp_path / "a.jsonl", H2D.format(24, "false", "batched")
     made = structs.replace(plan(ONE, budget_s=1e4), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])], early=True)
     measured(target(), made, path)
@@ -262,13 +262,13 @@ class OutOfBreath:
         return min(10, len(data))
 
 
-def test_a_record_is_written_whole(tmp_path) -> None:
+def test_a_record_is_written_completely(tmp_path) -> None:
     file = OutOfBreath()
     RunWriter(file, tmp_path / "a.jsonl").write(round_record(ONE, 0))  # type: ignore[arg-type]
     assert msgspec.json.decode(file.content, type=Round) == round_record(ONE, 0)
 
 
-def test_one_bad_look_at_a_gpu_is_enough() -> None:
+def test_one_throttled_reading_of_a_gpu_is_enough() -> None:
     def look(time: float, reasons: int, pcie: tuple[int, int]) -> State:
         return State(time, "gpu:0", 1980, 3201, 40, reasons, pcie, 0)
 

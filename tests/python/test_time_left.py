@@ -1,4 +1,4 @@
-"""The time left of a budget, and until the end of a run."""
+"""The remaining time of a budget, and the time until the end of a run."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +16,15 @@ from linkscope.run.states import State
 from linkscope.run.worker import Worker
 from linkscope.runfile import PointId, read_run
 from test_assemble import ONE
-from test_progress import MIB, h2d, taken
+from test_progress import MIB, h2d, round_with_rates
 
 LARGE = H2D.format(64 << 20, "false", "batched")
 
 
-# --- what is left of a budget ---
+# --- the remaining budget ---
 
 
-def test_a_share_of_a_budget_is_less_than_all_of_it() -> None:
+def test_a_share_of_a_budget_is_less_than_the_budget() -> None:
     budget = Budget(10.0, modelled=True, spent_s=1.0)
     budget.add(3.0)
     assert budget.spent() == 4.0 and budget.left() == 6.0
@@ -33,7 +33,7 @@ def test_a_share_of_a_budget_is_less_than_all_of_it() -> None:
     assert Budget(None, modelled=True).allows(1e9, 5.0)
 
 
-def test_on_hardware_a_budget_is_wall_time_and_what_earlier_sessions_spent(monkeypatch) -> None:
+def test_on_hardware_a_budget_counts_wall_time_and_earlier_sessions(monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
     budget = Budget(10.0, modelled=False, spent_s=4.0)
@@ -43,21 +43,19 @@ def test_on_hardware_a_budget_is_wall_time_and_what_earlier_sessions_spent(monke
 
 
 @pytest.mark.parametrize("rounds", [2.5, 3.9, 5.2])
-def test_a_round_that_no_longer_fits_into_the_budget_is_not_begun(tmp_path, rounds: float) -> None:
-    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
-    measured(target(), plan(LARGE), whole)
-    each = [one.device_s for one in read_run(whole).rounds[LARGE]]
+def test_a_round_that_does_not_fit_into_the_budget_is_not_started(tmp_path, rounds: float) -> None:
+    uninterrupted, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    measured(target(), plan(LARGE), uninterrupted)
+    each = [one.device_s for one in read_run(uninterrupted).rounds[LARGE]]
     budget_s = sum(each[: int(rounds)]) + (rounds % 1) * each[int(rounds)]
     made = structs.replace(plan(LARGE, budget_s=budget_s), classes=[PathClass("host to GPU", ["numa:0->gpu:0"])])
     measured(target(), made, part)
-    taken_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
-    assert 0 < taken_s <= budget_s
+    spent_s = sum(one.device_s for one in read_run(part).rounds.get(LARGE, []))
+    assert 0 < spent_s <= budget_s
 
 
 @pytest.mark.parametrize("classes", [[], [PathClass("host to GPU", ["numa:0->gpu:0"])]], ids=["process", "platform"])
-def test_where_no_round_fits_into_the_budget_any_more_the_machine_is_not_opened_for_one(
-    tmp_path, monkeypatch, classes: list[PathClass]
-) -> None:
+def test_no_worker_is_opened_if_no_round_fits_into_the_budget(tmp_path, monkeypatch, classes: list[PathClass]) -> None:
     now, opens = [0.0], []
     monkeypatch.setattr("linkscope.run.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
     ask, prepare = Worker.ask_to_open, Worker.prepare
@@ -77,18 +75,18 @@ def test_where_no_round_fits_into_the_budget_any_more_the_machine_is_not_opened_
     assert len(found.flows[0].samples_s) == len(opens) == 1 and "the budget" in found.guards["stopped"]
 
 
-# --- how much is left ---
+# --- the remaining work ---
 
 
 def forecast_of(rates: list[float], hot: int = -1, **wishes: Any) -> tuple[Forecast, list[str]]:
-    """Three points with this many rounds at these rates, one round throttled; the target is 1 %."""
+    """Three points with this number of rounds at these rates, one round throttled; the target is 1 %."""
     ids = [h2d(size=MIB << n) for n in range(3)]
     made = plan(*ids, precision=0.01, **wishes)
     states = {id: State(PointId.parse(id), 1e-3) for id in ids}
     for number, rate in enumerate(rates):
         for id, state in states.items():
             guards = {"throttled": ["hw_thermal"]} if number == hot else {}
-            state.rounds.append(taken(id, number, rate, **guards))
+            state.rounds.append(round_with_rates(id, number, rate, **guards))
             state.cost_s = 1e-3
     return Forecast(made, states, Budget(None, modelled=True), modelled=True), ids
 
@@ -98,53 +96,53 @@ def share(rates: list[float], number: int, hot: int = -1, **wishes: Any) -> floa
     return looks.left({}, dict.fromkeys(ids, wishes.get("rounds", 6)), number).share
 
 
-def test_of_what_is_not_known_yet_three_in_ten_are_expected_to_miss() -> None:
+def test_without_results_three_in_ten_points_are_expected_to_miss_precision() -> None:
     assert share([50.0], 0) == pytest.approx(1 / (6 + 0.3 * 3))
 
 
-def test_a_throttled_round_does_not_foretell_that_a_point_will_miss() -> None:
+def test_a_throttled_round_does_not_count_for_the_forecast_of_missed_precision() -> None:
     assert share([50.0, 40.0, 50.0], 2, hot=1) == pytest.approx(3 / 6)
     assert share([50.0, 40.0, 50.0], 2) == pytest.approx(3 / 9)
 
 
-def test_of_nine_rounds_and_more_the_ends_are_dropped() -> None:
-    """Rounds 1.6 % apart are ±0.8 %; the interval of nine rounds will be 1.65 times as wide, that of six 2.2 times."""
+def test_for_nine_or_more_rounds_the_outermost_are_dropped() -> None:
+    """Rounds 1.6 % apart are ±0.8 %; an interval of nine rounds will be 1.65 times as wide, of six rounds 2.2 times."""
     assert share([50.0, 50.8], 1, rounds=9) < 2 / 9
     assert share([50.0, 50.5], 1, rounds=9) == pytest.approx(2 / 9)
     assert share([50.0, 50.5], 1) < 2 / 6
 
 
-def test_a_budget_that_is_overdrawn_leaves_nothing_and_not_less() -> None:
+def test_an_overdrawn_budget_leaves_zero() -> None:
     looks, ids = forecast_of([50.0] * 2)
     looks._budget = Budget(5e-3, modelled=True, spent_s=8e-3)
-    told = looks.left({}, dict.fromkeys(ids, 6), 1)
-    assert told.share == 1.0
+    forecast = looks.left({}, dict.fromkeys(ids, 6), 1)
+    assert forecast.share == 1.0
 
 
-def test_what_was_stopped_is_not_to_come() -> None:
+def test_stopped_points_are_not_expected_to_continue() -> None:
     looks, ids = forecast_of([50.0] * 2)
     looks._states[ids[0]].stopped = "the budget left no time"
-    told = looks.left({}, dict.fromkeys(ids, 6), 1)
-    assert told.points == 2 and told.share == pytest.approx(6 / (6 + 2 * 4))
+    forecast = looks.left({}, dict.fromkeys(ids, 6), 1)
+    assert forecast.points == 2 and forecast.share == pytest.approx(6 / (6 + 2 * 4))
 
 
 @pytest.mark.parametrize("last, more", [(50.4, 0), (52.0, 3)])
-def test_of_a_point_that_missed_its_precision_more_rounds_are_to_come(last: float, more: int) -> None:
+def test_a_point_that_missed_precision_is_expected_to_get_more_rounds(last: float, more: int) -> None:
     looks, ids = forecast_of([50.0, 50.4, 50.0, 50.4, 50.0, last])
     made = Assembler(plan(*ids, precision=0.01), facts(), lambda point: None)
     points = {id: made.point(id, looks._states[id].rounds) for id in ids}
     assert {found.status for found in points.values()} == {"missed_precision" if more else "ok"}
-    told = looks.left(points, dict.fromkeys(ids, 6), 5)
-    assert told.share == pytest.approx(6 / (6 + more)) and told.points == (3 if more else 0)
+    forecast = looks.left(points, dict.fromkeys(ids, 6), 5)
+    assert forecast.share == pytest.approx(6 / (6 + more)) and forecast.points == (3 if more else 0)
 
 
-def test_the_time_left_of_a_run_that_goes_on_is_told_by_its_own_rounds(monkeypatch) -> None:
-    """Three of six rounds were measured before, the fourth took 3 s a point: two more rounds take 18 s."""
+def test_the_remaining_time_of_a_resumed_run_follows_from_its_own_rounds(monkeypatch) -> None:
+    """Three of six rounds were measured before, the fourth took 3 s per point: two more rounds take 18 s."""
     now = [0.0]
     monkeypatch.setattr("linkscope.run.forecast.time", SimpleNamespace(monotonic=lambda: now[0]))
     looks, ids = forecast_of([50.0] * 3)
     for at, id in enumerate(ids):
         assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s is None
         now[0] = 3.0 * (at + 1)
-        looks._states[id].rounds.append(taken(id, 3, 50.0))
+        looks._states[id].rounds.append(round_with_rates(id, 3, 50.0))
     assert looks.left({}, dict.fromkeys(ids, 6), 3).left_s == pytest.approx(9.0 * 6 / 3)

@@ -1,4 +1,4 @@
-"""A trace of transfers (CS-27): read, measured as points, and told by kind of transfer, against sums by hand."""
+"""A trace of transfers (CS-27): parsed, measured as points, and summed by kind of transfer; sums made by hand."""
 
 import re
 from pathlib import Path
@@ -39,17 +39,17 @@ def test_lines_become_points_and_counts(trace: Path) -> None:
     parts = read_trace(trace)
     assert [part.name for part in parts] == ["first", "second", "third"]
     found = [(str(one.point), one.count) for part in parts for one in part.transfers]
-    alone, among = "call=memcpy&initiator=src&mode=single", "call=memcpy&initiator=src&mode=batched"
+    single, among = "call=memcpy&initiator=src&mode=single", "call=memcpy&initiator=src&mode=batched"
     assert found == [
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 10),
         ("h2d/ce/numa:0.pinned->gpu:0.device/4096?after=kernel&bidirectional=false&mode=single", 5),
         ("h2d/ce/numa:0.pageable->gpu:0.device/4097?after=kernel&bidirectional=false&mode=single", 1),
-        (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{alone}&peer=off", 2),
+        (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{single}&peer=off", 2),
         (f"d2d/ce/gpu:0.device->gpu:1.device/1048576?after=kernel&bidirectional=false&{among}&peer=on", 1),
         ("local/ce/gpu:1.device->gpu:1.device/8?after=kernel&mode=single", 1),
         ("d2h/ce/gpu:1.device->numa:0.pinned/3?after=kernel&mode=single", 1),
     ]
-    assert len(point_ids(parts)) == 6  # one of them twice
+    assert len(point_ids(parts)) == 6  # one of them occurs twice
 
 
 def test_times_are_summed_by_kind_with_the_ends_of_their_intervals(trace: Path) -> None:
@@ -80,7 +80,7 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("numa:0 gpu:0 4096", "is no transfer: write it like numa:0 -> gpu:0 4MiB x 100"),
         ("numa:0 -> gpu:0", "is no transfer"),
@@ -95,26 +95,30 @@ def test_bars_are_as_long_as_their_times(trace: Path) -> None:
         ("numa:0 -> gpu:0 8 peer=off", "peer=off is of transfers between two GPUs"),
     ],
 )
-def test_a_line_that_is_none_is_named_with_the_cure(tmp_path: Path, line: str, said: str) -> None:
+def test_an_invalid_line_is_named_with_the_cure(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "bad.trace"
     path.write_text(f"# a comment\n{line}\n")
     with pytest.raises(UserError) as refused:
         read_trace(path)
-    assert "bad.trace, line 2: " in str(refused.value) and said in str(refused.value)
+    assert "bad.trace, line 2: " in str(refused.value) and message in str(refused.value)
 
 
-def test_a_file_without_a_transfer_or_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_transfers_or_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     empty, binary = tmp_path / "empty.trace", tmp_path / "binary.trace"
     empty.write_text("[epoch]\n# nothing\n")
     binary.write_bytes(b"\xff\xfe\x00")
-    for path, said in ((empty, "holds no transfer"), (binary, "no text file"), (tmp_path / "none", "cannot be read")):
-        with pytest.raises(UserError, match=said):
+    for path, message in (
+        (empty, "holds no transfer"),
+        (binary, "no text file"),
+        (tmp_path / "none", "cannot be read"),
+    ):
+        with pytest.raises(UserError, match=message):
             read_trace(path)
 
 
-def test_the_example_is_measured_and_told_and_shows_what_the_paper_shows(tmp_path: Path, capsys) -> None:
-    """CS-27: most of an epoch's time goes to transfers between GPUs; without peer access they take longer, and host
-    memory that is not pinned makes the pictures take longer."""
+def test_the_example_is_measured_and_shows_the_effects_of_the_paper(tmp_path: Path, capsys) -> None:
+    """CS-27: most of an epoch's time goes to transfers between GPUs. They take longer without peer access, and loading
+    the pictures takes longer from memory that is not pinned."""
     target, picture = tmp_path / "t.jsonl", tmp_path / "t.svg"
     where = ["--machine", "h200x2", "--rounds", "1", "--output", str(target)]
     assert main(["run", *where, "--trace", str(EXAMPLE)]) == 0
@@ -128,7 +132,7 @@ def test_the_example_is_measured_and_told_and_shows_what_the_paper_shows(tmp_pat
     assert times[staged.name]["d2d"] > 3 * times[pinned.name]["d2d"]
     assert times[pageable.name]["h2d"] > 3 * times[pinned.name]["h2d"]
     assert times[pageable.name]["d2d"] == times[pinned.name]["d2d"]
-    # 200 steps of the largest layer each way alone are bytes over what a copy of a few milliseconds gets.
+    # 200 steps of the largest layer in each direction singly are bytes over the rate of a copy of a few milliseconds.
     assert times[pinned.name]["d2d"] == pytest.approx(2 * 200 * (411041792 + 67108864 + 3 * 9437184) / 395e9, rel=0.1)
     capsys.readouterr()
     assert main(["report", str(target), "--trace", str(EXAMPLE)]) == 0
@@ -138,7 +142,7 @@ def test_the_example_is_measured_and_told_and_shows_what_the_paper_shows(tmp_pat
     assert "ResNet-50, pinned" in picture.read_text()
 
 
-def test_what_goes_with_a_trace_and_what_does_not(trace: Path, tmp_path: Path, capsys) -> None:
+def test_only_some_options_go_with_a_trace(trace: Path, tmp_path: Path, capsys) -> None:
     target = tmp_path / "r.jsonl"
     assert main(["run", "--machine", "h200x2", "--trace", str(trace), "--only", "h2d/*"]) == 2
     assert "names everything that is measured: leave out --only" in capsys.readouterr().err
@@ -156,7 +160,7 @@ def test_what_goes_with_a_trace_and_what_does_not(trace: Path, tmp_path: Path, c
     assert "is an .svg file" in capsys.readouterr().err
 
 
-def test_a_run_of_whole_points_only_counts_what_has_a_value(trace: Path) -> None:
+def test_points_without_a_value_are_missing_in_a_trace(trace: Path) -> None:
     parts = read_trace(trace)
     failed = [point(id, status="failed", reason="the test says so") for id in point_ids(parts)]
     bars, missing = replay(parts, run(failed).points)

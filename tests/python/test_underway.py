@@ -19,7 +19,7 @@ from linkscope.runfile import Point, read_run
 from test_planner import MIB, PAIR, WITH, all_done, pairs_plan
 
 
-def test_what_is_under_way_is_not_asked_for_again() -> None:
+def test_unfinished_points_are_not_requested_again() -> None:
     plan = pairs_plan(budget_s=1000.0)
     first = {work.id for work in next_work(plan, {}, 10.0)}
     assert next_work(plan, {}, 10.0, Underway(dict.fromkeys(first, 3))) == []
@@ -32,38 +32,38 @@ def test_what_is_under_way_is_not_asked_for_again() -> None:
     assert second and next_work(plan, points, 10.0, Underway(dict.fromkeys(second, 3))) == []
 
 
-def test_paths_in_no_class_are_asked_for_once_nothing_is_under_way() -> None:
+def test_paths_in_no_class_are_requested_when_no_point_is_unfinished() -> None:
     plan = structs.replace(pairs_plan(), classes=[])
     assert next_work(plan, {}) and next_work(plan, {}, 10.0, Underway({plan.points[0]: 1})) == []
 
 
-def test_what_missed_its_precision_shares_the_passes_of_what_is_under_way() -> None:
-    """With 0.5 s left, two more rounds of 1 ms fit, but not two passes of their own."""
+def test_points_that_missed_precision_share_the_passes_of_unfinished_points() -> None:
+    """With 0.5 s left, two more rounds of 1 ms fit, but not two passes for them alone."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
-    odd, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
-    near = flow([points[odd].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    points[odd] = point(odd, status="missed_precision", flows=[near], device_s=1.5e-3)
+    imprecise, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
+    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)])
+    points[imprecise] = point(imprecise, status="missed_precision", flows=[near], device_s=1.5e-3)
     left_s = 0.5
     assert left_s < 2 * opening_s(plan) and next_work(plan, points, left_s) == []
     with_passes = Underway({other: 2}, 0.0)
     left_s += 2 * opening_s(plan)  # the passes of unfinished points are counted
-    assert [(work.id, work.rounds) for work in next_work(plan, points, left_s, with_passes)] == [(odd, 5)]
+    assert [(work.id, work.rounds) for work in next_work(plan, points, left_s, with_passes)] == [(imprecise, 5)]
     one_short = Underway({other: 1}, 0.0)
     assert next_work(plan, points, 0.5 + opening_s(plan), one_short) == []
     assert next_work(plan, points, left_s, Underway({other: 2}, 0.5)) == []  # this time is already planned
 
 
 @pytest.mark.parametrize(("left_s", "rounds"), [(0.98 / CHUNK, []), (1.02 / CHUNK, [5])])
-def test_beside_what_is_under_way_a_part_of_the_time_that_is_left_is_given_out(left_s: float, rounds) -> None:
-    """Two more rounds of half a second each; the costs of unfinished points are estimates."""
+def test_with_unfinished_points_only_a_part_of_the_remaining_time_is_planned(left_s: float, rounds) -> None:
+    """Two more rounds of half a second each. The costs of unfinished points are estimates."""
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, set(plan.points))
     points |= all_done(plan, {work.id for work in next_work(plan, points, 10.0)})
-    odd, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
-    near = flow([points[odd].median_s * factor for factor in (1.0, 1.008, 0.996)])
-    points[odd] = point(odd, status="missed_precision", flows=[near], device_s=1.5)
+    imprecise, other = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
+    near = flow([points[imprecise].median_s * factor for factor in (1.0, 1.008, 0.996)])
+    points[imprecise] = point(imprecise, status="missed_precision", flows=[near], device_s=1.5)
     found = next_work(plan, points, left_s + 2 * opening_s(plan), Underway({other: 2}, 0.0))
     assert [work.rounds for work in found] == rounds
 
@@ -71,10 +71,10 @@ def test_beside_what_is_under_way_a_part_of_the_time_that_is_left_is_given_out(l
 @pytest.mark.parametrize(("at_once", "underway", "least", "most"), [
     ([WITH], "another", 4, 8), ([WITH], WITH, 4, 8), ([], "another", 12, 14),
 ])  # fmt: skip
-def test_paths_at_once_leave_time_to_what_they_will_tell_until_they_are_done(
+def test_concurrent_points_reserve_time_for_their_consequences_until_they_are_finished(
     monkeypatch, at_once: list[str], underway: str, least: int, most: int
 ) -> None:
-    """Of the time for 27 points of 0.3 s each (14 suffice), only a part is planned, and a smaller one until then."""
+    """The time allows 27 points of 0.3 s each (14 suffice); only a part is planned, and less until then."""
     monkeypatch.setattr("linkscope.plan.stages.next_together", lambda *_: at_once)
     plan = pairs_plan(budget_s=1000.0)
     points = all_done(plan, {work.id for work in next_work(plan, {}, 10.0)}, 0.3)
@@ -83,7 +83,7 @@ def test_paths_at_once_leave_time_to_what_they_will_tell_until_they_are_done(
     assert (WITH in found) == (at_once != [] and underway != WITH) and least <= len(found - {WITH}) <= most
 
 
-def test_what_takes_many_passes_of_its_own_comes_behind_what_takes_few_however_cheap_it_is() -> None:
+def test_points_that_need_few_extra_passes_come_before_cheaper_points_that_need_many() -> None:
     plan = pairs_plan(budget_s=1000.0)
     many, few = PAIR.format(0, 1, 256 * MIB), PAIR.format(1, 0, 256 * MIB)
     points = {id: point(id, flows=[flow([1e-3] * 6)], device_s=cost_s) for id, cost_s in ((many, 6e-6), (few, 0.6))}
@@ -114,7 +114,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], set[st
     return seen
 
 
-def test_every_pass_takes_all_that_is_under_way_one_round_further(tmp_path, passes) -> None:
+def test_every_pass_runs_one_round_of_every_unfinished_point(tmp_path, passes) -> None:
     target = modelled(models.load("h200x4"), 1)
     path = tmp_path / "run.jsonl"
     assert measure(target, make_plan(target.facts, benchmark_table(), budget_s=40.0), path).complete
@@ -124,36 +124,36 @@ def test_every_pass_takes_all_that_is_under_way_one_round_further(tmp_path, pass
         for id, number in due.items():
             rounds[id].append(number)
     assert all(numbers == list(range(len(numbers))) for numbers in rounds.values())
-    # New points begin while others approach twelve rounds, and do not wait for a batch to end.
+    # New points start while others approach twelve rounds, and do not wait for the end of a batch.
     assert any({0, 1} & {*due.values()} and max(due.values()) > 6 for due, _ in passes)
     assert max(len(numbers) for numbers in rounds.values()) >= 12
     run = read_run(path)
     assert {point.id for point in run.points} >= {*run.header.plan["points"]}
-    for found in run.points:  # a record of all its rounds, whatever else was planned meanwhile
+    for found in run.points:  # a record of all its rounds, whatever else was planned
         if found.status in ("ok", "missed_precision"):
             assert len(found.flows[0].round_medians_s) == len(run.rounds[found.id])
 
 
-def test_what_is_known_stays_known_to_the_planner_while_more_rounds_of_it_are_under_way(tmp_path, monkeypatch) -> None:
-    told: list[set[str]] = []
+def test_known_results_stay_known_to_the_planner_during_more_rounds(tmp_path, monkeypatch) -> None:
+    known_ids: list[set[str]] = []
 
     def noted(plan: Plan, known: dict[str, Point], *rest: Any) -> list[Work]:
-        told.append({*known})
+        known_ids.append({*known})
         return next_work(plan, known, *rest)
 
     monkeypatch.setattr("linkscope.run.supervisor.next_work", noted)
     target = modelled(models.load("h200x1"), 1)
     measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
-    assert len(told) > 5 and all(before <= after for before, after in itertools.pairwise(told))
+    assert len(known_ids) > 5 and all(before <= after for before, after in itertools.pairwise(known_ids))
 
 
 @pytest.mark.parametrize(("machine", "budget_s"), [("h200x4", 14.0), ("ac922", 36.0)])
-def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_beside_what_is_under_way(
+def test_a_point_waiting_for_its_first_round_starts_as_soon_as_there_is_time(
     machine: str, budget_s: float, tmp_path, monkeypatch
 ) -> None:
-    """The cheapest of them, if any; and no point waits longer than the first rounds of the others."""
+    """The cheapest waiting point, if any; and no point waits longer than the first rounds of the others."""
     let_in, ended = Supervisor._let_in, Supervisor._ended
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def checked(self: Supervisor) -> None:
         cost = {id: 3 * self._states[id].expected_s for id in self._waiting}
@@ -163,13 +163,13 @@ def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_besi
         )  # fmt: skip
         fits = min(cost.values()) <= self._budget.left() - others
         let_in(self)
-        asked.append(fits)
+        requested.append(fits)
         assert any(id in self._admitted for id in cost) == fits
 
     def after_a_pass(self: Supervisor) -> bool:
-        before = len(asked)
+        before = len(requested)
         found = ended(self)
-        if self._waiting and len(asked) == before:
+        if self._waiting and len(requested) == before:
             assert any(id not in self._waiting and len(self._states[id].rounds) < 3 for id in self._wanted)
         return found
 
@@ -177,11 +177,11 @@ def test_what_waits_for_its_first_round_is_let_in_when_there_is_time_for_it_besi
     monkeypatch.setattr(Supervisor, "_ended", after_a_pass)
     target = modelled(models.load(machine), 1)
     measure(target, make_plan(target.facts, benchmark_table(), budget_s=budget_s), tmp_path / "run.jsonl")
-    assert asked
+    assert requested
 
 
-def test_a_plan_that_asks_for_ever_for_what_is_not_measured_ends(tmp_path, monkeypatch) -> None:
-    """A bug in the planner: an error instead of an endless run."""
+def test_a_plan_that_always_requests_an_unmeasured_point_ends_with_an_error(tmp_path, monkeypatch) -> None:
+    """Such a bug of the planner must not make an endless run."""
 
     def all_but_the_first(self: Supervisor, id: str) -> int | None:
         state = self._states[id]
@@ -195,7 +195,7 @@ def test_a_plan_that_asks_for_ever_for_what_is_not_measured_ends(tmp_path, monke
         measure(target, make_plan(target.facts, benchmark_table(), budget_s=15.0), tmp_path / "run.jsonl")
 
 
-def test_what_is_kept_for_later_rounds_is_told_anew_with_first_rounds_alone(tmp_path, monkeypatch) -> None:
+def test_the_cached_plan_is_refreshed_with_first_rounds_only(tmp_path, monkeypatch) -> None:
     ask, kept = Supervisor._ask_for_more, []
 
     def noted(self: Supervisor) -> None:

@@ -1,4 +1,4 @@
-"""Units: known texts, and what is formatted can be parsed back."""
+"""Units: known texts, and formatted values that can be parsed."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from linkscope.units import (
     "count, text",
     [(0, "0 B"), (8, "8 B"), (1023, "1023 B"), (1024, "1 KiB"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB")],
 )
-def test_bytes(count: int, text: str) -> None:
+def test_bytes_are_formatted(count: int, text: str) -> None:
     assert format_bytes(count) == text and parse_bytes(text) == count
 
 
@@ -34,12 +34,12 @@ def test_bytes(count: int, text: str) -> None:
     "text, count",
     [("64MiB", 64 << 20), ("64 MiB", 64 << 20), ("8", 8), ("1.5 KiB", 1536), ("8 B", 8), ("2gib", 2 << 30)],
 )
-def test_parse_bytes(text: str, count: int) -> None:
+def test_sizes_are_parsed(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "8 MX", "1.3 B", "8 8", "nan", "0x10", "8 MiBs"])
-def test_what_is_no_size(text: str) -> None:
+def test_a_text_that_is_no_size_is_refused(text: str) -> None:
     assert parse_bytes(text) is None
 
 
@@ -50,17 +50,17 @@ def test_what_is_no_size(text: str) -> None:
         (119.0, "119 s"), (120.0, "2 min"), (5400.0, "1.5 h"), (-2e-6, "-2 us"),
     ],
 )  # fmt: skip
-def test_seconds(seconds: float, text: str) -> None:
+def test_seconds_are_formatted(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
 @pytest.mark.parametrize("text, seconds", [("120s", 120), ("2m", 120), ("2min", 120), ("90", 90), ("1.5h", 5400)])
-def test_parse_duration(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "3 days", "1s2", "inf"])
-def test_what_is_no_duration(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -75,11 +75,11 @@ def test_text_without_a_percent_sign_is_no_percentage(text: str) -> None:
 
 
 @pytest.mark.parametrize("value, text", [(None, "-"), (0.88, "88 %"), (0.0123, "1.2 %"), (1.0, "100 %")])
-def test_fraction(value: float | None, text: str) -> None:
+def test_fractions_are_formatted(value: float | None, text: str) -> None:
     assert format_fraction(value) == text
 
 
-def test_rates_and_intervals() -> None:
+def test_rates_and_intervals_are_formatted() -> None:
     assert format_rate(None) == "-" and format_rate(55.43) == "55.43 GB/s"
     assert format_rate_interval(55.42, 55.31, 55.52) == "55.4 GB/s [55.3, 55.5]"
     assert format_rate_interval(55.42, None, None) == "55.42 GB/s"
@@ -90,12 +90,12 @@ def test_rates_and_intervals() -> None:
 
 
 @given(st.integers(0, 1 << 45).map(lambda count: 1 << count.bit_length()))
-def test_powers_of_two_come_back(count: int) -> None:
+def test_powers_of_two_survive_a_round_trip(count: int) -> None:
     assert parse_bytes(format_bytes(count)) == count
 
 
 @given(st.integers(0, 1 << 50))
-def test_any_size_comes_back_roughly(count: int) -> None:
+def test_any_size_survives_a_round_trip_approximately(count: int) -> None:
     text = format_bytes(count)
     value, unit = text.split(" ")
     back = float(value) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}[unit]
@@ -103,19 +103,19 @@ def test_any_size_comes_back_roughly(count: int) -> None:
 
 
 @given(st.floats(1e-9, 1e5))
-def test_durations_come_back(seconds: float) -> None:
+def test_durations_survive_a_round_trip(seconds: float) -> None:
     back = parse_duration(format_seconds(seconds))
     assert back is not None and math.isclose(back, seconds, rel_tol=6e-3)
 
 
 @given(st.floats(1e-9, 100))
-def test_times_are_shown_as_one_to_four_digits_before_the_point(seconds: float) -> None:
+def test_times_have_one_to_four_digits_before_the_decimal_point(seconds: float) -> None:
     unit, size = time_unit(seconds)
     assert unit == "ns" or 0.9999 <= seconds / size < 1000.1
 
 
 @given(st.floats(1e-3, 1e4), st.floats(0, 0.2), st.floats(0, 0.2))
-def test_a_value_stays_in_its_interval_when_rounded(value: float, below: float, above: float) -> None:
+def test_a_rounded_value_stays_in_its_interval(value: float, below: float, above: float) -> None:
     number, interval = with_interval(value, value * (1 - below), value * (1 + above))
     low, high = map(float, re.findall(r"[\d.]+", interval))
     assert low <= float(number) <= high

@@ -1,4 +1,4 @@
-"""`pip install .`: the wheel holds the worker and the machines, is good for every Python, and works where it is put."""
+"""`pip install .`: the wheel contains the worker and the machines, fits every Python 3, and runs where installed."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def wheel(tmp_path_factory) -> Path:
     return made
 
 
-def test_it_holds_the_worker_and_every_machine(wheel) -> None:
+def test_the_wheel_contains_the_worker_and_every_machine(wheel) -> None:
     assert "-py3-none-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "linkscope/_native/linkscope-worker" in names
@@ -30,7 +30,7 @@ def test_it_holds_the_worker_and_every_machine(wheel) -> None:
     assert machines and machines <= names
 
 
-def test_it_works_where_it_is_put(wheel, tmp_path) -> None:
+def test_the_installed_package_measures(wheel, tmp_path) -> None:
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*command, str(wheel)], check=True, capture_output=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

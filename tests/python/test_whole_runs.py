@@ -1,4 +1,4 @@
-"""Whole commands on modelled machines: reproducible files, Ctrl-C, budgets, progress, runs that cannot resume."""
+"""Complete commands on simulated machines: reproducible files, Ctrl-C, budgets, progress, refused resumes."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ def timeless(path: Path) -> list[dict]:
 # One seed
 
 
-def test_one_seed_is_one_file_and_another_seed_another(tmp_path: Path, capsys) -> None:
+def test_one_seed_gives_one_file_and_another_seed_another(tmp_path: Path, capsys) -> None:
     a, b, c = (tmp_path / f"{name}.jsonl" for name in "abc")
     for path, seed in ((a, "5"), (b, "5"), (c, "6")):
         assert main(run_command(path, "--seed", seed)) == 0
@@ -70,9 +70,9 @@ def test_another_order_of_the_points_changes_no_value(tmp_path: Path, capsys) ->
 
 
 def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProcess:
-    """A run that is stopped like from a terminal, in its whole process group, once it has 60 records.
+    """A run that is stopped like from a terminal, with a signal to its process group, once it has 60 records.
 
-    Two signals at once; further signals come when its last record is there and it is ending.
+    The first two signals come at once, further ones when the last record is written and the run is ending.
     """
     command = run_command(path, *words, only=["d2d/*gpu:0*"], suite="standard")
     command.remove("--json")
@@ -101,9 +101,9 @@ def interrupted(path: Path, times: int, *words: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_ctrl_c_saves_what_was_measured_and_says_how_to_go_on(tmp_path: Path, times: int) -> None:
+def test_ctrl_c_saves_the_measured_points_and_prints_how_to_resume(tmp_path: Path, times: int) -> None:
     path = tmp_path / "a.jsonl"
-    done = interrupted(path, times, "--rounds", "1000")  # so that the run cannot end before the stop
+    done = interrupted(path, times, "--rounds", "1000")  # the run must not end before the signal
     assert done.returncode == 4
     assert re.search(rf"stopped early; go on with: .*linkscope run --resume {re.escape(str(path))}\n", done.stdout)
     assert "Traceback" not in done.stderr and "linkscope:" not in done.stderr
@@ -112,7 +112,7 @@ def test_ctrl_c_saves_what_was_measured_and_says_how_to_go_on(tmp_path: Path, ti
     assert {point.id for point in run.points} == set(run.rounds) and len(run.points) < len(run.header.plan["points"])
 
 
-def test_a_process_that_was_asked_to_stop_and_ends_is_deaf_to_more() -> None:
+def test_a_process_that_is_ending_ignores_further_signals() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
         with StopFlag(last=True) as unasked:
@@ -131,43 +131,45 @@ def test_a_process_that_was_asked_to_stop_and_ends_is_deaf_to_more() -> None:
             signal.signal(number, handler)
 
 
-def test_what_ctrl_c_stopped_ends_as_if_it_had_not(tmp_path: Path, capsys) -> None:
-    path, whole = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
+def test_a_run_stopped_by_ctrl_c_resumes_to_the_result_of_an_uninterrupted_run(tmp_path: Path, capsys) -> None:
+    path, uninterrupted = tmp_path / "a.jsonl", tmp_path / "whole.jsonl"
     interrupted(path, 1)
     assert main(["run", "--resume", str(path), "--json"]) == 0
-    assert main(run_command(whole, only=["d2d/*gpu:0*"], suite="standard")) == 0
-    assert {point.id: point for point in read_run(path).points} == {point.id: point for point in read_run(whole).points}
+    assert main(run_command(uninterrupted, only=["d2d/*gpu:0*"], suite="standard")) == 0
+    assert {point.id: point for point in read_run(path).points} == {
+        point.id: point for point in read_run(uninterrupted).points
+    }
     assert read_run(path).end.complete
 
 
 # Budgets
 
 
-def test_a_budget_stops_in_time_and_every_point_says_why(tmp_path: Path, capsys) -> None:
-    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
-    assert main(run_command(whole)) == 0
-    total = sum(one.device_s for rounds in read_run(whole).rounds.values() for one in rounds)
+def test_a_budget_ends_the_run_in_time_and_every_point_has_its_reason(tmp_path: Path, capsys) -> None:
+    uninterrupted, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    assert main(run_command(uninterrupted)) == 0
+    total = sum(one.device_s for rounds in read_run(uninterrupted).rounds.values() for one in rounds)
     assert main(run_command(part, "--budget", f"{total / 3:.6f}s")) == 0
     run = read_run(part)
     spent = sum(one.device_s for rounds in run.rounds.values() for one in rounds)
-    # The first rounds left time for others; the last point may take slightly longer than before.
+    # The first rounds left time for others. The last point may take slightly longer than before.
     assert 0.9 * total / 3 < spent <= 1.01 * total / 3 and run.end.complete
     assert [point.id for point in run.points if point.status == "ok"]
-    assert {point.id for point in run.points} == {point.id for point in read_run(whole).points}
+    assert {point.id for point in run.points} == {point.id for point in read_run(uninterrupted).points}
     short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]
     assert short and all("budget" in point.reason for point in short)
 
 
 def test_on_hardware_a_budget_is_wall_time(tmp_path: Path, monkeypatch) -> None:
-    """Each record costs a second here; the cost of another round is that of the last one."""
+    """Each record costs a second here. The cost of the next round is that of the last one."""
     path = tmp_path / "a.jsonl"
     monkeypatch.setattr("linkscope.run.budget.time", Clock(lambda: float(path.read_bytes().count(b"\n"))))
     monkeypatch.setattr("linkscope.run.session.monitor_for", lambda gpus: NoMonitor())
     wanted = [H2D.format(8 << n, "false", "batched") for n in range(10)]
     assert measured(target(modelled=False), plan(*wanted, budget_s=40.0), path).exit_code == 0
     run = read_run(path)
-    taken = sum(len(rounds) for rounds in run.rounds.values())
-    assert 20 <= taken <= 40 and len(run.points) == 10
+    rounds_measured = sum(len(rounds) for rounds in run.rounds.values())
+    assert 20 <= rounds_measured <= 40 and len(run.points) == 10
     short = [point for point in run.points if len(run.rounds.get(point.id, ())) < 6]
     assert short and all("budget of 40 s" in point.reason for point in short)
 
@@ -189,47 +191,47 @@ class NoMonitor:
 # Progress
 
 
-def told_by(path: Path, **wishes: object) -> list[WorkLeft]:
+def forecasts_of(path: Path, **wishes: object) -> list[WorkLeft]:
     """The forecasts after every round of a point of a small run."""
-    told: list[WorkLeft] = []
+    forecasts: list[WorkLeft] = []
 
-    class Told(Silent):
+    class Recording(Silent):
         def tick(self, left: Callable[[], WorkLeft]) -> None:
-            told.append(left())
+            forecasts.append(left())
 
     machine = choose("h200x4", 1)
     made = make_plan(machine.facts, benchmark_table(), suite="quick", only=["h2d/*gpu:1*"], **wishes)
-    measure(machine, made, path, progress=Told())
-    assert told[0].points == len(made.points)
-    return told
+    measure(machine, made, path, progress=Recording())
+    assert forecasts[0].points == len(made.points)
+    return forecasts
 
 
-def test_the_work_left_falls_to_nothing(tmp_path: Path) -> None:
-    told = told_by(tmp_path / "a.jsonl", precision=0.2)
-    assert [work.share for work in told] == sorted(work.share for work in told)
-    assert told[-1].points == 0 and told[-1].share == pytest.approx(1.0) and told[-1].left_s == 0.0
-    assert list(dict.fromkeys(work.stage for work in told)) == [f"round {n} of 6" for n in range(1, 7)]
+def test_the_remaining_work_falls_to_zero(tmp_path: Path) -> None:
+    forecasts = forecasts_of(tmp_path / "a.jsonl", precision=0.2)
+    assert [work.share for work in forecasts] == sorted(work.share for work in forecasts)
+    assert forecasts[-1].points == 0 and forecasts[-1].share == pytest.approx(1.0) and forecasts[-1].left_s == 0.0
+    assert list(dict.fromkeys(work.stage for work in forecasts)) == [f"round {n} of 6" for n in range(1, 7)]
 
 
-def test_extra_rounds_do_not_take_the_share_back(tmp_path: Path) -> None:
-    told = told_by(tmp_path / "a.jsonl", precision=0.005)
-    assert [work.share for work in told] == sorted(work.share for work in told)
-    base = [work for work in told if work.stage.startswith("round")]
-    extra = [work for work in told if work.stage.startswith("extra round")]
+def test_extra_rounds_do_not_reduce_the_share(tmp_path: Path) -> None:
+    forecasts = forecasts_of(tmp_path / "a.jsonl", precision=0.005)
+    assert [work.share for work in forecasts] == sorted(work.share for work in forecasts)
+    base = [work for work in forecasts if work.stage.startswith("round")]
+    extra = [work for work in forecasts if work.stage.startswith("extra round")]
     assert len(extra) > 3 and extra[0].points > 0 and base[-1].share < 0.95
     assert extra[0].share - base[-1].share < 0.1 and extra[-1].share == pytest.approx(1.0)
 
 
-# Resuming what cannot be
+# Refused and repeated resumes
 
 
-def test_a_run_of_another_machine_is_resumed_there(tmp_path: Path, capsys) -> None:
+def test_a_run_of_another_machine_is_resumed_on_its_own_machine(tmp_path: Path, capsys) -> None:
     path = tmp_path / "a.jsonl"
-    elsewhere = header()
-    elsewhere.modelled = False
-    elsewhere.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
-    elsewhere.plan = {"seed": 1}
-    RunWriter.create(path, elsewhere).close()
+    other_machine = header()
+    other_machine.modelled = False
+    other_machine.machine = {"name": "elsewhere", "gpus": [{"uuid": "GPU-of-another-node"}]}
+    other_machine.plan = {"seed": 1}
+    RunWriter.create(path, other_machine).close()
     before = path.read_bytes()
     assert main(["run", "--resume", str(path)]) == 3
     message = capsys.readouterr().err
