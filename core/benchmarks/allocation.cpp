@@ -72,13 +72,12 @@ std::vector<Benchmark> allocations() {
     constexpr bool sized = false;
     auto phases = phases_of(kinds.front());
     if (kinds.front() == pool) phases.insert(phases.begin() + 1, "grow");
-    std::vector<Param> params{
-        {"phase", phases, "which part of the memory's life: one after the other, each with the ones before it untimed"},
-        size_param()};
+    std::vector<Param> params{{"phase", phases, "the timed phase of an allocation; the phases before it run untimed"},
+                              size_param()};
     if (huge) params.push_back(pages_param());
     return Benchmark{"allocation",
                      summary,
-                     "Comm|Scope 3.1 (CS-3), CUDA driver API: what memory of each kind costs",
+                     "Comm|Scope 3.1 (CS-3), CUDA driver API: cost of each memory kind",
                      Engine::cpu,
                      src,
                      dst,
@@ -92,16 +91,17 @@ std::vector<Benchmark> allocations() {
       row("a CPU thread allocates, touches and frees host memory", numa, numa, {pageable}),
       row("a CPU thread allocates, touches and frees huge pages", numa, numa, {hugepage}, true),
       row("the driver allocates and frees page-locked host memory", numa, gpu, {pinned, wc, mapped}),
-      row("host memory is allocated, touched, and then pinned by the driver", numa, gpu, {registered}),
-      row("huge pages are allocated, touched, and then pinned by the driver", numa, gpu, {registered_hugepage}, true),
+      row("a CPU thread allocates and touches host memory, and the driver pins it", numa, gpu, {registered}),
+      row("a CPU thread allocates and touches huge pages, and the driver pins them", numa, gpu, {registered_hugepage},
+          true),
       row("the driver allocates and frees memory of a GPU", gpu, gpu, {device}),
-      row("memory of a GPU from its stream-ordered pool", gpu, gpu, {pool}),
-      row("memory of a GPU by its parts: made, mapped, touched, unmapped, given back", gpu, gpu, {vmm}),
-      row("a second process allocates memory of a GPU and exports it by an IPC handle, by which this one opens it", gpu,
-          gpu, {ipc}),
-      row("a second process makes memory of a GPU and exports it as a file descriptor, which this one imports and maps",
+      row("the driver allocates and frees GPU memory from its stream-ordered pool", gpu, gpu, {pool}),
+      row("virtual memory management: create, map, touch, unmap and release GPU memory", gpu, gpu, {vmm}),
+      row("a second process allocates GPU memory and exports an IPC handle, and this process opens it", gpu, gpu,
+          {ipc}),
+      row("a second process creates GPU memory and exports a file descriptor, and this process imports and maps it",
           gpu, gpu, {posix_fd}),
-      row("a second process makes and touches host memory, which this one maps and pins", numa, gpu, {shm}),
+      row("a second process creates and touches host memory, and this process maps and pins it", numa, gpu, {shm}),
   };
 }
 

@@ -38,9 +38,11 @@ std::vector<Benchmark> atomics() {
   using enum PlaceKind;
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
-  const Param scope{
-      "scope", {"gpu", "system"}, "whose order of them is kept: that of the GPU's threads or everybody's"};
-  const Param words{"words", {"each", "one"}, "each addition to a word of its own, or all to one"};
+  const Param scope{"scope",
+                    {"gpu", "system"},
+                    "scope of the atomic operation: threads of this GPU, or all processors of the system"};
+  const Param words{
+      "words", {"each", "one"}, "each: every addition has its own word; one: all additions share one word"};
   const auto row = [](const char* name, const char* summary, PlaceKind dst, const Memories& memories,
                       std::vector<Param> params, Program (*build)(const Case&), bool sized) {
     return Benchmark{name,          summary,  "Comm|Scope 7 (CS-40)", Engine::sm, gpu,  dst,
@@ -50,13 +52,15 @@ std::vector<Benchmark> atomics() {
   const std::vector<Param> rate{scope, words}, alone{scope};
   return {
       row("atomic", "GPU threads add to words of host memory, 8 bytes an addition", numa, host, rate, build_rate, true),
-      row("atomic", "GPU threads add to words of their GPU's memory or another's, 8 bytes an addition", gpu, own, rate,
-          build_rate, true),
-      row("atomic_latency", "a GPU thread adds to a word of host memory, each time to what it got back", numa, host,
+      row("atomic", "GPU threads add to words of GPU memory, their own or a peer's, 8 bytes an addition", gpu, own,
+          rate, build_rate, true),
+      row("atomic_latency",
+          "a GPU thread adds to a word of host memory; each addition needs the result of the one before", numa, host,
           alone, build_latency, false),
       row("atomic_latency",
-          "a GPU thread adds to a word of its GPU's memory or another's, each time to what it got back", gpu, own,
-          alone, build_latency, false),
+          "a GPU thread adds to a word of GPU memory, its own or a peer's; each addition needs the result of the one "
+          "before",
+          gpu, own, alone, build_latency, false),
   };
 }
 

@@ -30,10 +30,10 @@ std::vector<Ends> paths_of(const Case& c) {
     const bool all = path.first.index == all_places || path.second.index == all_places;
     if (all || is(PlaceKind::gpu) == 0 || is(PlaceKind::gpu) + is(PlaceKind::numa) != 2 || path.first == path.second)
       misfit(c, "with=" + text(path) +
-                    " is no path that it copies on; name two places, a GPU and a NUMA node or two GPUs, as in "
+                    " is not a valid path; name a GPU and a NUMA node, or two GPUs, as in "
                     "with=numa:0->gpu:1");
     if (std::find(found.begin(), found.end(), path) != found.end())
-      misfit(c, "the path " + text(path) + " comes twice; name paths that differ");
+      misfit(c, "the path " + text(path) + " is named twice; name each path once");
     found.push_back(path);
   }
   return found;
@@ -57,9 +57,9 @@ std::vector<Benchmark> concurrent_copies() {
   using enum PlaceKind;
   using enum MemKind;
   constexpr bool default_in_id = false, paths = true;
-  const Param with{"with", {"none"}, "the other paths, as in numa:0->gpu:1,gpu:2->numa:0", default_in_id, paths};
+  const Param with{"with", {"none"}, "the other flows, as in numa:0->gpu:1,gpu:2->numa:0", default_in_id, paths};
   const auto row = [&](PlaceKind src, PlaceKind dst, Relation relation, MemKind src_memory, MemKind dst_memory) {
-    return Benchmark{"concurrent", "copies on several paths at once: what they share",
+    return Benchmark{"concurrent", "concurrent flows: copies on several paths",
                      "linkscope",  Engine::ce,
                      src,          dst,
                      relation,     {{src_memory, dst_memory}},

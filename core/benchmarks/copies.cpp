@@ -18,27 +18,32 @@ u32 slice_count(u64 bytes, u64 footprint_bytes, Engine engine) {
   return static_cast<u32>(std::clamp<u64>((footprint_bytes + bytes - 1) / bytes, 1, most));
 }
 
-Param mode_param() { return {"mode", {"batched", "single"}, "cost of one copy among many, or of one alone"}; }
+Param mode_param() {
+  return {
+      "mode", {"batched", "single"}, "batched: cost of one copy among many queued copies; single: latency of one copy"};
+}
 
 Param after_param() {
-  return {
-      "after", {"kernel", "wait"}, "what the stream did before: a kernel (compute, then copy) or nothing but waiting"};
+  return {"after",
+          {"kernel", "wait"},
+          "what precedes the copy on the stream: a kernel (compute, then copy), or an idle stream"};
 }
 
 Param clock_param() {
   constexpr bool default_in_id = false;
-  return {"clock",
-          {"event", "host"},
-          "event: what GPUs take, by events, for what was queued before; host: from the host's first call until all is "
-          "done, the calls included",
-          default_in_id};
+  return {
+      "clock",
+      {"event", "host"},
+      "event: time on the GPUs, by events, of work that was queued before; host: from the first call until all work is "
+      "done, the calls included",
+      default_in_id};
 }
 
 Param idle_param() {
   constexpr bool default_in_id = false;
   return {"idle_gap_s",
           {"0", "0.0001", "0.001", "0.01", "0.1"},
-          "so long nothing is queued before one operation alone (mode=single)",
+          "idle time before a single operation (mode=single)",
           default_in_id};
 }
 
@@ -47,7 +52,7 @@ void let_idle(Program& program, const Case& c) {
   if (program.idle == Seconds{0}) return;
   if (c.param("mode", "batched") != "single")
     throw Error{ErrorKind::usage,
-                c.benchmark + ": idle_gap_s is the time before one operation alone: give mode=single with it"};
+                c.benchmark + ": idle_gap_s needs mode=single: it is the idle time before a single operation"};
   program.most_iterations = 1;
 }
 
@@ -61,8 +66,8 @@ Param cache_param() {
   constexpr bool default_in_id = false;
   return {"cache",
           {"cold", "hot", "written", "dirty"},
-          "cold: copies go round over memory that no CPU cache holds; hot: all are of the same bytes, which caches "
-          "hold where they fit; written: the core that calls has just written them; dirty: another core has",
+          "cold: copies use memory that no CPU cache holds; hot: all copies use the same bytes, which caches "
+          "hold if they fit; written: the calling core has just written the bytes; dirty: another core has",
           default_in_id};
 }
 
@@ -70,18 +75,19 @@ Param l2_param() {
   constexpr bool default_in_id = false;
   return {"cache",
           {"cold", "hot"},
-          "cold: threads go round over memory that no L2 holds; hot: all touch the same bytes, which L2s hold where "
+          "cold: threads use memory that no L2 holds; hot: all threads use the same bytes, which L2 caches hold if "
           "they fit",
           default_in_id};
 }
 
 Param cpu_param() {
   constexpr bool default_in_id = false;
-  return {"cpu",
-          {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"},
-          "the NUMA node of the host thread that queues the copies, and copies pageable memory where the driver has "
-          "the caller do it; memory: that of the memory",
-          default_in_id};
+  return {
+      "cpu",
+      {"memory", "numa:0", "numa:1", "numa:2", "numa:3", "numa:4", "numa:5", "numa:6", "numa:7"},
+      "NUMA node of the host thread that queues the copies (and that copies pageable memory, if the driver uses the "
+      "calling thread); memory: the node of the memory",
+      default_in_id};
 }
 
 Place bound(const Case& c, const Place& memory) {
@@ -103,15 +109,15 @@ Param threads_param() { return {"threads", {"512", "256", "1024"}, "threads in a
 Param initiator_param() {
   return {"initiator",
           {"src", "dst"},
-          "whose stream or threads copy: the source writes (push) or the destination reads (pull)"};
+          "the GPU whose stream or threads copy: the source writes (push) or the destination reads (pull)"};
 }
 
-Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "with the opposite copy at the same time"}; }
+Param bidirectional_param() { return {"bidirectional", {"false", "true"}, "the opposite copy runs concurrently"}; }
 
 Param pages_param() {
   return {"pages",
           {"2MiB", "1GiB", "transparent"},
-          "reserved huge pages of that size, or 2 MiB where the kernel finds them (transparent)"};
+          "reserved huge pages of that size; transparent: 2 MiB pages that the kernel provides"};
 }
 
 Region completed(const Case& c, Region region) {

@@ -31,7 +31,7 @@ const Benchmark device_to_device{
     {{MemKind::device, MemKind::device}},
     {mode_param(),
      after_param(),
-     {"peer", {"on", "off"}, "peer access between the two, or the driver's way through the host"},
+     {"peer", {"on", "off"}, "on: peer access between the GPUs; off: the driver goes through host memory"},
      {"call", {"memcpy", "peer"}, "cuMemcpyDtoDAsync, or cuMemcpyPeerAsync, which names both contexts"},
      initiator_param(),
      bidirectional_param(),

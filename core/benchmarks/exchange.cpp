@@ -11,7 +11,7 @@ namespace {
 Param pieces_param() {
   auto blocks = blocks_param();
   blocks.values.insert(blocks.values.begin(), "pieces");
-  blocks.help = "thread blocks; pieces: so many that each thread copies 16 bytes; sms: one on each SM";
+  blocks.help = "thread blocks; pieces: enough that each thread copies 16 bytes; sms: one on each SM";
   return blocks;
 }
 
@@ -50,7 +50,7 @@ void add_exchange(Program& program, const Case& c, const Place& host, const Plac
 Program build(const Case& c) {
   Program program;
   if (c.dst.index != all_places) add_exchange(program, c, c.src, c.dst);
-  else if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": nobody said which GPUs gpu:all are"};
+  else if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": the GPUs of gpu:all are not given"};
   for (const auto& gpu : c.others) add_exchange(program, c, c.src, gpu);
   return program;
 }
@@ -71,11 +71,10 @@ std::vector<Benchmark> exchanges() {
                      build};
   };
   return {
-      row("exchange",
-          "one kernel of a GPU copies from and to host memory at once, even warps one way and odd ones the other",
+      row("exchange", "one kernel copies from and to host memory concurrently: even warps read, odd warps write",
           "nvbandwidth host_to_device_bidirectional_memcpy_sm", Relation::any),
-      row("exchange_all", "such a kernel on every GPU at once", "nvbandwidth host_to_all_bidirectional_memcpy_sm",
-          Relation::to_all),
+      row("exchange_all", "the exchange kernel on every GPU concurrently",
+          "nvbandwidth host_to_all_bidirectional_memcpy_sm", Relation::to_all),
   };
 }
 

@@ -37,13 +37,13 @@ std::vector<Benchmark> fault_latencies() {
                      dst,
                      Relation::any,
                      moving_memory,
-                     {{"step", {"2MiB", "64KiB", "4KiB"}, "from one page that is touched to the next", default_in_id}},
+                     {{"step", {"2MiB", "64KiB", "4KiB"}, "bytes from one touched page to the next", default_in_id}},
                      build,
                      sized};
   };
   return {
-      row("a GPU thread follows a chain through managed pages that are on the host", numa, gpu),
-      row("a CPU thread follows a chain through managed pages that are on a GPU", gpu, numa),
+      row("pointer chase by a GPU thread through managed pages on the host", numa, gpu),
+      row("pointer chase by a CPU thread through managed pages on a GPU", gpu, numa),
   };
 }
 

@@ -17,7 +17,7 @@ struct Cube {
   /// Cells of 8 B, or of 16 B if that makes a face of this many bytes square.
   static Cube with_face(const Case& c) {
     if (!std::has_single_bit(c.bytes) || c.bytes < 32 || c.bytes > largest)
-      throw Error{ErrorKind::usage, c.benchmark + ": a cube has no face of " + std::to_string(c.bytes) +
+      throw Error{ErrorKind::usage, c.benchmark + ": no cube has a face of " + std::to_string(c.bytes) +
                                         " B; faces are powers of two from 32 B to " + std::to_string(largest) + " B"};
     const u64 cell = std::countr_zero(c.bytes) % 2 ? 8 : 16;
     return {u64{1} << (std::countr_zero(c.bytes / cell) / 2), cell};
@@ -64,7 +64,7 @@ Program build(const Case& c) {
 
 std::vector<Benchmark> halos() {
   const Param face{"face", {"z", "y", "x"}, "z: in one piece; y: rows of cells; x: single cells"};
-  const Param way{"way", {"direct", "packed"}, "as it lies, or packed, copied and unpacked"};
+  const Param way{"way", {"direct", "packed"}, "direct: copied as it lies; packed: packed, copied and unpacked"};
   const auto row = [](std::string_view summary, Engine engine, std::vector<Param> params) {
     return Benchmark{"halo",
                      summary,

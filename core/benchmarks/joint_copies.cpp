@@ -12,7 +12,7 @@ namespace {
 bool is_all(const Place& place) { return place.index == all_places; }
 
 Program build(const Case& c) {
-  if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": nobody said which GPUs gpu:all are"};
+  if (c.others.empty()) throw Error{ErrorKind::usage, c.benchmark + ": the GPUs of gpu:all are not given"};
   Program program;
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu;
   const auto add = [&](Place src, Place dst, MemKind src_memory, MemKind dst_memory) {
@@ -46,7 +46,7 @@ std::vector<Benchmark> joint_copies() {
         "nvbandwidth host_to_all_memcpy and host_to_all_bidirectional_memcpy", numa, gpu, Relation::to_all, pinned,
         device, {bidirectional_param(), cpu_param()});
     add("all_to_host", "copies from all GPUs at once to one NUMA node",
-        "nvbandwidth all_to_host_memcpy (both ways: host_to_all)", gpu, numa, Relation::from_all, device, pinned,
+        "nvbandwidth all_to_host_memcpy (bidirectional: host_to_all)", gpu, numa, Relation::from_all, device, pinned,
         {cpu_param()});
     add("one_to_all", "copies from one GPU to all others at once", "nvbandwidth one_to_all_write and one_to_all_read",
         gpu, gpu, Relation::to_all, device, device, {initiator_param()});

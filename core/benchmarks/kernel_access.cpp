@@ -31,7 +31,7 @@ Access access_of(const Case& c, Access::Dir dir) {
 }
 
 /// One direction: `by` reads memory at `src`, or writes it at `dst`.
-Program one_way(const Case& c, Access::Dir dir) {
+Program unidirectional(const Case& c, Access::Dir dir) {
   const bool reads = dir == Access::Dir::read;
   Access access = access_of(c, dir);
   // docs/notes/counters.md has the counts.
@@ -46,47 +46,48 @@ Program one_way(const Case& c, Access::Dir dir) {
 }
 
 /// The opposite direction: with two GPUs the other one does the same; host memory is read and written.
-Program both_ways(const Case& c, Access::Dir dir) {
+Program bidirectional(const Case& c, Access::Dir dir) {
   const bool peers = c.src.kind == c.dst.kind;
   if (c.src == c.dst)
-    throw Error{ErrorKind::usage, c.benchmark + ": within " + to_string(c.src) +
-                                      " there is no other way; bidirectional is of two places"};
+    throw Error{ErrorKind::usage,
+                c.benchmark + ": within " + to_string(c.src) + ", " + "bidirectional needs two different places"};
   Case back = c;
   std::swap(back.src, back.dst);
   std::swap(back.src_memory, back.dst_memory);
   using enum Access::Dir;
-  return together({one_way(c, dir), one_way(back, peers ? dir : dir == read ? write : read)});
+  return together({unidirectional(c, dir), unidirectional(back, peers ? dir : dir == read ? write : read)});
 }
 
 Program build(const Case& c, Access::Dir dir) {
-  return c.param("bidirectional", "false") == "true" ? both_ways(c, dir) : one_way(c, dir);
+  return c.param("bidirectional", "false") == "true" ? bidirectional(c, dir) : unidirectional(c, dir);
 }
 Program build_read(const Case& c) { return build(c, Access::Dir::read); }
 Program build_write(const Case& c) { return build(c, Access::Dir::write); }
 
 /// The parameters of SM copies, and the paper's shape.
-std::vector<Param> params(bool between_gpus, bool both_ways) {
+std::vector<Param> params(bool between_gpus, bool bidirectional) {
   constexpr bool default_in_id = false;
   Param blocks = blocks_param();
   blocks.values.push_back("256");
-  std::vector<Param> all{std::move(blocks),
-                         threads_param(),
-                         {"width", {"16", "8", "4"}, "bytes that a thread moves at once", default_in_id},
-                         {"stride",
-                          {"none", "32", "64", "128", "256", "512", "1024", "4096"},
-                          "bytes from one access to the next, each the first bytes there; none: all bytes are accessed",
-                          default_in_id},
-                         {"order",
-                          {"linear", "random"},
-                          "linear: neighbouring threads side by side; random: every stride, or every 128 bytes, is "
-                          "accessed once in an order that a seed gives",
-                          default_in_id}};
+  std::vector<Param> all{
+      std::move(blocks),
+      threads_param(),
+      {"width", {"16", "8", "4"}, "bytes that a thread moves with one access", default_in_id},
+      {"stride",
+       {"none", "32", "64", "128", "256", "512", "1024", "4096"},
+       "bytes from the start of one access to the next; none: all bytes are accessed",
+       default_in_id},
+      {"order",
+       {"linear", "random"},
+       "linear: neighbouring threads access neighbouring bytes; random: each stride, or each 128 bytes, is "
+       "accessed once in a seeded random order",
+       default_in_id}};
   if (between_gpus) all.push_back(l2_param());
-  if (both_ways) {
+  if (bidirectional) {
     all.push_back(bidirectional_param());
     all.back().default_in_id = default_in_id;
-    all.back().help = between_gpus ? "with the other GPU doing the same at the same time"
-                                   : "with the GPU writing host memory at the same time";
+    all.back().help =
+        between_gpus ? "the other GPU does the same concurrently" : "the GPU writes host memory concurrently";
   }
   return all;
 }
@@ -98,18 +99,18 @@ std::vector<Benchmark> kernel_accesses() {
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const auto row = [](const char* name, const char* summary, PlaceKind src, PlaceKind dst, const Memories& memories,
-                      bool both_ways, Program (*build)(const Case&)) {
+                      bool bidirectional, Program (*build)(const Case&)) {
     const auto* source = "Comm|Scope 3.3 (CS-5, CS-6), nvbandwidth 0.10 read-only and write-only kernels";
     return Benchmark{
-        name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, both_ways), build};
+        name, summary, source, Engine::sm, src, dst, Relation::any, memories, params(src == dst, bidirectional), build};
   };
   return {
       row("read", "GPU threads read host memory", numa, gpu, {{pinned, device}, {registered, device}}, true,
           build_read),
-      row("read", "GPU threads read their GPU's memory or another's", gpu, gpu, {{device, device}}, true, build_read),
+      row("read", "GPU threads read GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true, build_read),
       row("write", "GPU threads write host memory", gpu, numa, {{device, pinned}, {device, registered}}, false,
           build_write),
-      row("write", "GPU threads write their GPU's memory or another's", gpu, gpu, {{device, device}}, true,
+      row("write", "GPU threads write GPU memory, their own or a peer's", gpu, gpu, {{device, device}}, true,
           build_write),
   };
 }

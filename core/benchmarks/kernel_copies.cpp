@@ -18,11 +18,11 @@ Program build(const Case& c) {
   return program;
 }
 
-std::vector<Param> params(Engine engine, bool two_gpus, bool both_ways, bool within_gpus) {
+std::vector<Param> params(Engine engine, bool two_gpus, bool bidirectional, bool within_gpus) {
   std::vector<Param> all{mode_param(), blocks_param()};
   if (engine == Engine::sm) all.push_back(threads_param());
   if (two_gpus) all.push_back(initiator_param());
-  if (both_ways) all.push_back(bidirectional_param());
+  if (bidirectional) all.push_back(bidirectional_param());
   if (within_gpus) all.push_back(l2_param());
   all.insert(all.end(), {clock_param(), idle_param()});
   return all;
@@ -38,8 +38,8 @@ std::vector<Benchmark> kernel_copies() {
   std::vector<Benchmark> rows;
   for (const Engine engine : {Engine::sm, Engine::tma}) {
     const bool sm = engine == Engine::sm;
-    const auto* source =
-        sm ? "nvbandwidth *_memcpy_sm" : "CUDA programming guide: asynchronous bulk copies (compute capability 9.0)";
+    const auto* source = sm ? "nvbandwidth *_memcpy_sm"
+                            : "CUDA programming guide: Tensor Memory Accelerator, TMA (compute capability 9.0)";
     const auto add = [&](const char* name, const char* summary, PlaceKind src, PlaceKind dst, Relation relation,
                          auto memories) {
       rows.push_back(
@@ -48,20 +48,14 @@ std::vector<Benchmark> kernel_copies() {
            build});
     };
     using Memories = std::vector<std::pair<MemKind, MemKind>>;
-    add("h2d",
-        sm ? "GPU threads read host memory into their GPU's"
-           : "bulk copies of a GPU's threads read host memory into their GPU's",
-        numa, gpu, Relation::any, Memories{pinned, registered});
-    add("d2h",
-        sm ? "GPU threads write their GPU's memory to the host's"
-           : "bulk copies of a GPU's threads write their GPU's memory to the host's",
-        gpu, numa, Relation::any, Memories{to_pinned, to_registered});
-    add("d2d",
-        sm ? "GPU threads copy between two GPUs, push or pull"
-           : "bulk copies of a GPU's threads between two GPUs, push or pull",
+    add("h2d", sm ? "GPU threads copy host memory into GPU memory" : "TMA copies host memory into GPU memory", numa,
+        gpu, Relation::any, Memories{pinned, registered});
+    add("d2h", sm ? "GPU threads copy GPU memory into host memory" : "TMA copies GPU memory into host memory", gpu,
+        numa, Relation::any, Memories{to_pinned, to_registered});
+    add("d2d", sm ? "GPU threads copy between two GPUs, push or pull" : "TMA copies between two GPUs, push or pull",
         gpu, gpu, Relation::different, Memories{within});
-    add("local", sm ? "GPU threads copy within their GPU's memory" : "bulk copies of a GPU's threads within its memory",
-        gpu, gpu, Relation::same, Memories{within});
+    add("local", sm ? "GPU threads copy within their GPU's memory" : "TMA copies within one GPU's memory", gpu, gpu,
+        Relation::same, Memories{within});
   }
   return rows;
 }

@@ -36,12 +36,8 @@ Param sm_param() {
   constexpr bool default_in_id = false, paths = false;
   std::vector<std::string_view> values{"any"};
   values.insert(values.end(), sm_numbers().begin(), sm_numbers().end());
-  return {"sm",
-          std::move(values),
-          "the SM that the thread is on, by its number; any: the one that the GPU puts it on",
-          default_in_id,
-          paths,
-          {"any", "0 to 255"}};
+  return {"sm",  std::move(values),  "number of the SM that runs the thread; any: the GPU chooses", default_in_id,
+          paths, {"any", "0 to 255"}};
 }
 
 }  // namespace
@@ -53,8 +49,8 @@ std::vector<Benchmark> latencies() {
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, const Memories& memories) {
     constexpr bool sized = false;
     std::vector<Param> params{
-        {"range", {"2MiB", "64MiB"}, "how much memory the chain leads through, a line of 256 B a step"},
-        {"cache", {"cold", "hot"}, "whether caches hold what of the chain they can"}};
+        {"range", {"2MiB", "64MiB"}, "bytes that the pointer chase covers, 256 B a step"},
+        {"cache", {"cold", "hot"}, "hot: caches hold as much of the chase as fits; cold: caches hold none of it"}};
     if (engine == Engine::sm) params.push_back(sm_param());
     return Benchmark{"latency",     summary,  "nvbandwidth host_device_latency_sm and device_to_device_latency_sm",
                      engine,        src,      dst,
@@ -62,12 +58,12 @@ std::vector<Benchmark> latencies() {
                      build,         sized};
   };
   return {
-      row("a GPU thread follows a chain through host memory", Engine::sm, numa, gpu,
+      row("pointer chase by a GPU thread through host memory", Engine::sm, numa, gpu,
           {{pinned, device}, {registered, device}}),
-      row("a GPU thread follows a chain through its GPU's memory or another's", Engine::sm, gpu, gpu,
+      row("pointer chase by a GPU thread through GPU memory, its own or a peer's", Engine::sm, gpu, gpu,
           {{device, device}}),
-      row("a CPU thread follows a chain through host memory", Engine::cpu, numa, numa, {{pageable, pageable}}),
-      row("a CPU thread follows a chain through a GPU's memory, where it can load from there", Engine::cpu, gpu, numa,
+      row("pointer chase by a CPU thread through host memory", Engine::cpu, numa, numa, {{pageable, pageable}}),
+      row("pointer chase by a CPU thread through GPU memory that CPUs can load", Engine::cpu, gpu, numa,
           {{device, pageable}}),
   };
 }

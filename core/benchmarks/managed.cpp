@@ -9,14 +9,14 @@ Program managed_program(const Case& c) {
 }
 
 Param managed_peer_param() {
-  return {"peer", {"on", "off"}, "peer access between the two, or through the memory of the host"};
+  return {"peer", {"on", "off"}, "on: peer access between the GPUs; off: through host memory"};
 }
 
 Param advice_param() {
   constexpr bool default_in_id = false;
   return {"advice",
           {"none", "read_mostly", "preferred_src", "preferred_dst", "accessed_by"},
-          "what the driver is told of the pages: mostly read, best kept at the source or the destination, accessed by "
+          "cuMemAdvise for the pages: read mostly, preferred location source or destination, or accessed by "
           "the destination",
           default_in_id};
 }

@@ -15,9 +15,9 @@ constexpr u64 queued_copies = 1024, queued_by_one_call = 4096;
 Program build(const Case& c) {
   const u64 piece = std::stoull(c.param("piece", "4096"));
   if (c.bytes % piece != 0 || c.bytes == piece)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not two or more pieces of " +
-                                      std::to_string(piece) + " B; 1000 of them are " + std::to_string(1000 * piece) +
-                                      " B"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) +
+                                      " B is not a whole number (2 or more) of pieces of " + std::to_string(piece) +
+                                      " B; 1000 of them are " + std::to_string(1000 * piece) + " B"};
   const Rows apart{piece, slice_stride(piece) + slice_stride(1)};  // no two are neighbours
   Program program = one_copy(c, {c.src, c.dst, c.src_memory, c.dst_memory, apart, apart, c.engine != Engine::sm});
   if (c.engine == Engine::sm || c.param("clock", "event") == "host") return program;
@@ -45,10 +45,10 @@ std::vector<Benchmark> pieces() {
     row(gpu, numa, Relation::any, {device, pinned});
     row(gpu, gpu, Relation::different, {device, device});
   };
-  add(Engine::ce, "many small pieces that lie apart, each by a call of its own");
-  add(Engine::batch, "many small pieces that lie apart, all by one call");
-  add(Engine::graph, "many small pieces that lie apart, as the nodes of a graph");
-  add(Engine::sm, "many small pieces that lie apart, gathered by one kernel");
+  add(Engine::ce, "many small scattered pieces, one call each");
+  add(Engine::batch, "many small scattered pieces, all in one call");
+  add(Engine::graph, "many small scattered pieces, as the nodes of a graph");
+  add(Engine::sm, "many small scattered pieces, gathered by one kernel");
   return rows;
 }
 

@@ -64,9 +64,10 @@ std::vector<Benchmark> ping_pongs() {
   using enum MemKind;
   using Memories = std::vector<std::pair<MemKind, MemKind>>;
   const Memories of_one_process{{pinned, pinned}, {device, device}, {managed, managed}}, of_two{{shm, shm}};
-  const Param where{"word",
-                    {"waiter", "setter"},
-                    "whose memory a word is in: who waits for it (stores cross the link) or who sets it (polls do)"};
+  const Param where{
+      "word",
+      {"waiter", "setter"},
+      "where a word lies: with its reader (stores cross the link) or with its writer (polls cross the link)"};
   const auto row = [](const char* summary, Engine engine, PlaceKind src, PlaceKind dst, Relation relation,
                       const Memories& memories, std::vector<Param> params = {}) {
     constexpr bool sized = false;
@@ -74,14 +75,14 @@ std::vector<Benchmark> ping_pongs() {
                      relation,    memories, std::move(params), build,  sized};
   };
   return {
-      row("a CPU thread sets a word that a GPU thread waits for, which sets one that the CPU thread waits for",
-          Engine::cpu, numa, gpu, Relation::any, of_one_process),
-      row("two GPUs' threads set words that the other waits for", Engine::sm, gpu, gpu, Relation::different,
-          of_one_process, {where}),
-      row("the same between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu,
+      row("ping-pong between a CPU thread and a GPU thread: each sets a word that the other polls", Engine::cpu, numa,
+          gpu, Relation::any, of_one_process),
+      row("ping-pong between threads of two GPUs: each sets a word that the other polls", Engine::sm, gpu, gpu,
+          Relation::different, of_one_process, {where}),
+      row("ping-pong between a CPU thread of one process and a GPU thread of another", Engine::cpu, numa, gpu,
           Relation::any, of_two),
-      row("the same between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
-      row("the same between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
+      row("ping-pong between CPU threads of two processes", Engine::cpu, numa, numa, Relation::any, of_two),
+      row("ping-pong between GPUs of two processes, each of which opens the other's memory", Engine::sm, gpu, gpu,
           Relation::different, {{ipc, ipc}, {posix_fd, posix_fd}}, {where}),
   };
 }

@@ -24,14 +24,13 @@ std::vector<Benchmark> prefetches() {
   using enum PlaceKind;
   constexpr bool default_in_id = false;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, Relation relation, std::vector<Param> params) {
-    params.push_back(
-        {"ranges",
-         {"one", "1", "8", "64", "512"},
-         "one: by the call for one range; else so many ranges, none shorter than 4 KiB, by one call for all",
-         default_in_id});
+    params.push_back({"ranges",
+                      {"one", "1", "8", "64", "512"},
+                      "one: the call for one range; a number: that many ranges of at least 4 KiB, all in one call",
+                      default_in_id});
     params.push_back({"discard",
                       {"no", "before", "with"},
-                      "what the pages hold is given up: by a call before the prefetch, or by the same call",
+                      "the pages' contents are discarded: by a call before the prefetch, or by the same call",
                       default_in_id});
     const auto& memories = relation == Relation::any ? moving_memory : managed_memory;
     return Benchmark{
@@ -39,9 +38,9 @@ std::vector<Benchmark> prefetches() {
         std::move(params), build};
   };
   return {
-      row("managed pages are prefetched from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),
-      row("managed pages are prefetched from a GPU to the host", gpu, numa, Relation::any, {}),
-      row("managed pages are prefetched from a GPU to another", gpu, gpu, Relation::different,
+      row("prefetch of managed pages from the host to a GPU", numa, gpu, Relation::any, {bidirectional_param()}),
+      row("prefetch of managed pages from a GPU to the host", gpu, numa, Relation::any, {}),
+      row("prefetch of managed pages between two GPUs", gpu, gpu, Relation::different,
           {managed_peer_param(), bidirectional_param()}),
   };
 }

@@ -9,8 +9,8 @@ namespace {
 Program build(const Case& c) {
   const u64 parts = std::stoull(c.param("streams", "2")), words = c.bytes / 8;
   if (words < parts)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are too few for " +
-                                      std::to_string(parts) + " parts: each has 8 B at least"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B is too small for " +
+                                      std::to_string(parts) + " parts: each part needs at least 8 B"};
   Program program = empty_program(c);
   program.peer = c.src.kind == PlaceKind::gpu && c.dst.kind == PlaceKind::gpu && c.src != c.dst;
   for (u64 i = 0; i < parts; ++i) {
@@ -28,7 +28,7 @@ std::vector<Benchmark> split_copies() {
   using enum PlaceKind;
   using enum MemKind;
   const auto row = [](const char* summary, PlaceKind src, PlaceKind dst, MemKind src_memory, MemKind dst_memory) {
-    std::vector<Param> params{{"streams", {"2", "4"}, "parts, each on a stream of its own"}};
+    std::vector<Param> params{{"streams", {"2", "4"}, "number of parts, each on its own stream"}};
     if (src == gpu && dst == gpu) params.push_back(initiator_param());
     return Benchmark{"split",
                      summary,
@@ -42,9 +42,9 @@ std::vector<Benchmark> split_copies() {
                      build};
   };
   return {
-      row("a copy from host memory to a GPU in parts, by several streams at once", numa, gpu, pinned, device),
-      row("a copy from a GPU to host memory in parts, by several streams at once", gpu, numa, device, pinned),
-      row("a copy between two GPUs, or within one, in parts, by several streams at once", gpu, gpu, device, device),
+      row("one copy from host memory to a GPU, split over several streams", numa, gpu, pinned, device),
+      row("one copy from a GPU to host memory, split over several streams", gpu, numa, device, pinned),
+      row("one copy between two GPUs, or within one, split over several streams", gpu, gpu, device, device),
   };
 }
 

@@ -11,9 +11,10 @@ constexpr u64 plane_rows = 8;
 Program build(const Case& c) {
   const u64 row = std::stoull(c.param("row", "512"));
   if (c.bytes % (plane_rows * row) != 0)
-    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) + " B are not whole planes of " +
-                                      std::to_string(plane_rows) + " rows of " + std::to_string(row) +
-                                      " B; sizes are multiples of " + std::to_string(plane_rows * row) + " B"};
+    throw Error{ErrorKind::usage, c.benchmark + ": " + std::to_string(c.bytes) +
+                                      " B is not a whole number of planes of " + std::to_string(plane_rows) +
+                                      " rows of " + std::to_string(row) + " B; sizes are multiples of " +
+                                      std::to_string(plane_rows * row) + " B"};
   Rows rows{row, 2 * row};
   if (c.param("shape", "2d") == "3d") {
     rows.in_plane = plane_rows;
@@ -33,9 +34,11 @@ std::vector<Benchmark> strided_copies() {
   for (const Engine engine : {Engine::ce, Engine::sm}) {
     std::vector<Param> params{
         mode_param(),
-        {"shape", {"2d", "3d"}, "rows as far apart as they are long; 3d: in planes of 8, with a row between planes"},
+        {"shape",
+         {"2d", "3d"},
+         "2d: rows whose gaps are as long as the rows; 3d: planes of 8 such rows, one row of gap between planes"},
         {"row", {"512", "8", "64", "4096"}, "bytes of a row"},
-        {"gaps", {"both", "src", "dst"}, "which side is strided; the other is in one piece"}};
+        {"gaps", {"both", "src", "dst"}, "the strided side; the other side is contiguous"}};
     if (engine == Engine::sm) params.insert(params.end(), {blocks_param(), threads_param()});
     const auto add = [&](std::string_view by_call, std::string_view by_kernel, PlaceKind src, PlaceKind dst,
                          std::pair<MemKind, MemKind> memories) {
@@ -52,12 +55,12 @@ std::vector<Benchmark> strided_copies() {
       if (src == dst) rows.back().params.push_back(initiator_param());
       rows.back().params.push_back(clock_param());
     };
-    add("rows of host memory to a GPU, by one 2D or 3D call", "rows of host memory to a GPU, by one kernel", numa, gpu,
-        {pinned, device});
-    add("rows of a GPU's memory to the host, by one 2D or 3D call", "rows of a GPU's memory to the host, by one kernel",
-        gpu, numa, {device, pinned});
-    add("rows of a GPU's memory to another's or elsewhere in it, by one 2D or 3D call",
-        "rows of a GPU's memory to another's or elsewhere in it, by one kernel", gpu, gpu, {device, device});
+    add("strided rows from host memory to a GPU, by one 2D or 3D call",
+        "strided rows from host memory to a GPU, by one kernel", numa, gpu, {pinned, device});
+    add("strided rows from a GPU to host memory, by one 2D or 3D call",
+        "strided rows from a GPU to host memory, by one kernel", gpu, numa, {device, pinned});
+    add("strided rows between two GPUs or within one, by one 2D or 3D call",
+        "strided rows between two GPUs or within one, by one kernel", gpu, gpu, {device, device});
   }
   return rows;
 }

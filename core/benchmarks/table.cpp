@@ -42,7 +42,7 @@ const Benchmark& find(const Case& c) {
                 })};
   const auto by_engine = [&](const Benchmark& b) { return named(b) && b.engine == c.engine; };
   const auto first = std::find_if(rows.begin(), rows.end(), by_engine);
-  if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " is not there by " + to_string(c.engine)};
+  if (first == rows.end()) throw Error{ErrorKind::usage, c.benchmark + " has no engine " + to_string(c.engine)};
   const auto placed = [&](const Benchmark& b) { return by_engine(b) && b.src == c.src.kind && b.dst == c.dst.kind; };
   const auto near = std::find_if(first, rows.end(), placed);
   if (near == rows.end()) return *first;  // the first row names the mistake
@@ -54,22 +54,22 @@ const Benchmark& find(const Case& c) {
 }
 
 void check(const Benchmark& row, const Case& c) {
-  if (!row.sized && c.bytes != 0) misfit(row, "it has no bytes: its cases have 0");
+  if (!row.sized && c.bytes != 0) misfit(row, "it moves no bytes: bytes is 0");
   if (row.sized && (c.bytes == 0 || c.bytes % 8 != 0))
-    misfit(row, std::to_string(c.bytes) + " B is not a size it can have: sizes are multiples of 8 B");
+    misfit(row, std::to_string(c.bytes) + " B is not a valid size: sizes are multiples of 8 B");
   if (c.src.kind != row.src || c.dst.kind != row.dst)
-    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; it goes from " +
+    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " is not possible; it goes from " +
                     std::string{to_string(row.src)} + " to " + std::string{to_string(row.dst)});
-  if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination are one place");
-  if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination are different places");
+  if (row.relation == Relation::same && c.src != c.dst) misfit(row, "source and destination must be the same place");
+  if (row.relation == Relation::different && c.src == c.dst) misfit(row, "source and destination must differ");
   const bool all[] = {c.src.index == all_places, c.dst.index == all_places};
   if (all[0] != (row.relation == Relation::from_all) || all[1] != (row.relation == Relation::to_all))
-    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " does not fit; gpu:all is the " +
+    misfit(row, to_string(c.src) + " -> " + to_string(c.dst) + " is not possible; gpu:all is the " +
                     (row.relation == Relation::from_all ? "source"
                      : row.relation == Relation::to_all ? "destination"
                                                         : "end of copies to or from all GPUs only"));
   if (!c.others.empty() && !all[0] && !all[1])
-    misfit(row, "others are the GPUs of gpu:all, which is neither of its ends");
+    misfit(row, "`others` lists the GPUs of gpu:all, but neither end is gpu:all");
   if (std::find(row.memories.begin(), row.memories.end(), std::pair{c.src_memory, c.dst_memory}) == row.memories.end())
     misfit(row, std::string{"it does not go from "} + to_string(c.src_memory) + " to " + to_string(c.dst_memory) +
                     " memory");

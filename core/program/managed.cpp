@@ -14,9 +14,9 @@ u64 managed_bytes(const Program& program) {
 std::string why_no_managed(const Program& program, const Place& gpu, u64 free_bytes) {
   const u64 wanted = managed_bytes(program), most = std::min(most_managed, free_bytes / 10);
   if (wanted <= most) return "";
-  const auto why = most == most_managed ? "" : ", a tenth of what " + to_string(gpu) + " has free";
-  return "managed memory is taken in small amounts only: the program wants " + bytes_text(wanted) + " of it, and " +
-         bytes_text(most) + why + ", is the most";
+  const auto why = most == most_managed ? "" : ", a tenth of the free memory of " + to_string(gpu);
+  return "linkscope limits managed memory: the program needs " + bytes_text(wanted) + ", and the limit is " +
+         bytes_text(most) + why;
 }
 
 }  // namespace linkscope

@@ -134,7 +134,7 @@ void check_rows(const Span& span, const std::string& where) {
   const auto& rows = span.rows;
   const auto refuse = [&](const std::string& what) { wrong(where, span_text(span) + ": " + what); };
   for (const u64 length : {rows.bytes, rows.pitch, rows.plane_pitch, span.offset, span.stride})
-    if (length % 8) refuse("rows lie in words of 8 B");
+    if (length % 8) refuse("row lengths and pitches must be multiples of 8 B");
   if (span.bytes % rows.bytes) refuse("its bytes are not whole rows");
   if (rows.pitch < rows.bytes) refuse("rows overlap");
   if (rows.in_plane == 0) return;
@@ -156,7 +156,7 @@ void check_span(const Program& program, const Span& span, const std::string& whe
 
 void check_word(const Program& program, const Span& word, const std::string& where) {
   check_span(program, word, where);
-  if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is no word of 8 B");
+  if (word.bytes != sizeof(u64)) wrong(where, span_text(word) + " is not a word of 8 B");
 }
 
 void check_access(const Program& program, const Access& access, const std::string& where) {
@@ -187,7 +187,7 @@ void check_step(const Program& program, const Step& step, const std::string& whe
                    for (const auto& a : k.traffic) check_access(program, a, where);
                    if (!k.sm) return;
                    if (k.name != "chase" || k.dependent_steps == 0) wrong(where, "only a chase is on one SM");
-                   if (k.shape.blocks != 0) wrong(where, "what is on one SM has a block on each");
+                   if (k.shape.blocks != 0) wrong(where, "a kernel that is bound to an SM has one block on each");
                  },
                  [&](const Set& s) { check_word(program, s.word, where); },
                  [&](const Wait& w) { check_word(program, w.word, where); },
@@ -393,12 +393,12 @@ Program together(const std::vector<Program>& programs) {
 }
 
 void validate(const Program& program) {
-  if (program.actors.empty()) wrong("actors", "nobody acts");
+  if (program.actors.empty()) wrong("actors", "the program has no actor");
   if (program.idle < Seconds{0} || program.idle > longest_idle)
-    wrong("idle", std::to_string(program.idle.count()) + " s: gaps are of 0 s to " +
+    wrong("idle", std::to_string(program.idle.count()) + " s: an idle gap lies between 0 s and " +
                       std::to_string(longest_idle.count()) + " s");
   if (program.idle > Seconds{0} && program.most_iterations != 1)
-    wrong("idle", "one iteration comes after a gap, not a batch of them");
+    wrong("idle", "only a single iteration can follow an idle gap");
   for (std::size_t i = 0; i < program.actors.size(); ++i) {
     const auto where = "actor a" + std::to_string(i);
     for (const auto& step : program.actors[i].once) check_step(program, step, where + " once");

@@ -66,7 +66,7 @@ TEST_CASE("a copy in parts has each on a stream of its own, whole words, and non
   CHECK(parts(1_MiB, "2") == std::vector<u64>{512_KiB, 512_KiB});
   CHECK(parts(48, "4") == std::vector<u64>{16, 16, 8, 8});
   CHECK(parts(32, "4") == std::vector<u64>{8, 8, 8, 8});
-  CHECK_THROWS_WITH_AS(parts(24, "4"), doctest::Contains("24 B are too few for 4 parts"), Error);
+  CHECK_THROWS_WITH_AS(parts(24, "4"), doctest::Contains("24 B is too small for 4 parts"), Error);
   CHECK_THROWS_WITH_AS(parts(1_MiB, "3"), doctest::Contains("streams"), Error);
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("both ways: each of two GPUs does the same to the other, and a GPU rea
       CHECK(peers.regions[kernel.traffic[0].span.region].at != peers.actors[actor].place);
       CHECK(peers.flows[actor].src == gpu(actor));
     }
-    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("there is no other way"),
+    CHECK_THROWS_WITH_AS((void)both(benchmark, "gpu:0", "device", "gpu:0"), doctest::Contains("bidirectional needs two different places"),
                          Error);
   }
   const auto host = both("read", "numa:0", "pinned", "gpu:0");
@@ -266,8 +266,8 @@ TEST_CASE("a case that does not fit its row is refused with what would") {
     CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains(words), Error);
   };
   refused([](Case& c) { c.benchmark = "d3d"; }, "there is no benchmark 'd3d'; there are h2h by cpu, h2d by ce");
-  refused([](Case& c) { c.engine = Engine::cpu; }, "d2d is not there by cpu");
-  refused([](Case& c) { c.dst = c.src; }, "source and destination are different places");
+  refused([](Case& c) { c.engine = Engine::cpu; }, "d2d has no engine cpu");
+  refused([](Case& c) { c.dst = c.src; }, "source and destination must differ");
   refused([](Case& c) { c.src = numa(0); }, "it goes from gpu to gpu");
   refused([](Case& c) { c.bytes = 12; }, "sizes are multiples of 8 B");
   refused([](Case& c) { c.bytes = 0; }, "sizes are multiples of 8 B");
@@ -409,13 +409,13 @@ TEST_CASE("copies on several paths at once: a flow and a stream each, between pi
   c.params["with"] = "none";
   CHECK(build_program(c).flows.size() == 1);
   for (const auto& [with, problem] :
-       {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 comes twice"},
-        std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 comes twice"},
+       {std::pair{"numa:0->gpu:0", "the path numa:0->gpu:0 is named twice"},
+        std::pair{"gpu:1->numa:0,gpu:1->numa:0", "the path gpu:1->numa:0 is named twice"},
         std::pair{"gpu:1->gpu:1",
-                  "with=gpu:1->gpu:1 is no path that it copies on; name two places, a GPU and a NUMA node"},
-        std::pair{"numa:0->numa:1", "is no path that it copies on"},
-        std::pair{"numa:0->gpu:all", "is no path that it copies on"},
-        std::pair{"nic:0->gpu:1", "is no path that it copies on"},
+                  "with=gpu:1->gpu:1 is not a valid path; name a GPU and a NUMA node"},
+        std::pair{"numa:0->numa:1", "is not a valid path"},
+        std::pair{"numa:0->gpu:all", "is not a valid path"},
+        std::pair{"nic:0->gpu:1", "is not a valid path"},
         std::pair{"gpu:1", "'gpu:1' is not a path; write numa:0->gpu:1"}}) {
     CAPTURE(with);
     c.params["with"] = with;

@@ -120,7 +120,7 @@ TEST_CASE("a core or another one writes what is there, and where there is none i
 }
 
 TEST_CASE("a thread cannot be bound to a node that is not here") {
-  CHECK_THROWS_WITH_AS(bind_thread_to_node(4096), doctest::Contains("numa:4096 is not here"), Error);
+  CHECK_THROWS_WITH_AS(bind_thread_to_node(4096), doctest::Contains("numa:4096 does not exist"), Error);
   CHECK_NOTHROW(bind_thread_to_node(0));
 }
 
@@ -133,23 +133,23 @@ TEST_CASE("huge pages that a node lacks are told with the command that reserves 
   const auto why = [&](u64 bytes, PageSize page) { return why_no_pages(0, bytes, page, sys); };
   const PageSize small{2_MiB}, large{1_GiB}, transparent{2_MiB, true};
   CHECK(why(1_GiB, {}).empty());
-  CHECK(why(4_MiB, small) == "this kernel has no huge pages of 2 MiB, or hides them");
-  CHECK(why(4_MiB, transparent) == "this kernel has no transparent huge pages, or hides them");
+  CHECK(why(4_MiB, small) == "this kernel has no huge pages of 2 MiB, or does not show them");
+  CHECK(why(4_MiB, transparent) == "this kernel has no transparent huge pages, or does not show them");
   write("kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "2");
   write("kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0");
   CHECK(why(4_MiB, small).empty());
   const auto file = (sys / "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").string();
   CHECK(why(4_MiB + 1, small) ==
-        "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator reserves them: echo 3 > " +
+        "2 huge pages of 2 MiB are reserved on numa:0, and 3 are needed; an administrator can reserve them: echo 3 > " +
             file);
-  CHECK(why(8, large).find("or at boot, where memory is whole yet: hugepagesz=1G hugepages=1") != std::string::npos);
+  CHECK(why(8, large).find("or at boot, before memory is fragmented: hugepagesz=1G hugepages=1") != std::string::npos);
   // A node's own count is what matters where there is one.
   const auto of_node = "devices/system/node/node" + std::to_string(host_nodes()[0].os_index) +
                        "/hugepages/hugepages-2048kB/nr_hugepages";
   write(of_node, "1");
   CHECK(why(4_MiB, small).find("1 huge pages of 2 MiB are reserved on numa:0, and 2 are needed") == 0);
   write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
-  CHECK(why(4_MiB, transparent).find("transparent huge pages are off here") == 0);
+  CHECK(why(4_MiB, transparent).find("transparent huge pages are off") == 0);
   write("kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
   CHECK(why(4_MiB, transparent).empty());
   std::filesystem::remove_all(sys);

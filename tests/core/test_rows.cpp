@@ -52,7 +52,7 @@ TEST_CASE("rows that do not fit are refused with the step and the reason") {
   };
   refused([](Move& m) { m.from.rows.pitch = 56; }, "actor a0 loop: r0[0 +512] in rows of 64 by 56");
   refused([](Move& m) { m.from.rows.pitch = 56; }, "rows overlap");
-  refused([](Move& m) { m.from.rows.pitch = 100; }, "words of 8 B");
+  refused([](Move& m) { m.from.rows.pitch = 100; }, "multiples of 8 B");
   refused([](Move& m) { m.from.rows.bytes = 72, m.from.rows.pitch = 144; }, "not whole rows");
   refused([](Move& m) { m.from.rows.in_plane = 3; }, "not whole planes");
   refused([](Move& m) { m.from.rows.plane_pitch = 256; }, "planes are as many pitches apart");
@@ -104,7 +104,7 @@ TEST_CASE("a face of 4 KiB is of a cube of 16 cells a side, in each direction an
   CHECK(face("x", 4_KiB).rows.bytes == 16);
   CHECK(face("x", 4_KiB).rows.pitch == 256);
   CHECK(face("x", 2_KiB).rows.bytes == 8);  // 16 x 16 cells of 8 B
-  CHECK_THROWS_WITH_AS(face("x", 8_MiB), doctest::Contains("a cube has no face of 8388608 B"), Error);
+  CHECK_THROWS_WITH_AS(face("x", 8_MiB), doctest::Contains("no cube has a face of 8388608 B"), Error);
   CHECK_THROWS_WITH_AS(face("x", 24), doctest::Contains("powers of two from 32 B"), Error);
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("sizes that are not of whole pieces or planes are refused with one tha
   c.bytes = 4104;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("1000 of them are 4096000 B"), Error);
   c.bytes = 4096;
-  CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("are not two or more pieces"), Error);
+  CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("is not a whole number (2 or more) of pieces"), Error);
   c = default_case(strided_copies().front());
   c.bytes = 1000;
   CHECK_THROWS_WITH_AS(build_program(c), doctest::Contains("sizes are multiples of 4096 B"), Error);

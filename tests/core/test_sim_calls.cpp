@@ -152,7 +152,7 @@ TEST_CASE("who waits in vain gives up") {
     for (auto& step : actor.loop)
       if (auto* wait = std::get_if<Wait>(&step)) wait->timeout = Seconds{0.3e-6};
   session = sim->prepare(program, "key#0");
-  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 3}}, false}), doctest::Contains("it came too late"), Error);
+  CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{3, 3}}, false}), doctest::Contains("the value came too late"), Error);
 }
 
 TEST_CASE("who wait for each other do as many iterations") {

@@ -283,9 +283,9 @@ TEST_CASE("a disk is a place that ways end at and never pass; nothing moves ther
   auto program = build_program(copy_case("h2d", "numa:0", "pinned", "gpu:0", "device", 4_MiB));
   CHECK(sim->supports(program));
   auto across = build_program(copy_case("h2d", "numa:1", "pinned", "gpu:0", "device", 4_MiB));
-  CHECK(sim->supports(across).why_not == "no way leads from numa:1 to gpu:0");
+  CHECK(sim->supports(across).why_not == "no route leads from numa:1 to gpu:0");
   program.regions[0].at = parse_place("disk:0");
-  CHECK(sim->supports(program).why_not == "no operation moves data from or to a disk yet");
+  CHECK(sim->supports(program).why_not == "no benchmark moves data from or to a disk yet");
   program.regions[0].at = parse_place("disk:/data");
   CHECK(sim->supports(program).why_not == "the machine toy has no disk:/data");
   program.regions[0].at = numa(0);

@@ -83,7 +83,7 @@ TEST_CASE("a machine of which nothing is known wakes at once") {
 
 TEST_CASE("a gap comes before one operation alone") {
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"mode", "batched"}, {"idle_gap_s", "0.01"}}),
-                       doctest::Contains("give mode=single with it"), Error);
+                       doctest::Contains("idle_gap_s needs mode=single"), Error);
   CHECK_THROWS_WITH_AS(copy("h2d", "numa:0", "gpu:0", {{"idle_gap_s", "5"}}),
                        doctest::Contains("idle_gap_s is 0, 0.0001, 0.001, 0.01, 0.1, not '5'"), Error);
   const auto sim = make_sim(toy(), 1);
@@ -92,10 +92,10 @@ TEST_CASE("a gap comes before one operation alone") {
   CHECK_THROWS_WITH_AS(sim->run(*session, {1, {{2}}, false}), doctest::Contains("allows at most 1 per sample"), Error);
   auto wrong = program;
   wrong.idle = Seconds{2};
-  CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("gaps are of 0 s to 1.0"), Error);
+  CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("an idle gap lies between 0 s and 1.0"), Error);
   wrong = program;
   wrong.most_iterations = 0;
-  CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("one iteration comes after a gap"), Error);
+  CHECK_THROWS_WITH_AS(validate(wrong), doctest::Contains("only a single iteration can follow an idle gap"), Error);
   CHECK_THROWS_WITH_AS(together({program, copy("h2d", "numa:0", "gpu:0", {})}), doctest::Contains("other idle gaps"),
                        Error);
 }
@@ -105,5 +105,5 @@ TEST_CASE("a machine file that says how much, but not after which time, is refus
   made["gpu"][0]["wake_us"] = 20;
   CHECK_THROWS_WITH_AS((void)make_sim(made, 1), doctest::Contains("lacks 'wake_after_us'"), Error);
   made["gpu"][0]["wake_after_us"] = 0;
-  CHECK_THROWS_WITH_AS((void)make_sim(made, 1), doctest::Contains("it is more than 0"), Error);
+  CHECK_THROWS_WITH_AS((void)make_sim(made, 1), doctest::Contains("it must be more than 0"), Error);
 }

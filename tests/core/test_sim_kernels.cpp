@@ -150,7 +150,7 @@ TEST_CASE("the program of a chase on one SM says so, and one that could not be i
   };
   refused([](Actor&, Kernel& kernel) { kernel.name = "read"; }, "actor a0 loop: only a chase is on one SM");
   refused([](Actor&, Kernel& kernel) { kernel.dependent_steps = 0; }, "only a chase is on one SM");
-  refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; }, "what is on one SM has a block on each");
+  refused([](Actor&, Kernel& kernel) { kernel.shape.blocks = 1; }, "a kernel that is bound to an SM has one block on each");
   refused([](Actor& actor, Kernel&) { actor.kind = ActorKind::cpu_thread; }, "a CPU has no SMs");
 }
 

@@ -216,7 +216,7 @@ TEST_CASE("memory that runs out in the middle is an error of its own kind, and n
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::memory);
       CHECK(std::string{error.what()} ==
-            "gpu:0 has 0 B of memory left, and 1 MiB were wanted; ask for smaller sizes (--only), or for a machine "
+            "gpu:0 has 0 B of memory left, and 1 MiB were requested; choose smaller sizes (--sizes), or a machine "
             "with more");
     }
   }
@@ -234,7 +234,7 @@ TEST_CASE("what fails leaves nothing, wherever it fails") {
         platform->prepare(build_program(copy_case("local", "gpu:1", "device", "gpu:1", "device", 30_MiB)), "other#0");
     const u64 before = held();
     CHECK_THROWS_WITH_AS((void)platform->prepare(copy, "key#0"),
-                         doctest::Contains("gpu:1 has 16 MiB of memory left, and 40 MiB were wanted"), Error);
+                         doctest::Contains("gpu:1 has 16 MiB of memory left, and 40 MiB were requested"), Error);
     CHECK(held() == before);
   }
   CHECK(held() == 0);

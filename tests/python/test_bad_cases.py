@@ -45,7 +45,7 @@ CANNOT_BE = {
     f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&colour=red&mode=batched": "no parameter 'colour'; it has mode, after",
     f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&clock=moon&mode=batched": "clock is event or host, not 'moon'",
     f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&idle_gap_s=5&mode=single": "0.01 or 0.1, not '5'",
-    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&idle_gap_s=0.1&mode=batched": "give mode=single with it",
+    f"h2d/ce/{TO_GPU}/8?{UNIDIRECTIONAL}&idle_gap_s=0.1&mode=batched": "idle_gap_s needs mode=single",
     "allocation/cpu/numa:0.pinned->gpu:0.device/0?phase=register&size=1MiB": "pinned",
     f"read/sm/{TO_GPU}/8?blocks=sms&stride=256&threads=512": "ask for more bytes",
 }  # fmt: skip
@@ -64,7 +64,7 @@ def test_an_impossible_point_is_refused_before_any_measurement(real_worker, tmp_
 def test_long_lists_of_values_are_shortened(real_worker, capsys):
     assert main(["list", "latency"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.count("sm = any | 0 to 255: the SM that the thread is on") == 2  # a CPU has no such parameter
+    assert printed.count("sm = any | 0 to 255: number of the SM that runs the thread") == 2  # a CPU has no such parameter
     assert main(["list", "latency", "--json"]) == 0
     params = [param for row in json.loads(capsys.readouterr().out) for param in row["params"] if param["name"] == "sm"]
     assert [param["values"] for param in params] == [["any", *map(str, range(256))]] * 2
@@ -141,7 +141,7 @@ def test_an_allocation_failure_on_a_gpu_names_the_gpu_and_the_cure(worker):
     error = failure(prepare(pipe, local(size=MIB, footprint=32 * MIB)))
     assert error["kind"] == "memory"
     assert error["message"].startswith("no 32 MiB of device memory left on gpu:0: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY")
-    assert "end what else holds memory of this GPU" in error["message"]
+    assert "end other processes that hold memory of this GPU" in error["message"]
     works(pipe, H2H)
 
 

@@ -110,7 +110,7 @@ def test_unreserved_huge_pages_are_unsupported_with_the_cure(worker, pages, kib)
     if "this kernel has no huge pages" not in reason:
         size = pages.replace("iB", " iB").replace("M ", " M").replace("G ", " G")
         assert f"0 huge pages of {size} are reserved on numa:0, and 1 are needed" in reason
-        assert "an administrator reserves them: echo 1 > /sys/" in reason
+        assert "an administrator can reserve them: echo 1 > /sys/" in reason
         assert ("hugepagesz=1G hugepages=1" in reason) == (pages == "1GiB")
 
 

@@ -147,7 +147,7 @@ def test_a_pause_precedes_timed_calls(worker):
 @needs_fake
 def test_parameters_that_exclude_a_pause_are_refused_with_the_cure(worker):
     pipe, _ = opened(worker)
-    assert "give mode=single with it" in failure(prepare(pipe, h2d(idle_gap_s="0.1")))["message"]
+    assert "idle_gap_s needs mode=single" in failure(prepare(pipe, h2d(idle_gap_s="0.1")))["message"]
     assert "idle_gap_s is 0, 0.0001, " in failure(prepare(pipe, h2d(mode="single", idle_gap_s="3600")))["message"]
     prepare(pipe, h2d(mode="single", idle_gap_s="0.001"))
     assert "at most 1" in failure(pipe.ask("run", samples=1, batches=[[2]], verify=False))["message"]

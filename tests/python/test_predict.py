@@ -77,7 +77,7 @@ WRONG = [
     (["--machine", "nowhere", "--src", "numa:0", "--dst", "gpu:0"], 2, "no machine 'nowhere'"),
     (["--machine", "auto", "--src", "numa:0", "--dst", "gpu:0"], 2, "needs a model"),
     (["--machine", "ac922", "--src", "nic:0", "--dst", "gpu:0"], 2, "nic:0"),
-    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "no operation moves data from or to a disk"),
+    (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:0"], 3, "no benchmark moves data from or to a disk"),
     (["--machine", "jorda-a", "--src", "numa:0", "--dst", "disk:1"], 3, "jorda-a has no disk:1"),
     (["--machine", "h200x4", "--src", "gpu:all", "--dst", "numa:0"], 2, "gpu:all stands for several places"),
     (["--machine", "klenk-ib", "--src", "numa:0", "--dst", "gpu:0"], 3, "but host:0/numa:0, "),

@@ -107,9 +107,9 @@ void Allocation::of_driver(Call call) const {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::memory) throw;
     const auto* cure = region_.at.kind == PlaceKind::gpu
-                           ? "; end what else holds memory of this GPU, or ask for smaller sizes (--only)"
+                           ? "; end other processes that hold memory of this GPU, or choose smaller sizes (--sizes)"
                            : "; free host memory, raise the limit on pinned memory (ulimit -l, or the container's), or "
-                             "ask for smaller sizes (--only)";
+                             "choose smaller sizes (--sizes)";
     throw Error{ErrorKind::memory, "no " + bytes_text(bytes_) + " of " + to_string(region_.kind) + " memory left on " +
                                        to_string(region_.at) + ": " + error.what() + cure};
   }
@@ -172,7 +172,7 @@ void Allocation::allocate() {
   // Without a GPU that could pin it, the kernel locks the pages, which is equivalent for a CPU thread.
   if (region_.kind == MemKind::pinned && mlock(host_, bytes_) != 0)
     throw Error{ErrorKind::memory, "locking " + bytes_text(bytes_) + " in memory of " + to_string(region_.at) +
-                                       " was refused (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
+                                       " failed (" + std::strerror(errno) + "); raise the limit with 'ulimit -l'"};
 }
 
 PageSize Allocation::pages_of_region() const {

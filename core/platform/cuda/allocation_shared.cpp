@@ -119,7 +119,7 @@ void Allocation::prove_shared(const Owner::Piece& seen, Device* by, CUdeviceptr 
   const u64 found = owner_.look(seen, offset);
   write(before);
   if (found != word)
-    throw Error{ErrorKind::failed, "what is written to " + to_string(region_.at) + "." + to_string(region_.kind) +
+    throw Error{ErrorKind::failed, "data written to " + to_string(region_.at) + "." + to_string(region_.kind) +
                                        " does not arrive in the memory of the other process"};
 }
 

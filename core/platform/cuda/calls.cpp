@@ -23,8 +23,8 @@ std::string why_no_phase(const Program& program, const Actor& actor, const Call&
   if (auto why = why_another_process(program, actor, call); !why.empty()) return why;
   const bool by_system = is_pageable(region.kind);
   if (actor.kind == ActorKind::cpu_thread && !by_system)
-    return std::string{to_string(region.kind)} + " memory is allocated by who has a GPU";
-  return actor.clock == Clock::host ? "" : "calls are timed by the host's clock";
+    return std::string{to_string(region.kind)} + " memory can be allocated only by an actor with a GPU";
+  return actor.clock == Clock::host ? "" : "calls can be timed only by the host's clock";
 }
 
 void prepare_phases(CudaSession& session, u32 region, Device* device) {

@@ -38,7 +38,7 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   for (const auto& maker : makers)
     if (!floors.contains(maker.model)) wanted[maker.model] = to_know;
   // A GPU that has slowed down no longer has such a context; one like its cheapest must do.
-  const auto is_dear = [&](std::size_t gpu) {
+  const auto is_slow = [&](std::size_t gpu) {
     const auto& own = costs[gpu];
     if (own.size() >= most) return false;
     const Seconds least =
@@ -59,7 +59,7 @@ std::vector<std::vector<Seconds>> make_contexts_alike(const std::vector<ContextM
   for (bool more = true; more;) {
     more = false;
     for (std::size_t gpu = 0; gpu < makers.size(); ++gpu) {
-      if (failed[gpu] || (wanted[makers[gpu].model] == 0 && !is_dear(gpu))) continue;
+      if (failed[gpu] || (wanted[makers[gpu].model] == 0 && !is_slow(gpu))) continue;
       make(gpu);
       more = true;
     }

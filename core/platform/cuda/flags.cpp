@@ -28,7 +28,7 @@ u64* seen_by_cpu(const CudaSession& session, const Span& word) {
   throw Error{ErrorKind::timeout, to_string(actor.place) + " waited " + std::to_string(wait.timeout.count()) +
                                       " s for a word in " + to_string(region.at) + "." + to_string(region.kind) +
                                       " to become " + std::to_string(value) +
-                                      ": what the other side sets does not arrive"};
+                                      ": the value that the other side sets does not arrive"};
 }
 
 WordLoop words_of(const Actor& actor, u64 first, u32 iterations) {

@@ -54,10 +54,10 @@ std::string why_no_moving_pages(const Driver& driver, const std::vector<DeviceFa
   for (const auto& gpu : gpus) {
     if (gpu.attribute("CONCURRENT_MANAGED_ACCESS", 0) == 0)
       return "the GPU " + gpu.name +
-             " does not let CPUs touch managed memory at any time (CONCURRENT_MANAGED_ACCESS is 0)";
+             " does not let CPUs access managed memory while it runs (CONCURRENT_MANAGED_ACCESS is 0)";
     if (region.kind == MemKind::system && gpu.attribute("PAGEABLE_MEMORY_ACCESS", 0) == 0)
       return "the GPU " + gpu.name +
-             " does not reach memory of the operating system as it is: there is neither HMM nor ATS here "
+             " cannot access pageable memory: this machine has neither HMM nor ATS "
              "(PAGEABLE_MEMORY_ACCESS is 0)";
   }
   return "";
@@ -104,7 +104,8 @@ void check_home(CudaSession& session) {
     const auto found = page_nodes(host_view(*session.buffers[i]), region.bytes);
     session.notes.emplace_back("pages " + to_string(region.at) + "." + to_string(region.kind), found);
     if (found != "hidden" && found != to_string(region.at))
-      throw Error{ErrorKind::failed, "pages sent home to " + to_string(region.at) + " are on " + found};
+      throw Error{ErrorKind::failed,
+                  "pages that should have moved back to " + to_string(region.at) + " are on " + found};
   }
 }
 
@@ -342,7 +343,8 @@ void check_chain(const CudaSession& session, const ActorState& state, const Span
                                                                        : reinterpret_cast<u64>(state.position));
   verdict.checked_bytes += state.iteration * sizeof(u64);
   if (stands != start + expected)
-    add_wrong(verdict, sizeof(u64), session, span, expected, ", where the chain should have led to");
+    add_wrong(verdict, sizeof(u64), session, span, expected,
+              ", the address that the pointer chase should have reached");
 }
 
 }  // namespace

@@ -136,13 +136,14 @@ std::string why_no_call(const Driver& driver, const Program& program, const Move
       return "";
     case Engine::graph:
       if (pitched)
-        return "a graph's copies are of pieces, for a node of rows cannot be told of others: rows are copied one by "
+        return "a graph copies contiguous pieces only, because a node of rows cannot be identified: rows are copied "
+               "one by "
                "one";
       return lacks({"cuGraphCreate", "cuGraphAddMemcpyNode", "cuGraphInstantiateWithFlags",
                     "cuGraphExecMemcpyNodeSetParams", "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy",
                     "cuGraphDestroy"});
     case Engine::tma:
-      return pitched ? "bulk copies are of one piece here" : "";
+      return pitched ? "TMA copies one contiguous piece here" : "";
     case Engine::cpu:
       return rows.count > 1 ? "CPU threads copy one piece at a time here" : "";
     default:

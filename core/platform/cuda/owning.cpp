@@ -91,7 +91,7 @@ class Owning {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
     if (!is_shared(made.kind))
       throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is not shared"};
-    if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of no bytes"};
+    if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of 0 bytes"};
     if (made.kind == MemKind::shm) {
       if (request.node >= host_nodes().size())
         throw Error{ErrorKind::usage, "there is no NUMA node " + std::to_string(request.node)};
@@ -125,7 +125,7 @@ class Owning {
     Piece made{.kind = static_cast<MemKind>(request.kind), .bytes = request.bytes};
     if (made.kind != MemKind::ipc && made.kind != MemKind::posix_fd)
       throw Error{ErrorKind::usage, "memory kind " + std::to_string(request.kind) + " is opened by no GPU"};
-    if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of no bytes"};
+    if (request.bytes == 0) throw Error{ErrorKind::usage, "a piece of 0 bytes"};
     made.device = &device(request);
     timed(answer, [&] {
       if (made.kind == MemKind::ipc) made.opened = std::make_unique<IpcOpened>(*driver_, *made.device, request.handle);
@@ -153,7 +153,7 @@ class Owning {
   }
 
   static int touch(Piece& piece, OwnerAnswer& answer) {
-    if (piece.kind != MemKind::shm) throw Error{ErrorKind::usage, "a GPU's memory is touched by who opens it"};
+    if (piece.kind != MemKind::shm) throw Error{ErrorKind::usage, "the process that opens a GPU's memory touches it"};
     timed(answer, [&] { piece.pages.touch(); });
     return -1;
   }

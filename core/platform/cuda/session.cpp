@@ -164,8 +164,8 @@ void CudaSession::settle_caches(const std::vector<u32>& batch) {
         }
         if (!on_host(buffer) && footprint < 3 * l2(*buffer.device())) gpus.insert(buffer.device());
         // A GPU's L2 also holds what its threads read elsewhere.
-        const bool by_threads = actors[a].device && !(move && by_copy_engine(move->engine));
-        if (by_threads && footprint < 3 * l2(*actors[a].device)) gpus.insert(actors[a].device);
+        const bool by_sm = actors[a].device && !(move && by_copy_engine(move->engine));
+        if (by_sm && footprint < 3 * l2(*actors[a].device)) gpus.insert(actors[a].device);
       }
     }
   }

@@ -160,7 +160,7 @@ std::string Offer::why_no_gpu_memory(const Region& region) const {
   constexpr int prohibited = CU_COMPUTEMODE_PROHIBITED;
   if (gpu.attribute("COMPUTE_MODE", 0) == prohibited)
     return to_string(region.at) +
-           " is in compute mode 'prohibited': nobody may use it until its administrator changes that";
+           " is in compute mode 'prohibited': no process may use it until an administrator changes the mode";
   return "";
 }
 
@@ -173,7 +173,7 @@ std::string Offer::why_no_other_process(const Program& program, const Actor& act
   });
   return actor.process == 1 && (owns || exchanges_flags(actor))
              ? ""
-             : "a second process owns memory here or exchanges words with this one, and does nothing else";
+             : "here a second process only owns memory or exchanges words with this one";
 }
 
 std::string Offer::why_no_actor(const Program& program, const Actor& actor) const {
@@ -210,7 +210,7 @@ std::string Offer::why_no_actor(const Program& program, const Actor& actor) cons
     if (auto why = why_no_call(driver_, program, *move); !why.empty()) return why;
     const bool together = move->engine == Engine::batch || move->engine == Engine::graph;
     if (together && (actor.loop.size() > 1 || move->by))
-      return "copies that are made together can only be the whole loop here";
+      return "copies that are issued together must be the whole loop";
   }
   return "";
 }
@@ -225,14 +225,14 @@ std::string Offer::why_no_calls(const Program& program, const Actor& actor) cons
     if (auto why = why_no_place(*call->on); !why.empty()) return why;
     for (const auto& touch : touches(step))
       if (is_pageable(program.regions[touch.span.region].kind))
-        return "a call that copies pageable memory waits for the copy here: it is no call alone";
+        return "a call that copies pageable memory waits for the copy, so the call cannot be timed by itself";
   }
   return "";
 }
 
 std::string Offer::why_no_kernel(const Program& program, const Actor& actor, const Kernel& kernel) const {
   if (auto why = why_no_step(kernel, actor.kind); !why.empty()) return why;
-  if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a chase can only be the whole loop here";
+  if (kernel.dependent_steps > 0 && actor.loop.size() > 1) return "a pointer chase must be the whole loop";
   if (kernel.sm && actor.kind == ActorKind::stream) {
     const auto sms = static_cast<u32>(facts_.gpus[actor.place.index].attribute("MULTIPROCESSOR_COUNT", 0));
     if (*kernel.sm >= sms) return why_no_sm(actor.place, *kernel.sm, sms);
@@ -257,7 +257,7 @@ std::string Offer::why_no_threads(const Program& program, const Actor& actor, co
   if (move.engine != Engine::sm && move.engine != Engine::tma) return "";
   const auto& gpu = facts_.gpus[actor.place.index];
   if (move.engine == Engine::tma && gpu.attribute("COMPUTE_CAPABILITY_MAJOR", 0) < 9)
-    return to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0";
+    return to_string(actor.place) + " has no TMA: it needs compute capability 9.0";
   for (const u32 region : {move.from.region, move.to.region})
     if (is_pageable(program.regions[region].kind))
       return "a GPU's threads do not reach pageable memory by its CPU address here";

@@ -39,7 +39,7 @@ void write_again(std::byte* start, u64 bytes) {
 std::string why_no_other_core(u32 node) {
   if (other_cpu(node, sched_getcpu())) return "";
   return "numa:" + std::to_string(node) +
-         " has no second core on which this process may run: nobody else can have written there";
+         " has no second core on which this process may run, and cache=dirty needs one";
 }
 
 void dirty_in_another_core(std::byte* start, u64 bytes, u32 node) {

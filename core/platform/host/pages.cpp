@@ -68,15 +68,16 @@ std::string why_no_pages(u32 node, u64 bytes, PageSize page, const std::filesyst
   };
   if (page.transparent) {
     const auto chosen = line(sys / "kernel/mm/transparent_hugepage/enabled");
-    if (chosen.empty()) return "this kernel has no transparent huge pages, or hides them";
+    if (chosen.empty()) return "this kernel has no transparent huge pages, or does not show them";
     if (chosen.find("[never]") == std::string::npos) return "";
-    return "transparent huge pages are off here; an administrator turns them on for who asks: echo madvise > "
+    return "transparent huge pages are off; an administrator turns them on for programs that request them: echo "
+           "madvise > "
            "/sys/kernel/mm/transparent_hugepage/enabled";
   }
   if (page.bytes == 0) return "";
   const auto folder = "hugepages-" + std::to_string(page.bytes >> 10) + "kB";
   if (!std::filesystem::exists(sys / "kernel/mm/hugepages" / folder))
-    return "this kernel has no huge pages of " + bytes_text(page.bytes) + ", or hides them";
+    return "this kernel has no huge pages of " + bytes_text(page.bytes) + ", or does not show them";
   const auto of_node = sys / "devices/system/node" / ("node" + std::to_string(host_nodes().at(node).os_index)) /
                        "hugepages" / folder / "nr_hugepages";
   const auto file = std::filesystem::exists(of_node) ? of_node : sys / "kernel/mm/hugepages" / folder / "nr_hugepages";
@@ -86,9 +87,9 @@ std::string why_no_pages(u32 node, u64 bytes, PageSize page, const std::filesyst
   if (reserved >= needed) return "";
   return std::to_string(reserved) + " huge pages of " + bytes_text(page.bytes) +
          " are reserved on numa:" + std::to_string(node) + ", and " + std::to_string(needed) +
-         " are needed; an administrator reserves them: echo " + std::to_string(needed) + " > " + file.string() +
+         " are needed; an administrator can reserve them: echo " + std::to_string(needed) + " > " + file.string() +
          (page.bytes >= u64{1} << 30
-              ? ", or at boot, where memory is whole yet: hugepagesz=1G hugepages=" + std::to_string(needed)
+              ? ", or at boot, before memory is fragmented: hugepagesz=1G hugepages=" + std::to_string(needed)
               : "");
 }
 
@@ -103,8 +104,8 @@ HostPages::HostPages(u32 node, u64 bytes, PageSize page) : bytes_{bytes}, node_{
     throw Error{ErrorKind::memory, "no " + bytes_text(bytes) + " of host memory" +
                                        (reserved ? " in huge pages of " + bytes_text(page.bytes) : "") +
                                        " on numa:" + std::to_string(node) + ": " + std::strerror(errno) +
-                                       (reserved ? "; others hold the reserved ones: reserve more"
-                                                 : "; free memory there, or ask for smaller sizes (--only)")};
+                                       (reserved ? "; other processes hold the reserved pages: reserve more"
+                                                 : "; free memory there, or choose smaller sizes (--sizes)")};
   data_ = mapping_ = static_cast<std::byte*>(start);
   if (page.transparent) data_ += (page.bytes - reinterpret_cast<u64>(start) % page.bytes) % page.bytes;
   // Plain pages: transparent huge pages depend on the state of the machine, and huge pages are a memory kind of their
@@ -153,14 +154,14 @@ std::string HostPages::check_size() const {
   if (!page_.transparent) {
     if (page_.bytes && *found != page_.bytes)
       throw Error{ErrorKind::failed,
-                  "pages of " + bytes_text(page_.bytes) + " were asked for, and are of " + bytes_text(*found)};
+                  "pages of " + bytes_text(page_.bytes) + " were requested, but the pages have " + bytes_text(*found)};
     return bytes_text(*found);
   }
   const u64 possible = bytes_ / page_.bytes * page_.bytes;
   const auto words = bytes_text(page_.bytes) + " in " + bytes_text(*found) + " of " + bytes_text(bytes_);
   if (*found < possible)
-    throw Error{ErrorKind::failed, "transparent huge pages were asked for, and the kernel gave " + words +
-                                       ": its memory is in pieces, or its defrag setting forbids it to wait"};
+    throw Error{ErrorKind::failed, "transparent huge pages were requested, but the kernel gave " + words +
+                                       ": memory is fragmented, or the defrag setting does not let the kernel wait"};
   return words;
 }
 

@@ -136,7 +136,7 @@ Descriptor SecondProcess::hear(void* answer, std::size_t bytes, Seconds patience
     if (ready > 0) break;
     if (ready == 0)
       lost("did not answer within " + std::to_string(static_cast<int>(patience.count())) + " s; it was ended");
-    if (errno != EINTR) lost(std::string{"cannot be heard: "} + std::strerror(errno));
+    if (errno != EINTR) lost(std::string{"cannot be read: "} + std::strerror(errno));
   }
   Envelope envelope{answer, bytes};
   envelope.make_room();
@@ -144,7 +144,7 @@ Descriptor SecondProcess::hear(void* answer, std::size_t bytes, Seconds patience
   if (taken <= 0) gone();
   Descriptor descriptor = descriptor_in(envelope.header);
   if (taken != static_cast<ssize_t>(bytes) || (envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-    lost("answered what makes no sense; it was ended");
+    lost("gave an answer that is not valid; it was ended");
   return descriptor;
 }
 

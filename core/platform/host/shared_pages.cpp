@@ -28,15 +28,15 @@ SharedPages::SharedPages(u32 node, u64 bytes) : bytes_{bytes} {
     refused(ErrorKind::memory, "no " + bytes_text(bytes) + " of shared memory");
   map(descriptor_.get());
   madvise(data_, bytes_, MADV_NOHUGEPAGE);  // as for other host memory
-  bind_to_node(data_, bytes_, node);        // for the object, whoever touches it
+  bind_to_node(data_, bytes_, node);        // for the object: any process may touch it
 }
 
 SharedPages::SharedPages(const Descriptor& made, u64 bytes) : bytes_{bytes} {
   struct stat found{};
   if (fstat(made.get(), &found) != 0) refused(ErrorKind::failed, "no shared memory by its descriptor");
   if (static_cast<u64>(found.st_size) < bytes)
-    throw Error{ErrorKind::failed, "shared memory of " + bytes_text(static_cast<u64>(found.st_size)) + " came where " +
-                                       bytes_text(bytes) + " were asked for"};
+    throw Error{ErrorKind::failed, "shared memory of " + bytes_text(static_cast<u64>(found.st_size)) +
+                                       " came instead of " + bytes_text(bytes)};
   map(made.get());
 }
 

@@ -81,7 +81,7 @@ int node_of_pci_device(const std::string& bus_id) {
 void bind_thread_to_node(u32 node) {
   const auto& nodes = host_nodes();
   if (node >= nodes.size())
-    throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " is not here; this host has " +
+    throw Error{ErrorKind::usage, "numa:" + std::to_string(node) + " does not exist; this host has " +
                                       std::to_string(nodes.size()) + " NUMA nodes"};
   if (nodes[node].cpus.empty()) return;  // a node of memory only: any CPU is as good
   cpu_set_t set;

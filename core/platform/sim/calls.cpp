@@ -42,7 +42,8 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Cal
   if (call.api == "copy") {
     for (const auto* span : {&*call.span, &*call.to})
       if (is_pageable(program.regions[span->region].kind))
-        return Support::no("a call that copies pageable memory waits for the copy: it is no call alone");
+        return Support::no(
+            "a call that copies pageable memory waits for the copy, so the call cannot be timed by itself");
     return {};
   }
   if (!cost_of(call.api)) return Support::no("the model cannot time the call '" + call.api + "' yet");

@@ -50,7 +50,7 @@ Support Compiler::supports_phase(const Program& program, const Actor& actor, con
     return Support::no("the model " + machine_.name +
                        " does not say what sharing memory costs: export_us, open_us and import_us of [memory]");
   if (auto why = why_another_process(program, actor, call); !why.empty()) return Support::no(why);
-  if (actor.clock != Clock::host) return Support::no("calls are timed by the host's clock");
+  if (actor.clock != Clock::host) return Support::no("calls can be timed only by the host's clock");
   return {};
 }
 

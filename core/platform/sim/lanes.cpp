@@ -161,7 +161,7 @@ Lanes Compiler::compile(const Program& program) const {
 Op Compiler::op(const Program& program, const Actor& actor, const Move& move) const {
   const auto& source = program.regions[move.from.region];
   const auto& target = program.regions[move.to.region];
-  if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_threads(program, actor, move);
+  if (move.engine == Engine::sm || move.engine == Engine::tma) return copy_by_sm(program, actor, move);
   const Node from = node(source.at), to = node(target.at), host = host_of(actor);
   Op op;
   op.bytes = op.chunk_bytes = move.from.bytes;
@@ -304,7 +304,7 @@ void Compiler::add_kernel_side(const Program& program, Node gpu, const Access& a
   // A link's part for SMs applies to requests of whole lines.
   const double packet = machine_.kernel->packet, size = request_bytes(access);
   add_shared(stage.path, way, machine_.links, link_resource(0), (size + packet) / size * line / (line + packet));
-  // The last data to be read return after one round trip; the last to be written go one way.
+  // The last read needs a round trip; the last write needs one direction only.
   stage.setup +=
       writes ? way.latency : 2 * way.latency + (machine_.is_gpu(at) ? machine_.kernel->load : machine_.numa[at].load);
 }
@@ -318,9 +318,9 @@ double Compiler::out_of_reach(const Program& program, Node gpu) const {
   for (const auto& actor : program.actors)
     for (const auto& step : actor.loop)
       for (const auto& touch : touches(step)) {
-        const bool by_threads = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
+        const bool by_sm = std::holds_alternative<Kernel>(step) || !by_copy_engine(std::get<Move>(step).engine);
         const auto& region = program.regions[touch.span.region];
-        if (node(actor.place) != gpu || !by_threads || machine_.is_gpu(node(region.at))) continue;
+        if (node(actor.place) != gpu || !by_sm || machine_.is_gpu(node(region.at))) continue;
         touched += static_cast<double>(touch.span.bytes) * touch.span.slices * machine_.kernel->host_page /
                    translated_by_page(region);
       }
@@ -350,7 +350,7 @@ double part_of_vector(const Kernel& kernel) {
 
 }  // namespace
 
-Op Compiler::copy_by_threads(const Program& program, const Actor& actor, const Move& move) const {
+Op Compiler::copy_by_sm(const Program& program, const Actor& actor, const Move& move) const {
   Kernel kernel{"copy", move.shape, 0, {{move.from, Access::Dir::read}, {move.to, Access::Dir::write}}};
   Op made = op(program, actor, kernel);
   made.moves = {move};

@@ -177,7 +177,7 @@ class Compiler {
   [[nodiscard]] Support supports(const Program&, const Actor&, const Kernel&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op op(const Program&, const Actor&, const Kernel&) const;
-  [[nodiscard]] Op copy_by_threads(const Program&, const Actor&, const Move&) const;
+  [[nodiscard]] Op copy_by_sm(const Program&, const Actor&, const Move&) const;
   [[nodiscard]] Op chase(const Program&, const Actor&, const Kernel&) const;
   // Managed memory (managed.cpp).
   [[nodiscard]] Support supports_managed(const Program&) const;

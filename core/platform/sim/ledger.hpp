@@ -16,7 +16,7 @@ class Ledger {
     if (used + bytes > capacity)
       throw Error{ErrorKind::memory, to_string(at) + " has " + bytes_text(capacity - used) + " of memory left, and " +
                                          bytes_text(bytes) +
-                                         " were wanted; ask for smaller sizes (--only), or for a machine with more"};
+                                         " were requested; choose smaller sizes (--sizes), or a machine with more"};
     used += bytes;
   }
   void give_back(const Place& at, u64 bytes) { in_use_[at] -= bytes; }

@@ -35,25 +35,25 @@ struct Table {
   [[nodiscard]] double number(const char* key) const {
     const Table at = (*this)[key];
     const json& plain = at.value->is_object() ? at.value->at("v") : *at.value;  // {v, from, …} or a plain number
-    if (!plain.is_number()) wrong(at.name, "it is a number");
+    if (!plain.is_number()) wrong(at.name, "it must be a number");
     const double number = plain.get<double>();
-    if (!(number >= 0)) wrong(at.name, "it is no less than 0");
+    if (!(number >= 0)) wrong(at.name, "it must not be negative");
     return number;
   }
   [[nodiscard]] double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
   [[nodiscard]] double rate(const char* key) const {
     const double gbps = number(key);
-    if (gbps == 0) wrong(name + "." + key, "a rate is more than 0");
+    if (gbps == 0) wrong(name + "." + key, "a rate must be more than 0");
     return gbps * giga;
   }
   [[nodiscard]] u32 count(const char* key) const {
     const double count = number(key);
-    if (count < 1) wrong(name + "." + key, "there is at least one");
+    if (count < 1) wrong(name + "." + key, "there must be at least one");
     return static_cast<u32>(count);
   }
   [[nodiscard]] u64 bytes(const char* key) const {
     const auto bytes = static_cast<u64>(number(key) * kib);
-    if (bytes == 0) wrong(name + "." + key, "it is more than 0");
+    if (bytes == 0) wrong(name + "." + key, "it must be more than 0");
     return bytes;
   }
   [[nodiscard]] std::string text(const char* key) const { return (*this)[key].value->get<std::string>(); }
@@ -96,7 +96,7 @@ class Parser {
 
   void add_node(const std::string& text) {
     const auto id = static_cast<Node>(nodes_.size());
-    if (!nodes_.emplace(text, id).second) wrong(text, "it is there twice");
+    if (!nodes_.emplace(text, id).second) wrong(text, "it is defined twice");
   }
 
   Node node(const std::string& text, const std::string& where) const {
@@ -120,7 +120,7 @@ class Parser {
              static_cast<u64>(table.number("huge_2mib_pages", 0)), static_cast<u64>(table.number("huge_1gib_pages", 0)),
              table.has("cpus") ? static_cast<u32>(table.count("cpus")) : 1});
       }
-    if (machine_.numa.empty()) wrong("numa", "there is at least one NUMA node");
+    if (machine_.numa.empty()) wrong("numa", "there must be at least one NUMA node");
   }
 
   void gpus() {
@@ -141,7 +141,7 @@ class Parser {
   static WakeUp wake_up(const Table& table) {
     if (!table.has("wake_us") && !table.has("wake_after_us")) return {};
     const WakeUp read{table.number("wake_us") * micro, table.number("wake_after_us") * micro};
-    if (read.constant == 0) wrong(table.name + ".wake_after_us", "it is more than 0");
+    if (read.constant == 0) wrong(table.name + ".wake_after_us", "it must be more than 0");
     return read;
   }
 
@@ -221,7 +221,7 @@ class Parser {
       for (const auto& one : *group.value)
         for (const auto& other : *group.value) {
           const Node from = node(one.get<std::string>(), group.name), to = node(other.get<std::string>(), group.name);
-          if (!machine_.is_gpu(from) || !machine_.is_gpu(to)) wrong(group.name, "peers are GPUs");
+          if (!machine_.is_gpu(from) || !machine_.is_gpu(to)) wrong(group.name, "peers must be GPUs");
           if (from != to) machine_.peers[(from - machine_.first_gpu()) * count + (to - machine_.first_gpu())] = 1;
         }
   }
@@ -400,7 +400,7 @@ class Parser {
 
   static Ring ring(const Table& table) {
     const Ring ring{static_cast<u64>(table.number("chunk_kib") * kib), table.count("slots")};
-    if (ring.chunk_bytes == 0) wrong(table.name + ".chunk_kib", "a chunk is more than 0");
+    if (ring.chunk_bytes == 0) wrong(table.name + ".chunk_kib", "a chunk must be more than 0");
     return ring;
   }
 
@@ -416,7 +416,7 @@ class Parser {
       if (shape == "autocorrelated") read.correlation = part(spread, "correlation");
       else if (shape == "bimodal") read.second = positive(spread, "second"), read.share = part(spread, "share");
       else if (shape != "lognormal")
-        wrong(spread.name + ".shape", "noise is lognormal, autocorrelated or bimodal, not '" + shape + "'");
+        wrong(spread.name + ".shape", "noise must be lognormal, autocorrelated or bimodal, not '" + shape + "'");
       return read;
     };
     machine_.machine_noise = level("machine");
@@ -437,7 +437,7 @@ class Parser {
       const bool timed = fault.kind == Kind::ramp || fault.kind == Kind::throttle;
       const bool of_links = fault.kind == Kind::slow || fault.kind == Kind::flaky;
       if (timed || fault.kind == Kind::lie) fault.samples = static_cast<u64>(table.number("samples", 0));
-      if (timed && fault.samples == 0) wrong(table.name + ".samples", "there is at least one");
+      if (timed && fault.samples == 0) wrong(table.name + ".samples", "there must be at least one");
       if (timed || of_links) fault.factor = positive(table, "factor");
       if (fault.kind == Kind::flaky) fault.share = part(table, "share");
       if (of_links) fault.links = matching_links(table);
@@ -450,13 +450,13 @@ class Parser {
 
   static double positive(const Table& table, const char* key) {
     const double number = table.number(key);
-    if (number == 0) wrong(table.name + "." + key, "it is more than 0");
+    if (number == 0) wrong(table.name + "." + key, "it must be more than 0");
     return number;
   }
 
   static double part(const Table& table, const char* key) {
     const double number = table.number(key);
-    if (number > 1) wrong(table.name + "." + key, "it is no more than 1");
+    if (number > 1) wrong(table.name + "." + key, "it must be at most 1");
     return number;
   }
 };
@@ -479,7 +479,7 @@ Machine parse_machine(const json& file) {
   try {
     return Parser{file}.parse();
   } catch (const json::exception& problem) {
-    throw Error{ErrorKind::usage, std::string{"machine: the file has not the expected form: "} + problem.what()};
+    throw Error{ErrorKind::usage, std::string{"machine: the file does not have the expected form: "} + problem.what()};
   }
 }
 

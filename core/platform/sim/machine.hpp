@@ -209,7 +209,7 @@ struct Ring {
 struct Spread {
   double compute = 0, engine = 0, channel = 0, rate = 0, host = 0;
   double correlation = 0;        // correlation of a sample's factors with those of the sample before
-  double second = 1, share = 0;  // two modes: with probability `share` everything takes `second` times as long
+  double second = 1, share = 0;  // two modes: with probability `share` the time is multiplied by `second`
 };
 
 struct Fault {

@@ -130,7 +130,7 @@ Verdict Memory::verify() const {
   if (unmoved_wrong_) {
     verdict.ok = false;
     verdict.wrong_bytes = 1;
-    verdict.first_wrong = "what the first actor read, wrote or followed";
+    verdict.first_wrong = "data that the first actor read, wrote or followed";
   }
   for (const auto& track : tracks_) {
     if (!track.checkable) continue;

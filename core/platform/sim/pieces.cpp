@@ -29,7 +29,7 @@ Support Compiler::supports_pieces(const Program& program, const Actor& actor, co
   if (move.engine == Engine::graph && !machine_.graph)
     return silent("what a copy in a graph costs", "its file has no [graph]");
   if (together && actor.loop.size() > 1)
-    return Support::no("copies that are made together are the whole loop in the model");
+    return Support::no("in the model, copies that are issued together must be the whole loop");
   if (rows.count > 1 && !move.row_by_row && !machine_.copy.row)
     return silent("how long a copy engine takes for a row", "row_us of [copy]");
   if (move.engine == Engine::batch && rows.count > 1 && !move.row_by_row)

@@ -102,7 +102,7 @@ void Simulation::run_to_end() {
     if (timer == never && flow == never) {
       if (const auto* stuck = words_.stuck())
         throw Error{ErrorKind::timeout, stuck->flag->what + " to become " + std::to_string(stuck->value) +
-                                            ": what the other side sets does not arrive"};
+                                            ": the value that the other side sets does not arrive"};
       return;
     }
     if (flow <= timer) {
@@ -236,7 +236,8 @@ void Simulation::set_word(u32 runner) {
 
 void Simulation::see(const Words::Waiting& who, double at) {
   if (at - who.since > who.flag->timeout)
-    throw Error{ErrorKind::timeout, who.flag->what + " to become " + std::to_string(who.value) + ": it came too late"};
+    throw Error{ErrorKind::timeout,
+                who.flag->what + " to become " + std::to_string(who.value) + ": the value came too late"};
   wake(who.runner, at);
 }
 

@@ -8,8 +8,8 @@ namespace linkscope::sim {
 namespace {
 
 constexpr const char* different_hosts =
-    "the two ends are on different hosts: between those network cards copy, and no operation does that yet";
-constexpr const char* disk = "no operation moves data from or to a disk yet";
+    "the two ends are on different hosts, and no benchmark copies between hosts yet";
+constexpr const char* disk = "no benchmark moves data from or to a disk yet";
 
 }  // namespace
 
@@ -21,9 +21,8 @@ Support Compiler::supports(const Program& program) const {
     if (!at) return Support::no("the machine " + machine_.name + " has no " + place);
     if (region.at.kind == PlaceKind::disk) return Support::no(disk);
     if (region.kind == MemKind::system)
-      return Support::no(
-          "the model " + machine_.name +
-          " does not say how its GPUs reach memory of the operating system: by HMM or ATS, or not at all");
+      return Support::no("the model " + machine_.name +
+                         " does not say whether its GPUs reach pageable memory, by HMM or ATS");
     if (auto support = supports_kind(region); !support) return support;
     const u64 memory = machine_.is_gpu(*at) ? machine_.gpu(*at).memory_bytes : machine_.numa[*at].memory_bytes;
     wanted[region.at] += region.bytes;
@@ -86,37 +85,35 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ste
   const Node from = node(source.at), to = node(target.at), by = node(move.by.value_or(actor.place));
   const auto pair = to_string(source.at) + " and " + to_string(target.at);
   if (!routes_.between(from, to))
-    return Support::no("no way leads from " + to_string(source.at) + " to " + to_string(target.at));
+    return Support::no("no route leads from " + to_string(source.at) + " to " + to_string(target.at));
   const bool between_hosts = !machine_.is_gpu(from) && !machine_.is_gpu(to);
   if (source.at.host != target.at.host || source.at.host != actor.place.host) return Support::no(different_hosts);
   const bool by_thread = move.engine == Engine::cpu ||
                          (by_copy_engine(move.engine) && (is_pageable(source.kind) || is_pageable(target.kind)));
   if (program.cache != CacheState::cold && by_copy_engine(move.engine) && !by_thread)
-    return Support::no(
-        "the model's CPU caches have no part in what copy engines copy: only pageable memory is copied by a CPU "
-        "thread");
+    return Support::no("in the model, CPU caches do not affect copy engines: CPU threads copy only pageable memory");
   if ((program.cache == CacheState::hot || program.cache == CacheState::written) && by_thread &&
       machine_.numa[host_of(actor)].llc == 0)
     return Support::no("the model " + machine_.name + " does not say how fast copies in the CPU's cache are: llc_gbps");
   if (program.cache == CacheState::dirty && by_thread && machine_.numa[host_of(actor)].dirty == 0)
     return Support::no("the model " + machine_.name +
-                       " does not say how fast copies of what another core has written are: dirty_gbps");
+                       " does not say how fast copies of data that another core has written are: dirty_gbps");
 
   if (auto support = supports_pieces(program, actor, move); !support) return support;
   if (move.engine == Engine::cpu) {
-    if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy by CPU");
+    if (actor.kind != ActorKind::cpu_thread) return Support::no("a stream does not copy with the CPU");
     if (!between_hosts) return Support::no("the model's CPU threads copy between host memories only yet");
     if ((source.kind == MemKind::wc || target.kind == MemKind::wc) && !machine_.memory)
       return Support::no("the model " + machine_.name +
                          " does not say how fast a CPU copies write-combined memory: its file has no [memory]");
     if (!routes_.between(from, by) || !routes_.between(by, to))
-      return Support::no("no way leads from " + to_string(actor.place) + " to " + pair);
+      return Support::no("no route leads from " + to_string(actor.place) + " to " + pair);
     return {};
   }
-  constexpr double of_bulk_copies = 9.0;
+  constexpr double tma_capability = 9.0;
   const double capability = machine_.is_gpu(by) ? machine_.gpu(by).compute_capability : 0;
-  if (move.engine == Engine::tma && capability > 0 && capability < of_bulk_copies)
-    return Support::no(to_string(actor.place) + " has no bulk copies: they came with compute capability 9.0");
+  if (move.engine == Engine::tma && capability > 0 && capability < tma_capability)
+    return Support::no(to_string(actor.place) + " has no TMA: it needs compute capability 9.0");
   if (move.engine == Engine::sm || move.engine == Engine::tma)
     return supports(program,
                     move.by ? Actor{*move.by, actor.kind, actor.clock, actor.cpu, actor.process, {}, {}} : actor,
@@ -178,7 +175,7 @@ Support Compiler::supports(const Program& program, const Actor& actor, const Ker
       return Support::no("the model " + machine_.name + " does not say how fast the L2 of " + to_string(region.at) +
                          " is: l2_gbps");
     if (!routes_.between(at, by) || !routes_.between(by, at))
-      return Support::no("no way leads from " + to_string(region.at) + " to " + to_string(actor.place));
+      return Support::no("no route leads from " + to_string(region.at) + " to " + to_string(actor.place));
   }
   return {};
 }

@@ -121,7 +121,7 @@ def _refuse_unknown(model: "Model", ends: list[tuple[str, str]]) -> None:
             if place in known:
                 continue
             if place in there.disks:
-                raise UserError(f"{src} -> {dst}: no operation moves data from or to a disk yet", NOT_HERE)
+                raise UserError(f"{src} -> {dst}: no benchmark moves data from or to a disk yet", NOT_HERE)
             if place.endswith(":all"):
                 raise UserError(f"{place} stands for several places: name one, and the others by --with")
             name = model.machine.name

@@ -19,7 +19,7 @@ WORDS = (
     ("wc", "pinned memory without CPU caching (write-combining): CPU writes are combined, CPU reads are slow"),
     ("mapped", "pinned memory that threads of a GPU read and write in place"),
     ("hugepage, registered_hugepage", "host memory in pages of 2 MiB or 1 GiB, pageable or page-locked later"),
-    ("pool", "memory of a GPU from its stream-ordered pool"),
+    ("pool", "GPU memory from the driver's stream-ordered pool"),
     ("vmm", "memory of a GPU from the virtual memory management calls, mapped and shared in parts"),
     ("ipc", "memory of a GPU that another process allocated, opened by its IPC handle"),
     ("posix_fd", "memory of a GPU that another process allocated and sent as a POSIX file descriptor"),
