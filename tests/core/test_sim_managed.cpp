@@ -366,7 +366,7 @@ TEST_CASE("what the model cannot say of managed memory, it says") {
         std::string::npos);
   auto little = toy();
   little["gpu"][0]["memory_gib"] = 4;
-  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of what gpu:0 has free") !=
+  CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 512_MiB)).find("a tenth of the free memory of gpu:0") !=
         std::string::npos);
   CHECK(why(little, managed("prefetch", "gpu:0", "numa:0", 256_MiB)).empty());
   auto copied = small;
