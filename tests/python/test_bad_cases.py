@@ -64,7 +64,9 @@ def test_an_impossible_point_is_refused_before_any_measurement(real_worker, tmp_
 def test_long_lists_of_values_are_shortened(real_worker, capsys):
     assert main(["list", "latency"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.count("sm = any | 0 to 255: number of the SM that runs the thread") == 2  # a CPU has no such parameter
+    assert (
+        printed.count("sm = any | 0 to 255: number of the SM that runs the thread") == 2
+    )  # a CPU has no such parameter
     assert main(["list", "latency", "--json"]) == 0
     params = [param for row in json.loads(capsys.readouterr().out) for param in row["params"] if param["name"] == "sm"]
     assert [param["values"] for param in params] == [["any", *map(str, range(256))]] * 2

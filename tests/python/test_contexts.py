@@ -19,6 +19,7 @@ from fakes import FAKE_WORKER, facts, measured, plan, table, target
 from linkscope.cli.main import main
 from linkscope.plan import make_plan
 from linkscope.report.findings import findings
+from linkscope.run import provenance
 from linkscope.run.contexts import Contexts
 from linkscope.run.worker import RequestFailed, Worker
 from linkscope.run.workers import Workers
@@ -338,6 +339,7 @@ def test_a_run_counts_the_expensive_contexts(tmp_path: Path, contexts: str) -> N
     assert done.returncode in (0, 1) and json.loads(done.stdout)["complete"], done.stderr
     run = read_run(path)
     assert run.end is not None and run.header.plan["alike_contexts"] is (contexts == "alike")
+    assert run.header.tool.get("commit") == provenance.commit()  # a run on hardware names the source that measured it
     if contexts == "any":
         assert run.end.contexts == {}
     else:

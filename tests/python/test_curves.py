@@ -1,5 +1,7 @@
 """Points become curves and rows, and their descriptions."""
 
+import pathlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from invented import SIZES, flow, point, small_run
 from linkscope.model.curves import Estimate, Path, alike, curves, natural, rate_of, share_of, total_of
 from linkscope.model.text import paths_text, places_text, range_s, range_share
 from linkscope.report.overview import overview
+from linkscope.runfile import read_run
 
 H2D = "h2d/ce/numa:0.pinned->gpu:0.device/{}?bidirectional={}&mode={}"
 
@@ -34,6 +37,29 @@ def test_rates_are_bytes_over_times() -> None:
     assert rate.value == 1.0 and abs(rate.low - 1 / 1.02) < 1e-9 and abs(rate.high - 1 / 0.98) < 1e-9
     both = total_of(point(H2D.format(1000, "true", "batched"), 1e-6))
     assert both is not None and both.value == 2.0 and both.low is not None and abs(both.low - 2 / 1.02) < 1e-9
+
+
+def test_a_rate_with_a_stride_counts_the_bytes_that_the_flow_moved() -> None:
+    """64 MiB with a stride of 64 B and a width of 16 B: each access moves 16 B, so the flow moves 16 MiB."""
+    run = read_run(pathlib.Path(__file__).parents[2] / "results/h200x1-full.jsonl.gz", rounds=False)
+    (one,) = (
+        found for found in run.points
+        if (found.benchmark, found.src, found.dst, found.bytes) == ("write", "gpu:0", "gpu:0", 64 << 20)
+        and found.params.get("stride") == "64" and found.params.get("threads") == "512" and found.gbps
+    )  # fmt: skip
+    assert one.flows[0].bytes == 16 << 20 and one.ci95_s is not None
+    rate = rate_of(one)
+    assert rate is not None and rate.low is not None and rate.high is not None
+    assert (rate.low, rate.high) == pytest.approx([(16 << 20) / end / 1e9 for end in one.ci95_s[::-1]])
+    assert rate.low <= rate.value <= rate.high
+
+
+def test_the_interval_of_a_total_comes_from_the_joint_times() -> None:
+    """Two flows of 64 MiB that take 4 to 5 ms together have a total of 26.84 to 33.55 GB/s."""
+    parts = [flow(*ends, ("device", "pinned"), 64 << 20, 4.5e-3) for ends in (("gpu:0", "numa:0"), ("gpu:1", "numa:0"))]
+    together = point("concurrent/ce/gpu:0.device->numa:0.pinned/67108864?with=gpu:1->numa:0", 4.5e-3, flows=parts,
+                     total_gbps=29.83, guards={"together_s": 4.5e-3, "together_ci95_s": [4e-3, 5e-3]})  # fmt: skip
+    assert total_of(together) == Estimate(29.83, pytest.approx(26.84, abs=5e-3), pytest.approx(33.55, abs=5e-3))
 
 
 def test_the_best_operation_without_bytes_is_the_shortest() -> None:

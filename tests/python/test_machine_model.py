@@ -270,7 +270,11 @@ BAD = {
     "rate of zero": ("gbps = { v = 16,", "gbps = { v = 0,", ["link[0].gbps", "not above 0"]),
     "negative rate": ("gbps = { v = 16,", "gbps = { v = -16,", ["link[0].gbps", "-16", "not above 0"]),
     "infinite rate": ("gbps = { v = 16,", "gbps = { v = inf,", ["link[0].gbps", "inf"]),
-    "rate that is text": ("gbps = { v = 16,", 'gbps = { v = "fast",', ["link[0].gbps.v", "not `str`"]),
+    "rate that is text": (
+        "gbps = { v = 16,",
+        'gbps = { v = "fast",',
+        ["link[0].gbps.v", "must be a number, but the file has text"],
+    ),
     "negative time": ("latency_us = { v = 0.5", "latency_us = { v = -0.5", ["link[0].latency_us", "-0.5", "0 or more"]),
     "efficiency above 1": (
         "efficiency = { v = 0.8",

@@ -18,6 +18,15 @@ from linkscope.machine.model_types import Fault, Gpu, Link, Model, Peer, Quantit
 _FRACTION = ("efficiency", "overlap")
 _MAY_BE_ZERO = ("_us", "_ns")
 _UNIT = re.compile(r"_(gbps|gops|us|ns|kib|mib|gib)$")
+_TYPES = {
+    "str": "text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table",
+    "array": "a list",
+    "null": "",  # TOML has no null: an optional key is left out
+}
 _EXAMPLE = '{ v = 1.5, from = "assumed", why = "…" }'
 
 
@@ -65,7 +74,15 @@ def explain(problem: msgspec.ValidationError, content: dict[str, Any]) -> Mistak
     if "Invalid enum value" in message:
         wrong = message.removeprefix("Invalid enum value ")
         return Mistake(key, f"it cannot be {wrong}", f"it is {' or '.join(_choices(key))}")
-    return Mistake(key, message.replace("Expected", "it is").replace(", got", ", not"), "correct the value")
+    expected, found = (_in_words(half) for half in message.partition(", got ")[::2])
+    what = f"it must be {expected}, but the file has {found}" if found else f"it must be {expected}"
+    return Mistake(key, what, "correct the value")
+
+
+def _in_words(types: str) -> str:
+    """msgspec's type names, as in "Expected `float | null`", in words that describe a TOML value."""
+    names = [_TYPES.get(name, name) for name in types.removeprefix("Expected ").replace("`", "").split(" | ")]
+    return " or ".join(name for name in names if name)
 
 
 def _stem(key: str) -> str:
