@@ -273,7 +273,7 @@ BAD = {
     "rate that is text": (
         "gbps = { v = 16,",
         'gbps = { v = "fast",',
-        ["link[0].gbps.v", "must be a number, but the file has text"],
+        ["link[0].gbps.v", "must be a number, but"],
     ),
     "negative time": ("latency_us = { v = 0.5", "latency_us = { v = -0.5", ["link[0].latency_us", "-0.5", "0 or more"]),
     "efficiency above 1": (
