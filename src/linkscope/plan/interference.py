@@ -1,8 +1,8 @@
-"""Chooses paths to run concurrently, to find shared links (docs/method/shared-links.md).
+"""Chooses concurrent flows, to find shared links (docs/method/shared-links.md).
 
-Candidates are pairs of paths without a common GPU, at one size, and all GPUs of every host at once. For each
-combination of kinds, some pairs are measured in any case, and the others once a pair of the combination was slowed, or
-when time is left.
+Candidates are pairs of paths without a common GPU, at one size, and flows between a NUMA node and all GPUs of its host.
+For each combination of path kinds, some pairs are measured in any case. The others are measured if a pair of the
+combination was slowed, or if time is left.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from linkscope.plan.table import Benchmark
 from linkscope.runfile import Point, PointId
 
 MOST_FIRST = 120  # pairs that are measured in any case
-MOST_MORE = 120  # more pairs of slowed kinds
+MOST_MORE = 120  # further pairs of slowed combinations
 _MOST = 3000
-_FEW = 2  # of each kind with a path between GPUs
+_FEW = 2  # pairs of each combination with a path between GPUs
 _MEMORY = {"numa": "pinned", "gpu": "device"}
 _RECALL = Recall(most=2)
 
 
 class Together(msgspec.Struct, frozen=True):
-    """A point of several concurrent paths, and the reason: the kinds of its paths. `first`: measured in any case."""
+    """A point of several concurrent flows. `why`: the kinds of its paths. `first`: measured in any case."""
 
     id: str
     why: str
@@ -38,8 +38,8 @@ class Together(msgspec.Struct, frozen=True):
 def together(
     points: Iterable[PointId], machine: MachineFacts, table: Iterable[Benchmark], size: int, seed: int
 ) -> list[Together]:
-    """Concurrent points for the paths that the points measure alone at this size, beginning with those measured in any
-    case."""
+    """Returns concurrent points for the paths that the points measure alone at this size. Those measured in any case
+    come first."""
     row = next((row for row in table if any(param.paths for param in row.params)), None)
     paths = list(dict.fromkeys(Path(of.src, of.dst) for of in points if of.bytes == size and _is_of_one_path(of)))
     if row is None:
@@ -52,7 +52,7 @@ def together(
 
 
 def next_together(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
-    """The next points: those measured in any case, then those that the results suggest."""
+    """Returns the next points: those measured in any case, then those that the results suggest."""
     if not asked:
         return []
     size = PointId.parse(asked[0].id).bytes
@@ -67,7 +67,7 @@ def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str
     told = interference(points.values())
     slowed = told.slowed_pairs()
     beside = {frozenset(map(_gpu_ends, pair)) for pair in slowed.values()}
-    # The same GPUs from and to other hosts show whether the shared link lies behind them.
+    # Pairs of the same GPUs with other hosts show whether the shared link lies on the side of the GPUs.
     if near := [one.id for one in lacking if frozenset(map(_gpu_ends, _paths(one.id))) in beside]:
         return near
     like = PointId.parse(asked[0].id)
@@ -79,12 +79,12 @@ def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str
 
 
 def further_pairs(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
-    """The other pairs whose paths were measured."""
+    """Returns the other pairs whose paths were measured."""
     return [one.id for one in _lacking(asked, points)] if asked else []
 
 
 def _lacking(asked: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
-    """Unmeasured points whose paths were each measured alone."""
+    """Returns the unmeasured points whose paths were each measured alone."""
     known = rates_alone(points.values()).keys()
     return [one for one in asked if one.id not in points and _alone_of(one.id) <= known]
 
@@ -98,13 +98,13 @@ def _paths(id: str) -> list[Path]:
 
 
 def _gpu_ends(path: Path) -> tuple[str, str]:
-    """The GPU where the path starts or ends ('gpu:0'), '' for a host."""
+    """Returns the GPUs where the path starts and ends ('gpu:0'); '' for a host."""
     src, dst = (place if kind_of(place) == "gpu" else "" for place in (path.src, path.dst))
     return src, dst
 
 
 def _is_of_one_path(point: PointId) -> bool:
-    """Whether the point is a plain copy between two places, of the memory of concurrent copies."""
+    """Returns whether the point is a plain copy between two places, with the memory kinds of concurrent copies."""
     ends = ((point.src, point.src_memory), (point.dst, point.dst_memory))
     usual = all(_MEMORY.get(kind_of(place)) == memory and not place.endswith(":all") for place, memory in ends)
     return is_plain(point) and usual and point.src != point.dst and len(point.paths) == 1
@@ -118,7 +118,7 @@ def _id(paths: Iterable[Path], like: PointId) -> str:
 
 
 def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[list[Path], str]]:
-    """Flows between every NUMA node and all GPUs of its host: all in, all out, and alternating."""
+    """Yields the flows between every NUMA node and all GPUs of its host: all in, all out, and alternating."""
     known = set(paths)
     for numa in machine.of_kind("numa"):
         gpus = sorted((gpu for gpu in machine.of_kind("gpu") if host_of(gpu) == host_of(numa)), key=natural)
@@ -134,7 +134,8 @@ def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[lis
 def _pairs(
     paths: Sequence[Path], machine: MachineFacts, seed: int
 ) -> tuple[list[tuple[tuple[Path, Path], str]], list[tuple[tuple[Path, Path], str]]]:
-    """The first pairs, in turns of their kinds, and the other pairs; each with its kind."""
+    """Returns the first pairs, alternating between the combinations of kinds, and the other pairs; each with its
+    combination."""
     kinds: dict[str, list[tuple[Path, Path]]] = {}
     for one, other in itertools.combinations(sorted(paths), 2):
         if are_apart((one, other)) and host_of(one.src) == host_of(other.src):
@@ -151,7 +152,8 @@ def _pairs(
 
 
 def _first_pairs(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[tuple[Path, Path]]]:
-    """The pairs that come first: all to or from hosts, one direction of each pair in and out, and a few others."""
+    """Splits the pairs of a combination into first and later ones. All pairs to or from hosts come first, one
+    direction of each pair in and out, and a few others."""
     if any(kind_of(path.src) == kind_of(path.dst) for path in pairs[0]):
         return pairs[:_FEW], pairs[_FEW:]
     into = [kind_of(path.src) == "numa" for path in pairs[0]]

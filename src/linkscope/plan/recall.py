@@ -1,4 +1,5 @@
-"""Caches results of the plan, which is computed after every completed point although most inputs are unchanged."""
+"""Caches results of the plan. The plan is computed after every completed point, although most of its inputs are
+unchanged."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ class Recall:
         self._known: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
     def __call__(self, name: Hashable, of: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
-        """The cached result, or that of `make`, which may depend on `of` only."""
+        """Returns the cached result, or that of `make`, which may depend on `of` only."""
         known = self._known.pop(name, None)
         if known is None or known[0] != of:
             known = of, make()

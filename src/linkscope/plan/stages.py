@@ -1,14 +1,14 @@
 """Decides what to measure next in plans with classes: a pure function of plan, points and remaining time.
 
-1. Three rounds of the representative of every curve at all sizes, and of the other members at three sizes.
-2. Further work, combined because every pass through the machine has a fixed cost. A member that differs from the
-   representative leads a class of its own, with its own curve; similar members inherit. One of them has all sizes, as
-   an audit. Curves of leaders get more sizes at bends. Concurrent paths reveal shared links (interference.py).
+1. The representative of every curve gets three rounds at all sizes, the other members get three rounds at three sizes.
+2. Further work is combined, because every pass through the machine has a fixed cost. A member that differs from the
+   representative leads a class of its own, with its own curve; similar members inherit. One of them, the audit, has
+   all sizes. Curves of leaders get more sizes at bends. Concurrent flows reveal shared links (interference.py).
    Inherited points are measured until most of the map is. Points that missed their precision get more rounds within
-   their share, and so do points whose three rounds agree although those of similar points do not. The plan is asked
-   whenever a point is done, and its answer joins the unfinished points.
-3. With the time that is left, points that missed their precision get more rounds, cheap points first. Then inherited
-   points and more concurrent paths are measured.
+   their share, and so do points whose three rounds agree although those of similar points do not. The supervisor asks
+   whenever a point is done, and the new work joins the unfinished points.
+3. In the remaining time, points that missed their precision get more rounds, cheap points first. Then inherited points
+   and more concurrent flows are measured.
 
 Inherited points are ranked by the gain in precision per second.
 """
@@ -40,14 +40,14 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Flow, Point, PointId, half_width
 from linkscope.stats import EARLY_ROUNDS, Similarity, clusters, doubts, geometric_mean
 
-MARGIN = 0.03  # difference that still counts as alike
-LEVEL = 0.01  # probability, for a whole curve, that similar members are separated
-CHUNK = 0.6  # fraction of the remaining time that is planned at once, since costs are estimates
-BESIDE = 0.3  # the same while concurrent paths may ask for more
-_FINER = 0.5  # fraction of a point's share that a size for the curve's shape may cost
+MARGIN = 0.03  # difference up to which members count as alike
+LEVEL = 0.01  # probability, for a whole curve, of separating similar members
+CHUNK = 0.6  # fraction of the remaining time that is planned in one step, since costs are estimates
+BESIDE = 0.3  # the same while concurrent flows may need more time
+_FINER = 0.5  # fraction of a point's share that a size may cost if it only refines the curve
 _BRACKET = 2.0  # the same at a break, where few sizes exist and nothing else shows the gap
 MOST = 0.72  # fraction of a map that is measured before more rounds get all the time
-_LEAST_WIDTH = 0.2  # a narrow interval is still worth this
+_LEAST_WIDTH = 0.2  # least gain of a measurement, in units of the target precision
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Inheritance:
     source: str
     low: float  # factor by which the value may lie below the source's interval
     high: float
-    shown: bool  # whether checks showed the members to be alike, not only without a difference
+    shown: bool  # whether checks showed that the members are alike; otherwise they only showed no difference
 
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
-    """The next work beside the unfinished points; empty when the time is too short for more."""
+    """Returns the next work in addition to the unfinished points; empty if the time is too short for more."""
     if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
         return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
@@ -94,13 +94,13 @@ def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway
 
 
 def inheritances(plan: Plan, points: Mapping[str, Point]) -> list[Inheritance]:
-    """The unmeasured points of the plan for which a member of their class was measured."""
+    """Returns the unmeasured points of the plan for which a member of their class was measured."""
     return [inheritance for of in _consequences(plan, points) for inheritance in of.inheritances]
 
 
 def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
-    """The points of the plan without a record, and the reason of another size of the path that is unsupported; None: no
-    time."""
+    """Returns the points of the plan without a record, with the reason if another size of the path is unsupported.
+    None: no time was left."""
     found: dict[str, str | None] = {}
     for curve in _curves(plan):
         for ids in curve.ids.values():
@@ -111,26 +111,27 @@ def left_over(plan: Plan, points: Mapping[str, Point]) -> dict[str, str | None]:
 
 
 def similarity(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> dict[str, Similarity]:
-    """How the members of a curve relate, by all their measurements."""
+    """Returns how the members of a curve relate, judged by all their measurements."""
     rounds = {member: _round_medians(curve.ids[member], points) for member in curve.members}
     known = {member: of for member, of in rounds.items() if of}
     return clusters(curve.members, known, lambda size: margin(plan, size), LEVEL)
 
 
 def margin(plan: Plan, size: int) -> float:
-    """The difference that still counts as alike: 3 %, or the target precision of the values if that is wider."""
+    """Returns the difference up to which members count as alike: 3 %, or the target precision of the values if that
+    is wider."""
     return max(MARGIN, usual_precision(size) if plan.precision is None else plan.precision)
 
 
 def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
-    """The ids that are measured in any case, and those measured if the budget allows."""
+    """Returns the ids that are measured in any case, and those that are measured if the budget allows."""
     sure = dict.fromkeys(id for curve in _curves(plan) for id in (*_skeleton(curve), *_audited(curve)))
     at_once = [one.id for one in plan.together if one.first]
     return [*sure, *at_once], [id for id in plan.points if id not in sure]
 
 
 def representatives(plan: Plan) -> dict[str, str]:
-    """The representative's point at the same size, for each point of the other members."""
+    """Returns the representative's point at the same size, for each point of the other members."""
     return {
         id: curve.ids[curve.representative][size]
         for curve in _curves(plan)
@@ -142,7 +143,8 @@ def representatives(plan: Plan) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Consequences:
-    """The consequences of a curve's points: which points inherit, and which points of its leaders are missing."""
+    """The consequences of a curve's measured points: which points inherit, and which points of its leaders are
+    missing."""
 
     inheritances: Sequence[Inheritance]
     lacking: Sequence[str]
@@ -158,7 +160,7 @@ def _curves(plan: Plan) -> Sequence[ClassCurve]:
 
 
 def _consequences(plan: Plan, points: Mapping[str, Point]) -> list[_Consequences]:
-    """The consequences of every curve."""
+    """Returns the consequences of every curve."""
     of_path: dict[tuple[str, str], dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
         of_path[_operation_and_path(id)][id] = point
@@ -183,7 +185,7 @@ def _operation_and_path(id: str) -> tuple[str, str]:
 
 
 def _skeleton(curve: ClassCurve) -> list[str]:
-    """All sizes of the representative, and the checks of the others."""
+    """Returns all sizes of the representative, and the checks of the others."""
     found = [curve.ids[curve.representative][size] for size in curve.sizes]
     return found + [curve.ids[member][size] for member in curve.members[1:] for size in _checks_of(curve, member)]
 
@@ -199,7 +201,7 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 def _lacking_of_leaders(
     plan: Plan, curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapping[str, Point]
 ) -> list[str]:
-    """Missing points: all sizes of each leader, affordable sizes of the audit, and finer sizes at bends."""
+    """Returns the missing points: all sizes of each leader, affordable sizes of the audit, and finer sizes at bends."""
     known = _curve_of(curve, curve.representative, points)
     found = [id for id in _audited(curve) if _fits(plan, known, PointId.parse(id).bytes)]
     for leader in dict.fromkeys(of.leader for of in alike.values()):
@@ -214,15 +216,15 @@ def _lacking_of_leaders(
 
 
 def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
-    """The sizes that the shape of a curve suggests, within the time."""
+    """Returns the affordable sizes that the shape of a curve suggests."""
     bracketing = set(bracketing_sizes(measured))
     shares = {size: _BRACKET if size in bracketing else _FINER for size in finer_sizes(measured)}
     return [size for size, share in shares.items() if _fits(plan, measured, size, share)]
 
 
 def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float = _FINER) -> bool:
-    """Whether the first rounds of a size are affordable; an expensive size is measured neither for a curve's shape nor
-    as audit."""
+    """Returns whether the first rounds of a size are affordable. An expensive size is measured neither for a curve's
+    shape nor as audit."""
     above = min((at for at in measured if at >= size), default=None)
     if above is not None:
         cost_s = measured[above].cost_s
@@ -233,7 +235,7 @@ def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float 
 
 
 def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> dict[int, Timed]:
-    """The measurements of a member, including finer sizes."""
+    """Returns the measurements of a member, including finer sizes."""
     known = [points.get(curve.id_of(member, size)) for size in sorted({*curve.ids[member], *GRID})]
     measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
     unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
@@ -245,7 +247,7 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
 
 @dataclass(frozen=True)
 class _Offer:
-    """An inherited point that could be measured: its gain a second, and its cost."""
+    """An inherited point that could be measured: its gain per second, and its cost."""
 
     id: str
     gain: float
@@ -253,7 +255,7 @@ class _Offer:
 
 
 def _offers(inheritances: Iterable[Inheritance], points: Mapping[str, Point]) -> list[_Offer]:
-    """The offers, best first."""
+    """Returns the offers, best first."""
     found = []
     for one in inheritances:
         source = points[one.source]
@@ -265,12 +267,12 @@ def _offers(inheritances: Iterable[Inheritance], points: Mapping[str, Point]) ->
 
 
 def _missing_measurements(plan: Plan, measured: Set[str]) -> int:
-    """The number of points that are missing until most of the map is measured."""
+    """Returns the number of points that are missing until most of the map is measured."""
     return max(0, math.ceil(MOST * len(plan.points)) - len(measured & set(plan.points)))
 
 
 def _offers_in_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underway: Underway = NOTHING) -> list[_Offer]:
-    """The offers that fit into the time."""
+    """Returns the offers that fit into the time."""
     room = left_s - (max(0, EARLY_ROUNDS - underway.passes) * opening_s(plan) if offers else 0.0)
     everything = sum(offer.cost_s for offer in offers)
     room = room if everything <= room / 2 else room * CHUNK
@@ -284,7 +286,7 @@ def _offers_in_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underwa
 
 
 def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
-    """More concurrent paths without a particular reason, as the time allows."""
+    """Returns more concurrent flows without a particular reason, as the time allows."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
     room = left_s - EARLY_ROUNDS * opening_s(plan)
     ids = further_pairs(plan.together, points)
@@ -310,9 +312,9 @@ def _inheriting(curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapp
 def _stretch(
     curve: ClassCurve, of: Similarity, alike: Mapping[str, Similarity], points: Mapping[str, Point], size: int
 ) -> tuple[float, float]:
-    """The factors by which a member may be faster or slower than its leader at a size without a measurement.
+    """Returns the factors by which a member may be faster or slower than its leader at a size without a measurement.
 
-    They cover what its checks on both sides leave open, and the difference that the audit shows.
+    The factors cover the uncertainty of its checks on both sides, and the difference that the audit shows.
     """
     checked = sorted(of.contrasts)
     beside = [*[at for at in checked if at <= size][-1:], *[at for at in checked if at >= size][:1]]
@@ -328,7 +330,7 @@ def _stretch(
 
 
 def _round_medians(ids: Mapping[int, str], points: Mapping[str, Point]) -> dict[int, list[float]]:
-    """The round medians by size; for several flows, their geometric mean."""
+    """Returns the round medians by size; for several flows, their geometric mean."""
     found = {}
     for size, id in ids.items():
         point = points.get(id)
@@ -352,7 +354,7 @@ def _width(point: Point) -> float:
 
 
 def _early_s(point: Point) -> float:
-    """Seconds of the first rounds of a similar point."""
+    """Returns the seconds of the first rounds of a similar point."""
     return point.device_s * EARLY_ROUNDS / max(_have(point), EARLY_ROUNDS)
 
 

@@ -8,18 +8,19 @@ from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # all values of a parameter, also for rows without it
-_AS_SOURCE = ("other", "same")  # kind of the destination: another place of the source's kind, or the same place
-_BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` keeps: another quantity, or seconds of waiting
+_AS_SOURCE = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
+# parameters that `everything` does not vary: they choose another quantity, or seconds of waiting
+_BY_NAME = ("clock", "idle_gap_s")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
-MOST_MANAGED = 256 * MIB  # limit of managed memory
+MOST_MANAGED = 256 * MIB  # largest size of managed memory
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Sizes and values of some parameters. The others have their defaults, or with `everything` each value once, one
-    parameter at a time.
+    """Selects sizes and values of some parameters. The others have their defaults, or with `everything` each value
+    once, one parameter at a time.
 
     A rule that names a value skips rows without that parameter. Some rows require a rule that names them (`taken`).
     Operations without bytes are measured once.
@@ -31,12 +32,12 @@ class Rule:
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # for both ends
+    memories: tuple[str, ...] = ()  # allowed at both ends
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
     but: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
-    one_path: bool = False  # of a class of paths
+    one_path: bool = False  # whether only one path of each class is measured
 
     @property
     def apart(self) -> bool:
@@ -44,22 +45,22 @@ class Rule:
         return self.ends is not None and self.ends[1][0] == "other"
 
     def joins(self, src: str, dst: str) -> bool:
-        """Whether these places are allowed as source and destination."""
+        """Returns whether these places are allowed as source and destination."""
         within = self.ends is not None and self.ends[1][0] == "same"
         return not (self.apart and src == dst) and not (within and src != dst)
 
     def values(self, param: Param) -> list[str]:
-        """The values of this parameter that the rule measures."""
+        """Returns the values of this parameter that the rule measures."""
         wanted = self.params.get(param.name, (param.values[0],))
         return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
 
     def also(self, param: Param) -> list[str]:
-        """The additional values, measured while all other parameters have their `values`."""
+        """Returns the additional values, measured while all other parameters have their `values`."""
         left_alone = (*self.params, *self.but, *_BY_NAME)
         return list(param.values[1:]) if self.everything and param.name not in left_alone else []
 
     def takes(self, row: Benchmark) -> bool:
-        """Whether the rule selects this row."""
+        """Returns whether the rule selects this row."""
         if self.ends is not None:
             src, dst = (kind for kind, _ in self.ends)
             if (row.src, row.dst) != (src, src if dst in _AS_SOURCE else dst):
@@ -72,7 +73,7 @@ class Rule:
         return row.taken != "by_name"
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
-        """The pairs of memory kinds of the row that the rule selects."""
+        """Returns the pairs of memory kinds of the row that the rule selects."""
         if self.ends is not None:
             return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
         if self.memories:
@@ -80,7 +81,7 @@ class Rule:
         return row.memories
 
     def needs(self) -> set[str]:
-        """The parameters that a row must have."""
+        """Returns the parameters that a row must have."""
         return {name for name, values in self.params.items() if values != EACH}
 
 
@@ -88,10 +89,10 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the rule of that name needs
-    (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite with a budget is
-    measured by classes of paths. `together_at`: size of the concurrent paths; None: none. `alike_contexts`: as in a
-    plan; for a run of seconds the cost would be too high.
+    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the measurement rule of the
+    suite's name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite
+    with a budget is measured by classes of paths. `together_at`: size of the concurrent flows; None: none.
+    `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much.
     """
 
     name: str
@@ -106,7 +107,7 @@ class Suite:
     alike_contexts: bool = True
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
-        """The rules that may select points of this row of the table."""
+        """Returns the rules that may select points of this row of the table."""
         named = [one for one in table if one.name == row.name]
         if self.rest is None or any(rule.takes(one) for rule in self.rules for one in named):
             return self.rules
@@ -124,7 +125,8 @@ def _rule(
 
 
 def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """The rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes.
+    """Returns the rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these
+    sizes.
 
     Managed memory is limited to small sizes. Other parameters have their defaults, and `*` means every value. Raises
     ValueError for another form.
@@ -187,11 +189,11 @@ _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two
 _NVBANDWIDTH = 512 * MIB
 _TOGETHER_AT = 16 * MIB  # rates have converged, and every path is measured alone at this size
 _OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
-# Memory kinds beside the other end's kinds.
+# Further memory kinds. The other end has device or pinned memory, or one of them.
 _MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm", "ipc", "posix_fd", "shm")
 _BESIDE = (*_MORE_KINDS, "device", "pinned")
 
-# the first, the last and others between on an H200; a smaller GPU uses those that it has
+# SM numbers: the first, the last and three between on an H200. A smaller GPU uses those that it has.
 _SMS = ("0", "33", "66", "99", "131")
 
 _ACCESSES = ("read/sm/numa.pinned->gpu.device", "write/sm/gpu.device->numa.pinned")
@@ -227,7 +229,7 @@ def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
     return _rule(4 * KIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, **params)
 
 
-# Operations with many forms: all sizes, parameter values, memory kinds and calls.
+# Operations with many variants: all sizes, parameter values, memory kinds and calls.
 _EVERYTHING = (
     Rule(ALL_SIZES),
     Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),

@@ -1,7 +1,7 @@
-"""Measures points of a model in several processes at once.
+"""Measures points of a model in several processes.
 
 On hardware, concurrent measurements would disturb each other. A model's noise depends only on the point and the round,
-so only the run time changes. Results keep the order of the tasks.
+so several processes change only the run time. Results keep the order of the tasks.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ from linkscope.run.worker import RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round
 
-WORTH_IT = 400  # points of a round; with fewer, starting the processes takes longer than it saves
-_MOST = 16  # processes: each needs 40 MiB beyond the memory it shares with its parent, and its worker the same
+WORTH_IT = 400  # points of a round: below, starting the processes takes longer than it saves
+_MOST = 16  # each process needs 40 MiB beyond the memory it shares with its parent, and so does its worker
 _CHUNK = 32
 _PR_SET_PDEATHSIG = 1
 
@@ -37,7 +37,7 @@ _FAILURES: dict[str, type[Failure]] = {
 
 
 class _Request(msgspec.Struct, array_like=True, gc=False):
-    """A task in transit between processes; pickle would take several times as long."""
+    """A task on its way to another process. Pickle would be several times slower."""
 
     id: str
     round: int
@@ -46,14 +46,14 @@ class _Request(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Failure(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
-    """A failure in transit between processes."""
+    """A failure on its way back to the parent."""
 
     kind: str
     message: str
     state: dict[str, Any]
 
     def again(self) -> Failure:
-        """The original exception."""
+        """Rebuilds the original exception."""
         kind = _FAILURES[self.kind]
         failure = kind.__new__(kind)
         failure.args = (self.message,)
@@ -67,10 +67,10 @@ _RESULTS = msgspec.msgpack.Decoder(list[Round | _Failure])
 
 
 class Ahead:
-    """One process for each CPU, at most 16, each with its own worker. `sampler` is that of the rule.
+    """Owns one process per CPU, at most 16, each with its own worker. `sampler` is the sampler of the plan's rule.
 
-    The processes are forked, because a spawned process would run the main script again. A run on a model has no other
-    threads.
+    The processes are forked, because a spawned process would run the main script again. Forking is safe: a run on a
+    model has no other threads.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Ahead:
         )  # fmt: skip
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
-        """The results of the tasks, in order. Raises CannotStart once one of the processes is gone."""
+        """Yields the results of the tasks in order. Raises CannotStart if one of the processes is gone."""
         gc.freeze()  # records hold no cycles, so the collector need not scan them again
         try:
             for start, answer in enumerate(self._pool.map(_answered, _packed(tasks))):
@@ -106,7 +106,7 @@ def _packed(tasks: Sequence[Task]) -> Iterator[bytes]:
 
 
 def _lean(found: Round, task: Task) -> Round:
-    """The round with shared strings: a large run keeps hundreds of thousands of rounds."""
+    """Lets rounds share equal strings: a large run keeps hundreds of thousands of rounds in memory."""
     found.id = str(task.point)
     for flow in found.flows:
         flow.src, flow.dst = sys.intern(flow.src), sys.intern(flow.dst)
@@ -118,7 +118,7 @@ def _lean(found: Round, task: Task) -> Round:
 
 
 class _Here:
-    """State of a process."""
+    """The state of a forked process."""
 
     workers: Workers
     made: tuple[type[Sampler], Plan, MachineFacts]

@@ -31,7 +31,7 @@ Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and its source; No
 LIMIT_MARGIN = 0.01
 
 
-CLEAR_TREND = 4.0  # standard deviations: chance exceeds them once in 16,000 points
+CLEAR_TREND = 4.0  # standard deviations: by chance, one in 16,000 points exceeds them
 
 
 class Assembler:
@@ -43,12 +43,12 @@ class Assembler:
         self._limit = limit
 
     def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
-        """The record of a point. `stopped`: why the point has no more rounds although it needs them."""
+        """Makes the record of a point. `stopped`: why the point gets no more rounds although it needs them."""
         point = self.empty(id)
         kept = [round for round in rounds if "throttled" not in round.guards]
         throttled = bool(rounds) and not kept
         if throttled:
-            # each round was repeated: the later one counts
+            # The supervisor repeats a throttled round once, and the later record counts.
             kept = list({round.round: round for round in rounds}.values())
         if not kept:
             return point
@@ -70,20 +70,20 @@ class Assembler:
         return point
 
     def failed(self, id: str, rounds: Sequence[Round], reason: str, *, verified: bool | None = None) -> Point:
-        """The record of a failed point: samples but no value."""
+        """Makes the record of a failed point: samples but no value."""
         point = self.point(id, rounds)
         point.status, point.reason, point.verified = "failed", reason, verified
         _drop_values(point)
         return point
 
     def without_value(self, id: str, status: Any, reason: str) -> Point:
-        """The record of a point that was not measured: `unsupported` or `skipped`."""
+        """Makes the record of a point that was not measured: `unsupported` or `skipped`."""
         point = self.empty(id)
         point.status, point.reason = status, reason
         return point
 
     def inherited(self, inheritance: Inheritance, source: Point) -> Point:
-        """The record of a point that inherits the value of another path of its class."""
+        """Makes the record of a point that inherits the value of another path of its class."""
         point = self.empty(inheritance.id)
         ours, theirs = PointId.parse(inheritance.id), PointId.parse(source.id)
         places = {theirs.src: ours.src, theirs.dst: ours.dst}
@@ -103,7 +103,7 @@ class Assembler:
         return point
 
     def empty(self, id: str) -> Point:
-        """The record of an id before its first round."""
+        """Makes the record of an id before its first round."""
         what = PointId.parse(id)
         limit = self._limit(what)
         return Point(
@@ -163,7 +163,8 @@ class Assembler:
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
 
     def _of_share(self, point: Point, rounds: int) -> str:
-        """Why the point gets no more rounds: an expensive, scattered point would use up the time of others."""
+        """Returns why the point gets no more rounds: an expensive point with a wide spread would use up the time of
+        others."""
         if not self._plan.classes or rounds_wanted(self._plan, point) > rounds:
             return ""
         share = format_seconds(share_s(self._plan))
@@ -184,7 +185,7 @@ class Assembler:
                 return
 
     def _check_limit(self, point: Point) -> None:
-        """Fails a rate whose whole interval exceeds the hardware limit: the measurement is wrong.
+        """Fails a rate whose whole interval exceeds the hardware limit, since the measurement must be wrong.
 
         Flows on one path have one joint rate.
         """
@@ -195,7 +196,7 @@ class Assembler:
             limit = self._limit(way)
             gbps = sum(flow.gbps or 0.0 for flow in flows)
             if len(flows) > 1 or "in_turn" in point.guards:
-                # Flows that run in turn each reach the rate of the whole, so their sum may exceed the limit.
+                # Flows that run in turn each reach the rate of all flows together, so their sum may exceed the limit.
                 gbps = min(gbps, point.total_gbps or math.inf)
             if limit is None or gbps <= limit[0] * (1 + LIMIT_MARGIN):
                 continue
@@ -215,7 +216,8 @@ class Assembler:
 
 
 def _ran_in_turn(point: Point) -> bool:
-    """Whether several flows shared less than 85 % of the time; bytes on one path in parts have one rate either way."""
+    """Returns whether several flows overlapped for less than 85 % of the time. Parts of one transfer do not count:
+    they have one rate in either case."""
     parts_of_one = point.bytes > 0 and len(flows_by_path(point.flows)) == 1
     return point.guards.get("joint_overlap", 1.0) < NEARLY_TOGETHER and not parts_of_one
 
@@ -230,7 +232,7 @@ def _drop_times_of_waiting_flows(point: Point) -> None:
 
 
 def _slowest_s(flow: Flow) -> float:
-    """The upper end of the interval, or the slowest sample."""
+    """Returns the upper end of the interval, or the slowest sample if there is no interval."""
     return flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
 
 
@@ -264,11 +266,11 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
 
 @dataclasses.dataclass(frozen=True)
 class _Intervals:
-    """How the interval of a point is computed.
+    """Computes the intervals of a point.
 
-    `precision`: the target. `early`: three rounds that agree give an interval. `shared`: the points of the plan share
-    a budget, so a point may have few rounds, and an interval as wide as the target is enough. `whole`: every round
-    counts. Where one was set apart as throttled and not repeated, the number of rounds is due to chance, and the rules
+    `precision`: the target. `early`: three rounds that agree give an interval. `shared`: the points of the plan share a
+    budget, so a point may have few rounds, and an interval as wide as the target is enough. `all_rounds`: no round was
+    excluded as throttled. If a throttled round was not repeated, the number of rounds is due to chance, and the rules
     for few rounds do not apply.
     """
 
@@ -278,7 +280,8 @@ class _Intervals:
     whole: bool
 
     def of(self, medians: Sequence[float]) -> Interval | None:
-        """The interval of the median of the rounds; None for too few rounds, or where it reaches down to zero."""
+        """Returns the interval of the median of the rounds; None if there are too few rounds, or if the interval
+        reaches zero."""
         if not self.shared:
             interval = median_interval(medians)
         elif self.whole or len(medians) >= LOOKS[1]:
@@ -287,7 +290,7 @@ class _Intervals:
             interval = student_interval(medians)
         if self.early and interval is None:
             interval = early_interval(medians, self.precision)
-        # Every operation takes time, so an interval that contains zero only shows that noise hides the value.
+        # Every operation takes time. An interval that contains zero only shows that noise hides the value.
         return None if interval is not None and interval.low <= 0 else interval
 
 
@@ -300,11 +303,11 @@ def _give_intervals(point: Point, intervals: _Intervals) -> None:
 
 
 def _give_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:
-    """The rate of all measured flows: their bytes over the time from the common start to the end of the last.
+    """Sets the rate of all measured flows: their bytes over the time from the common start to the end of the last flow.
 
-    Every round uses this definition, however well its flows overlap. The sum of the flows' own rates is no joint rate:
-    the flow that ends last runs alone for the rest of its time, so the sum exceeds the bytes moved over the elapsed
-    time (by 12 % on H200 at an overlap of 0.9).
+    Every round uses this definition, however well its flows overlap. The sum of the flows' own rates is not the joint
+    rate: the flow that ends last runs alone at the end, so the sum exceeds the bytes moved over the elapsed time (by 12
+    % on H200 at an overlap of 0.9).
     """
     measured = [flow for flow in point.flows if flow.role == "measured"]
     rates = [flow.gbps for flow in measured if flow.gbps is not None]
@@ -320,9 +323,9 @@ def _give_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, b
 
 
 def _together_s(round: Round) -> float:
-    """Seconds until the last measured flow ended, for the bytes of one operation of each.
+    """Returns the seconds until the last measured flow ended, for the bytes of one operation of each flow.
 
-    Versions that did not record this time recorded each flow's own time, of which the longest batch is the same time.
+    Older run files lack this time. They hold each flow's own time, and the longest batch takes the same time.
     """
     if "together_s" in round.guards:
         return float(round.guards["together_s"])
@@ -341,9 +344,10 @@ def _give_means(point: Point) -> None:
 
 
 def _spread(flow: Flow, precision: float) -> Spread | None:
-    """The spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
+    """Returns the spread within and between rounds, and two modes if samples of several rounds lie on both sides of a
+    gap.
 
-    Rounds that each lie wholly on one side differ between processes, so one process has no modes. Modes nearer than the
+    If each round lies wholly on one side, the processes differ, and one process has no modes. Modes closer than the
     target count as one: they may be two neighbouring readings of a clock.
     """
     split = variance_split(flow.samples_s)
@@ -362,7 +366,7 @@ def _spread(flow: Flow, precision: float) -> Spread | None:
 
 
 def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
-    """The guards of all rounds, the latest value of each, and throttled rounds with their samples."""
+    """Merges the guards of all rounds (the latest value of each), and lists throttled rounds with their samples."""
     guards: dict[str, Any] = {}
     for round in kept:
         guards.update(round.guards)
@@ -390,8 +394,8 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def _inherited_point(flow: Flow, places: dict[str, str], inheritance: Inheritance) -> Flow:
-    """The flow between the places of the inheriting path, with the interval widened by the difference between the
-    paths."""
+    """Returns the flow between the places of the inheriting path. The interval is widened by the difference between
+    the paths."""
     ends = flow.ci95_s
     return Flow(
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
@@ -407,7 +411,7 @@ def _why(inheritance: Inheritance, source: PointId) -> str:
 
 
 def _resolution(round: Round, point: Point) -> float:
-    """One clock tick over the extra operations of the longer batch, as a fraction of the value."""
+    """Returns one clock tick over the extra operations of the longer batch, as a fraction of the value."""
     tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
     more = min(round.batch) * max((round.longer or 2) - 1, 1)
     return tick / more / point.median_s if point.median_s and point.median_s > 0 else 0.0

@@ -10,7 +10,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Calling the object reads it.
+    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Calling the object returns the
+    flag.
 
     `last`: after a requested stop, the process ignores further signals until it ends.
     """

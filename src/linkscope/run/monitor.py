@@ -1,4 +1,4 @@
-"""Watches the GPUs during measurements: clocks, throttle reasons, PCIe link, error counters, from NVML.
+"""Watches the GPUs during measurements through NVML: clocks, throttle reasons, PCIe link and error counters.
 
 A thread samples twice a second. Without NVML there are no observations.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 _EVERY_S = 0.5
-# nvmlClocksEventReason*: the reasons that make the GPU slower than requested.
+# nvmlClocksEventReason* bits of the reasons that make the GPU slower than requested.
 BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
 
 
@@ -33,7 +33,7 @@ class Monitor(Protocol):
     """Reports the state of the GPUs between two times of time.monotonic()."""
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
-        """Guards of a block that began at `since` and ends now, for the GPUs among `places`."""
+        """Returns the guards of a measurement from `since` until now, for the GPUs among `places`."""
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -81,7 +81,8 @@ class NvmlMonitor:
         self._thread.join(2.0)
 
     def _seen(self, gpu: str, since: float) -> list[State]:
-        """The observations since then, or the last earlier one if the block was shorter than the sampling period."""
+        """Returns the observations since then. A measurement shorter than the sampling period gets the last earlier
+        one."""
         states = self._states[gpu]
         return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
@@ -108,11 +109,11 @@ class NvmlMonitor:
                 nvml.nvmlDeviceGetPcieReplayCounter(handle),
             )  # fmt: skip
         except nvml.NVMLError:
-            return None  # hidden in a virtual machine, or the GPU fell off the bus, which the worker reports
+            return None  # a virtual machine hides the values, or the GPU fell off the bus, which the worker reports
 
 
 def monitor_for(gpus: Mapping[str, str]) -> Monitor:
-    """An NVML monitor where this machine has NVML. `gpus`: place -> PCI bus id; empty for a model."""
+    """Returns an NVML monitor if this machine has NVML. `gpus`: place -> PCI bus id; empty for a model."""
     if not gpus:
         return NoMonitor()
     try:
@@ -122,14 +123,16 @@ def monitor_for(gpus: Mapping[str, str]) -> Monitor:
 
 
 class Tally:
-    """Increases of the GPUs' error counters, and the share of CPU time that a hypervisor took, since construction."""
+    """Counts, since construction, the increases of the GPUs' error counters and the share of CPU time that a
+    hypervisor took."""
 
     def __init__(self, gpus: Mapping[str, str]) -> None:
         self._gpus = gpus
         self._ticks, self._errors = self._read()
 
     def gained(self) -> dict[str, Any]:
-        """`cpu_steal` as a fraction, and the counters that grew, by GPU: `nvlink_crc_data`, `pcie_replays`, …"""
+        """Returns `cpu_steal` as a fraction and, by GPU, the counters that grew: `nvlink_crc_data`, `pcie_replays`,
+        …"""
         from linkscope.machine.environment import steal_share
 
         gained: dict[str, Any] = {}

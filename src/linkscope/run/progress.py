@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _LINE_EVERY_S = 10.0
 _DRAW_EVERY_S = 0.25
-_DRAW_SHARE = 0.02  # share of the processor time that drawing may use, between measurements
+_DRAW_SHARE = 0.02  # maximum share of the processor time that drawing between measurements may use
 _SPARE = 8  # columns left free beside the bar, for the ^C that a terminal shows
 _BAR, _LEAST_BAR = 30, 8
 
 
 @dataclass(frozen=True)
 class WorkLeft:
-    """`share`: completed fraction, 0 to 1; `left_s`: remaining wall time, None while unknown."""
+    """The remaining work. `share`: completed fraction, 0 to 1; `left_s`: remaining wall time, None while unknown."""
 
     share: float
     left_s: float | None
@@ -34,7 +34,7 @@ class WorkLeft:
     stage: str  # 'round 2 of 6'
 
     def texts(self) -> list[str]:
-        """Texts of decreasing length."""
+        """Returns texts of decreasing length."""
         points = f"{self.points} point{'s' * (self.points != 1)} unfinished"
         if self.left_s is None:
             return [f"{self.stage}, {points}", self.stage, ""]
@@ -48,22 +48,22 @@ class Found(Protocol):
     """The results so far, as text."""
 
     def add(self, record: Round | Point) -> None:
-        """Stores a record; must be cheap."""
+        """Stores a record. Must be cheap, because it runs between measurements."""
 
     def table(self, width: int, height: int) -> Sequence[tuple[str, str]]:
-        """At most `height` lines of at most `width` columns, with their styles."""
+        """Returns at most `height` lines of at most `width` columns, with their styles."""
 
     def best(self) -> str:
-        """The best result so far in one line; '' without any."""
+        """Returns the best result so far in one line; '' without any."""
 
 
 class Progress(Protocol):
-    """Gets every record and, after every round of a point, a chance to show something."""
+    """Shows the progress. Receives every record; `tick` is called after every round of a point."""
 
     def record(self, record: Round | Point) -> None: ...
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
-        """Shows something if it is time; only then calls `left`."""
+        """Updates the display if it is due; only then calls `left`."""
 
     def stop(self) -> None:
         """Removes temporary output. May be called twice."""
@@ -80,7 +80,7 @@ class Silent:
 
 
 class Lines:
-    """Every ten seconds a line with the completed share, and a line with the best result if it changed."""
+    """Prints every ten seconds a line with the completed share, and a line with the best result if it changed."""
 
     def __init__(self, found: Found, stream: TextIO) -> None:
         self._found = found
@@ -107,7 +107,7 @@ class Lines:
 
 
 class Points(Lines):
-    """A line for each completed point, and the lines of `Lines`."""
+    """Prints a line for each completed point, and the lines of `Lines`."""
 
     def record(self, record: Round | Point) -> None:
         super().record(record)
@@ -118,7 +118,7 @@ class Points(Lines):
 
 
 class Terminal:
-    """A table of results above a bar with the remaining time; both disappear at the end.
+    """Shows a table of results above a bar with the remaining time; both disappear at the end.
 
     The cursor stays visible, so the terminal is usable however the process ends.
     """
@@ -167,7 +167,7 @@ class Terminal:
         self._show(self._live, lines)
 
     def _measured(self) -> tuple[int, int]:
-        """Current columns and rows; COLUMNS and LINES would not follow a resize."""
+        """Returns the current columns and rows; COLUMNS and LINES would not follow a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self._stream.fileno())
             if size.columns and size.lines:
@@ -191,7 +191,7 @@ class Terminal:
         live.update(text, refresh=True)
 
     def _mend(self) -> None:
-        """Moves the cursor up over the extra lines of a terminal that became narrower and wrapped its lines."""
+        """Moves the cursor up over the extra lines that appear when the terminal becomes narrower and wraps lines."""
         from rich.control import Control
         from rich.segment import ControlType
 
@@ -202,7 +202,7 @@ class Terminal:
             self._console.control(Control(*up * more))
 
     def _bar(self, work: WorkLeft, width: int) -> str:
-        """A bar with as much text as fits."""
+        """Returns a bar with the longest text that fits."""
         full, empty = "#-" if self._console.options.ascii_only else "━─"
         for text in work.texts():
             said = f" {_percent(work.share)}  {text}".rstrip()
@@ -214,12 +214,12 @@ class Terminal:
 
 
 def _percent(share: float) -> str:
-    """The completed percentage; 100 % only when everything is done."""
+    """Returns the completed percentage; 100 % only when everything is done."""
     return f"{int(100 * share + 1e-9):3d}%"
 
 
 def progress_for(found: Found, stream: TextIO | None = None) -> Progress:
-    """The progress display for the stream, by default standard error."""
+    """Returns the progress display for the stream, by default standard error."""
     stream = stream or sys.stderr
     plain = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return Terminal(found, stream) if stream.isatty() and not plain else Lines(found, stream)

@@ -1,4 +1,4 @@
-"""One session of a run: a new run file, or an earlier one that continues."""
+"""Runs one session: starts a new run file, or continues an earlier one."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
     """Raises UserError for a point that was named by its whole id and that no machine can measure.
 
-    Suites only hold possible points. An id from the command line may combine sizes and parameters that do not fit
+    Suites contain only possible points. An id from the command line may combine sizes and parameters that do not fit
     together.
     """
     asked = [id for id in plan.points if id in plan.only]
@@ -58,8 +58,8 @@ def measure(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; otherwise the call makes its
-    own."""
+    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; without it, the call makes
+    its own."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,
@@ -96,7 +96,7 @@ def go_on(
 
 
 def plan_of(run: Run) -> Plan:
-    """The plan in a run file."""
+    """Returns the plan in a run file."""
     try:
         plan = msgspec.convert(run.header.plan, Plan)
         for id in plan.points:
@@ -125,7 +125,7 @@ def _supervised(
 
 
 def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str, Any]:
-    """Version, method versions and, on hardware, the commit and the build of the worker."""
+    """Returns version, method versions and, on hardware, the commit and the build of the worker."""
     methods = current(PointId.parse(id).benchmark for id in plan.points)
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
@@ -137,7 +137,7 @@ def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str
 
 @contextlib.contextmanager
 def _one_question(command: Sequence[str] | None) -> Iterator[Worker]:
-    """A worker for a single question."""
+    """Starts a worker for a single question."""
     chosen = command or worker_command()
     worker = Worker(chosen)
     try:

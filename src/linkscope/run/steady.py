@@ -1,7 +1,7 @@
-"""Steady-state rates of several transfers on a modelled machine, for `linkscope predict`.
+"""Computes steady-state rates of several transfers on a modelled machine, for `linkscope predict`.
 
-The simulation runs them without noise. The slope of a flow's own batch times it while every other flow outlasts that
-batch, so the rate is that of the steady state.
+The simulation runs the transfers without noise. The slope of a flow's own batch gives its time while every other flow
+outlasts that batch, so the rate is that of the steady state.
 """
 
 import math
@@ -36,7 +36,7 @@ class Steady:
 
 
 def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
-    """The flows of the points, in order. Raises UserError where the model cannot run them, with its reason."""
+    """Returns the flows of the points, in order. Raises UserError with the reason if the model cannot run them."""
     from linkscope.machine.model import places
 
     known = places(model)
@@ -65,7 +65,7 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
 
 
 def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
-    """Seconds of an operation of every actor of one case, concurrent with the other actors of the case only."""
+    """Returns the seconds of one operation of every actor of the case, while only this case runs."""
     prepared = worker.prepare([case], "alone#0")
     if not prepared.supported:
         raise UserError(f"{case['src']} -> {case['dst']}: {prepared.reason}", NOT_HERE)
@@ -79,8 +79,8 @@ def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
 
 
 def _while_all_run(worker: Worker, alone: list[float], timed: int) -> float:
-    """Seconds of an operation of one actor. The solo times bound the speed of the others, so they give the length of
-    their batches."""
+    """Returns the seconds of one operation of the actor `timed` while all actors run. The solo times bound the speed
+    of the others, so they give the length of their batches."""
     slower = 1.0
     while True:
         lasts = _MARGIN * slower * 2 * _COUNT * alone[timed]

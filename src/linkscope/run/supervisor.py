@@ -1,4 +1,5 @@
-"""Carries out a plan: passes in the outer loop, and every record written at once, whatever happens to the workers.
+"""Carries out a plan: passes in the outer loop, and every record written at once, so that no failure of a worker loses
+it.
 
 Each pass runs one more round of every unfinished point, in a new random order, with a fresh worker (on a model, a fresh
 session). Whenever a point is done, the plan may add more points to the next pass.
@@ -45,7 +46,7 @@ _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "nvbandwidth": NvbandwidthSampler,
     "comm-scope": CommScopeSampler,
 }
-# Passes in a row without a record. A few are normal when the budget refuses everything due.
+# Maximum passes in a row without a record. A few are normal when the budget refuses everything that is due.
 _MOST_IDLE = 100
 
 
@@ -59,7 +60,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the contract."""
+        """The exit code of `linkscope run` (docs/reference/commands.md)."""
         if not self.complete:
             return STOPPED_EARLY
         found = {point.status for point in self.points.values()}
@@ -97,7 +98,7 @@ class Supervisor:
         self._workers = Workers(command, target.open_request, stop_asked, alike)
         self._command = command
         self._ahead: Ahead | None = None
-        self._coming: Iterator[Round | Failure] | None = None  # of this round, if several processes measure it
+        self._coming: Iterator[Round | Failure] | None = None  # results of this pass, if several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
         self._final = set(self._points)  # points with a final record
@@ -106,17 +107,17 @@ class Supervisor:
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
-        # With classes, the first rounds cover only few points, and the most expensive of three.
+        # With classes, the first rounds cover few points, and each is the most expensive of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._representative_of = representatives(plan) if plan.classes else {}
         self._passes = 0
         self._written = 0  # records so far
         self._lost: set[str] = set()
-        self._wanted: dict[str, int] = {}  # unfinished points and their number of rounds
+        self._wanted: dict[str, int] = {}  # rounds of each unfinished point
         self._before: dict[str, Point] = {}  # earlier records of unfinished points
-        self._kept_s = 0.0  # time left after the first rounds for later rounds
+        self._kept_s = 0.0  # time that the first rounds leave for later rounds
         self._waiting: dict[str, None] = {}  # points whose first round did not fit into the share of first rounds
-        self._admitted: set[str] = set()  # waiting points that got time after all
+        self._admitted: set[str] = set()  # waiting points that got time later
 
     def carry_out(self) -> Outcome:
         """Measures until nothing is left, the budget is spent, or the user stops the run."""
@@ -168,8 +169,8 @@ class Supervisor:
                 self._take_up_seen(id, state.rounds)
 
     def _take_up_seen(self, id: str, rounds: Sequence[Round]) -> None:
-        """Repeats the decisions of the earlier session. Without an early decision, a point could end here with rounds
-        that nobody evaluates."""
+        """Repeats the decisions of the earlier session. Without them, a point could end here with rounds that nobody
+        evaluates."""
         have = {round.round for round in rounds}
         look: int | None = LOOKS[0]
         while look and have.issuperset(range(look)):
@@ -183,14 +184,14 @@ class Supervisor:
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
-        """Adds the work that the plan wants beside the unfinished points."""
+        """Adds the work that the plan wants in addition to the unfinished points."""
         known = {**self._points, **self._before}
         work = next_work(self._plan, known, self._budget.left(), self._underway())
         for item in work:
             if item.id in self._points:
                 self._before[item.id] = self._points.pop(item.id)
             self._final.discard(item.id)
-            if item.id not in self._states:  # a size added at a bend, or concurrent paths
+            if item.id not in self._states:  # a size added at a bend, or concurrent flows
                 self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
             self._wanted[item.id] = item.rounds
         if self._plan.budget_s is not None and any(not self._states[item.id].rounds for item in work):
@@ -220,7 +221,7 @@ class Supervisor:
             self._before.pop(id, None)
 
     def _in_first_rounds(self, id: str) -> bool:
-        """Whether a point still lacks the rounds that give it a value."""
+        """Returns whether a point still lacks the rounds that give it a value."""
         if id in self._waiting:
             return False
         return not self._plan.classes or len(self._states[id].rounds) < EARLY_ROUNDS
@@ -257,7 +258,7 @@ class Supervisor:
         return {id: point for id, point in self._points.items() if id in self._final}
 
     def _due(self) -> dict[str, int]:
-        """The next round of every point that may still run."""
+        """Returns the next round of every point that may still run."""
         found = {id: self._next_round(id) for id in self._wanted if id not in self._waiting}
         return {id: number for id, number in found.items() if number is not None}
 
@@ -274,7 +275,7 @@ class Supervisor:
         if min(due.values()) >= self._plan.rounds and self._plan.budget_s is not None:
             order = list(due)
         else:
-            # First rounds of the other members follow the representative, whose batch they use.
+            # The other members measure their first round after the representative, whose batch they use.
             behind = {id for id, number in due.items() if number == 0 and id in self._representative_of}
             order = in_order(self._plan, due, self._passes - 1, behind)
         self._coming = self._by_several(order, due)
@@ -291,8 +292,8 @@ class Supervisor:
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
 
     def _begin_anew(self, ids: Collection[str]) -> None:
-        """Opens the machine for a pass. On hardware each pass has a fresh process; with classes, every other pass only
-        has a fresh platform, whose medians differ as much (docs/method/planner.md)."""
+        """Opens the machine for a pass. On hardware, each pass has a fresh process. With classes, every other pass
+        only has a fresh platform, because its medians differ as much (docs/method/planner.md)."""
         self._passes += 1
         if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
             return  # nothing fits into the budget, so nothing is opened
@@ -305,7 +306,7 @@ class Supervisor:
             self._or_lost(self._workers.replace())
 
     def _by_several(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
-        """Results from several processes, for many points of a model without a budget; otherwise None."""
+        """Returns results from several processes for a model with many points and no budget; otherwise None."""
         if not self._target.modelled or self._plan.budget_s is not None or len(order) < WORTH_IT:
             return None
         if self._ahead is None:
@@ -315,7 +316,7 @@ class Supervisor:
         return self._ahead.results([Task(state.what, number, state.first, state.spread) for state, number in states])
 
     def _take(self, id: str, number: int) -> Round | None:
-        """Measures one point in one round, if it may still run."""
+        """Measures one point in one round if it may still run."""
         state = self._states[id]
         if id in self._points or state.stopped:
             return None
@@ -326,8 +327,8 @@ class Supervisor:
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
-            # First rounds get their share of the remaining time, since few points with an interval are worth more than
-            # many without. The waiting points get what the others leave.
+            # First rounds get only a share of the remaining time, since few points with an interval are worth more than
+            # many without. Waiting points get the rest.
             self._waiting[id] = None
             return None
         if state.stopped:
@@ -381,8 +382,8 @@ class Supervisor:
         return record
 
     def _sampled(self, sampler: Sampler, state: State, number: int) -> Round:
-        """Measures with the batch of the point's first round, or that of the representative if the flows end together
-        with it."""
+        """Measures with the batch of the point's first round, or with that of the representative if the flows end
+        together with it."""
         alike = None if state.rounds else self._states.get(self._representative_of.get(str(state.what), ""))
         if alike is None or alike.first is None:
             return sampler.measure(Task(state.what, number, state.first, state.spread))
@@ -392,7 +393,8 @@ class Supervisor:
         return sampler.measure(Task(state.what, number))
 
     def _drop_worker(self) -> None:
-        """A worker that cannot be ended may still use any GPU, so no GPU can be measured any more."""
+        """Kills the worker. A worker that cannot be killed may still use any GPU, so no GPU can be measured any
+        more."""
         self._or_lost(self._workers.drop())
 
     def _or_lost(self, ended: bool) -> None:
@@ -407,7 +409,7 @@ class Supervisor:
         if not state.rounds:
             point = self._assembler.without_value(id, "skipped", state.stopped or "not measured")
             if state.stopped == self._budget.reason():
-                self._points[id] = point  # it may inherit in the end
+                self._points[id] = point  # the point may still inherit
             else:
                 self._store(point)
             return
@@ -432,7 +434,7 @@ class Supervisor:
         self._progress.record(record)
 
     def _save_unfinished(self, why: str) -> None:
-        """Writes a record for every point that has some of its rounds, so that the file is readable as it is."""
+        """Writes a record for every point that has some of its rounds, so that readers need no rounds."""
         for id, state in sorted(self._states.items()):
             if id not in self._final and state.rounds:
                 self._store(self._assembler.point(id, state.rounds, why))
@@ -444,13 +446,13 @@ class Supervisor:
                 continue
             if len(state.rounds) >= self._base:
                 self._store(self._assembler.point(id, state.rounds, problem))
-            elif id in self._points:  # the budget refused it
+            elif id in self._points:  # the budget refused the point
                 self._store(self._points[id])
             else:
                 self._store(self._assembler.failed(id, state.rounds, problem))
 
 
 def _rounds_of(point: Point) -> int:
-    """Rounds of a point's record, including throttled ones."""
+    """Returns the number of rounds in a point's record, including throttled ones."""
     kept = point.flows[0].round_medians_s if point.flows else []
     return len(kept) + len(point.guards.get("throttled_rounds", ()))

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from linkscope.run.contexts import Contexts
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 
-_CHEAP_S = 5.0  # a worker that dies sooner than this is retried
+_CHEAP_S = 5.0  # a worker that dies sooner is retried
 
 Answer = TypeVar("Answer")
 
 
 def twice(measure: Callable[[], Answer]) -> Answer:
-    """Retries a point once if its worker dies early: another cause is likely."""
+    """Measures a point, and retries once if its worker dies early: the point is probably not the cause."""
     started = time.monotonic()
     try:
         return measure()
@@ -55,7 +55,7 @@ class Workers:
         self._opening: Worker | None = None  # the next worker, if already started
 
     def get(self) -> Worker:
-        """The current worker, or a new one. Raises CannotStart after three failed attempts."""
+        """Returns the current worker, or a new one. Raises CannotStart after three failed attempts."""
         if self._worker is None:
             self._worker = self._start()
         return self._worker
@@ -70,7 +70,7 @@ class Workers:
         """Opens a new platform in the current worker, with its own memory, streams and code: cheaper than a new
         process.
 
-        A worker that does not open again is killed. False if that failed.
+        A worker that does not open again is killed. Returns False if it could not be killed.
         """
         if self._worker is None:
             return True
@@ -84,18 +84,18 @@ class Workers:
         return True
 
     def replace(self) -> bool:
-        """Starts a fresh process, which opens the machine while the kernel frees the resources of the old one. The old
-        one is gone when this returns. False if it could not be killed."""
+        """Starts a fresh process, which opens the machine while the kernel frees the resources of the old one. The
+        old process is gone when this returns. Returns False if it could not be killed."""
         if self._worker is None:
             return True
         old, self._worker = self._worker, None
         old.end()
-        with contextlib.suppress(WorkerGone):  # get() starts another one, and reports if none opens
+        with contextlib.suppress(WorkerGone):  # get() starts another worker, and reports if none opens
             self._opening = self._asked()
         return old.kill()
 
     def drop(self) -> bool:
-        """Kills the current worker, if any; the next one is fresh. False if that failed."""
+        """Kills the current worker, if any; the next one is fresh. Returns False if it could not be killed."""
         workers = [worker for worker in (self._worker, self._opening) if worker]
         self._worker = self._opening = None
         return all([worker.kill() for worker in workers])
@@ -125,7 +125,7 @@ class Workers:
         return worker
 
     def _asked(self) -> Worker:
-        """A process that is opening the machine."""
+        """Starts a process that opens the machine."""
         worker = Worker(self._command, self._stop_asked)
         worker.ask_to_open(self._request())
         return worker

@@ -29,7 +29,7 @@ class Run:
     warnings: list[str]
     valid_bytes: int
     compressed: bool
-    earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that ended by themselves
+    earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that wrote their last line
 
     @property
     def modelled(self) -> bool:
@@ -38,11 +38,11 @@ class Run:
 
     @property
     def wall_s(self) -> float:
-        """Seconds of all sessions that ended by themselves."""
+        """Seconds of all sessions that wrote their last line."""
         return sum(end.wall_s for end in self._ends())
 
     def gained(self) -> tuple[dict[str, Counter[str]], float]:
-        """The increases of each GPU's error counters in all sessions, and the share of stolen CPU time."""
+        """Returns the increases of each GPU's error counters in all sessions, and the share of stolen CPU time."""
         counters: dict[str, Counter[str]] = {}
         stolen_s = 0.0
         for end in self._ends():
@@ -54,7 +54,7 @@ class Run:
         return counters, stolen_s / self.wall_s if self.wall_s else 0.0
 
     def contexts(self) -> dict[str, list[ContextsTally]]:
-        """The tally of contexts of each GPU, by session."""
+        """Returns the tally of contexts of each GPU, by session."""
         found: dict[str, list[ContextsTally]] = {}
         for end in self._ends():
             for gpu, tally in end.contexts.items():
@@ -75,9 +75,9 @@ _SKIMMED = msgspec.json.Decoder(_Kind)
 
 
 def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
-    """Raises UserError with one sentence if `path` holds no readable run.
+    """Reads a run file. Raises UserError with one sentence if `path` holds no readable run.
 
-    `rounds`: whether to keep the rounds, most of the file; only resuming needs them.
+    `rounds`: whether to keep the rounds, which are most of the file; only resuming needs them.
     """
     where = Path(path)
     try:
@@ -141,7 +141,7 @@ def _opened(where: Path) -> io.BufferedReader:
 
 
 def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
-    """The content of the file, whether it is compressed, and warnings."""
+    """Returns the content of the file, whether it is compressed, and warnings."""
     start = file.peek(len(_GZIP_MAGIC))
     if not start:
         raise UserError(f"{where} is empty. Measure again with `linkscope run`")
@@ -152,7 +152,7 @@ def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, b
 
 
 def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
-    """The text of a gzip file, as far as it is complete."""
+    """Returns the text of a gzip file, as far as it is complete."""
     parts = []
     while raw:
         stream = zlib.decompressobj(wbits=31)
