@@ -22,8 +22,8 @@ _SLICES_OF_CPU, _SMALL, _SMALL_FOOTPRINT = 32768, 1 << 20, 16 << 20
 # Estimated cost of a point, fitted to results/h200x4-standard-e: half of the points lie within a factor of 1.5.
 _SETUP_S = 2.4e-3
 _TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes per second to make, fill, flush and compare memory
-_ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
-_AT_ONCE = 2.5  # flows that end together need longer batches and more trials
+_SINGLE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
+_JOINT_FACTOR = 2.5  # flows that end together need longer batches and more trials
 _COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes per second
 
 
@@ -50,7 +50,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
         return size
     if once_only(point):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
-    ends = [*itertools.chain(*point.paths), *_others(point, machine)]
+    ends = [*itertools.chain(*point.paths), *_other_gpus(point, machine)]
     caches = {place: _CACHES * machine.cache_bytes.get(place, 0) for place in ends}
     wanted = max(caches.values())
     if any(kind_of(place) == "numa" for place in ends):
@@ -63,7 +63,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, slices))
 
 
-def _others(point: PointId, machine: MachineFacts) -> list[str]:
+def _other_gpus(point: PointId, machine: MachineFacts) -> list[str]:
     """Returns the GPUs that `gpu:all` stands for; empty if no end is `gpu:all`."""
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and place == all_gpus(other):
@@ -79,7 +79,7 @@ def moved_bytes(point: PointId) -> int:
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
     """Returns the `case` of a prepare request (docs/reference/worker.md)."""
-    others = _others(point, machine)
+    others = _other_gpus(point, machine)
     return {
         "benchmark": point.benchmark,
         "engine": point.engine,
@@ -109,14 +109,14 @@ def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[s
 
 def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
     """Estimates the seconds of one round of a point: making and touching memory, and a few samples."""
-    flows = max(len(point.paths), len(_others(point, machine))) * (1 + point.bidirectional)
+    flows = max(len(point.paths), len(_other_gpus(point, machine))) * (1 + point.bidirectional)
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
     if point.param("mode") == "single":
-        batch = _ALONE_S
-    each = max(batch, flows * point.bytes / _rate(point)) * (_AT_ONCE if flows > 1 else 1.0)
+        batch = _SINGLE_S
+    each = max(batch, flows * point.bytes / _rate(point)) * (_JOINT_FACTOR if flows > 1 else 1.0)
     idle = 0.0 if machine.modelled else samples * point.idle_gap_s
     return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
 

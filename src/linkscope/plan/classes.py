@@ -15,7 +15,7 @@ import msgspec
 from linkscope.plan.facts import MachineFacts
 from linkscope.runfile import PointId
 
-SETTLED = 16 << 20  # bytes: rates have converged at this size, and larger sizes cost more without new information
+CONVERGED_BYTES = 16 << 20  # bytes: rates have converged; larger sizes cost more without new information
 
 
 class PathClass(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def _of_size(id: str, size: int) -> str:
 
 def checks(sizes: Sequence[int]) -> list[int]:
     """Returns three of the ascending sizes: the smallest, the first at which rates have converged, and one between."""
-    last = next((at for at, size in enumerate(sizes) if size >= SETTLED), len(sizes) - 1)
+    last = next((at for at, size in enumerate(sizes) if size >= CONVERGED_BYTES), len(sizes) - 1)
     return [sizes[at] for at in dict.fromkeys((0, (last + 1) // 2, last))]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from linkscope.stats import breaks
 
 TOLERANCE = 0.02
-SETTLED = 0.02  # relative gain of a rate per doubling, above which the rate still rises
+RISING_GAIN = 0.02  # relative gain of a rate per doubling, above which the rate still rises
 LARGEST = 1 << 30
 WIDEST = 8  # ratio of two sizes: a wider interval may hide a step and its return
 GRID = tuple(sorted([1 << power for power in range(3, 31)] + [3 << power for power in range(3, 29)]))
@@ -106,4 +106,4 @@ def _larger(measured: Mapping[int, Timed], sizes: list[int]) -> list[int]:
     doublings = math.log2(last / before)
     gain = last / measured[last].seconds / (before / measured[before].seconds)
     doubt = measured[before].doubt + measured[last].doubt
-    return [2 * last] if gain - doubt > (1 + SETTLED) ** doublings else []
+    return [2 * last] if gain - doubt > (1 + RISING_GAIN) ** doublings else []

@@ -21,7 +21,7 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
-    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.joins(src, dst)]
+    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.allows(src, dst)]
     if rule.one_path:
         pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
@@ -59,7 +59,7 @@ def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], 
     for chosen in itertools.product(*(rule.values(param) for param in row.params)):
         yield _in_id(row, chosen)
         for at, param in enumerate(row.params):
-            for value in rule.also(param):
+            for value in rule.extra_values(param):
                 yield _in_id(row, (*chosen[:at], value, *chosen[at + 1 :]))
 
 

@@ -22,7 +22,7 @@ from linkscope.runfile import Point, PointId
 MOST_FIRST = 120  # pairs that are measured in any case
 MOST_MORE = 120  # further pairs of slowed combinations
 _MOST = 3000
-_FEW = 2  # pairs of each combination with a path between GPUs
+_FIRST_OF_GPU_PAIRS = 2  # pairs of each combination with a path between GPUs
 _MEMORY = {"numa": "pinned", "gpu": "device"}
 _RECALL = Recall(most=2)
 
@@ -46,50 +46,50 @@ def together(
         return []
     like = PointId(row.name, row.engine, "", "", "", "", size)
     first, later = _pairs(paths, machine, seed)
-    found = [Together(_id(of, like), why, True) for of, why in _at_once(paths, machine)]
+    found = [Together(_id(of, like), why, True) for of, why in _all_gpu_flows(paths, machine)]
     found += [Together(_id(pair, like), why, at < MOST_FIRST) for at, (pair, why) in enumerate(first)]
     return (found + [Together(_id(pair, like), why, False) for pair, why in later])[:_MOST]
 
 
-def next_together(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+def next_together(planned: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
     """Returns the next points: those measured in any case, then those that the results suggest."""
-    if not asked:
+    if not planned:
         return []
-    size = PointId.parse(asked[0].id).bytes
+    size = PointId.parse(planned[0].id).bytes
     plain = {id: point for id, point in points.items() if point.bytes == size and names_plain(id)}
-    return _RECALL("next", (asked, plain), lambda: _next_of(asked, plain))
+    return _RECALL("next", (planned, plain), lambda: _next_of(planned, plain))
 
 
-def _next_of(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
-    lacking = _lacking(asked, points)
+def _next_of(planned: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+    lacking = _lacking(planned, points)
     if first := [one.id for one in lacking if one.first]:
         return first
-    told = interference(points.values())
-    slowed = told.slowed_pairs()
+    result = interference(points.values())
+    slowed = result.slowed_pairs()
     beside = {frozenset(map(_gpu_ends, pair)) for pair in slowed.values()}
     # Pairs of the same GPUs with other hosts show whether the shared link lies on the side of the GPUs.
     if near := [one.id for one in lacking if frozenset(map(_gpu_ends, _paths(one.id))) in beside]:
         return near
-    like = PointId.parse(asked[0].id)
-    if wider := [id for id in (_id(paths, like) for paths in told.next) if id not in points]:
+    like = PointId.parse(planned[0].id)
+    if wider := [id for id in (_id(paths, like) for paths in result.next) if id not in points]:
         return wider
-    kinds = {one.why for one in asked if one.id in slowed}
-    room = MOST_MORE - sum(one.id in points for one in asked if not one.first)
+    kinds = {one.why for one in planned if one.id in slowed}
+    room = MOST_MORE - sum(one.id in points for one in planned if not one.first)
     return [one.id for one in lacking if one.why in kinds][: max(0, room)]
 
 
-def further_pairs(asked: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
+def further_pairs(planned: Sequence[Together], points: Mapping[str, Point]) -> list[str]:
     """Returns the other pairs whose paths were measured."""
-    return [one.id for one in _lacking(asked, points)] if asked else []
+    return [one.id for one in _lacking(planned, points)] if planned else []
 
 
-def _lacking(asked: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
+def _lacking(planned: Sequence[Together], points: Mapping[str, Point]) -> list[Together]:
     """Returns the unmeasured points whose paths were each measured alone."""
     known = rates_alone(points.values()).keys()
-    return [one for one in asked if one.id not in points and _alone_of(one.id) <= known]
+    return [one for one in planned if one.id not in points and _paths_at_size(one.id) <= known]
 
 
-def _alone_of(id: str) -> set[tuple[Path, int]]:
+def _paths_at_size(id: str) -> set[tuple[Path, int]]:
     return {(path, PointId.parse(id).bytes) for path in _paths(id)}
 
 
@@ -112,23 +112,26 @@ def _is_of_one_path(point: PointId) -> bool:
 
 def _id(paths: Iterable[Path], like: PointId) -> str:
     first, *others = sorted(paths)
-    told = (("with", ",".join(f"{of.src}->{of.dst}" for of in others)),)
+    params = (("with", ",".join(f"{of.src}->{of.dst}" for of in others)),)
     src_memory, dst_memory = _MEMORY[kind_of(first.src)], _MEMORY[kind_of(first.dst)]
-    return str(PointId(like.benchmark, like.engine, first.src, src_memory, first.dst, dst_memory, like.bytes, told))
+    return str(PointId(like.benchmark, like.engine, first.src, src_memory, first.dst, dst_memory, like.bytes, params))
 
 
-def _at_once(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[list[Path], str]]:
+def _all_gpu_flows(paths: Sequence[Path], machine: MachineFacts) -> Iterator[tuple[list[Path], str]]:
     """Yields the flows between every NUMA node and all GPUs of its host: all in, all out, and alternating."""
     known = set(paths)
     for numa in machine.of_kind("numa"):
         gpus = sorted((gpu for gpu in machine.of_kind("gpu") if host_of(gpu) == host_of(numa)), key=natural)
-        ways = [(Path(numa, gpu), Path(gpu, numa)) for gpu in gpus]
-        if len(gpus) < 3 or not all(path in known for pair in ways for path in pair):
+        pairs = [(Path(numa, gpu), Path(gpu, numa)) for gpu in gpus]
+        if len(gpus) < 3 or not all(path in known for pair in pairs for path in pair):
             continue
-        yield [into for into, _ in ways], f"{numa} to all GPUs at once"
-        yield [out for _, out in ways], f"all GPUs to {numa} at once"
+        yield [into for into, _ in pairs], f"{numa} to all GPUs at once"
+        yield [out for _, out in pairs], f"all GPUs to {numa} at once"
         for turn in (0, 1):
-            yield [pair[(at + turn) % 2] for at, pair in enumerate(ways)], f"{numa} to every other GPU, from the others"
+            yield (
+                [pair[(at + turn) % 2] for at, pair in enumerate(pairs)],
+                f"{numa} to every other GPU, from the others",
+            )
 
 
 def _pairs(
@@ -155,7 +158,7 @@ def _first_pairs(pairs: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]
     """Splits the pairs of a combination into first and later ones. All pairs to or from hosts come first, one
     direction of each pair in and out, and a few others."""
     if any(kind_of(path.src) == kind_of(path.dst) for path in pairs[0]):
-        return pairs[:_FEW], pairs[_FEW:]
+        return pairs[:_FIRST_OF_GPU_PAIRS], pairs[_FIRST_OF_GPU_PAIRS:]
     into = [kind_of(path.src) == "numa" for path in pairs[0]]
     if into[0] == into[1]:
         return pairs, []

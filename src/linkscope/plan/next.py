@@ -31,8 +31,8 @@ def next_work(
     fresh = [Work(id, first) for id in plan.points if id not in points]
     if fresh:
         return fresh
-    if at_once := next_together(plan.together, points):
-        return [Work(id, first) for id in at_once]
+    if concurrent := next_together(plan.together, points):
+        return [Work(id, first) for id in concurrent]
     missed = [point for point in points.values() if rounds_wanted(plan, point) > len(_rounds(point))]
     return [Work(point.id, rounds_wanted(plan, point)) for point in sorted(missed, key=lambda p: (_cost(p), p.id))]
 

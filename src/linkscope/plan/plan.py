@@ -84,9 +84,9 @@ def make_plan(
         selected = select(selection, selected, lambda: points_of(SUITES["full"], machine, table), machine, table)
         only = [str(point) for point in selected]  # selected points count as named one by one
     order_seed = seed if order_seed is None else order_seed
-    asked: list[Together] = []
+    concurrent: list[Together] = []
     if chosen.together_at and not only and rule == "linkscope":
-        asked = together(selected, machine, table, chosen.together_at, order_seed)
+        concurrent = together(selected, machine, table, chosen.together_at, order_seed)
     classes: list[PathClass] = []
     # Plans without a budget measure everything. So do plans for named points.
     if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
@@ -103,7 +103,7 @@ def make_plan(
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
-        early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=asked,
+        early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=concurrent,
         alike_contexts=chosen.alike_contexts if alike_contexts is None else alike_contexts,
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ def _selected(
         exact = _exact(pattern, machine, table)
         matched = [exact] if exact else _matched(pattern, texts, table)
         if not matched:
-            raise _nothing(pattern, suite, machine, table)
+            raise _no_match(pattern, suite, machine, table)
         found.update(dict.fromkeys(matched))
     return found
 
@@ -247,12 +247,12 @@ def _not_paths(point: PointId) -> str | None:
 
 def _check_places(pattern: str, machine: MachineFacts) -> None:
     for place in _PLACE.findall(pattern):
-        if place not in machine.places and not any(whole.endswith("/" + place) for whole in machine.places):
+        if place not in machine.places and not any(known.endswith("/" + place) for known in machine.places):
             have = ", ".join(machine.places) or "no places"
             raise UserError(f"--only {pattern}: {place} is not on {machine.name}, which has {have}", NOT_HERE)
 
 
-def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
+def _no_match(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
     _check_places(pattern, machine)
     everything = points_of(SUITES["full"], machine, table)
     elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)

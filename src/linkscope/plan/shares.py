@@ -20,13 +20,13 @@ from linkscope.stats import DISAGREEING_ROUNDS, EARLY_ROUNDS, LOOKS, agree, most
 
 SHARE = 6.0  # maximum cost of a point over the mean: cheap points leave time for expensive ones
 MOST_ROUNDS = LOOKS[2]  # maximum while other points are unmeasured
-CHEAP = 0.05  # fraction of a point's share that further rounds may cost if the first three give little hope
-ALIKE_BYTES = 32  # ratio of sizes: at smaller ratios, points have similar noise
+CHEAP_SHARE = 0.05  # fraction of a point's share that further rounds may cost if the first three give little hope
+SIMILAR_RATIO = 32  # ratio of sizes: at smaller ratios, points have similar noise
 _OPENING_S, _CONTEXT_S = 0.2, 0.15  # cost of another pass: its process, and each GPU (results/h200x4-standard-151s)
-_ALIKE_S = 0.07  # cost of selecting a low-cost context: every other context is one
+_SELECTION_S = 0.07  # cost of selecting a low-cost context: every other context is one
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _RECALL = Recall(most=1 << 12)  # operations
-_ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points for which more rounds do not help
+_NO_MORE_ROUNDS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
 
 def share_s(plan: Plan) -> float:
@@ -36,7 +36,7 @@ def share_s(plan: Plan) -> float:
 
 def opening_s(plan: Plan) -> float:
     """Estimates the seconds to open the machine for another pass."""
-    of_gpu = _CONTEXT_S + (_ALIKE_S if plan.alike_contexts else 0.0)
+    of_gpu = _CONTEXT_S + (_SELECTION_S if plan.alike_contexts else 0.0)
     return _OPENING_S + of_gpu * len(frozenset().union(*map(_gpus_of, plan.points)))
 
 
@@ -56,7 +56,7 @@ def rounds_in_share(plan: Plan, point: Point) -> int:
     if point.status == "ok" or point.guards.keys() & {"in_turn", "trend"}:
         return have
     wanted = _look(plan, point)
-    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP * share_s(plan):
+    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP_SHARE * share_s(plan):
         wanted = LOOKS[1]
     return wanted if wanted is not None and wanted <= min(MOST_ROUNDS, affordable(plan, point)) else have
 
@@ -67,16 +67,16 @@ def affordable(plan: Plan, point: Point) -> int:
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
-def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> list[Work]:
+def wanted(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> list[Work]:
     """Returns more rounds for points that missed their precision, within their share, and for points that may be
     precise by chance.
 
     `suspects`: the result of suspect_agreements() for the same points, if known.
     """
-    unlike = suspect_agreements(plan, points) if unlike is None else unlike
+    suspects = suspect_agreements(plan, points) if suspects is None else suspects
     found = []
     for id, point in points.items():
-        rounds = unlike.get(id, 0)
+        rounds = suspects.get(id, 0)
         if not rounds or rounds > affordable(plan, point):
             rounds = rounds_in_share(plan, point)
         if rounds > len(_medians(point)):
@@ -109,17 +109,17 @@ def _suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, in
         medians = _medians(point)
         if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
             agreed[point.bytes].append(agree(medians, _target(plan, point)))
-            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
+            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_NO_MORE_ROUNDS):
                 early[point.id] = point.bytes
-    calm = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
+    agreeing = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
     found = {
         id: LOOKS[1] if precise[id] else DISAGREEING_ROUNDS
         for id, size in early.items()
-        if precise[id] != (size in calm)
+        if precise[id] != (size in agreeing)
     }
     slow = in_doubt(points.values(), [set(of.paths) for of in plan.classes], LOOKS[1])
-    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_ENDLESS)}
+    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_NO_MORE_ROUNDS)}
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -128,19 +128,19 @@ def _operation(id: str) -> str:
 
 
 def _of_similar(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
-    near = [at for at in agreed if size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
-    return [told for at in near for told in agreed[at]]
+    near = [at for at in agreed if size <= SIMILAR_RATIO * at and at <= SIMILAR_RATIO * size]
+    return [agrees for at in near for agrees in agreed[at]]
 
 
-def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:
+def late_rounds(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> Iterator[Work]:
     """Yields more rounds for points that missed their precision, regardless of their share. `suspects`: as in
     wanted()."""
-    unlike = suspect_agreements(plan, points) if unlike is None else unlike
+    suspects = suspect_agreements(plan, points) if suspects is None else suspects
     for id, point in points.items():
         have = len(_medians(point))
-        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
+        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_NO_MORE_ROUNDS):
             continue
-        look = unlike.get(id) or _look(plan, point)
+        look = suspects.get(id) or _look(plan, point)
         if look is not None:
             yield Work(id, look)
 
@@ -155,10 +155,10 @@ def affordable_rounds(
     passes, opening = underway.passes, opening_s(plan)
     lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
     cost = {work: rounds_s(points, [work]) for work in lacking}
-    alone = {work: cost[work] + max(0, of - passes) * opening for work, of in lacking.items()}
+    solo_s = {work: cost[work] + max(0, of - passes) * opening for work, of in lacking.items()}
     found: list[Work] = []
     spent = 0.0
-    for work in sorted(lacking, key=lambda work: (alone[work], work.id)):
+    for work in sorted(lacking, key=lambda work: (solo_s[work], work.id)):
         spent += cost[work] + max(0, lacking[work] - passes) * opening
         passes = max(passes, lacking[work])
         if spent > left_s:

@@ -64,32 +64,34 @@ class Inheritance:
 
 def staged_work(plan: Plan, points: Mapping[str, Point], left_s: float, underway: Underway = NOTHING) -> list[Work]:
     """Returns the next work in addition to the unfinished points; empty if the time is too short for more."""
-    if lacking_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
-        return [Work(id, EARLY_ROUNDS) for id in underway.new(lacking_of)]
+    if missing_of := [id for curve in _curves(plan) for id in _skeleton(curve) if id not in points]:
+        return [Work(id, EARLY_ROUNDS) for id in underway.new(missing_of)]
     left_s -= underway.seconds + underway.passes * opening_s(plan)
-    told = _consequences(plan, points)
-    full = [id for of in told for id in of.lacking]
-    at_once = next_together(plan.together, points)
-    beside = underway.beside(dict.fromkeys(underway.new([*full, *at_once]), EARLY_ROUNDS))
-    inheriting = [inheritance for of in told for inheritance in of.inheritances]
+    consequences = _consequences(plan, points)
+    full = [id for of in consequences for id in of.lacking]
+    concurrent = next_together(plan.together, points)
+    beside = underway.beside(dict.fromkeys(underway.new([*full, *concurrent]), EARLY_ROUNDS))
+    inheriting = [inheritance for of in consequences for inheritance in of.inheritances]
     offers = [offer for offer in _offers(inheriting, points) if offer.id not in beside.rounds]
     offers = offers[: _missing_measurements(plan, {*points, *beside.rounds})]
-    inherited = _offers_in_time(plan, offers, left_s * BESIDE if at_once else left_s, beside)
+    inherited = _offers_in_time(plan, offers, left_s * BESIDE if concurrent else left_s, beside)
     beside = beside.beside({offer.id: EARLY_ROUNDS for offer in inherited})
     new = [Work(id, EARLY_ROUNDS) for id in beside.rounds if id not in underway.rounds]
     # Measuring most of the map comes before more rounds.
-    room = left_s * (BESIDE if at_once else CHUNK if beside.rounds else 1.0) - sum(offer.cost_s for offer in inherited)
-    unlike = suspect_agreements(plan, points)
-    more = affordable_rounds(plan, points, wanted(plan, points, unlike), room, beside)
+    room = left_s * (BESIDE if concurrent else CHUNK if beside.rounds else 1.0) - sum(
+        offer.cost_s for offer in inherited
+    )
+    suspects = suspect_agreements(plan, points)
+    more = affordable_rounds(plan, points, wanted(plan, points, suspects), room, beside)
     if new or more or underway.rounds:
         # A pass costs as much as many rounds, so points that missed their precision share the planned passes.
         every = beside.beside(lacking(points, more))
         room -= rounds_s(points, more) + (every.passes - beside.passes) * opening_s(plan)
-        return new + more + affordable_rounds(plan, points, late_rounds(plan, points, unlike), room, every)
+        return new + more + affordable_rounds(plan, points, late_rounds(plan, points, suspects), room, every)
     return (
-        affordable_rounds(plan, points, late_rounds(plan, points, unlike), left_s)
+        affordable_rounds(plan, points, late_rounds(plan, points, suspects), left_s)
         or [Work(offer.id, EARLY_ROUNDS) for offer in _offers_in_time(plan, _offers(inheriting, points), left_s)]
-        or _more_at_once(plan, points, left_s)
+        or _more_concurrent(plan, points, left_s)
     )
 
 
@@ -126,8 +128,8 @@ def margin(plan: Plan, size: int) -> float:
 def expected_ids(plan: Plan) -> tuple[list[str], list[str]]:
     """Returns the ids that are measured in any case, and those that are measured if the budget allows."""
     sure = dict.fromkeys(id for curve in _curves(plan) for id in (*_skeleton(curve), *_audited(curve)))
-    at_once = [one.id for one in plan.together if one.first]
-    return [*sure, *at_once], [id for id in plan.points if id not in sure]
+    concurrent = [one.id for one in plan.together if one.first]
+    return [*sure, *concurrent], [id for id in plan.points if id not in sure]
 
 
 def representatives(plan: Plan) -> dict[str, str]:
@@ -174,8 +176,10 @@ def _consequences(plan: Plan, points: Mapping[str, Point]) -> list[_Consequences
 
 
 def _consequences_of(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> _Consequences:
-    alike = similarity(plan, curve, points)
-    return _Consequences(_inheriting(curve, alike, points), _lacking_of_leaders(plan, curve, alike, points))
+    similarities = similarity(plan, curve, points)
+    return _Consequences(
+        _inheriting(curve, similarities, points), _lacking_of_leaders(plan, curve, similarities, points)
+    )
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -199,30 +203,30 @@ def _checks_of(curve: ClassCurve, member: str) -> list[int]:
 
 
 def _lacking_of_leaders(
-    plan: Plan, curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapping[str, Point]
+    plan: Plan, curve: ClassCurve, similarities: Mapping[str, Similarity], points: Mapping[str, Point]
 ) -> list[str]:
     """Returns the missing points: all sizes of each leader, affordable sizes of the audit, and finer sizes at bends."""
     known = _curve_of(curve, curve.representative, points)
-    found = [id for id in _audited(curve) if _fits(plan, known, PointId.parse(id).bytes)]
-    for leader in dict.fromkeys(of.leader for of in alike.values()):
+    found = [id for id in _audited(curve) if _is_affordable(plan, known, PointId.parse(id).bytes)]
+    for leader in dict.fromkeys(of.leader for of in similarities.values()):
         base = [curve.ids[leader][size] for size in sorted(curve.ids[leader])]
         if missing := [id for id in base if id not in points]:
             found += missing
             continue
         measured = _curve_of(curve, leader, points)
-        finer = [curve.id_of(leader, size) for size in _finer(plan, measured)]
+        finer = [curve.id_of(leader, size) for size in _affordable_finer(plan, measured)]
         found += [id for id in finer if PointId.parse(id).bytes <= MOST_MANAGED or not pages_move(PointId.parse(id))]
     return [id for id in found if id not in points]
 
 
-def _finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
+def _affordable_finer(plan: Plan, measured: Mapping[int, Timed]) -> list[int]:
     """Returns the affordable sizes that the shape of a curve suggests."""
     bracketing = set(bracketing_sizes(measured))
     shares = {size: _BRACKET if size in bracketing else _FINER for size in finer_sizes(measured)}
-    return [size for size, share in shares.items() if _fits(plan, measured, size, share)]
+    return [size for size, share in shares.items() if _is_affordable(plan, measured, size, share)]
 
 
-def _fits(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float = _FINER) -> bool:
+def _is_affordable(plan: Plan, measured: Mapping[int, Timed], size: int, of_share: float = _FINER) -> bool:
     """Returns whether the first rounds of a size are affordable. An expensive size is measured neither for a curve's
     shape nor as audit."""
     above = min((at for at in measured if at >= size), default=None)
@@ -240,7 +244,7 @@ def _curve_of(curve: ClassCurve, member: str, points: Mapping[str, Point]) -> di
     measured = [point for point in known if point is not None and point.median_s and point.status != "inherited"]
     unsure = doubts([point.flows[0].round_medians_s for point in measured], [half_width(point) for point in measured])
     return {
-        point.bytes: Timed(point.median_s or 0.0, doubt, _early_s(point))
+        point.bytes: Timed(point.median_s or 0.0, doubt, _first_rounds_s(point))
         for point, doubt in zip(measured, unsure, strict=True)
     }
 
@@ -261,7 +265,7 @@ def _offers(inheritances: Iterable[Inheritance], points: Mapping[str, Point]) ->
         source = points[one.source]
         width = _width(source) + (one.high - one.low) / 2
         gain = max(_LEAST_WIDTH, min(width / source.precision_target, 1 / _LEAST_WIDTH))
-        cost_s = _early_s(source)
+        cost_s = _first_rounds_s(source)
         found.append(_Offer(one.id, gain / max(cost_s, 1e-9), cost_s))
     return sorted(found, key=lambda offer: (-offer.gain, offer.id))
 
@@ -285,7 +289,7 @@ def _offers_in_time(plan: Plan, offers: Sequence[_Offer], left_s: float, underwa
     return found
 
 
-def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
+def _more_concurrent(plan: Plan, points: Mapping[str, Point], left_s: float) -> list[Work]:
     """Returns more concurrent flows without a particular reason, as the time allows."""
     each = max([points[of.id].device_s for of in plan.together if of.id in points], default=0.0)
     room = left_s - EARLY_ROUNDS * opening_s(plan)
@@ -294,23 +298,25 @@ def _more_at_once(plan: Plan, points: Mapping[str, Point], left_s: float) -> lis
     return [Work(id, EARLY_ROUNDS) for id in ids[: max(0, count)]]
 
 
-def _inheriting(curve: ClassCurve, alike: Mapping[str, Similarity], points: Mapping[str, Point]) -> list[Inheritance]:
+def _inheriting(
+    curve: ClassCurve, similarities: Mapping[str, Similarity], points: Mapping[str, Point]
+) -> list[Inheritance]:
     found = []
     for member in curve.members:
-        of = alike.get(member)
+        of = similarities.get(member)
         if of is None or of.leader == member:
             continue
         for size, id in sorted(curve.ids[member].items()):
             source = curve.ids[of.leader].get(size)
             if id in points or source is None or source not in points or points[source].ci95_s is None:
                 continue
-            low, high = _stretch(curve, of, alike, points, size)
+            low, high = _factors(curve, of, similarities, points, size)
             found.append(Inheritance(id, source, low, high, of.verdict == "same"))
     return found
 
 
-def _stretch(
-    curve: ClassCurve, of: Similarity, alike: Mapping[str, Similarity], points: Mapping[str, Point], size: int
+def _factors(
+    curve: ClassCurve, of: Similarity, similarities: Mapping[str, Similarity], points: Mapping[str, Point], size: int
 ) -> tuple[float, float]:
     """Returns the factors by which a member may be faster or slower than its leader at a size without a measurement.
 
@@ -320,7 +326,7 @@ def _stretch(
     beside = [*[at for at in checked if at <= size][-1:], *[at for at in checked if at >= size][:1]]
     ends = [of.contrasts[at].ends(0.95) for at in dict.fromkeys(beside)]
     leader = points[curve.ids[of.leader][size]]
-    for member, other in alike.items():
+    for member, other in similarities.items():
         point = points.get(curve.ids[member].get(size, ""))
         if point is None or point.status == "inherited" or member == of.leader or other.leader != of.leader:
             continue
@@ -353,7 +359,7 @@ def _width(point: Point) -> float:
     return math.inf if width is None else width
 
 
-def _early_s(point: Point) -> float:
+def _first_rounds_s(point: Point) -> float:
     """Returns the seconds of the first rounds of a similar point."""
     return point.device_s * EARLY_ROUNDS / max(_have(point), EARLY_ROUNDS)
 

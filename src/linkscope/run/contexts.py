@@ -17,7 +17,7 @@ from linkscope.stats import median
 # Same constants as in the worker (core/platform/cuda/contexts.cpp). A context is expensive if its cost exceeds ALIKE
 # times the lowest cost by more than NOISE_S.
 ALIKE, NOISE_S = 1.02, 20e-9
-_TOO_LITTLE = 0.5  # fraction of the median: a lower cost is a failed reading
+_FAILED_READING = 0.5  # fraction of the median: a lower cost is a failed reading
 
 
 class _Made(msgspec.Struct):
@@ -38,7 +38,7 @@ class Contexts:
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
         """Returns the field `contexts` of an open request (docs/reference/worker.md) for the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
-        return {"gpus": gpus, "floors_s": {model: _least(costs) for model, costs in self._of_model.items()}}
+        return {"gpus": gpus, "floors_s": {model: _lowest_cost(costs) for model, costs in self._of_model.items()}}
 
     def made(self, answer: Any) -> None:
         """Records the field `contexts` of an answer to an open request. Raises RequestFailed if it has another form."""
@@ -56,16 +56,16 @@ class Contexts:
         return {f"gpu:{gpu}": _tally(self._costs[gpu], self._kept[gpu]) for gpu in sorted(self._kept)}
 
 
-def _least(costs: list[float]) -> float:
-    middle = median(costs)
-    return min(cost for cost in costs if cost > _TOO_LITTLE * middle)
+def _lowest_cost(costs: list[float]) -> float:
+    centre = median(costs)
+    return min(cost for cost in costs if cost > _FAILED_READING * centre)
 
 
 def _tally(costs: list[float], kept: list[float]) -> ContextsTally:
-    limit = ALIKE * _least(costs) + NOISE_S
-    dear = [cost for cost in costs if cost > limit]
+    limit = ALIKE * _lowest_cost(costs) + NOISE_S
+    expensive = [cost for cost in costs if cost > limit]
     return ContextsTally(
         made=len(costs), kept=len(kept), kept_s=float(f"{median(kept):.4g}"),
-        dear=len(dear), dear_s=float(f"{median(dear):.4g}") if dear else None,
+        dear=len(expensive), dear_s=float(f"{median(expensive):.4g}") if expensive else None,
         dear_kept=sum(cost > limit for cost in kept),
     )  # fmt: skip

@@ -25,7 +25,7 @@ _RANGE = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
 
 
 @dataclass
-class _Seen:
+class _PointRounds:
     """The rounds of a point so far. `ends`: lowest and highest round median of each measured flow."""
 
     rounds: int = 0
@@ -36,7 +36,7 @@ class _Seen:
 
 
 @dataclass
-class _Sum:
+class _Remaining:
     """The remaining rounds: their seconds, their number, and the number of unfinished points."""
 
     seconds: float = 0.0
@@ -54,22 +54,22 @@ class Forecast:
         self._modelled = modelled  # in virtual time, a round costs the same for every point
         self._base = EARLY_ROUNDS if plan.classes else plan.rounds
         self._extra = rounds_after(plan, plan.rounds) - plan.rounds
-        self._seen = {id: _Seen() for id in states}
-        self._told = 0.0
+        self._seen = {id: _PointRounds() for id in states}
+        self._reported = 0.0
         self._started = time.monotonic()
-        self._look()
+        self._read_rounds()
         self._before, self._rounds_before = self._done(), sum(seen.rounds for seen in self._seen.values())
 
     def left(self, points: Mapping[str, Point], wanted: Mapping[str, int], number: int) -> WorkLeft:
         """Returns the remaining work. `points` are done, the others get their `wanted` rounds, and `number` is the
         highest round under way."""
-        self._look()
-        to_come = self._to_come(points, wanted)
-        done, left = self._done(), to_come.rounds if self._modelled else to_come.seconds
-        if to_come.seconds > 0:
-            left *= min(1.0, max(self._budget.left(), 0.0) / to_come.seconds)
-        self._told = max(self._told, done / max(done + left, 1e-12))
-        return WorkLeft(self._told, self._left_s(done - self._before, left), to_come.points, self._stage(number))
+        self._read_rounds()
+        remaining = self._remaining(points, wanted)
+        done, left = self._done(), remaining.rounds if self._modelled else remaining.seconds
+        if remaining.seconds > 0:
+            left *= min(1.0, max(self._budget.left(), 0.0) / remaining.seconds)
+        self._reported = max(self._reported, done / max(done + left, 1e-12))
+        return WorkLeft(self._reported, self._left_s(done - self._before, left), remaining.points, self._stage(number))
 
     def _left_s(self, done: float, left: float) -> float | None:
         """Returns the remaining wall time. Pauses between measurements count in proportion."""
@@ -84,22 +84,22 @@ class Forecast:
         base = self._plan.rounds
         return f"round {number + 1} of {base}" if number < base else f"extra round {number + 1 - base}"
 
-    def _look(self) -> None:
+    def _read_rounds(self) -> None:
         """Reads the new rounds."""
         for id, state in self._states.items():
-            seen = self._seen.setdefault(id, _Seen())
+            seen = self._seen.setdefault(id, _PointRounds())
             if len(state.rounds) > seen.rounds:
                 for record in state.rounds[seen.rounds :]:
-                    _take_up(seen, record)
+                    _add_round(seen, record)
                 seen.will_miss = self._will_miss(state, seen) if self._extra else False
 
     def _done(self) -> float:
         """Returns the seconds measured so far; for a model, the rounds."""
         return sum(seen.rounds if self._modelled else seen.spent_s for seen in self._seen.values())
 
-    def _to_come(self, points: Mapping[str, Point], wanted: Mapping[str, int]) -> _Sum:
-        scale, others = self._scale(), self._missed()
-        found = _Sum()
+    def _remaining(self, points: Mapping[str, Point], wanted: Mapping[str, int]) -> _Remaining:
+        scale, others = self._scale(), self._missed_fraction()
+        found = _Remaining()
         for id, state in self._states.items():
             seen, point = self._seen[id], points.get(id)
             if point is not None:
@@ -133,16 +133,18 @@ class Forecast:
         if all(seen.rounds for seen in self._seen.values()):
             return 1.0
         measured = [(state.estimate_s, self._seen[id]) for id, state in self._states.items() if state.rounds]
-        doubt = 0.02 * sum(state.estimate_s for state in self._states.values())
+        prior_s = 0.02 * sum(state.estimate_s for state in self._states.values())
         spent = sum(seen.spent_s / (seen.rounds + _FIRST - 1) for _, seen in measured)
-        return (spent + doubt) / max(sum(estimate for estimate, _ in measured) + doubt, 1e-12)
+        return (spent + prior_s) / max(sum(estimate for estimate, _ in measured) + prior_s, 1e-12)
 
-    def _missed(self) -> float:
+    def _missed_fraction(self) -> float:
         """Returns the fraction of the undecided points that is expected to need extra rounds."""
-        told = [seen.will_miss for seen in self._seen.values() if seen.will_miss is not None]
-        return (sum(told) + _MISSED * _MISSED_WEIGHT) / (len(told) + _MISSED_WEIGHT) if self._extra else 0.0
+        predictions = [seen.will_miss for seen in self._seen.values() if seen.will_miss is not None]
+        return (
+            (sum(predictions) + _MISSED * _MISSED_WEIGHT) / (len(predictions) + _MISSED_WEIGHT) if self._extra else 0.0
+        )
 
-    def _will_miss(self, state: State, seen: _Seen) -> bool | None:
+    def _will_miss(self, state: State, seen: _PointRounds) -> bool | None:
         """Predicts from the rounds so far whether the interval will be too wide; None for fewer than two rounds."""
         if seen.kept < 2:
             return None
@@ -151,10 +153,10 @@ class Forecast:
         final = _RANGE[base - 2] if base <= 8 else 5.6 / math.sqrt(base)
         growth = max(1.0, final / _RANGE[min(seen.kept, 10) - 2])
         widths = [(high - low) / max(high + low, 1e-30) for low, high in seen.ends]
-        return growth * max(widths) > precision_target(self._plan, state.what)
+        return growth * max(widths) > precision_target(self._plan, state.point_id)
 
 
-def _take_up(seen: _Seen, record: Round) -> None:
+def _add_round(seen: _PointRounds, record: Round) -> None:
     seen.rounds += 1
     seen.spent_s += record.device_s
     if "throttled" in record.guards:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-_EVERY_S = 0.5
+_PERIOD_S = 0.5
 # nvmlClocksEventReason* bits of the reasons that make the GPU slower than requested.
 BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
 
@@ -66,28 +66,28 @@ class NvmlMonitor:
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
         guards: dict[str, Any] = {}
-        bad: set[str] = set()
+        throttled: set[str] = set()
         for gpu in sorted(set(places) & self._states.keys()):
-            seen = self._seen(gpu, since)
+            seen = self._observations(gpu, since)
             if seen:
                 guards[gpu] = _summary(seen)
-                bad.update(guards[gpu].get("throttled", []))
-        if bad:
-            guards["throttled"] = sorted(bad)
+                throttled.update(guards[gpu].get("throttled", []))
+        if throttled:
+            guards["throttled"] = sorted(throttled)
         return guards
 
     def stop(self) -> None:
         self._ended.set()
         self._thread.join(2.0)
 
-    def _seen(self, gpu: str, since: float) -> list[State]:
+    def _observations(self, gpu: str, since: float) -> list[State]:
         """Returns the observations since then. A measurement shorter than the sampling period gets the last earlier
         one."""
         states = self._states[gpu]
         return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
     def _watch(self) -> None:
-        while not self._ended.wait(_EVERY_S):
+        while not self._ended.wait(_PERIOD_S):
             self._look()
 
     def _look(self) -> None:
@@ -174,7 +174,7 @@ def _summary(seen: Sequence[State]) -> dict[str, Any]:
     reasons = 0
     for state in seen:
         reasons |= state.reasons
-    bad = [name for bit, name in BAD_REASONS.items() if reasons & bit]
-    if bad:
-        summary["throttled"] = bad
+    throttled = [name for bit, name in BAD_REASONS.items() if reasons & bit]
+    if throttled:
+        summary["throttled"] = throttled
     return summary

@@ -36,11 +36,11 @@ class _NvbandwidthRound(PointRound):
                 batches = [self._batch_for(group, WARM_UP), self._batch_for(group, WARM_UP + TIMED)]
                 last = number == SAMPLES - 1 and group is groups[-1]
                 trace = self._run(1, batches, verify=last)
-                warm, all_of_it = ([trace.seconds(0, at, actor) for actor in range(self._actors)] for at in (0, 1))
+                warm, total = ([trace.seconds(0, at, actor) for actor in range(self._actors)] for at in (0, 1))
                 for actor in group:
-                    samples[actor].append(self.rounded((all_of_it[actor] - warm[actor]) / TIMED))
-                together.append((max(all_of_it) - warm[0]) / TIMED)
-                overlap = min(overlap, min(all_of_it) / max(all_of_it[actor] for actor in group))
+                    samples[actor].append(self.rounded((total[actor] - warm[actor]) / TIMED))
+                together.append((max(total) - warm[0]) / TIMED)
+                overlap = min(overlap, min(total) / max(total[actor] for actor in group))
         made = self._record([TIMED] * self._actors, samples, [0.0], overlap)
         if self._actors > 1 and len(groups) == 1:
             made.guards["together_s"] = self.rounded(median(together))
@@ -51,8 +51,8 @@ class _NvbandwidthRound(PointRound):
         other runs."""
         to_host = [flow.actor for flow in self._flows if (kind_of(flow.src), kind_of(flow.dst)) == ("gpu", "numa")]
         others = [actor for actor in range(self._actors) if actor not in to_host]
-        both = bool(to_host and others)
-        return [others, to_host] if both else [list(range(self._actors))]
+        is_bidirectional = bool(to_host and others)
+        return [others, to_host] if is_bidirectional else [list(range(self._actors))]
 
     def _batch_for(self, group: list[int], count: int) -> list[int]:
         """Gives untimed actors twice the operations, so that they outlast the timed ones."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 10.0
 _DRAW_EVERY_S = 0.25
 _DRAW_SHARE = 0.02  # maximum share of the processor time that drawing between measurements may use
-_SPARE = 8  # columns left free beside the bar, for the ^C that a terminal shows
-_BAR, _LEAST_BAR = 30, 8
+_FREE_COLUMNS = 8  # columns left free beside the bar, for the ^C that a terminal shows
+_BAR, _MIN_BAR = 30, 8
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Lines:
     def __init__(self, found: Found, stream: TextIO) -> None:
         self._found = found
         self._stream = stream
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         self._best = ""
 
     def record(self, record: Round | Point) -> None:
@@ -93,9 +93,9 @@ class Lines:
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now - self._said < _LINE_EVERY_S:
+        if now - self._printed_at < _LINE_EVERY_S:
             return
-        self._said = now
+        self._printed_at = now
         work, best = left(), self._found.best()
         print(f"{_percent(work.share)}, {work.texts()[0]}", file=self._stream)
         if best != self._best:
@@ -131,7 +131,7 @@ class Terminal:
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
         self._next = 0.0
-        self._gone = False  # the terminal is closed
+        self._closed = False  # the terminal is closed
         self._drawn: list[str] = []
 
     def record(self, record: Round | Point) -> None:
@@ -139,34 +139,34 @@ class Terminal:
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now < self._next or self._gone:
+        if now < self._next or self._closed:
             return
         before_s = time.process_time()
         try:
             self._draw(left())
         except OSError:
-            self._gone = True
+            self._closed = True
         cost_s = time.process_time() - before_s
         self._next = now + max(_DRAW_EVERY_S, min(cost_s / _DRAW_SHARE, _LINE_EVERY_S))
 
     def stop(self) -> None:
         live, self._live = self._live, None
-        if live is None or self._gone:
+        if live is None or self._closed:
             return
         try:
             self._show(live, [])
             live.stop()
         except OSError:
-            self._gone = True
+            self._closed = True
 
     def _draw(self, work: WorkLeft) -> None:
-        width, height = self._measured()
-        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _SPARE), "")]
+        width, height = self._terminal_size()
+        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _FREE_COLUMNS), "")]
         if self._live is None:
-            self._live = self._started()
+            self._live = self._start_live()
         self._show(self._live, lines)
 
-    def _measured(self) -> tuple[int, int]:
+    def _terminal_size(self) -> tuple[int, int]:
         """Returns the current columns and rows; COLUMNS and LINES would not follow a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self._stream.fileno())
@@ -174,7 +174,7 @@ class Terminal:
                 self._console.size = size
         return self._console.size
 
-    def _started(self) -> "Live":
+    def _start_live(self) -> "Live":
         from rich.live import Live
 
         live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
@@ -185,17 +185,17 @@ class Terminal:
     def _show(self, live: "Live", lines: Sequence[tuple[str, str]]) -> None:
         from rich.text import Text
 
-        self._mend()
+        self._erase_wrapped_lines()
         self._drawn = [line for line, _ in lines]
         text = Text("\n", no_wrap=True, overflow="crop").join(Text(line, style) for line, style in lines)
         live.update(text, refresh=True)
 
-    def _mend(self) -> None:
+    def _erase_wrapped_lines(self) -> None:
         """Moves the cursor up over the extra lines that appear when the terminal becomes narrower and wraps lines."""
         from rich.control import Control
         from rich.segment import ControlType
 
-        width = max(self._measured()[0], 1)
+        width = max(self._terminal_size()[0], 1)
         more = sum(max(0, len(line) - 1) // width for line in self._drawn)
         up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
         if more:
@@ -205,12 +205,12 @@ class Terminal:
         """Returns a bar with the longest text that fits."""
         full, empty = "#-" if self._console.options.ascii_only else "━─"
         for text in work.texts():
-            said = f" {_percent(work.share)}  {text}".rstrip()
-            length = min(_BAR, width - len(said))
-            if length >= _LEAST_BAR:
+            suffix = f" {_percent(work.share)}  {text}".rstrip()
+            length = min(_BAR, width - len(suffix))
+            if length >= _MIN_BAR:
                 done = int(work.share * length)
-                return full * done + empty * (length - done) + said
-        return _percent(work.share)[: max(width + _SPARE - 1, 0)]
+                return full * done + empty * (length - done) + suffix
+        return _percent(work.share)[: max(width + _FREE_COLUMNS - 1, 0)]
 
 
 def _percent(share: float) -> str:

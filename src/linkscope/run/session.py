@@ -25,7 +25,7 @@ from linkscope.runfile.methods import current
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
     """The table of benchmarks in the worker."""
-    with _one_question(command) as worker:
+    with _temporary_worker(command) as worker:
         return worker.benchmarks()
 
 
@@ -35,11 +35,11 @@ def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None 
     Suites contain only possible points. An id from the command line may combine sizes and parameters that do not fit
     together.
     """
-    asked = [id for id in plan.points if id in plan.only]
-    if not asked:
+    named = [id for id in plan.points if id in plan.only]
+    if not named:
         return
-    with _one_question(command) as worker:
-        for id in asked:
+    with _temporary_worker(command) as worker:
+        for id in named:
             try:
                 worker.check(case_of(PointId.parse(id), facts))
             except RequestFailed as problem:
@@ -130,13 +130,13 @@ def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
         tool["commit"] = commit()
-        with _one_question(command) as worker:
+        with _temporary_worker(command) as worker:
             tool["worker"] = worker.hello()
     return tool
 
 
 @contextlib.contextmanager
-def _one_question(command: Sequence[str] | None) -> Iterator[Worker]:
+def _temporary_worker(command: Sequence[str] | None) -> Iterator[Worker]:
     """Starts a worker for a single question."""
     chosen = command or worker_command()
     worker = Worker(chosen)

@@ -15,7 +15,7 @@ INTERRUPTED = "the run was stopped"
 class State:
     """One point: its rounds so far, and why it gets no more of them."""
 
-    what: PointId
+    point_id: PointId
     estimate_s: float
     rounds: list[Round] = field(default_factory=list)
     cost_s: float | None = None  # cost of the last round
@@ -45,7 +45,7 @@ class State:
     @property
     def places(self) -> set[str]:
         """The places of its flows."""
-        return set(itertools.chain(*self.what.paths))
+        return set(itertools.chain(*self.point_id.paths))
 
 
 def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[str, State]:
@@ -62,8 +62,8 @@ def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[st
 
 def state_of(id: str, plan: Plan, machine: MachineFacts) -> State:
     """Returns the state of a point without rounds."""
-    what = PointId.parse(id)
-    return State(what, estimated_seconds(what, machine, plan.rule))
+    point_id = PointId.parse(id)
+    return State(point_id, estimated_seconds(point_id, machine, plan.rule))
 
 
 def finished(points: Iterable[Point]) -> dict[str, Point]:

@@ -132,10 +132,10 @@ def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
 
 def same_machine(target: Target, run: Run) -> Target:
     """Returns the target for continuing `run`. Refuses a machine that is not the original one."""
-    theirs, ours = _identity(run.header.machine), _identity(target.machine)
-    if theirs != ours:
-        what = f"{run.path} was measured on another machine ({theirs}; here: {ours})"
-        raise UserError(f"{what}: resume it there", NOT_HERE)
+    original, current = _identity(run.header.machine), _identity(target.machine)
+    if original != current:
+        problem = f"{run.path} was measured on another machine ({original}; here: {current})"
+        raise UserError(f"{problem}: resume it there", NOT_HERE)
     return target
 
 

@@ -75,7 +75,7 @@ class Workers:
         if self._worker is None:
             return True
         try:
-            self._made(self._worker.open(self._request()))
+            self._record_contexts(self._worker.open(self._request()))
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
@@ -91,7 +91,7 @@ class Workers:
         old, self._worker = self._worker, None
         old.end()
         with contextlib.suppress(WorkerGone):  # get() starts another worker, and reports if none opens
-            self._opening = self._asked()
+            self._opening = self._start_opening()
         return old.kill()
 
     def drop(self) -> bool:
@@ -108,15 +108,15 @@ class Workers:
         problem = ""
         for _ in range(self._TRIES):
             try:
-                return self._opened()
+                return self._open()
             except (WorkerGone, RequestFailed) as failure:
                 problem = str(failure)
         raise CannotStart(f"no worker can open the machine: {problem}")
 
-    def _opened(self) -> Worker:
-        worker, self._opening = self._opening or self._asked(), None
+    def _open(self) -> Worker:
+        worker, self._opening = self._opening or self._start_opening(), None
         try:
-            self._made(worker.opened())
+            self._record_contexts(worker.opened())
         except WorkerGone:
             raise
         except BaseException:
@@ -124,7 +124,7 @@ class Workers:
             raise
         return worker
 
-    def _asked(self) -> Worker:
+    def _start_opening(self) -> Worker:
         """Starts a process that opens the machine."""
         worker = Worker(self._command, self._stop_asked)
         worker.ask_to_open(self._request())
@@ -134,6 +134,6 @@ class Workers:
         asked = {"contexts": self._contexts.wanted(self._places)} if self._contexts else {}
         return self._open_request | asked
 
-    def _made(self, answer: dict[str, Any]) -> None:
+    def _record_contexts(self, answer: dict[str, Any]) -> None:
         if self._contexts:
             self._contexts.made(answer.get("contexts", []))

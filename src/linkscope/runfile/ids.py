@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
 _SAFE_IN_PARAMS = _SAFE + ">,"  # `with=numa:0->gpu:1,numa:0->gpu:2`
-_KEPT = 65536  # more than the points of a run: ids are parsed many times
+_CACHED_IDS = 65536  # more than the points of a run: ids are parsed many times
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
     r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z_]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z_]+)/"
@@ -60,7 +60,7 @@ class PointId:
         return ((self.src, self.dst), *parse_paths(self.param("with")))
 
     @staticmethod
-    @functools.lru_cache(maxsize=_KEPT)
+    @functools.lru_cache(maxsize=_CACHED_IDS)
     def parse(text: str) -> "PointId":
         """Parses an id. Raises ValueError with the problem."""
         match = _ID.fullmatch(text)
