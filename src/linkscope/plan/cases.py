@@ -72,8 +72,7 @@ def _other_gpus(point: PointId, machine: MachineFacts) -> list[str]:
 
 
 def moved_bytes(point: PointId) -> int:
-    """Returns the bytes that one operation moves: those of the point, padded to words of 8 B, because data are
-    compared by word."""
+    """Returns the bytes that one operation moves: those of the point, padded to words of 8 B for the comparison."""
     return -(-point.bytes // _WORD) * _WORD
 
 

@@ -41,8 +41,7 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
 
 
 def bracketing_sizes(measured: Mapping[int, Timed]) -> list[int]:
-    """Returns sizes between both sides of a break. Charts draw nothing there, so both sides should lie close to the
-    break."""
+    """Returns sizes between both sides of a break. Charts draw nothing there, so both sides should be close to it."""
     sizes = _timed_sizes(measured)
     return _between(sizes, _breaks(measured, sizes)) if len(sizes) >= LEAST_CURVE else []
 

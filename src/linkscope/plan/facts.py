@@ -30,8 +30,7 @@ class MachineFacts:
         return f"within {ends[0]}" if src == dst else " -> ".join(ends)
 
     def gpus_but(self, place: str) -> list[str]:
-        """Returns the GPUs that `gpu:all` stands for if `place` is the other end: all GPUs of its host except
-        itself."""
+        """Returns the GPUs that `gpu:all` stands for if `place` is the other end: all other GPUs of its host."""
         return [gpu for gpu in self.of_kind("gpu") if host_of(gpu) == host_of(place) and gpu != place]
 
     def of_kind(self, kind: str) -> list[str]:

@@ -38,8 +38,8 @@ class Together(msgspec.Struct, frozen=True):
 def together(
     points: Iterable[PointId], machine: MachineFacts, table: Iterable[Benchmark], size: int, seed: int
 ) -> list[Together]:
-    """Returns concurrent points for the paths that the points measure alone at this size. Those measured in any case
-    come first."""
+    """Returns concurrent points for paths that `points` measure alone at this size; those measured in any case
+    first."""
     row = next((row for row in table if any(param.paths for param in row.params)), None)
     paths = list(dict.fromkeys(Path(of.src, of.dst) for of in points if of.bytes == size and _is_of_one_path(of)))
     if row is None:

@@ -1,5 +1,4 @@
-"""Caches results of the plan. The plan is computed after every completed point, although most of its inputs are
-unchanged."""
+"""Caches results of the plan, which is computed after every completed point although most inputs are unchanged."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar

@@ -133,8 +133,7 @@ def _of_similar(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
 
 
 def late_rounds(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> Iterator[Work]:
-    """Yields more rounds for points that missed their precision, regardless of their share. `suspects`: as in
-    wanted()."""
+    """Yields more rounds for points that missed their precision, whatever their share. `suspects`: as in wanted()."""
     suspects = suspect_agreements(plan, points) if suspects is None else suspects
     for id, point in points.items():
         have = len(_medians(point))

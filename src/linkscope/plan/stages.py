@@ -52,8 +52,7 @@ _LEAST_WIDTH = 0.2  # least gain of a measurement, in units of the target precis
 
 @dataclass(frozen=True)
 class Inheritance:
-    """A point that inherits the value of another; its interval is widened by the possible difference between the
-    members."""
+    """A point that inherits the value of another. The possible difference between the members widens its interval."""
 
     id: str
     source: str
@@ -120,8 +119,7 @@ def similarity(plan: Plan, curve: ClassCurve, points: Mapping[str, Point]) -> di
 
 
 def margin(plan: Plan, size: int) -> float:
-    """Returns the difference up to which members count as alike: 3 %, or the target precision of the values if that
-    is wider."""
+    """Returns the difference up to which members count as alike: 3 %, or the target precision if that is wider."""
     return max(MARGIN, usual_precision(size) if plan.precision is None else plan.precision)
 
 
@@ -145,8 +143,7 @@ def representatives(plan: Plan) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Consequences:
-    """The consequences of a curve's measured points: which points inherit, and which points of its leaders are
-    missing."""
+    """The consequences of a curve's measured points: which points inherit, and which points of leaders are missing."""
 
     inheritances: Sequence[Inheritance]
     lacking: Sequence[str]

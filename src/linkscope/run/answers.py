@@ -62,7 +62,7 @@ class Trace(msgspec.Struct):
     stamps: list[float] = []
 
     def durations(self) -> list[float]:
-        """Returns the duration of every loop, in order of sample, batch and actor."""
+        """Returns the duration of every loop: by sample, batch and actor, the actor fastest."""
         return list(map(operator.sub, self.stamps[1::2], self.stamps[0::2]))
 
     def seconds(self, sample: int, batch: int, actor: int) -> float:

@@ -163,8 +163,7 @@ class Assembler:
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
 
     def _share_reason(self, point: Point, rounds: int) -> str:
-        """Returns why the point gets no more rounds: an expensive point with a wide spread would use up the time of
-        others."""
+        """Returns why the point gets no more rounds: an expensive, scattered point would use up the time of others."""
         if not self._plan.classes or rounds_wanted(self._plan, point) > rounds:
             return ""
         share = format_seconds(share_s(self._plan))
@@ -280,8 +279,8 @@ class _Intervals:
     all_rounds: bool
 
     def of(self, medians: Sequence[float]) -> Interval | None:
-        """Returns the interval of the median of the rounds; None if there are too few rounds, or if the interval
-        reaches zero."""
+        """Returns the interval of the median of the rounds; None for too few rounds, or if the interval reaches
+        zero."""
         if not self.shared:
             interval = median_interval(medians)
         elif self.all_rounds or len(medians) >= LOOKS[1]:
@@ -306,8 +305,8 @@ def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by
     """Sets the rate of all measured flows: their bytes over the time from the common start to the end of the last flow.
 
     Every round uses this definition, however well its flows overlap. The sum of the flows' own rates is not the joint
-    rate: the flow that ends last runs alone at the end, so the sum exceeds the bytes moved over the elapsed time (by 12
-    % on H200 at an overlap of 0.9).
+    rate: the flow that ends last runs alone at the end, so the sum exceeds the bytes over the elapsed time (by 12 % on
+    H200 at an overlap of 0.9).
     """
     measured = [flow for flow in point.flows if flow.role == "measured"]
     rates = [flow.gbps for flow in measured if flow.gbps is not None]
@@ -325,7 +324,7 @@ def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by
 def _joint_s(round: Round) -> float:
     """Returns the seconds until the last measured flow ended, for the bytes of one operation of each flow.
 
-    Older run files lack this time. They hold each flow's own time, and the longest batch takes the same time.
+    Older run files hold each flow's own time instead. The time of the longest batch is the same.
     """
     if "together_s" in round.guards:
         return float(round.guards["together_s"])
@@ -344,7 +343,7 @@ def _set_means(point: Point) -> None:
 
 
 def _spread(flow: Flow, precision: float) -> Spread | None:
-    """Returns the spread within and between rounds, and two modes if samples of several rounds lie on both sides of a
+    """Returns the spread within and between rounds, and two modes if several rounds have samples on both sides of a
     gap.
 
     If each round lies wholly on one side, the processes differ, and one process has no modes. Modes closer than the
@@ -394,8 +393,8 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def _inherited_flow(flow: Flow, places: dict[str, str], inheritance: Inheritance) -> Flow:
-    """Returns the flow between the places of the inheriting path. The interval is widened by the difference between
-    the paths."""
+    """Returns the flow between the places of the inheriting path. The difference between the paths widens the
+    interval."""
     ends = flow.ci95_s
     return Flow(
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,

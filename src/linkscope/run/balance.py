@@ -11,8 +11,7 @@ VERY_UNEVEN = 2.0
 
 
 def balanced(each_s: list[float], least_s: float, max_total: int = MOST_COUNT) -> list[int]:
-    """Returns the operations of each actor, given the seconds of one operation of each, so that all actors end
-    together.
+    """Returns the operations of each actor so that all actors end together, given the seconds of one operation of each.
 
     Every batch takes at least `least_s`, within `max_total` operations. If whole operations do not end together, longer
     batches are tried, up to STRETCH_S.

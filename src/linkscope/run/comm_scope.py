@@ -19,8 +19,7 @@ MOST_AT_ONCE = 8192  # samples per request: answers stay small, and Ctrl-C takes
 
 
 class CommScopeSampler(Sampler):
-    """Measures points with bytes by that rule. Latencies follow linkscope's rule, because their steps are not
-    operations."""
+    """Measures points with bytes by that rule. Latencies follow linkscope's rule: their steps are not operations."""
 
     def _case(self, task: Task) -> dict[str, Any]:
         return super()._case(task) | ({"held": False} if task.point.bytes else {})

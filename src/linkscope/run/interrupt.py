@@ -1,4 +1,4 @@
-"""Turns Ctrl-C and SIGTERM into a flag that is read between requests, so that no record is torn and no worker is left
+"""Turns Ctrl-C and SIGTERM into a flag. Readers check it between requests, so no record is torn and no worker left
 behind."""
 
 import signal
@@ -10,8 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopFlag:
-    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. Calling the object returns the
-    flag.
+    """While entered, SIGINT and SIGTERM set the flag instead of ending the process. A call returns the flag.
 
     `last`: after a requested stop, the process ignores further signals until it ends.
     """

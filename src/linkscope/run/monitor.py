@@ -81,8 +81,8 @@ class NvmlMonitor:
         self._thread.join(2.0)
 
     def _observations(self, gpu: str, since: float) -> list[State]:
-        """Returns the observations since then. A measurement shorter than the sampling period gets the last earlier
-        one."""
+        """Returns the observations since then, or the last earlier one for a measurement shorter than the sampling
+        period."""
         states = self._states[gpu]
         return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
@@ -123,16 +123,14 @@ def monitor_for(gpus: Mapping[str, str]) -> Monitor:
 
 
 class Tally:
-    """Counts, since construction, the increases of the GPUs' error counters and the share of CPU time that a
-    hypervisor took."""
+    """Counts the increases of the GPUs' error counters since construction, and the CPU time that a hypervisor took."""
 
     def __init__(self, gpus: Mapping[str, str]) -> None:
         self._gpus = gpus
         self._ticks, self._errors = self._read()
 
     def gained(self) -> dict[str, Any]:
-        """Returns `cpu_steal` as a fraction and, by GPU, the counters that grew: `nvlink_crc_data`, `pcie_replays`,
-        …"""
+        """Returns `cpu_steal` as a fraction and, by GPU, the counters that grew, such as `nvlink_crc_data`."""
         from linkscope.machine.environment import steal_share
 
         gained: dict[str, Any] = {}

@@ -47,8 +47,8 @@ class _NvbandwidthRound(PointRound):
         return made
 
     def _groups(self) -> list[list[int]]:
-        """Groups the actors that are timed together. For bidirectional host copies, one direction is timed while the
-        other runs."""
+        """Groups the actors that are timed together: for bidirectional host copies, those of one direction at a
+        time."""
         to_host = [flow.actor for flow in self._flows if (kind_of(flow.src), kind_of(flow.dst)) == ("gpu", "numa")]
         others = [actor for actor in range(self._actors) if actor not in to_host]
         is_bidirectional = bool(to_host and others)

@@ -41,8 +41,7 @@ TOGETHER, NEARLY_TOGETHER, MOST_TRIES = 0.96, 0.85, 4  # duration of the shortes
 MOST_BUSY_S = 0.08  # sampling time of one point in one round; afterwards, the interval shows what is not steady
 MOST_WALL_S = 0.2  # the same including untimed work: allocation before each sample, comparison of data
 JOINT_MOST_S, EVEN_BYTES, EVEN_BATCH_S = 20e-3, 256 << 20, 1e-3
-# Growth over the largest batch tried so far: a batch that grows by more than MUCH_MORE grows in steps of at most
-# MOST_MORE.
+# Growth over the largest batch tried so far: above MUCH_MORE, a batch grows in steps of at most MOST_MORE.
 MUCH_MORE, MOST_MORE = 4, 16
 MOST_QUEUED = 512
 # All copies of a single call are cheap to queue. Longer batches have more copies if these stay behind the gate.
@@ -59,9 +58,9 @@ MANY_SAMPLES, LITTLE_S = 127, 10e-3
 # they disagree, another round is worth more than more samples.
 ROUND_S = 7e-3  # H200, 1 MiB and more
 EXPENSIVE_S, EXPENSIVE = ROUND_S / 7, 2.0
-USUAL = 2.0  # standard deviations of the rounds so far that count as agreement
+USUAL = 2.0  # tolerance, in standard deviations of the rounds so far
 ALONE_S = 8e-3  # operations of this length need no batch: the extra cost of a first one, about 15 us, is 0.2 % of it
-# Operations or idle gaps of at least LONG_S are not batched. At least VERY_LONG_S long, two samples suffice.
+# Operations or idle gaps of at least LONG_S are not batched. At VERY_LONG_S and more, two samples suffice.
 LONG_S, VERY_LONG_S = 10e-3, 100e-3
 _SLOWEST_RATE = 1e9  # bytes a second: the slowest memory that may still answer in time
 _SAME_RATE = 1.05
@@ -219,7 +218,7 @@ class PointRound:
                 return record
 
     def _joint_time(self, starts: list[float], ends: list[float], counts: list[int]) -> float:
-        """Returns the time from the last end in the shorter batch to the last end in the longer batch, scaled.
+        """Returns how much later the last measured flow ends in the longer batch than in the shorter one, scaled.
 
         The bytes of one operation of each flow over this time are the joint rate, even if flows do different numbers of
         operations (`counts`). Start-up costs occur in both batches and cancel.
@@ -265,8 +264,7 @@ class PointRound:
         return 1 if self._task.first and min(self._first_each) >= ALONE_S else 2
 
     def _choose_longer(self, batch: list[int]) -> int:
-        """Returns the length of the longer batch of a sample over the shorter one. 1: the sample is compared with an
-        empty batch."""
+        """Returns the ratio of the longer batch of a sample to the shorter one. 1: the shorter batch is empty."""
         size = self._task.point.bytes
         if min(self._each) >= ALONE_S:  # the first of such long operations costs the same as any other
             return 1
@@ -335,7 +333,8 @@ class PointRound:
         most = MANY_SAMPLES if little else MOST_SAMPLES
         if longest >= VERY_LONG_S or taken + 1 >= most or self._busy_s >= MOST_BUSY_S or self._is_over_time():
             return 0
-        disturbed = any(median(of) <= 0 for of in samples)  # durations are positive, so a batch was delayed
+        # durations are positive: a value of zero or less shows a delayed batch
+        disturbed = any(median(of) <= 0 for of in samples)
         if not disturbed and self._steady(samples, counts, takes_s):
             return 0
         out_of_reach = not self._steady(samples, counts, takes_s, OUT_OF_REACH * math.sqrt(MOST_SAMPLES / taken))
@@ -357,8 +356,7 @@ class PointRound:
         return all(steady(of, enough, nearly * self._tick / min(counts)) for of in samples)
 
     def _first_round_predicts(self) -> bool:
-        """Returns whether the first round predicts this round. For large copies, the first round of another path
-        does too."""
+        """Returns whether the first round predicts this round. For large copies, that of another path does too."""
         # A point's own first round must have steady samples; otherwise every later round would need more.
         steady_before = self._task.round > 0 and self._first_round_steady
         large = self._task.point.bytes >= HUGE_BYTES
@@ -396,7 +394,7 @@ class PointRound:
         return self._task.point.bytes >= EVEN_BYTES and not self._is_timed_by_host()
 
     def _matches_first_round(self, samples: list[list[float]]) -> bool:
-        """Returns whether every actor matches the first round within half of the target, or within the usual spread
+        """Returns whether every actor matches the first round within half of the target, or within the spread
         between rounds."""
         near = max(precision_target(self._plan, self._task.point) / 2, USUAL * self._task.spread)
         return all(abs(of[-1] - was) <= near * was for of, was in zip(samples, self._first_each, strict=True))
@@ -417,8 +415,7 @@ class PointRound:
         return before is not None and before.timing == "host"
 
     def _calibrate(self) -> list[int]:
-        """Returns the operations of each actor in a batch: long enough for the clock, with all actors ending
-        together."""
+        """Returns the operations of each actor in a batch: long enough for the clock, and with a common end."""
         if self._max_iterations and self._task.point.bytes:  # a small batch ends before the start-up effects do
             return [self._max_iterations // 2] * self._actors
         one = [1] * self._actors
@@ -587,8 +584,7 @@ def _flow(facts: FlowFacts, samples: list[float]) -> RoundFlow:
 
 
 def _timing(name: str) -> Timing:
-    """Returns the run file's name for the worker's timing. Behind the gate, every value is a difference of two
-    batches."""
+    """Returns the run file's name for the worker's timing. Behind the gate, a value is a difference of two batches."""
     names: dict[str, Timing] = {
         "gate": "gate+slope", "events": "events", "host": "host", "kernel_clock": "kernel_clock", "virtual": "virtual",
     }  # fmt: skip

@@ -58,8 +58,7 @@ def measure(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; without it, the call makes
-    its own."""
+    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; by default a new one."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,

@@ -28,15 +28,14 @@ class Simulation:
         self._worker = worker
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[list[float] | str]:
-        """Returns the seconds of one operation of every flow of each point, or a text that says why the machine
-        cannot run it."""
+        """Returns the seconds of one operation of every flow of each point, or the reason why the machine cannot run
+        it."""
         self._open(machine)
         facts = _facts(machine)
         return [self._one(point, facts) for point in points]
 
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
-        """Returns the bytes on each directed link in one operation of every flow of each point; empty if the point
-        cannot run."""
+        """Returns the bytes on each directed link in one operation of every flow; empty for a point that cannot run."""
         self._open(machine)
         facts = _facts(machine)
         found: list[dict[str, int]] = []

@@ -1,5 +1,4 @@
-"""Carries out a plan: passes in the outer loop, and every record written at once, so that no failure of a worker loses
-it.
+"""Carries out a plan: passes in the outer loop. Every record is written at once, whatever happens to the workers.
 
 Each pass runs one more round of every unfinished point, in a new random order, with a fresh worker (on a model, a fresh
 session). Whenever a point is done, the plan may add more points to the next pass.
@@ -169,7 +168,7 @@ class Supervisor:
                 self._repeat_decisions(id, state.rounds)
 
     def _repeat_decisions(self, id: str, rounds: Sequence[Round]) -> None:
-        """Repeats the decisions of the earlier session. Without them, a point could end here with rounds that nobody
+        """Repeats the decisions of the earlier session. Otherwise a point could end with rounds that nobody
         evaluates."""
         have = {round.round for round in rounds}
         look: int | None = LOOKS[0]
@@ -227,7 +226,7 @@ class Supervisor:
         return not self._plan.classes or len(self._states[id].rounds) < EARLY_ROUNDS
 
     def _let_in(self) -> None:
-        """Gives waiting points the remaining time. If not even one fits, all of them inherit from other paths of their
+        """Gives waiting points the remaining time. If not even one fits, all inherit from other paths of their
         class."""
         cost_s = {id: self._states[id].expected_s * self._wanted[id] for id in self._waiting}
         left, admitted = self._budget.left() - self._underway().seconds + sum(cost_s.values()), False
@@ -244,8 +243,8 @@ class Supervisor:
         self._waiting = {}
 
     def _store_unmeasured(self) -> None:
-        """Completes the points without a measurement: they inherit from a measured path of their class, or get a record
-        with the reason."""
+        """Completes the points without a measurement: they inherit within their class, or get a record with the
+        reason."""
         for inheritance in inheritances(self._plan, self._with_record()):
             self._store(self._assembler.inherited(inheritance, self._points[inheritance.source]))
         for id, reason in left_over(self._plan, self._with_record()).items():
@@ -384,8 +383,8 @@ class Supervisor:
         return record
 
     def _sample(self, sampler: Sampler, state: State, number: int) -> Round:
-        """Measures with the batch of the point's first round, or with that of the representative if the flows end
-        together with it."""
+        """Measures with the batch of the point's first round, or of the representative if the flows end together
+        with it."""
         representative = (
             None if state.rounds else self._states.get(self._representative_of.get(str(state.point_id), ""))
         )
@@ -397,8 +396,7 @@ class Supervisor:
         return sampler.measure(Task(state.point_id, number))
 
     def _drop_worker(self) -> None:
-        """Kills the worker. A worker that cannot be killed may still use any GPU, so no GPU can be measured any
-        more."""
+        """Kills the worker. If that fails, the worker may still use any GPU, so no GPU can be measured any more."""
         self._note_lost_unless(self._workers.drop())
 
     def _note_lost_unless(self, ended: bool) -> None:

@@ -61,7 +61,7 @@ class Workers:
         return self._worker
 
     def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
-        """Sets the needs of future platforms: the maximum of each memory kind (docs/reference/worker.md), and the
+        """Sets what future platforms need: the maximum of each memory kind (docs/reference/worker.md), and the
         places."""
         self._open_request["most"] = most
         self._places = places
