@@ -11,7 +11,7 @@ from linkscope.units import format_bytes
 
 
 def source_named(name: str) -> Source:
-    """The source of that name. Raises UserError with the list of sources for an unknown name."""
+    """Returns the source of that name. Raises UserError with the list of sources for an unknown name."""
     found = SOURCES.get(name)
     if found is None:
         raise UserError(f"--source {name}: unknown source; available: {', '.join(SOURCES)}")
@@ -19,17 +19,17 @@ def source_named(name: str) -> Source:
 
 
 def presets(source: Source, entry: Entry) -> list[Rule]:
-    """The rules of the entry, at the sizes of its source."""
+    """Returns the rules of the entry, at the sizes of its source."""
     return [of_preset(text, source.sizes) for text in entry.points]
 
 
 def patterns(source: Source, entry: Entry, table: Sequence[Benchmark]) -> list[str]:
-    """Globs of point ids for all sizes and places, with the preset's parameters. Empty: not available yet."""
+    """Returns globs of point ids for all sizes and places, with the preset's parameters. Empty: not available yet."""
     return [pattern for rule in presets(source, entry) for pattern in _patterns(rule, table)]
 
 
 def sizes_text(sizes: Sequence[int]) -> str:
-    """'256 B to 1 GiB by powers of two'; a single size unchanged."""
+    """Returns '256 B to 1 GiB by powers of two', or a single size unchanged."""
     if len(sizes) < 2:
         return " ".join(map(format_bytes, sizes))
     return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])} by powers of two"
@@ -49,7 +49,7 @@ def _patterns(rule: Rule, table: Sequence[Benchmark]) -> Iterator[str]:
 
 
 def _param_text(param: Param, values: list[str]) -> Iterable[str]:
-    """The parameter as ids show it: `*` for all values, '' for a default that ids omit."""
+    """Returns the parameter as ids show it: `*` for all values, '' for a default that ids omit."""
     if len(values) > 1 and values == param.values and param.default_in_id:
         return [f"{param.name}=*"]
     return [f"{param.name}={value}" if param.in_id(value) else "" for value in values]

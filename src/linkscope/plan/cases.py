@@ -11,36 +11,37 @@ from linkscope.runfile import PointId
 MOST_FOOTPRINT = 1 << 30
 _WORD = 8
 _CACHES = 3  # a batch rotates over this multiple of the largest cache, so that it meets no line twice
-# Host copies rotate over at most this. Caches on their path are flushed before each batch, and a batch has hardly more
-# bytes. Pinned memory costs 250 us a MiB to make, which took two fifths of the time of such points.
+# Host copies rotate over at most this size. Caches on their path are flushed before each batch, and a batch has hardly
+# more bytes. Making pinned memory takes 250 us per MiB, which was two fifths of the time of such points.
 HOST_FOOTPRINT = 64 << 20
-_DIRTY_FOOTPRINT = 1 << 20  # the modified data that a core's own cache can hold
+_DIRTY_FOOTPRINT = 1 << 20  # modified data that a core's own cache can hold
 _SLICES = 512  # the worker rotates over at most this many slices
-# The same for CPU threads, whose batches are not queued; the bytes are those that a thread copies in 0.6 ms
+# The same for CPU threads, whose batches are not queued. The bytes are those that a thread copies in 0.6 ms
 # (run/sampler.py).
 _SLICES_OF_CPU, _SMALL, _SMALL_FOOTPRINT = 32768, 1 << 20, 16 << 20
-# Estimated cost of a point, from results/h200x4-standard-e: half of the points lie within a factor of 1.5.
+# Estimated cost of a point, fitted to results/h200x4-standard-e: half of the points lie within a factor of 1.5.
 _SETUP_S = 2.4e-3
-_TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes a second to make, fill, flush and compare memory
-_ALONE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
-_AT_ONCE = 2.5  # flows that end together need longer batches and more trials
-_COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes a second
+_TOUCHED = {"numa": 13e9, "gpu": 300e9}  # bytes per second to make, fill, flush and compare memory
+_SINGLE_S, _BATCH_S, _LARGE_BATCH_S = 0.05e-3, 0.3e-3, 1.3e-3
+_JOINT_FACTOR = 2.5  # flows that end together need longer batches and more trials
+_COPIED_BY_CPU, _FROM_HOST, _STAGED, _WITHIN_GPUS = 8e9, 50e9, 36e9, 350e9  # bytes per second
 
 
 def pages_move(point: PointId) -> bool:
-    """Whether the memory's pages migrate to the processor that touches them."""
+    """Returns whether the memory's pages migrate to the processor that touches them."""
     return not {"managed", "system"}.isdisjoint((point.src_memory, point.dst_memory))
 
 
 def once_only(point: PointId) -> bool:
-    """Whether only the first access of a sample finds the required state: modified data in CPU caches."""
+    """Returns whether only the first access of a sample finds the required state: modified data in CPU caches."""
     return point.param("cache") in ("written", "dirty")
 
 
 def footprint(point: PointId, machine: MachineFacts) -> int:
-    """Bytes that a batch rotates over: three times the largest cache on the path, at most 1 GiB or one slice.
+    """Returns the bytes that a batch rotates over: three times the largest cache on the path, at most 1 GiB or one
+    slice.
 
-    Copies to and from host memory rotate over at most 64 MiB; kernels over what the cache of their GPU requires. Hot
+    Copies to and from host memory rotate over at most 64 MiB, kernels over what the cache of their GPU requires. Hot
     caches and migrating pages need one slice. Data that a core holds modified needs at most 1 MiB. Operations without
     bytes need 0. Several paths divide the footprint, because allocation takes most of the time of such points.
     """
@@ -49,7 +50,7 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
         return size
     if once_only(point):
         return size * max(1, min(_DIRTY_FOOTPRINT // size, _SLICES))
-    ends = [*itertools.chain(*point.paths), *_others(point, machine)]
+    ends = [*itertools.chain(*point.paths), *_other_gpus(point, machine)]
     caches = {place: _CACHES * machine.cache_bytes.get(place, 0) for place in ends}
     wanted = max(caches.values())
     if any(kind_of(place) == "numa" for place in ends):
@@ -62,8 +63,8 @@ def footprint(point: PointId, machine: MachineFacts) -> int:
     return size * max(1, min(-(-wanted // size), MOST_FOOTPRINT // size, slices))
 
 
-def _others(point: PointId, machine: MachineFacts) -> list[str]:
-    """The GPUs that `gpu:all` stands for, if an end is `gpu:all`."""
+def _other_gpus(point: PointId, machine: MachineFacts) -> list[str]:
+    """Returns the GPUs that `gpu:all` stands for; empty if no end is `gpu:all`."""
     for place, other in ((point.src, point.dst), (point.dst, point.src)):
         if place.endswith("gpu:all") and place == all_gpus(other):
             return machine.gpus_but(other)
@@ -71,13 +72,13 @@ def _others(point: PointId, machine: MachineFacts) -> list[str]:
 
 
 def moved_bytes(point: PointId) -> int:
-    """Bytes that one operation moves: those of the point, padded to whole words of 8 B, in which data are compared."""
+    """Returns the bytes that one operation moves: those of the point, padded to words of 8 B for the comparison."""
     return -(-point.bytes // _WORD) * _WORD
 
 
 def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
-    """The `case` of a prepare request (docs/reference/worker.md)."""
-    others = _others(point, machine)
+    """Returns the `case` of a prepare request (docs/reference/worker.md)."""
+    others = _other_gpus(point, machine)
     return {
         "benchmark": point.benchmark,
         "engine": point.engine,
@@ -93,8 +94,8 @@ def case_of(point: PointId, machine: MachineFacts) -> dict[str, Any]:
 
 
 def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[str, Any]]:
-    """The field `most` of an open request (docs/reference/worker.md): the largest demand of the points for each kind of
-    host memory."""
+    """Returns the field `most` of an open request (docs/reference/worker.md): the largest demand of the points for
+    each kind of host memory."""
     most: dict[tuple[str, str], int] = {}
     for point in points:
         if pages_move(point):
@@ -106,21 +107,21 @@ def most_memory(points: Iterable[PointId], machine: MachineFacts) -> list[dict[s
 
 
 def estimated_seconds(point: PointId, machine: MachineFacts, rule: RuleName = "linkscope") -> float:
-    """Rough duration of one round of a point: making and touching memory, and a few samples."""
-    flows = max(len(point.paths), len(_others(point, machine))) * (1 + point.bidirectional)
+    """Estimates the seconds of one round of a point: making and touching memory, and a few samples."""
+    flows = max(len(point.paths), len(_other_gpus(point, machine))) * (1 + point.bidirectional)
     of_flows = sum(footprint(point, machine) / _TOUCHED.get(kind_of(end), 8e9) for end in _ends(point))
     touched = _SETUP_S + of_flows
     samples = 2 if point.bytes >= MOST_FOOTPRINT // 4 else 4
     batch = _LARGE_BATCH_S if point.bytes >= 1 << 20 else _BATCH_S
     if point.param("mode") == "single":
-        batch = _ALONE_S
-    each = max(batch, flows * point.bytes / _rate(point)) * (_AT_ONCE if flows > 1 else 1.0)
+        batch = _SINGLE_S
+    each = max(batch, flows * point.bytes / _rate(point)) * (_JOINT_FACTOR if flows > 1 else 1.0)
     idle = 0.0 if machine.modelled else samples * point.idle_gap_s
     return (0.0 if machine.modelled else touched) + RULES[rule].point_s + samples * 3 * each + idle
 
 
 def _ends(point: PointId) -> Iterator[str]:
-    """Both ends of every path, or the single place of a path within one place."""
+    """Yields both ends of every path, or the single place of a path within one place."""
     return itertools.chain.from_iterable(map(dict.fromkeys, point.paths))
 
 

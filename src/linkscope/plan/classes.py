@@ -1,7 +1,7 @@
 """Groups paths into classes, and points into curves.
 
-A class holds paths of one kind, which are expected to perform alike. For every operation, the representative has all
-sizes, another random member does too (the audit), and the other members are checked at three sizes.
+A class holds paths that are expected to perform alike. For every operation, the representative is measured at all
+sizes, and so is another random member, the audit. The other members are checked at three sizes.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import msgspec
 from linkscope.plan.facts import MachineFacts
 from linkscope.runfile import PointId
 
-SETTLED = 16 << 20  # bytes: rates have converged there, and larger sizes cost more without new information
+CONVERGED_BYTES = 16 << 20  # bytes: rates have converged; larger sizes cost more without new information
 
 
 class PathClass(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class ClassCurve:
         return checks(self.sizes)
 
     def id_of(self, member: str, size: int) -> str:
-        """The id of the point of that size, which the plan need not list."""
+        """Returns the id of the point of that size, even if the plan does not list it."""
         listed = self.ids[member]
         if size in listed:
             return listed[size]
@@ -70,18 +70,18 @@ def _of_size(id: str, size: int) -> str:
 
 
 def checks(sizes: Sequence[int]) -> list[int]:
-    """Three of the ascending sizes: the smallest, the first at which rates have converged, one between."""
-    last = next((at for at, size in enumerate(sizes) if size >= SETTLED), len(sizes) - 1)
+    """Returns three of the ascending sizes: the smallest, the first at which rates have converged, and one between."""
+    last = next((at for at, size in enumerate(sizes) if size >= CONVERGED_BYTES), len(sizes) - 1)
     return [sizes[at] for at in dict.fromkeys((0, (last + 1) // 2, last))]
 
 
 def path_text(point: PointId) -> str:
-    """'gpu:0->gpu:1'."""
+    """Returns 'gpu:0->gpu:1'."""
     return f"{point.src}->{point.dst}"
 
 
 def classes_of(points: Iterable[PointId], machine: MachineFacts, seed: int) -> list[PathClass]:
-    """The classes of all paths of the points, in the order of their kinds; members in random order."""
+    """Returns the classes of all paths of the points, in the order of their kinds; members in random order."""
     found: dict[str, dict[str, None]] = {}
     for point in points:
         found.setdefault(machine.kind_of_path(point.src, point.dst), {})[path_text(point)] = None
@@ -94,7 +94,7 @@ def classes_of(points: Iterable[PointId], machine: MachineFacts, seed: int) -> l
 
 
 def class_curves(points: Iterable[str], classes: Sequence[PathClass], seed: int) -> list[ClassCurve]:
-    """The curves of a plan's points, in the order of their first points."""
+    """Returns the curves of a plan's points, in the order of their first points."""
     where = {path: (number, at) for number, of in enumerate(classes) for at, path in enumerate(of.paths)}
     found: dict[tuple[str, int], dict[str, dict[int, str]]] = {}
     for id in points:
@@ -112,12 +112,12 @@ def class_curves(points: Iterable[str], classes: Sequence[PathClass], seed: int)
 
 
 def operation(point: PointId) -> str:
-    """The id without its places and size."""
+    """Returns the id without its places and size."""
     params = "&".join(f"{name}={value}" for name, value in point.params)
     return f"{point.benchmark}/{point.engine}/{point.src_memory}->{point.dst_memory}" + (f"?{params}" if params else "")
 
 
 def only_the_representatives(points: Sequence[PointId], classes: Sequence[PathClass], largest: int) -> list[PointId]:
-    """The points without sizes above `largest` on paths that are not representatives."""
+    """Drops points with sizes above `largest` on paths that are not representatives."""
     first = {of.paths[0] for of in classes}
     return [point for point in points if point.bytes <= largest or path_text(point) in first]

@@ -1,7 +1,7 @@
 """Chooses sizes for a curve (SKaMPI's refinement of 1999 is prior art).
 
-A copy's time is linear in its bytes while nothing changes. Where a point lies off the line through its neighbours, the
-curve bends or breaks, and the intervals on both sides are halved, down to half a power of two.
+A copy's time is linear in its bytes while nothing changes. If a point lies off the line through its neighbours, the
+curve bends or breaks there. The intervals on both sides are then halved, down to half a power of two.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from linkscope.stats import breaks
 
 TOLERANCE = 0.02
-SETTLED = 0.02  # gain of a rate per doubling where it still rises
+RISING_GAIN = 0.02  # relative gain of a rate per doubling, above which the rate still rises
 LARGEST = 1 << 30
-WIDEST = 8  # ratio: a wider interval may hide a step and its return
+WIDEST = 8  # ratio of two sizes: a wider interval may hide a step and its return
 GRID = tuple(sorted([1 << power for power in range(3, 31)] + [3 << power for power in range(3, 29)]))
-LEAST_CURVE = 8  # sizes; fewer sizes are a sample of a curve and are not refined
+LEAST_CURVE = 8  # minimum number of sizes: fewer are a sample of a curve and are not refined
 
 
 class Timed(NamedTuple):
@@ -27,7 +27,7 @@ class Timed(NamedTuple):
 
 
 def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
-    """The next sizes, ascending; empty once the curve is known."""
+    """Returns the next sizes, ascending; empty once the curve is known."""
     sizes = _timed_sizes(measured)
     if len(sizes) < LEAST_CURVE:
         return []
@@ -41,7 +41,7 @@ def finer_sizes(measured: Mapping[int, Timed]) -> list[int]:
 
 
 def bracketing_sizes(measured: Mapping[int, Timed]) -> list[int]:
-    """Sizes between both sides of a break. Nothing is drawn there, so they should lie close to the break."""
+    """Returns sizes between both sides of a break. Charts draw nothing there, so both sides should be close to it."""
     sizes = _timed_sizes(measured)
     return _between(sizes, _breaks(measured, sizes)) if len(sizes) >= LEAST_CURVE else []
 
@@ -66,7 +66,7 @@ def _bends(measured: Mapping[int, Timed], small: int, size: int, large: int) -> 
 
 
 def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
-    """Whether the lines on both sides of the middle interval leave room for a bend or a step inside it.
+    """Returns whether the lines on both sides of the middle interval leave room for a bend or a step inside it.
 
     A curve that bends in one direction lies between the chord of the interval and these lines. A curve with a step
     follows one line and then the other.
@@ -81,7 +81,7 @@ def _may_bend(measured: Mapping[int, Timed], sizes: Sequence[int]) -> bool:
 
 
 def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> tuple[float, float]:
-    """Seconds at a size on the line through two others, and their uncertainty."""
+    """Returns the seconds at a size on the line through two others, and their uncertainty."""
     part = (size - one) / (other - one)
     ends = measured[one], measured[other]
     unsure = math.hypot((1 - part) * ends[0].seconds * ends[0].doubt, part * ends[1].seconds * ends[1].doubt)
@@ -89,7 +89,7 @@ def _line(measured: Mapping[int, Timed], one: int, other: int, size: float) -> t
 
 
 def _between_sizes(small: int, large: int) -> int | None:
-    """A power of two near the middle of both, or 1.5 times the smaller one; None for neighbours."""
+    """Returns a power of two near the middle of both, or 1.5 times the smaller one; None for neighbours."""
     power = 1 << round((math.log2(small) + math.log2(large)) / 2)
     if small * 1.5 < power and power * 1.5 < large:
         return power
@@ -98,11 +98,11 @@ def _between_sizes(small: int, large: int) -> int | None:
 
 
 def _larger(measured: Mapping[int, Timed], sizes: list[int]) -> list[int]:
-    """Twice the largest size, while the rate still rises."""
+    """Returns twice the largest size while the rate still rises."""
     before, last = sizes[-2], sizes[-1]
     if 2 * last > LARGEST:
         return []
     doublings = math.log2(last / before)
     gain = last / measured[last].seconds / (before / measured[before].seconds)
     doubt = measured[before].doubt + measured[last].doubt
-    return [2 * last] if gain - doubt > (1 + SETTLED) ** doublings else []
+    return [2 * last] if gain - doubt > (1 + RISING_GAIN) ** doublings else []

@@ -10,7 +10,7 @@ from linkscope.runfile import PointId
 
 
 def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -> list[PointId]:
-    """In canonical order: by row, places, memories, parameters, size."""
+    """Returns the points of a suite in canonical order: by row, places, memories, parameters, size."""
     found: dict[PointId, None] = {}
     rows = list(table)
     for row in rows:
@@ -21,7 +21,7 @@ def points_of(suite: Suite, machine: MachineFacts, table: Iterable[Benchmark]) -
 
 
 def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[PointId]:
-    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.joins(src, dst)]
+    pairs = [(src, dst) for src, dst in _pairs(row, machine) if rule.allows(src, dst)]
     if rule.one_path:
         pairs = list({machine.kind_of_path(src, dst): (src, dst) for src, dst in reversed(pairs)}.values())
     for (src, dst), (src_memory, dst_memory), params in itertools.product(
@@ -36,7 +36,7 @@ def _of_row(row: Benchmark, rule: Rule, machine: MachineFacts) -> Iterator[Point
 
 
 def _pairs(row: Benchmark, machine: MachineFacts) -> list[tuple[str, str]]:
-    """The pairs of places of the row's kinds, also between hosts; the platform rejects impossible ones."""
+    """Returns the pairs of places of the row's kinds, also between hosts; the platform rejects impossible ones."""
     if row.relation == "to_all":
         return [(src, all_gpus(src)) for src in machine.of_kind(row.src) if len(machine.gpus_but(src)) > 1]
     if row.relation == "from_all":
@@ -50,41 +50,41 @@ def _related(row: Benchmark, same: bool) -> bool:
 
 
 def _assignments(row: Benchmark, rule: Rule) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Every combination of the values that the row and the rule share, and those that the rule adds.
+    """Yields every combination of the values that the row and the rule share, and those that the rule adds.
 
-    None if the rule needs a parameter that the row lacks.
+    Yields nothing if the rule needs a parameter that the row lacks.
     """
     if not rule.takes(row) or not rule.needs() <= {param.name for param in row.params}:
         return
     for chosen in itertools.product(*(rule.values(param) for param in row.params)):
         yield _in_id(row, chosen)
         for at, param in enumerate(row.params):
-            for value in rule.also(param):
+            for value in rule.extra_values(param):
                 yield _in_id(row, (*chosen[:at], value, *chosen[at + 1 :]))
 
 
 def _in_id(row: Benchmark, values: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The parameters that the id shows, with their values."""
+    """Returns the parameters that the id shows, with their values."""
     pairs = zip(row.params, values, strict=True)
     return tuple(sorted((param.name, value) for param, value in pairs if param.in_id(value)))
 
 
 def _has_nodes(machine: MachineFacts, src: str, params: Iterable[tuple[str, str]]) -> bool:
-    """Whether the NUMA nodes in the parameters exist on the source's host."""
+    """Returns whether the NUMA nodes in the parameters exist on the source's host."""
     host, slash, _ = src.rpartition("/")
     nodes = machine.of_kind("numa")
     return all(f"{host}{slash}{value}" in nodes for _, value in params if value.startswith("numa:"))
 
 
 def _has_sm(machine: MachineFacts, gpu: str, params: Iterable[tuple[str, str]]) -> bool:
-    """Whether the GPU has the SM of a parameter; True for an unknown number of SMs."""
+    """Returns whether the GPU has the SM of a parameter; True for an unknown number of SMs."""
     named = [int(value) for name, value in params if name == "sm"]
     return all(sm < machine.sms.get(gpu, sm + 1) for sm in named)
 
 
 def _redundant(row: Benchmark, src: str, dst: str, params: dict[str, str]) -> bool:
-    """Whether another point is the same operation: the other end of a bidirectional point, or a place that initiates by
-    default."""
+    """Returns whether another point is the same operation: the other end of a bidirectional point, or a place that
+    initiates by default."""
     if params.get("bidirectional") == "true" and row.src == row.dst:
         return _place_order(src) >= _place_order(dst)
     if "cpu" in params and params["cpu"] == (src if row.src == "numa" else dst).rpartition("/")[2]:

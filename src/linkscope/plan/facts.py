@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """`places` as `numa:0` or `gpu:1` (with `host:N/` in front on models of several hosts), in canonical order.
+    """The facts of a machine. `places`: `numa:0` or `gpu:1` (`host:N/gpu:1` on models of several hosts), in canonical
+    order.
 
     `cache_bytes`: largest cache of a place, the last level of a NUMA node or the L2 of a GPU. `kinds`: a text for each
     path, equal for paths that are expected to perform alike; paths without a text are unknown. `sms`: number of
@@ -21,7 +22,7 @@ class MachineFacts:
     sms: dict[str, int] = field(default_factory=dict)
 
     def kind_of_path(self, src: str, dst: str) -> str:
-        """The kind of a path, as text: without information, only the kinds of its ends."""
+        """Returns the kind of a path as text. Without information, it names only the kinds of both ends."""
         known = self.kinds().get((src, dst))
         if known:
             return known
@@ -29,26 +30,26 @@ class MachineFacts:
         return f"within {ends[0]}" if src == dst else " -> ".join(ends)
 
     def gpus_but(self, place: str) -> list[str]:
-        """The GPUs that `gpu:all` stands for where `place` is the other end: all GPUs of its host except itself."""
+        """Returns the GPUs that `gpu:all` stands for if `place` is the other end: all other GPUs of its host."""
         return [gpu for gpu in self.of_kind("gpu") if host_of(gpu) == host_of(place) and gpu != place]
 
     def of_kind(self, kind: str) -> list[str]:
-        """The places of one kind: `numa`, `gpu`, …"""
+        """Returns the places of one kind: `numa`, `gpu`, …"""
         return [place for place in self.places if kind_of(place) == kind]
 
 
 def all_gpus(place: str) -> str:
-    """The name of all GPUs of the host that `place` belongs to: 'gpu:0' -> 'gpu:all'."""
+    """Returns the name of all GPUs of the host that `place` belongs to: 'gpu:0' -> 'gpu:all'."""
     return f"{host_of(place)}/gpu:all" if host_of(place) else "gpu:all"
 
 
 def kind_of(place: str) -> str:
-    """'host:0/gpu:1' -> 'gpu'."""
+    """Returns the kind of a place: 'host:0/gpu:1' -> 'gpu'."""
     return _last(place).partition(":")[0]
 
 
 def host_of(place: str) -> str:
-    """'host:0/gpu:1' -> 'host:0'; '' on a machine of one host."""
+    """Returns the host of a place: 'host:0/gpu:1' -> 'host:0'; '' on a machine of one host."""
     head, slash, _ = place.partition("/")
     return head if slash and head.startswith("host:") else ""
 

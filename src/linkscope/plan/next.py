@@ -1,4 +1,4 @@
-"""Decides what to measure next; the supervisor asks after every completed point."""
+"""Decides what to measure next. The supervisor asks after every completed point."""
 
 import math
 import random
@@ -12,16 +12,16 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import EARLY_ROUNDS, median, more_rounds
 
-EXTRA_ROUNDS = 3  # without a budget; with a budget, as many again as the base rounds
+EXTRA_ROUNDS = 3  # without a budget; with a budget, points may have twice the base rounds
 
 
 def next_work(
     plan: Plan, points: Mapping[str, Point], left_s: float = math.inf, underway: Underway = NOTHING
 ) -> list[Work]:
-    """The work to add to the unfinished points; `points` includes earlier results of these.
+    """Returns the work to add to the unfinished points; `points` includes earlier results of these.
 
-    First all points get their base rounds (or the rounds that may suffice), then those that missed their precision get
-    more, cheap ones first. Plans with classes follow stages.py with `left_s` seconds.
+    First, all points get their base rounds (or the rounds that may suffice). Then points that missed their precision
+    get more, cheap ones first. Plans with classes follow stages.py with `left_s` seconds.
     """
     if plan.classes:
         return staged_work(plan, points, left_s, underway)
@@ -31,14 +31,14 @@ def next_work(
     fresh = [Work(id, first) for id in plan.points if id not in points]
     if fresh:
         return fresh
-    if at_once := next_together(plan.together, points):
-        return [Work(id, first) for id in at_once]
+    if concurrent := next_together(plan.together, points):
+        return [Work(id, first) for id in concurrent]
     missed = [point for point in points.values() if rounds_wanted(plan, point) > len(_rounds(point))]
     return [Work(point.id, rounds_wanted(plan, point)) for point in sorted(missed, key=lambda p: (_cost(p), p.id))]
 
 
 def rounds_wanted(plan: Plan, point: Point) -> int:
-    """The total number of rounds of the point, judged by its present ones."""
+    """Returns the total number of rounds that the point needs, judged by its present ones."""
     if plan.classes:
         return rounds_in_share(plan, point)
     have = len(_rounds(point))
@@ -58,18 +58,19 @@ def rounds_wanted(plan: Plan, point: Point) -> int:
 
 
 def _within_reach(plan: Plan, point: Point) -> bool:
-    """Whether a few more rounds may bring the interval to the target: one outlier may, a wide spread may not.
+    """Returns whether a few more rounds may bring the interval to the target. They help against one outlier, but not
+    against a wide spread.
 
-    More rounds let the interval drop one more value at each end. If the interval without the present ends is too wide,
-    it stays too wide: the second and fifth of six normal values lie 1.28 standard deviations apart, and the interval of
-    nine rounds is 1.86 wide.
+    More rounds let the interval exclude one more value at each end. If the interval without the present ends is too
+    wide, it stays too wide: the second and fifth of six normal values lie 1.28 standard deviations apart, and the
+    interval of nine rounds is 1.86 wide.
     """
     inner = sorted(_rounds(point))[1:-1]
     return not inner or inner[-1] - inner[0] <= 2 * precision_target(plan, point) * median(inner)
 
 
 def rounds_after(plan: Plan, have: int) -> int:
-    """The total number of rounds for an imprecise point with `have` rounds."""
+    """Returns the total number of rounds for a point that missed its precision with `have` rounds."""
     if plan.rounds < LEAST_ROUNDS or not plan.more_rounds:
         return have
     most = plan.rounds * 2 if plan.budget_s is not None else plan.rounds + EXTRA_ROUNDS
@@ -78,7 +79,8 @@ def rounds_after(plan: Plan, have: int) -> int:
 
 
 def in_order(plan: Plan, ids: Iterable[str], round_number: int, last: Container[str] = ()) -> list[str]:
-    """A random order for one round. Points of one `peer` setting stay together, because changing it is slow.
+    """Returns the points in a random order for one round. Points of one `peer` setting stay together, because changing
+    it is slow.
 
     `last`: points that come after the others of their setting.
     """

@@ -28,12 +28,13 @@ _PLACE = re.compile(r"\b(?:host:\d+/)?(?:numa|gpu|nic):\d+")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`precision`: half-width of the interval as a fraction of the value; None: it depends on the size.
+    """The settings and points of a run. `precision`: half-width of the interval as a fraction of the value; None: it
+    depends on the size.
 
-    `rule`: the measurement rule, linkscope's or that of another tool (rules.py). `early`: points whose first three
-    rounds agree get no others. `more_rounds`: points that miss their precision get more. `classes`: paths expected to
-    perform alike, so not all are measured at all sizes (stages.py); empty: all are measured. `together`: concurrent
-    paths in addition to `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
+    `rule`: the measurement rule, of linkscope or of another tool (rules.py). `early`: points get no more rounds if
+    their first three agree. `more_rounds`: points that miss their precision get more. `classes`: classes of paths, of
+    which not all members are measured at all sizes (stages.py); empty: all paths are. `together`: concurrent flows in
+    addition to `points` (interference.py). `alike_contexts`: contexts of GPUs are made until their cost is low
     (docs/notes/context-effects.md).
     """
 
@@ -68,7 +69,8 @@ def make_plan(
     rule: RuleName = "linkscope",
     alike_contexts: bool | None = None,
 ) -> Plan:
-    """`alike_contexts` None: the suite's own setting. `selection` filters the points of the suite, or of `only`.
+    """Makes the plan of a run. `selection` filters the points of the suite, or of `only`. `alike_contexts` None: the
+    suite's setting.
 
     Raises UserError for an unknown suite and for an `only` or a selection without a match.
     """
@@ -80,13 +82,13 @@ def make_plan(
     selected = list(_selected(points_of(chosen, machine, table), only, chosen, machine, table))
     if selection:
         selected = select(selection, selected, lambda: points_of(SUITES["full"], machine, table), machine, table)
-        only = [str(point) for point in selected]  # like points that are named one by one
+        only = [str(point) for point in selected]  # selected points count as named one by one
     order_seed = seed if order_seed is None else order_seed
-    asked: list[Together] = []
+    concurrent: list[Together] = []
     if chosen.together_at and not only and rule == "linkscope":
-        asked = together(selected, machine, table, chosen.together_at, order_seed)
+        concurrent = together(selected, machine, table, chosen.together_at, order_seed)
     classes: list[PathClass] = []
-    # Plans without a budget measure everything, and so do plans for named points.
+    # Plans without a budget measure everything. So do plans for named points.
     if chosen.budget_s and budget_s is not None and not only and rounds >= LEAST_ROUNDS and rule == "linkscope":
         classes = classes_of(selected, machine, order_seed)
         selected = only_the_representatives(selected, classes, MOST_OF_MEMBERS)
@@ -101,15 +103,16 @@ def make_plan(
     return Plan(
         suite=suite, only=list(only), precision=precision, budget_s=budget_s, rounds=rounds, seed=seed,
         order_seed=order_seed, points=points, rule=rule, more_rounds=chosen.more_rounds, classes=classes,
-        early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=asked,
+        early=bool(classes) or (chosen.early and rounds >= LEAST_ROUNDS), together=concurrent,
         alike_contexts=chosen.alike_contexts if alike_contexts is None else alike_contexts,
     )  # fmt: skip
 
 
 def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0) -> float:
-    """The target half-width: the plan's, else 1 % from 1 MiB up, and 5 % or two clock ticks (`resolution`) below.
+    """Returns the target half-width: the plan's, otherwise 1 % for 1 MiB and more, and 5 % or two clock ticks
+    (`resolution`) below.
 
-    Concurrent paths have 3 %, since they only show whether paths share a link. `resolution` is one tick over the
+    Concurrent flows have 3 %, since they only show whether paths share a link. `resolution` is one tick over the
     operations of a batch, as a fraction of the value.
     """
     if plan.precision is not None:
@@ -120,14 +123,14 @@ def precision_target(plan: Plan, point: Point | PointId, resolution: float = 0.0
 
 
 def usual_precision(size: int, resolution: float = 0.0) -> float:
-    """The precision of a copy by default."""
+    """Returns the default precision of a copy."""
     return 0.01 if size >= LARGE else max(0.05, 2 * resolution)
 
 
 def _selected(
     points: list[PointId], only: Sequence[str], suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]
 ) -> Iterable[PointId]:
-    """The points that any glob matches. A whole id names its point, even outside the suite."""
+    """Returns the points that any glob matches. A whole id names its point, even outside the suite."""
     if not only:
         return points
     found: dict[PointId, None] = {}
@@ -136,13 +139,13 @@ def _selected(
         exact = _exact(pattern, machine, table)
         matched = [exact] if exact else _matched(pattern, texts, table)
         if not matched:
-            raise _nothing(pattern, suite, machine, table)
+            raise _no_match(pattern, suite, machine, table)
         found.update(dict.fromkeys(matched))
     return found
 
 
 def _matched(pattern: str, texts: Mapping[str, PointId], table: Sequence[Benchmark]) -> list[PointId]:
-    """The points whose id matches the glob, with all its parameters or without those at their default."""
+    """Returns the points whose id matches the glob, with all its parameters or without those at their default."""
     found = [point for text, point in texts.items() if fnmatch.fnmatchcase(text, pattern)]
     if found or "?" in pattern:
         return found
@@ -154,7 +157,7 @@ def _matched(pattern: str, texts: Mapping[str, PointId], table: Sequence[Benchma
 
 
 def _exact(pattern: str, machine: MachineFacts, table: Sequence[Benchmark]) -> PointId | None:
-    """The point of a whole id, with the defaults of parameters that it leaves out; None for a glob.
+    """Returns the point of a whole id, with the defaults of parameters that it leaves out; None for a glob.
 
     Raises UserError for an id that does not fit the table or the machine.
     """
@@ -229,7 +232,7 @@ def _misfit(point: PointId, row: Benchmark) -> str | None:
 
 
 def _not_paths(point: PointId) -> str | None:
-    """The problem with the paths of a point of several paths."""
+    """Returns the problem with the paths of a point of several paths; None if there is none."""
     try:
         paths = point.paths
     except ValueError as problem:
@@ -244,12 +247,12 @@ def _not_paths(point: PointId) -> str | None:
 
 def _check_places(pattern: str, machine: MachineFacts) -> None:
     for place in _PLACE.findall(pattern):
-        if place not in machine.places and not any(whole.endswith("/" + place) for whole in machine.places):
+        if place not in machine.places and not any(known.endswith("/" + place) for known in machine.places):
             have = ", ".join(machine.places) or "no places"
             raise UserError(f"--only {pattern}: {place} is not on {machine.name}, which has {have}", NOT_HERE)
 
 
-def _nothing(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
+def _no_match(pattern: str, suite: Suite, machine: MachineFacts, table: Sequence[Benchmark]) -> UserError:
     _check_places(pattern, machine)
     everything = points_of(SUITES["full"], machine, table)
     elsewhere = sum(fnmatch.fnmatchcase(str(point), pattern) for point in everything)

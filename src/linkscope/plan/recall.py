@@ -18,7 +18,7 @@ class Recall:
         self._known: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
     def __call__(self, name: Hashable, of: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
-        """The cached result, or that of `make`, which may depend on `of` only."""
+        """Returns the cached result, or that of `make`, which may depend on `of` only."""
         known = self._known.pop(name, None)
         if known is None or known[0] != of:
             known = of, make()

@@ -8,8 +8,9 @@ RuleName = Literal["linkscope", "nvbandwidth", "comm-scope"]
 
 @dataclass(frozen=True)
 class MeasuringRule:
-    """`one_round`: one process, so there is no interval between processes. `point_s`: minimum seconds of a point,
-    however short the operation. `mean`: the value is the mean of the samples, with their standard deviation."""
+    """A measurement rule. `one_round`: one process, so there is no interval between processes. `point_s`: minimum
+    seconds of a point, however short the operation. `mean`: the value is the mean of the samples, with their
+    standard deviation."""
 
     name: RuleName
     summary: str

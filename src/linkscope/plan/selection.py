@@ -1,4 +1,4 @@
-"""Selects points by word: benchmarks, places, memory kinds and sizes."""
+"""Selects points by words for benchmarks, places, memory kinds and sizes."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ class Selection:
         return self != Selection()
 
     def text(self) -> str:
-        """The words as on the command line."""
+        """Returns the words as on the command line."""
         options = [("--src", self.src), ("--dst", self.dst), ("--memory", ",".join(self.memory))]
         return " ".join([*self.benchmarks, *(f"{name} {value}" for name, value in options if value)])
 
@@ -38,12 +38,12 @@ def select(
     machine: MachineFacts,
     table: Iterable[Benchmark],
 ) -> list[PointId]:
-    """The points that the words select, each once.
+    """Returns the points that the words select, each once.
 
-    `points` are those of the suite; `everything` gives those of suite `full`, for benchmarks that the suite lacks.
-    A named benchmark that runs only from `dst` to `src` is selected in that direction: `h2d d2h --src numa:0 --dst
-    gpu:1` has both directions of the path. Raises UserError with exit code 2 for an unknown word, and 3 for a place
-    that is not on the machine and for words that select nothing.
+    `points` are those of the suite; `everything` gives those of suite `full`, for benchmarks that the suite lacks. A
+    named benchmark that runs only from `dst` to `src` is selected in that direction: `h2d d2h --src numa:0 --dst gpu:1`
+    has both directions of the path. Raises UserError with exit code 2 for an unknown word, and 3 for a place that is
+    not on the machine and for words that select nothing.
     """
     rows = list(table)
     _check_words(selection, machine, rows)

@@ -1,7 +1,7 @@
-"""Decides how many rounds a point gets when all points share a budget.
+"""Decides how many rounds a point gets if all points share a budget.
 
-Each point has a share of the budget. A point that cannot reach its precision within its share reports that early. Time
-that is left goes to the points that missed their precision, cheap ones first.
+Each point has a share of the budget. A point that cannot reach its precision within its share shows this early. The
+remaining time goes to the points that missed their precision, cheap ones first.
 """
 
 import functools
@@ -18,25 +18,25 @@ from linkscope.plan.work import NOTHING, Underway, Work
 from linkscope.runfile import Point, PointId
 from linkscope.stats import DISAGREEING_ROUNDS, EARLY_ROUNDS, LOOKS, agree, mostly, next_look
 
-SHARE = 6.0  # times the budget over the number of points: cheap points leave time for expensive ones
-MOST_ROUNDS = LOOKS[2]  # limit while other points are unmeasured
-CHEAP = 0.05  # share of a point that a further look may cost after three rounds without much hope
-ALIKE_BYTES = 32  # ratio: sizes nearer than this have similar noise
+SHARE = 6.0  # maximum cost of a point over the mean: cheap points leave time for expensive ones
+MOST_ROUNDS = LOOKS[2]  # maximum while other points are unmeasured
+CHEAP_SHARE = 0.05  # fraction of a point's share that further rounds may cost if the first three give little hope
+SIMILAR_RATIO = 32  # ratio of sizes: at smaller ratios, points have similar noise
 _OPENING_S, _CONTEXT_S = 0.2, 0.15  # cost of another pass: its process, and each GPU (results/h200x4-standard-151s)
-_ALIKE_S = 0.07  # cost of a low-cost context, which is every other one
+_SELECTION_S = 0.07  # cost of selecting a low-cost context: every other context is one
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _RECALL = Recall(most=1 << 12)  # operations
-_ENDLESS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points for which more rounds do not help
+_NO_MORE_ROUNDS = ("in_turn", "trend", "stopped", "throttled_rounds")  # guards of points that more rounds do not help
 
 
 def share_s(plan: Plan) -> float:
-    """Seconds for all rounds of one point; infinite without a budget."""
+    """Returns the seconds for all rounds of one point; infinite without a budget."""
     return math.inf if plan.budget_s is None else SHARE * plan.budget_s / max(1, len(plan.points))
 
 
 def opening_s(plan: Plan) -> float:
-    """Rough seconds to open the machine for another pass."""
-    of_gpu = _CONTEXT_S + (_ALIKE_S if plan.alike_contexts else 0.0)
+    """Estimates the seconds to open the machine for another pass."""
+    of_gpu = _CONTEXT_S + (_SELECTION_S if plan.alike_contexts else 0.0)
     return _OPENING_S + of_gpu * len(frozenset().union(*map(_gpus_of, plan.points)))
 
 
@@ -46,7 +46,7 @@ def _gpus_of(id: str) -> frozenset[str]:
 
 
 def rounds_in_share(plan: Plan, point: Point) -> int:
-    """The total number of rounds of the point, judged by its present ones."""
+    """Returns the total number of rounds that the point needs, judged by its present ones."""
     medians = _medians(point)
     have = len(medians)
     if point.status not in ("ok", "missed_precision") or "stopped" in point.guards:
@@ -56,27 +56,27 @@ def rounds_in_share(plan: Plan, point: Point) -> int:
     if point.status == "ok" or point.guards.keys() & {"in_turn", "trend"}:
         return have
     wanted = _look(plan, point)
-    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP * share_s(plan):
+    if have < LOOKS[1] and (LOOKS[1] - have) * _each_s(point) <= CHEAP_SHARE * share_s(plan):
         wanted = LOOKS[1]
     return wanted if wanted is not None and wanted <= min(MOST_ROUNDS, affordable(plan, point)) else have
 
 
 def affordable(plan: Plan, point: Point) -> int:
-    """The number of rounds within the point's share of the budget."""
+    """Returns the number of rounds within the point's share of the budget."""
     each_s = _each_s(point)
     return int(min(share_s(plan) / each_s, 1e6)) if each_s > 0 else MOST_ROUNDS
 
 
-def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> list[Work]:
-    """More rounds for points that missed their precision, within their share, and for points that may be precise by
-    chance.
+def wanted(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> list[Work]:
+    """Returns more rounds for points that missed their precision, within their share, and for points that may be
+    precise by chance.
 
-    `unlike`: the result of suspect_agreements() for the same points, if known.
+    `suspects`: the result of suspect_agreements() for the same points, if known.
     """
-    unlike = suspect_agreements(plan, points) if unlike is None else unlike
+    suspects = suspect_agreements(plan, points) if suspects is None else suspects
     found = []
     for id, point in points.items():
-        rounds = unlike.get(id, 0)
+        rounds = suspects.get(id, 0)
         if not rounds or rounds > affordable(plan, point):
             rounds = rounds_in_share(plan, point)
         if rounds > len(_medians(point)):
@@ -85,12 +85,12 @@ def wanted(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | 
 
 
 def suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """Rounds for points with three rounds that differ from most similar points.
+    """Returns rounds for points whose three rounds differ from those of most similar points.
 
     Three rounds may agree by chance while those of most similar points do not: six rounds decide. Three rounds may also
-    disagree while most similar points agree: five rounds show an outlier. Similar points are those of one operation on
-    all paths at nearly the same size. Three rounds never make a path slow: processes may fall into modes, and six
-    rounds of one mode are rare.
+    disagree while those of most similar points agree: five rounds show an outlier. Similar points are those of one
+    operation on all paths at nearly the same size. Three rounds are too few to call a path slow: processes may fall
+    into modes, and six rounds of one mode are rare.
     """
     of_operation: dict[str, dict[str, Point]] = defaultdict(dict)
     for id, point in points.items():
@@ -102,24 +102,24 @@ def suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int
 
 
 def _suspect_agreements(plan: Plan, points: Mapping[str, Point]) -> dict[str, int]:
-    """The same for the points of one operation."""
+    """Computes suspect_agreements() for the points of one operation."""
     agreed: dict[int, list[bool]] = defaultdict(list)
     early: dict[str, int] = {}
     for point in points.values():
         medians = _medians(point)
         if point.status in ("ok", "missed_precision") and len(medians) >= EARLY_ROUNDS:
             agreed[point.bytes].append(agree(medians, _target(plan, point)))
-            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_ENDLESS):
+            if len(medians) == EARLY_ROUNDS and not point.guards.keys() & set(_NO_MORE_ROUNDS):
                 early[point.id] = point.bytes
-    calm = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
+    agreeing = {size for size in set(early.values()) if mostly(_of_similar(agreed, size))}
     precise = {id: points[id].status == "ok" for id in early}
     found = {
         id: LOOKS[1] if precise[id] else DISAGREEING_ROUNDS
         for id, size in early.items()
-        if precise[id] != (size in calm)
+        if precise[id] != (size in agreeing)
     }
     slow = in_doubt(points.values(), [set(of.paths) for of in plan.classes], LOOKS[1])
-    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_ENDLESS)}
+    return found | {id: LOOKS[1] for id in slow if not points[id].guards.keys() & set(_NO_MORE_ROUNDS)}
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -128,18 +128,18 @@ def _operation(id: str) -> str:
 
 
 def _of_similar(agreed: Mapping[int, list[bool]], size: int) -> list[bool]:
-    near = [at for at in agreed if size <= ALIKE_BYTES * at and at <= ALIKE_BYTES * size]
-    return [told for at in near for told in agreed[at]]
+    near = [at for at in agreed if size <= SIMILAR_RATIO * at and at <= SIMILAR_RATIO * size]
+    return [agrees for at in near for agrees in agreed[at]]
 
 
-def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, int] | None = None) -> Iterator[Work]:
-    """More rounds for points that missed their precision, regardless of their share. `unlike`: as in wanted()."""
-    unlike = suspect_agreements(plan, points) if unlike is None else unlike
+def late_rounds(plan: Plan, points: Mapping[str, Point], suspects: Mapping[str, int] | None = None) -> Iterator[Work]:
+    """Yields more rounds for points that missed their precision, whatever their share. `suspects`: as in wanted()."""
+    suspects = suspect_agreements(plan, points) if suspects is None else suspects
     for id, point in points.items():
         have = len(_medians(point))
-        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_ENDLESS):
+        if point.status != "missed_precision" or have < EARLY_ROUNDS or point.guards.keys() & set(_NO_MORE_ROUNDS):
             continue
-        look = unlike.get(id) or _look(plan, point)
+        look = suspects.get(id) or _look(plan, point)
         if look is not None:
             yield Work(id, look)
 
@@ -147,17 +147,17 @@ def late_rounds(plan: Plan, points: Mapping[str, Point], unlike: Mapping[str, in
 def affordable_rounds(
     plan: Plan, points: Mapping[str, Point], more: Iterable[Work], left_s: float, underway: Underway = NOTHING
 ) -> list[Work]:
-    """The cheapest of the additional rounds that fit into the remaining time, for finished points.
+    """Returns the cheapest of the additional rounds that fit into the remaining time, for finished points.
 
     Rounds beyond the planned passes also pay for opening the machine.
     """
     passes, opening = underway.passes, opening_s(plan)
     lacking = {work: _lacking(points, work) for work in more if work.id not in underway.rounds}
     cost = {work: rounds_s(points, [work]) for work in lacking}
-    alone = {work: cost[work] + max(0, of - passes) * opening for work, of in lacking.items()}
+    solo_s = {work: cost[work] + max(0, of - passes) * opening for work, of in lacking.items()}
     found: list[Work] = []
     spent = 0.0
-    for work in sorted(lacking, key=lambda work: (alone[work], work.id)):
+    for work in sorted(lacking, key=lambda work: (solo_s[work], work.id)):
         spent += cost[work] + max(0, lacking[work] - passes) * opening
         passes = max(passes, lacking[work])
         if spent > left_s:
@@ -167,12 +167,12 @@ def affordable_rounds(
 
 
 def lacking(points: Mapping[str, Point], more: Iterable[Work]) -> dict[str, int]:
-    """The missing rounds of each point."""
+    """Returns the number of missing rounds of each point."""
     return {work.id: _lacking(points, work) for work in more}
 
 
 def rounds_s(points: Mapping[str, Point], more: Iterable[Work]) -> float:
-    """Seconds of more rounds for finished points, without opening the machine."""
+    """Returns the seconds of more rounds for finished points, without opening the machine."""
     return sum(_each_s(points[work.id]) * _lacking(points, work) for work in more)
 
 
@@ -181,7 +181,7 @@ def _lacking(points: Mapping[str, Point], work: Work) -> int:
 
 
 def _look(plan: Plan, point: Point) -> int | None:
-    """The look that the worst flow needs; None if it is out of reach."""
+    """Returns the number of rounds that the worst flow needs; None if the target is out of reach."""
     flows = [flow for flow in point.flows if flow.role == "measured" and len(flow.round_medians_s) > 1]
     looks = [next_look(flow.round_medians_s, _target(plan, point)) for flow in flows]
     known = [look for look in looks if look is not None]

@@ -8,18 +8,19 @@ from linkscope.plan.papers import COMM_SCOPE
 from linkscope.plan.table import Benchmark, Param
 
 EACH = ("*",)  # all values of a parameter, also for rows without it
-_AS_SOURCE = ("other", "same")  # kind of the destination: another place of the source's kind, or the same place
-_BY_NAME = ("clock", "idle_gap_s")  # parameters that `everything` keeps: another quantity, or seconds of waiting
+_RELATIVE_PLACES = ("other", "same")  # kinds of the destination: another place of the source's kind, or the same place
+# parameters that `everything` does not vary: they choose another quantity, or seconds of waiting
+_NEVER_VARIED = ("clock", "idle_gap_s")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ALL_SIZES = tuple(1 << exponent for exponent in range(3, 31))
-MOST_MANAGED = 256 * MIB  # limit of managed memory
+MOST_MANAGED = 256 * MIB  # largest size of managed memory
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Sizes and values of some parameters. The others have their defaults, or with `everything` each value once, one
-    parameter at a time.
+    """Selects sizes and values of some parameters. The others have their defaults, or with `everything` each value
+    once, one parameter at a time.
 
     A rule that names a value skips rows without that parameter. Some rows require a rule that names them (`taken`).
     Operations without bytes are measured once.
@@ -31,38 +32,38 @@ class Rule:
     sizes: tuple[int, ...]
     benchmarks: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ()  # for both ends
+    memories: tuple[str, ...] = ()  # allowed at both ends
     params: MappingProxyType[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     everything: bool = False
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
-    but: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
-    one_path: bool = False  # of a class of paths
+    fixed: tuple[str, ...] = ()  # parameters that `everything` leaves at their default
+    one_path: bool = False  # whether only one path of each class is measured
 
     @property
     def apart(self) -> bool:
         """Whether source and destination must differ."""
         return self.ends is not None and self.ends[1][0] == "other"
 
-    def joins(self, src: str, dst: str) -> bool:
-        """Whether these places are allowed as source and destination."""
+    def allows(self, src: str, dst: str) -> bool:
+        """Returns whether these places are allowed as source and destination."""
         within = self.ends is not None and self.ends[1][0] == "same"
         return not (self.apart and src == dst) and not (within and src != dst)
 
     def values(self, param: Param) -> list[str]:
-        """The values of this parameter that the rule measures."""
+        """Returns the values of this parameter that the rule measures."""
         wanted = self.params.get(param.name, (param.values[0],))
         return list(param.values) if wanted == EACH else [value for value in param.values if value in wanted]
 
-    def also(self, param: Param) -> list[str]:
-        """The additional values, measured while all other parameters have their `values`."""
-        left_alone = (*self.params, *self.but, *_BY_NAME)
-        return list(param.values[1:]) if self.everything and param.name not in left_alone else []
+    def extra_values(self, param: Param) -> list[str]:
+        """Returns the additional values, measured while all other parameters have their `values`."""
+        not_varied = (*self.params, *self.fixed, *_NEVER_VARIED)
+        return list(param.values[1:]) if self.everything and param.name not in not_varied else []
 
     def takes(self, row: Benchmark) -> bool:
-        """Whether the rule selects this row."""
+        """Returns whether the rule selects this row."""
         if self.ends is not None:
             src, dst = (kind for kind, _ in self.ends)
-            if (row.src, row.dst) != (src, src if dst in _AS_SOURCE else dst):
+            if (row.src, row.dst) != (src, src if dst in _RELATIVE_PLACES else dst):
                 return False
         if row.taken == "by_memory" and not (self.ends or self.memories):
             return False
@@ -72,7 +73,7 @@ class Rule:
         return row.taken != "by_name"
 
     def of_memories(self, row: Benchmark) -> list[tuple[str, str]]:
-        """The pairs of memory kinds of the row that the rule selects."""
+        """Returns the pairs of memory kinds of the row that the rule selects."""
         if self.ends is not None:
             return [pair for pair in row.memories if pair == tuple(memory for _, memory in self.ends)]
         if self.memories:
@@ -80,7 +81,7 @@ class Rule:
         return row.memories
 
     def needs(self) -> set[str]:
-        """The parameters that a row must have."""
+        """Returns the parameters that a row must have."""
         return {name for name, values in self.params.items() if values != EACH}
 
 
@@ -88,10 +89,10 @@ class Rule:
 class Suite:
     """A named set of points, with a sentence for `linkscope list`.
 
-    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the rule of that name needs
-    (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite with a budget is
-    measured by classes of paths. `together_at`: size of the concurrent paths; None: none. `alike_contexts`: as in a
-    plan; for a run of seconds the cost would be too high.
+    `rest`: rule for benchmarks that no other rule selects. `theirs`: extra rules that only the measurement rule of the
+    suite's name needs (`--rule`). `early`, `more_rounds`: as in a plan. `budget_s`: budget without `--budget`; a suite
+    with a budget is measured by classes of paths. `together_at`: size of the concurrent flows; None: none.
+    `alike_contexts`: as in a plan; in a run of a few seconds it would cost too much.
     """
 
     name: str
@@ -106,7 +107,7 @@ class Suite:
     alike_contexts: bool = True
 
     def rules_for(self, row: Benchmark, table: Iterable[Benchmark]) -> tuple[Rule, ...]:
-        """The rules that may select points of this row of the table."""
+        """Returns the rules that may select points of this row of the table."""
         named = [one for one in table if one.name == row.name]
         if self.rest is None or any(rule.takes(one) for rule in self.rules for one in named):
             return self.rules
@@ -124,7 +125,8 @@ def _rule(
 
 
 def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
-    """The rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these sizes.
+    """Returns the rule of a preset like 'read/sm/gpu.device->other.device?threads=256,512' (papers/entry.py), at these
+    sizes.
 
     Managed memory is limited to small sizes. Other parameters have their defaults, and `*` means every value. Raises
     ValueError for another form.
@@ -142,39 +144,39 @@ def of_preset(text: str, sizes: tuple[int, ...]) -> Rule:
 
 _KERNELS = ("sm", "tma")
 _MANAGED = ("prefetch", "fault")
-_TOGETHER = ("batch", "graph")
+_BATCHED_ENGINES = ("batch", "graph")
 _SINGLE, _HOST = ("single",), ("host",)
 _CURVE = (8, 256, *(size * KIB for size in (4, 16, 64, 256)), *(size * MIB for size in (1, 4, 16, 64, 256)))
-_BOTH_WAYS = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
+_BIDIRECTIONAL = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 _STAGED = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 _SM_CURVE = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB)
 _BLOCKS = ("sms", *(str(1 << exponent) for exponent in range(8)))
-_ALONE = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
-_PIECES = (64, 4 * KIB, 64 * KIB)
+_SINGLE_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+_PIECE_SIZES = (64, 4 * KIB, 64 * KIB)
 _COPIES = ("h2d", "d2h", "d2d", "local")
 _JOINT = ("host_to_all", "all_to_host", "one_to_all", "all_to_one")
 _ACCESS = ("read", "write")
 _EXCHANGES = ("exchange", "exchange_all")
-_TO_A_GPU = "numa.pinned->gpu.device"
+_HOST_TO_GPU = "numa.pinned->gpu.device"
 # Thousands of small pieces take longest to simulate, so all their forms are measured on the most important path only.
 _IN_PARTS_TO_A_GPU = (
     *(
-        of_preset(f"pieces/{engine}/{_TO_A_GPU}?piece={piece}&mode=*", (1000 * piece,))
+        of_preset(f"pieces/{engine}/{_HOST_TO_GPU}?piece={piece}&mode=*", (1000 * piece,))
         for engine in ("ce", "batch", "graph", "sm")
-        for piece in _PIECES
+        for piece in _PIECE_SIZES
     ),
     *(
-        of_preset(f"pieces/{engine}/{_TO_A_GPU}?piece={piece}&clock=host", (1000 * piece,))
+        of_preset(f"pieces/{engine}/{_HOST_TO_GPU}?piece={piece}&clock=host", (1000 * piece,))
         for engine in ("ce", "batch", "graph", "sm")
-        for piece in _PIECES
+        for piece in _PIECE_SIZES
     ),
     *(
-        of_preset(f"strided/{engine}/{_TO_A_GPU}?{params}", (MIB,))
+        of_preset(f"strided/{engine}/{_HOST_TO_GPU}?{params}", (MIB,))
         for engine in ("ce", "sm")
         for params in ("shape=*", "row=*", "gaps=*", "clock=*")
     ),
 )
-_STRIDED_ELSEWHERE = tuple(
+_STRIDED_OTHERS = tuple(
     of_preset(f"strided/{engine}/{ends}?{params}", (MIB,))
     for engine in ("ce", "sm")
     for ends in ("gpu.device->numa.pinned", "gpu.device->other.device")
@@ -185,13 +187,13 @@ _BY_KERNELS = (*_COPIES, *_ACCESS, *_JOINT, *_EXCHANGES)
 _PINNED = ("pinned", "device")  # the memory kinds of nvbandwidth's copies
 _OF_PAGES = ("touch", "advice", "ranges", "discard")  # parameters for which two sizes are enough
 _NVBANDWIDTH = 512 * MIB
-_TOGETHER_AT = 16 * MIB  # rates have converged, and every path is measured alone at this size
-_OF_EACH_KIND = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
-# Memory kinds beside the other end's kinds.
+_CONCURRENT_SIZE = 16 * MIB  # rates have converged, and every path is measured alone at this size
+_KIND_SIZES = (4 * KIB, MIB, 16 * MIB)  # extra sizes for memory kinds
+# Further memory kinds. The other end has device or pinned memory, or one of them.
 _MORE_KINDS = ("wc", "mapped", "hugepage", "registered_hugepage", "pool", "vmm", "ipc", "posix_fd", "shm")
-_BESIDE = (*_MORE_KINDS, "device", "pinned")
+_MORE_AND_USUAL = (*_MORE_KINDS, "device", "pinned")
 
-# the first, the last and others between on an H200; a smaller GPU uses those that it has
+# SM numbers: the first, the last and three between on an H200. A smaller GPU uses those that it has.
 _SMS = ("0", "33", "66", "99", "131")
 
 _ACCESSES = ("read/sm/numa.pinned->gpu.device", "write/sm/gpu.device->numa.pinned")
@@ -207,14 +209,14 @@ _PEER_MIGRATIONS = ("demand/fault/gpu.managed->other.managed", "prefetch/prefetc
 _STANDARD = (
     _rule(*_CURVE, initiator=EACH),
     _rule(GIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED),
-    _rule(*_BOTH_WAYS, memories=_PINNED, bidirectional=("true",)),
+    _rule(*_BIDIRECTIONAL, memories=_PINNED, bidirectional=("true",)),
     _rule(16 * MIB, bidirectional=("true",)),
     _rule(*_STAGED, peer=("off",)),
-    _rule(*_BOTH_WAYS[2:], peer=("off",), bidirectional=("true",)),
-    _rule(*_ALONE, mode=_SINGLE),
+    _rule(*_BIDIRECTIONAL[2:], peer=("off",), bidirectional=("true",)),
+    _rule(*_SINGLE_SIZES, mode=_SINGLE),
     # The cost of a single copy depends on these more than on its path.
-    replace(_rule(*_ALONE, mode=_SINGLE, initiator=EACH, after=EACH), one_path=True),
-    replace(_rule(*_ALONE, mode=_SINGLE, peer=("off",)), one_path=True),
+    replace(_rule(*_SINGLE_SIZES, mode=_SINGLE, initiator=EACH, after=EACH), one_path=True),
+    replace(_rule(*_SINGLE_SIZES, mode=_SINGLE, peer=("off",)), one_path=True),
     _rule(64 * MIB, benchmarks=_JOINT, engines=("ce",), initiator=EACH, bidirectional=EACH),
     _rule(benchmarks=("latency",)),
     *(of_preset(text, _SM_CURVE) for text in (*_ACCESSES, *_PEER_ACCESSES)),
@@ -227,12 +229,12 @@ def _pause_before_copies(**params: tuple[str, ...]) -> Rule:
     return _rule(4 * KIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, **params)
 
 
-# Operations with many forms: all sizes, parameter values, memory kinds and calls.
+# Operations with many variants: all sizes, parameter values, memory kinds and calls.
 _EVERYTHING = (
     Rule(ALL_SIZES),
     Rule(ALL_SIZES, benchmarks=_JOINT, engines=("ce",)),
-    Rule(_ALONE, everything=True, but=("cpu",)),
-    Rule(_ALONE, benchmarks=_JOINT, engines=("ce",), everything=True, but=("cpu",)),
+    Rule(_SINGLE_SIZES, everything=True, fixed=("cpu",)),
+    Rule(_SINGLE_SIZES, benchmarks=_JOINT, engines=("ce",), everything=True, fixed=("cpu",)),
     _rule(16 * MIB, benchmarks=("h2d", "d2h"), memories=("pageable", "device"), cpu=EACH),
     _rule(64 * MIB, benchmarks=("host_to_all", "all_to_host"), engines=("ce",), cpu=EACH),
     Rule((64 * MIB,), benchmarks=_BY_KERNELS, engines=_KERNELS, everything=True),
@@ -240,16 +242,16 @@ _EVERYTHING = (
     _rule(benchmarks=("latency",), range=EACH, cache=EACH),
     _rule(benchmarks=("latency",), memories=_PINNED, sm=_SMS),
     Rule(ALL_SIZES[:-2], engines=_MANAGED, memories=("managed",)),
-    Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, but=_OF_PAGES),
+    Rule(_SM_CURVE, engines=_MANAGED, memories=("managed",), everything=True, fixed=_OF_PAGES),
     Rule((64 * MIB,), engines=_MANAGED, everything=True),
-    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=EACH),
+    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_BATCHED_ENGINES, memories=_PINNED, mode=EACH),
     _rule(MIB, 16 * MIB, 256 * MIB, benchmarks=("split",), streams=EACH, initiator=EACH),
     _rule(1000 * 4 * KIB, benchmarks=("pieces",), piece=(str(4 * KIB),), clock=EACH),
     *_IN_PARTS_TO_A_GPU,
-    *_STRIDED_ELSEWHERE,
+    *_STRIDED_OTHERS,
     _rule(64 * KIB, benchmarks=("halo",), face=EACH, way=EACH),
     _rule(64 * KIB, benchmarks=("halo",), way=EACH, clock=_HOST),
-    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_TOGETHER, memories=_PINNED, mode=_SINGLE, clock=_HOST),
+    _rule(4 * KIB, MIB, benchmarks=_COPIES, engines=_BATCHED_ENGINES, memories=_PINNED, mode=_SINGLE, clock=_HOST),
     _rule(MIB, benchmarks=_COPIES, engines=("ce",), memories=_PINNED, mode=_SINGLE, clock=_HOST),
     _pause_before_copies(clock=_HOST, idle_gap_s=EACH),
     _pause_before_copies(after=("wait",), idle_gap_s=("0.01",)),
@@ -262,9 +264,9 @@ _EVERYTHING = (
     _rule(benchmarks=("atomic_latency",), memories=_PINNED, scope=EACH),
     _rule(16 * MIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH),
     _rule(64 * KIB, benchmarks=("atomic",), memories=_PINNED, scope=EACH, words=("one",)),
-    _rule(*_OF_EACH_KIND, benchmarks=_COPIES, engines=("ce", "sm"), memories=_BESIDE, pages=EACH),
+    _rule(*_KIND_SIZES, benchmarks=_COPIES, engines=("ce", "sm"), memories=_MORE_AND_USUAL, pages=EACH),
     _rule(16 * MIB, benchmarks=_ACCESS, memories=("mapped", "device"), blocks=("256",), threads=("256",), width=("4",)),
-    _rule(*_OF_EACH_KIND, benchmarks=("h2h", *_ACCESS), memories=(*_BESIDE, "pageable"), pages=EACH),
+    _rule(*_KIND_SIZES, benchmarks=("h2h", *_ACCESS), memories=(*_MORE_AND_USUAL, "pageable"), pages=EACH),
     _rule(benchmarks=("allocation",), phase=EACH, size=("4KiB", "1MiB", "16MiB")),
     _rule(benchmarks=("allocation",), phase=EACH, size=("16MiB",), pages=EACH),
 )
@@ -285,7 +287,7 @@ SUITES: dict[str, Suite] = {
             "machine in two minutes",
             _STANDARD,
             budget_s=112.0,
-            together_at=_TOGETHER_AT,
+            together_at=_CONCURRENT_SIZE,
         ),
         Suite(
             "sm",
@@ -345,8 +347,8 @@ SUITES: dict[str, Suite] = {
                 of_preset(f"latency/sm/gpu.device->same.device?sm={','.join(_SMS)}", ()),
                 *(replace(rule, one_path=True) for rule in _EVERYTHING),
             ),
-            rest=Rule(_OF_EACH_KIND, everything=True, one_path=True),
-            together_at=_TOGETHER_AT,
+            rest=Rule(_KIND_SIZES, everything=True, one_path=True),
+            together_at=_CONCURRENT_SIZE,
         ),
     )
 }

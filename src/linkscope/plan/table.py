@@ -8,8 +8,8 @@ import msgspec
 class Param(msgspec.Struct, frozen=True):
     """A parameter and its possible values; the first is the default, which some ids leave out.
 
-    `paths`: other values are paths that run concurrently. `told`: the values as shown to people, where there are too
-    many to list.
+    `paths`: other values are paths that run concurrently. `told`: the values as shown to people, if there are too many
+    to list.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Param(msgspec.Struct, frozen=True):
 class Benchmark(msgspec.Struct, frozen=True):
     """One operation: kinds of places and memory, and parameters; `sized`: it has bytes.
 
-    `taken`: the rules of a suite that select it: all, those that name its operation or engine, or those that name its
+    `taken`: which rules of a suite select it: all, those that name its operation or engine, or those that name its
     memory kinds.
     """
 
@@ -45,7 +45,7 @@ class Benchmark(msgspec.Struct, frozen=True):
 
     @property
     def joint(self) -> bool:
-        """Whether its flows run between one place and all GPUs at once."""
+        """Whether its flows run concurrently between one place and all GPUs."""
         return self.relation in ("to_all", "from_all")
 
     def param(self, name: str) -> Param | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Work:
-    """Measures the point `id` until it has `rounds` rounds."""
+    """A request to measure the point `id` until it has `rounds` rounds."""
 
     id: str
     rounds: int
@@ -14,7 +14,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Underway:
-    """The unfinished points: their missing rounds, and the seconds for all of them. New work shares their passes
+    """The unfinished points: their missing rounds, and the seconds of all of them. New work shares their passes
     through the machine."""
 
     rounds: Mapping[str, int] = field(default_factory=dict)
@@ -22,15 +22,15 @@ class Underway:
 
     @property
     def passes(self) -> int:
-        """Passes that come in any case."""
+        """The number of passes that are needed in any case."""
         return max(self.rounds.values(), default=0)
 
     def new(self, ids: Iterable[str]) -> list[str]:
-        """The ids that are not unfinished, each once."""
+        """Returns the ids that are not unfinished, each once."""
         return [id for id in dict.fromkeys(ids) if id not in self.rounds]
 
     def beside(self, rounds: Mapping[str, int]) -> "Underway":
-        """This with the given rounds in addition."""
+        """Returns this work with the given rounds in addition."""
         return Underway({**self.rounds, **rounds}, self.seconds)
 
 

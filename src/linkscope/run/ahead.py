@@ -1,7 +1,7 @@
-"""Measures points of a model in several processes at once.
+"""Measures points of a model in several processes.
 
 On hardware, concurrent measurements would disturb each other. A model's noise depends only on the point and the round,
-so only the run time changes. Results keep the order of the tasks.
+so several processes change only the run time. Results keep the order of the tasks.
 """
 
 import ctypes
@@ -23,9 +23,9 @@ from linkscope.run.worker import RequestFailed, WorkerGone
 from linkscope.run.workers import CannotStart, Workers, twice
 from linkscope.runfile import PointId, Round
 
-WORTH_IT = 400  # points of a round; with fewer, starting the processes takes longer than it saves
-_MOST = 16  # processes: each needs 40 MiB beyond the memory it shares with its parent, and its worker the same
-_CHUNK = 32
+WORTH_IT = 400  # points of a round: below, starting the processes takes longer than it saves
+_MAX_PROCESSES = 16  # each process needs 40 MiB beyond the memory it shares with its parent, and so does its worker
+_CHUNK_TASKS = 32
 _PR_SET_PDEATHSIG = 1
 
 Failure = Unsupported | WrongData | RequestFailed | WorkerGone
@@ -37,7 +37,7 @@ _FAILURES: dict[str, type[Failure]] = {
 
 
 class _Request(msgspec.Struct, array_like=True, gc=False):
-    """A task in transit between processes; pickle would take several times as long."""
+    """A task on its way to another process. Pickle would be several times slower."""
 
     id: str
     round: int
@@ -46,14 +46,14 @@ class _Request(msgspec.Struct, array_like=True, gc=False):
 
 
 class _Failure(msgspec.Struct, gc=False, tag_field="record", tag="failure"):
-    """A failure in transit between processes."""
+    """A failure on its way back to the parent."""
 
     kind: str
     message: str
     state: dict[str, Any]
 
     def again(self) -> Failure:
-        """The original exception."""
+        """Rebuilds the original exception."""
         kind = _FAILURES[self.kind]
         failure = kind.__new__(kind)
         failure.args = (self.message,)
@@ -67,10 +67,10 @@ _RESULTS = msgspec.msgpack.Decoder(list[Round | _Failure])
 
 
 class Ahead:
-    """One process for each CPU, at most 16, each with its own worker. `sampler` is that of the rule.
+    """Owns one process per CPU, at most 16, each with its own worker. `sampler` is the sampler of the plan's rule.
 
-    The processes are forked, because a spawned process would run the main script again. A run on a model has no other
-    threads.
+    The processes are forked, because a spawned process would run the main script again. Forking is safe: a run on a
+    model has no other threads.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class Ahead:
         facts: MachineFacts,
     ) -> None:  # fmt: skip
         self._pool = ProcessPoolExecutor(
-            min(len(os.sched_getaffinity(0)), _MOST), get_context("fork"), _open,
+            min(len(os.sched_getaffinity(0)), _MAX_PROCESSES), get_context("fork"), _init_process,
             (tuple(command), open_request, sampler, plan, facts),
         )  # fmt: skip
 
     def results(self, tasks: Sequence[Task]) -> Iterator[Round | Failure]:
-        """The results of the tasks, in order. Raises CannotStart once one of the processes is gone."""
+        """Yields the results of the tasks in order. Raises CannotStart if one of the processes is gone."""
         gc.freeze()  # records hold no cycles, so the collector need not scan them again
         try:
-            for start, answer in enumerate(self._pool.map(_answered, _packed(tasks))):
+            for start, answer in enumerate(self._pool.map(_measure_chunk, _encoded_chunks(tasks))):
                 for task, found in zip(
-                    tasks[_CHUNK * start : _CHUNK * (start + 1)], _RESULTS.decode(answer), strict=True
+                    tasks[_CHUNK_TASKS * start : _CHUNK_TASKS * (start + 1)], _RESULTS.decode(answer), strict=True
                 ):
-                    yield found.again() if isinstance(found, _Failure) else _lean(found, task)
+                    yield found.again() if isinstance(found, _Failure) else _share_strings(found, task)
         except BrokenProcessPool:
             raise CannotStart("a process that measured was killed; go on with the run file") from None
 
@@ -99,14 +99,14 @@ class Ahead:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _packed(tasks: Sequence[Task]) -> Iterator[bytes]:
-    for start in range(0, len(tasks), _CHUNK):
-        chunk = tasks[start : start + _CHUNK]
+def _encoded_chunks(tasks: Sequence[Task]) -> Iterator[bytes]:
+    for start in range(0, len(tasks), _CHUNK_TASKS):
+        chunk = tasks[start : start + _CHUNK_TASKS]
         yield _ENCODER.encode([_Request(str(task.point), task.round, task.first, task.spread) for task in chunk])
 
 
-def _lean(found: Round, task: Task) -> Round:
-    """The round with shared strings: a large run keeps hundreds of thousands of rounds."""
+def _share_strings(found: Round, task: Task) -> Round:
+    """Lets rounds share equal strings: a large run keeps hundreds of thousands of rounds in memory."""
     found.id = str(task.point)
     for flow in found.flows:
         flow.src, flow.dst = sys.intern(flow.src), sys.intern(flow.dst)
@@ -117,48 +117,48 @@ def _lean(found: Round, task: Task) -> Round:
     return found
 
 
-class _Here:
-    """State of a process."""
+class _ProcessState:
+    """The state of a forked process."""
 
     workers: Workers
     made: tuple[type[Sampler], Plan, MachineFacts]
 
 
-def _open(
+def _init_process(
     command: tuple[str, ...], open_request: dict[str, Any], sampler: type[Sampler], plan: Plan, facts: MachineFacts
 ) -> None:
     gc.freeze()  # memory of the parent stays shared until someone writes to it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which stops the processes
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _Here.workers = Workers(command, open_request, lambda: False)
-    _Here.made = (sampler, plan, facts)
+    _ProcessState.workers = Workers(command, open_request, lambda: False)
+    _ProcessState.made = (sampler, plan, facts)
 
 
-def _answered(chunk: bytes) -> bytes:
+def _measure_chunk(chunk: bytes) -> bytes:
     return _ENCODER.encode(
         [
-            _measured(Task(PointId.parse(asked.id), asked.round, asked.first, asked.spread))
-            for asked in _REQUESTS.decode(chunk)
+            _measure_task(Task(PointId.parse(request.id), request.round, request.first, request.spread))
+            for request in _REQUESTS.decode(chunk)
         ]
     )
 
 
-def _measured(task: Task) -> Round | _Failure:
+def _measure_task(task: Task) -> Round | _Failure:
     try:
-        return twice(lambda: _once(task))
+        return twice(lambda: _measure_once(task))
     except (Unsupported, WrongData, RequestFailed, WorkerGone) as failure:
         return _Failure(type(failure).__name__, str(failure), failure.__dict__)
 
 
-def _once(task: Task) -> Round:
-    sampler, plan, facts = _Here.made
+def _measure_once(task: Task) -> Round:
+    sampler, plan, facts = _ProcessState.made
     try:
-        return sampler(_Here.workers.get(), plan, facts).measure(task)
+        return sampler(_ProcessState.workers.get(), plan, facts).measure(task)
     except WorkerGone:
-        _Here.workers.forget()
+        _ProcessState.workers.forget()
         raise
     except RequestFailed as failure:
         if failure.kind == "lost":
-            _Here.workers.drop()
+            _ProcessState.workers.drop()
         raise

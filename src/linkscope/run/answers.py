@@ -1,4 +1,4 @@
-"""The decoded answers of the worker (docs/reference/worker.md)."""
+"""Types of the worker's answers (docs/reference/worker.md)."""
 
 import math
 import operator
@@ -27,9 +27,9 @@ class Prepared(msgspec.Struct):
     actors: int = 0
     flows: list[FlowFacts] = []
     slices: int = 1
-    most_iterations: int = 0  # operations in a batch at most; 0: any number
+    most_iterations: int = 0  # maximum operations of a batch; 0: no maximum
     program: str = ""
-    once_s: float = 0.0  # seconds of one iteration of all loops, the first time; 0: unknown
+    once_s: float = 0.0  # seconds of the first iteration of all loops; 0: unknown
 
 
 class Verdict(msgspec.Struct):
@@ -62,16 +62,16 @@ class Trace(msgspec.Struct):
     stamps: list[float] = []
 
     def durations(self) -> list[float]:
-        """The duration of every loop: by sample, batch and actor, the actor fastest."""
+        """Returns the duration of every loop: by sample, batch and actor, the actor fastest."""
         return list(map(operator.sub, self.stamps[1::2], self.stamps[0::2]))
 
     def seconds(self, sample: int, batch: int, actor: int) -> float:
-        """The duration of that actor's loop."""
+        """Returns the duration of that actor's loop."""
         at = 2 * ((sample * self.batches + batch) * self.actors + actor)
         return self.stamps[at + 1] - self.stamps[at]
 
     def span(self) -> float:
-        """Seconds from the first entry to the last exit, summed over samples and batches."""
+        """Returns the seconds from the first entry to the last exit, summed over samples and batches."""
         entries, exits, step = self.stamps[0::2], self.stamps[1::2], self.actors
         if step > 1:
             blocks = range(0, len(entries), step)

@@ -31,7 +31,7 @@ Limit = Callable[[PointId], tuple[float, str] | None]  # GB/s and its source; No
 LIMIT_MARGIN = 0.01
 
 
-CLEAR_TREND = 4.0  # standard deviations: chance exceeds them once in 16,000 points
+CLEAR_TREND = 4.0  # standard deviations: by chance, one in 16,000 points exceeds them
 
 
 class Assembler:
@@ -43,24 +43,24 @@ class Assembler:
         self._limit = limit
 
     def point(self, id: str, rounds: Sequence[Round], stopped: str | None = None) -> Point:
-        """The record of a point. `stopped`: why the point has no more rounds although it needs them."""
+        """Makes the record of a point. `stopped`: why the point gets no more rounds although it needs them."""
         point = self.empty(id)
         kept = [round for round in rounds if "throttled" not in round.guards]
         throttled = bool(rounds) and not kept
         if throttled:
-            # each round was repeated: the later one counts
+            # The supervisor repeats a throttled round once, and the later record counts.
             kept = list({round.round: round for round in rounds}.values())
         if not kept:
             return point
-        _fill(point, kept, rounds)
+        _fill_values(point, kept, rounds)
         by_other_rule = self._plan.rule != "linkscope" and kept[0].longer is None
         point.precision_target = precision_target(self._plan, point, _resolution(kept[0], point))
-        whole = {round.round for round in kept} == {round.round for round in rounds}
-        intervals = _Intervals(point.precision_target, self._plan.early, bool(self._plan.classes), whole)
+        all_rounds = {round.round for round in kept} == {round.round for round in rounds}
+        intervals = _Intervals(point.precision_target, self._plan.early, bool(self._plan.classes), all_rounds)
         _give_intervals(point, intervals)
-        _give_total(point, kept, intervals, by_other_rule=by_other_rule)
+        _set_total(point, kept, intervals, by_other_rule=by_other_rule)
         if RULES[self._plan.rule].mean:
-            _give_means(point)
+            _set_means(point)
         point.spread = _spread(point.flows[0], point.precision_target)
         self._judge(point, len(kept), stopped, by_other_rule=by_other_rule)
         self._look_for_a_trend(point)
@@ -70,26 +70,26 @@ class Assembler:
         return point
 
     def failed(self, id: str, rounds: Sequence[Round], reason: str, *, verified: bool | None = None) -> Point:
-        """The record of a failed point: samples but no value."""
+        """Makes the record of a failed point: samples but no value."""
         point = self.point(id, rounds)
         point.status, point.reason, point.verified = "failed", reason, verified
         _drop_values(point)
         return point
 
     def without_value(self, id: str, status: Any, reason: str) -> Point:
-        """The record of a point that was not measured: `unsupported` or `skipped`."""
+        """Makes the record of a point that was not measured: `unsupported` or `skipped`."""
         point = self.empty(id)
         point.status, point.reason = status, reason
         return point
 
     def inherited(self, inheritance: Inheritance, source: Point) -> Point:
-        """The record of a point that inherits the value of another path of its class."""
+        """Makes the record of a point that inherits the value of another path of its class."""
         point = self.empty(inheritance.id)
         ours, theirs = PointId.parse(inheritance.id), PointId.parse(source.id)
         places = {theirs.src: ours.src, theirs.dst: ours.dst}
-        point.flows = [_inherited_point(flow, places, inheritance) for flow in source.flows]
+        point.flows = [_inherited_flow(flow, places, inheritance) for flow in source.flows]
         main = point.flows[0]
-        point.status, point.inherited_from, point.reason = "inherited", source.id, _why(inheritance, theirs)
+        point.status, point.inherited_from, point.reason = "inherited", source.id, _inherit_reason(inheritance, theirs)
         point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
         point.total_gbps, point.ci_level = source.total_gbps, source.ci_level
         point.precision_target = source.precision_target
@@ -103,16 +103,16 @@ class Assembler:
         return point
 
     def empty(self, id: str) -> Point:
-        """The record of an id before its first round."""
-        what = PointId.parse(id)
-        limit = self._limit(what)
+        """Makes the record of an id before its first round."""
+        point_id = PointId.parse(id)
+        limit = self._limit(point_id)
         return Point(
-            id=id, status="skipped", reason="not measured", benchmark=what.benchmark, engine=what.engine,
-            src=what.src, dst=what.dst, src_memory=what.src_memory, dst_memory=what.dst_memory, bytes=what.bytes,
-            bidirectional=what.bidirectional, params=dict(what.params),
-            precision_target=precision_target(self._plan, what),
+            id=id, status="skipped", reason="not measured", benchmark=point_id.benchmark, engine=point_id.engine,
+            src=point_id.src, dst=point_id.dst, src_memory=point_id.src_memory, dst_memory=point_id.dst_memory,
+            bytes=point_id.bytes, bidirectional=point_id.bidirectional, params=dict(point_id.params),
+            precision_target=precision_target(self._plan, point_id),
             limit_gbps=limit[0] if limit else None, limit_source=limit[1] if limit else None,
-            footprint_bytes=footprint(what, self._machine), guards={},
+            footprint_bytes=footprint(point_id, self._machine), guards={},
         )  # fmt: skip
 
     def _judge(self, point: Point, rounds: int, stopped: str | None, *, by_other_rule: bool) -> None:
@@ -142,7 +142,7 @@ class Assembler:
             point.status = "missed_precision"
             point.reason = (
                 f"after {rounds} rounds the interval is {format_against(max(known), point.precision_target)}"
-                f"{self._of_share(point, rounds)}"
+                f"{self._share_reason(point, rounds)}"
             )
         if in_turn:
             point.status = "missed_precision"
@@ -162,8 +162,8 @@ class Assembler:
             point.status = "missed_precision"
             point.reason = f"{point.reason or f'{rounds} of {self._plan.rounds} rounds'}; {stopped}"
 
-    def _of_share(self, point: Point, rounds: int) -> str:
-        """Why the point gets no more rounds: an expensive, scattered point would use up the time of others."""
+    def _share_reason(self, point: Point, rounds: int) -> str:
+        """Returns why the point gets no more rounds: an expensive, scattered point would use up the time of others."""
         if not self._plan.classes or rounds_wanted(self._plan, point) > rounds:
             return ""
         share = format_seconds(share_s(self._plan))
@@ -184,38 +184,39 @@ class Assembler:
                 return
 
     def _check_limit(self, point: Point) -> None:
-        """Fails a rate whose whole interval exceeds the hardware limit: the measurement is wrong.
+        """Fails a rate whose whole interval exceeds the hardware limit, since the measurement must be wrong.
 
         Flows on one path have one joint rate.
         """
-        what = PointId.parse(point.id)
+        point_id = PointId.parse(point.id)
         for (src, dst), flows in flows_by_path(point.flows).items():
             src_memory, dst_memory = flows[0].src_memory, flows[0].dst_memory
-            way = dataclasses.replace(what, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
-            limit = self._limit(way)
+            path_id = dataclasses.replace(point_id, src=src, dst=dst, src_memory=src_memory, dst_memory=dst_memory)
+            limit = self._limit(path_id)
             gbps = sum(flow.gbps or 0.0 for flow in flows)
             if len(flows) > 1 or "in_turn" in point.guards:
-                # Flows that run in turn each reach the rate of the whole, so their sum may exceed the limit.
+                # Flows that run in turn each reach the rate of all flows together, so their sum may exceed the limit.
                 gbps = min(gbps, point.total_gbps or math.inf)
             if limit is None or gbps <= limit[0] * (1 + LIMIT_MARGIN):
                 continue
             point.guards["above_limit"] = gbps
-            least = sum(flow.bytes / _slowest_s(flow) / 1e9 for flow in flows if flow.gbps is not None)
+            least = sum(flow.bytes / _upper_end_s(flow) / 1e9 for flow in flows if flow.gbps is not None)
             least = min(least, gbps)
-            surely = least > limit[0] * (1 + LIMIT_MARGIN)
-            point.status = "failed" if surely else "missed_precision"
-            how = "faster than" if surely else "possibly faster than"
+            is_certain = least > limit[0] * (1 + LIMIT_MARGIN)
+            point.status = "failed" if is_certain else "missed_precision"
+            how = "faster than" if is_certain else "possibly faster than"
             point.reason = (
                 f"{how} the hardware allows: {gbps:.4g} GB/s from {src} to {dst}, where the "
                 f"limit is {limit[0]:.4g} GB/s ({limit[1]})"
             )
-            if surely:
+            if is_certain:
                 _drop_values(point)
                 return
 
 
 def _ran_in_turn(point: Point) -> bool:
-    """Whether several flows shared less than 85 % of the time; bytes on one path in parts have one rate either way."""
+    """Returns whether several flows overlapped for less than 85 % of the time. Parts of one transfer do not count:
+    they have one rate in either case."""
     parts_of_one = point.bytes > 0 and len(flows_by_path(point.flows)) == 1
     return point.guards.get("joint_overlap", 1.0) < NEARLY_TOGETHER and not parts_of_one
 
@@ -229,12 +230,12 @@ def _drop_times_of_waiting_flows(point: Point) -> None:
     point.median_s, point.ci95_s, point.gbps = main.median_s, main.ci95_s, main.gbps
 
 
-def _slowest_s(flow: Flow) -> float:
-    """The upper end of the interval, or the slowest sample."""
+def _upper_end_s(flow: Flow) -> float:
+    """Returns the upper end of the interval, or the slowest sample if there is no interval."""
     return flow.ci95_s[1] if flow.ci95_s else max(max(of_round) for of_round in flow.samples_s)
 
 
-def _fill(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
+def _fill_values(point: Point, kept: Sequence[Round], rounds: Sequence[Round]) -> None:
     first = kept[0]
     point.flows = [_flow(kept, index) for index in range(len(first.flows))]
     main = point.flows[0]
@@ -264,30 +265,31 @@ def _flow(rounds: Sequence[Round], index: int) -> Flow:
 
 @dataclasses.dataclass(frozen=True)
 class _Intervals:
-    """How the interval of a point is computed.
+    """Computes the intervals of a point.
 
-    `precision`: the target. `early`: three rounds that agree give an interval. `shared`: the points of the plan share
-    a budget, so a point may have few rounds, and an interval as wide as the target is enough. `whole`: every round
-    counts. Where one was set apart as throttled and not repeated, the number of rounds is due to chance, and the rules
+    `precision`: the target. `early`: three rounds that agree give an interval. `shared`: the points of the plan share a
+    budget, so a point may have few rounds, and an interval as wide as the target is enough. `all_rounds`: no round was
+    excluded as throttled. If a throttled round was not repeated, the number of rounds is due to chance, and the rules
     for few rounds do not apply.
     """
 
     precision: float
     early: bool
     shared: bool
-    whole: bool
+    all_rounds: bool
 
     def of(self, medians: Sequence[float]) -> Interval | None:
-        """The interval of the median of the rounds; None for too few rounds, or where it reaches down to zero."""
+        """Returns the interval of the median of the rounds; None for too few rounds, or if the interval reaches
+        zero."""
         if not self.shared:
             interval = median_interval(medians)
-        elif self.whole or len(medians) >= LOOKS[1]:
+        elif self.all_rounds or len(medians) >= LOOKS[1]:
             interval = rounds_interval(medians, self.precision)
         else:
             interval = student_interval(medians)
         if self.early and interval is None:
             interval = early_interval(medians, self.precision)
-        # Every operation takes time, so an interval that contains zero only shows that noise hides the value.
+        # Every operation takes time. An interval that contains zero only shows that noise hides the value.
         return None if interval is not None and interval.low <= 0 else interval
 
 
@@ -299,19 +301,19 @@ def _give_intervals(point: Point, intervals: _Intervals) -> None:
             point.ci95_s, point.ci_level = flow.ci95_s, interval.level if interval else None
 
 
-def _give_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:
-    """The rate of all measured flows: their bytes over the time from the common start to the end of the last.
+def _set_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, by_other_rule: bool) -> None:
+    """Sets the rate of all measured flows: their bytes over the time from the common start to the end of the last flow.
 
-    Every round uses this definition, however well its flows overlap. The sum of the flows' own rates is no joint rate:
-    the flow that ends last runs alone for the rest of its time, so the sum exceeds the bytes moved over the elapsed
-    time (by 12 % on H200 at an overlap of 0.9).
+    Every round uses this definition, however well its flows overlap. The sum of the flows' own rates is not the joint
+    rate: the flow that ends last runs alone at the end, so the sum exceeds the bytes over the elapsed time (by 12 % on
+    H200 at an overlap of 0.9).
     """
     measured = [flow for flow in point.flows if flow.role == "measured"]
     rates = [flow.gbps for flow in measured if flow.gbps is not None]
     point.total_gbps = sum(rates) if rates else None
     if len(point.flows) < 2 or not rates or (by_other_rule and "together_s" not in kept[-1].guards):
         return
-    rounds_s = [_together_s(round) for round in kept]
+    rounds_s = [_joint_s(round) for round in kept]
     together_s, interval = median(rounds_s), intervals.of(rounds_s)
     point.guards["together_s"] = float(f"{together_s:.9g}")
     if interval:
@@ -319,10 +321,10 @@ def _give_total(point: Point, kept: Sequence[Round], intervals: _Intervals, *, b
     point.total_gbps = sum(flow.bytes for flow in measured) / together_s / 1e9 if together_s > 0 else None
 
 
-def _together_s(round: Round) -> float:
-    """Seconds until the last measured flow ended, for the bytes of one operation of each.
+def _joint_s(round: Round) -> float:
+    """Returns the seconds until the last measured flow ended, for the bytes of one operation of each flow.
 
-    Versions that did not record this time recorded each flow's own time, of which the longest batch is the same time.
+    Older run files hold each flow's own time instead. The time of the longest batch is the same.
     """
     if "together_s" in round.guards:
         return float(round.guards["together_s"])
@@ -333,7 +335,7 @@ def _together_s(round: Round) -> float:
     return longest_s * sum(flow.bytes for _, flow in measured) / moved
 
 
-def _give_means(point: Point) -> None:
+def _set_means(point: Point) -> None:
     for flow in point.flows:
         samples = [sample for of_round in flow.samples_s for sample in of_round]
         flow.mean_s = statistics.fmean(samples)
@@ -341,9 +343,10 @@ def _give_means(point: Point) -> None:
 
 
 def _spread(flow: Flow, precision: float) -> Spread | None:
-    """The spread within and between rounds, and two modes where samples of several rounds lie on both sides of a gap.
+    """Returns the spread within and between rounds, and two modes if several rounds have samples on both sides of a
+    gap.
 
-    Rounds that each lie wholly on one side differ between processes, so one process has no modes. Modes nearer than the
+    If each round lies wholly on one side, the processes differ, and one process has no modes. Modes closer than the
     target count as one: they may be two neighbouring readings of a clock.
     """
     split = variance_split(flow.samples_s)
@@ -362,7 +365,7 @@ def _spread(flow: Flow, precision: float) -> Spread | None:
 
 
 def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
-    """The guards of all rounds, the latest value of each, and throttled rounds with their samples."""
+    """Merges the guards of all rounds (the latest value of each), and lists throttled rounds with their samples."""
     guards: dict[str, Any] = {}
     for round in kept:
         guards.update(round.guards)
@@ -376,22 +379,22 @@ def _guards(kept: Sequence[Round], rounds: Sequence[Round]) -> dict[str, Any]:
     if len(timings) > 1:
         guards["timings"] = timings
     ours = {id(round) for round in kept}  # by identity: a repeated round of a model has the same content
-    apart = [round for round in rounds if id(round) not in ours]
-    if apart:
+    excluded = [round for round in rounds if id(round) not in ours]
+    if excluded:
         guards["throttled_rounds"] = [
             {
                 "round": round.round,
                 "reasons": round.guards["throttled"],
                 "samples_s": [flow.samples_s for flow in round.flows],
             }
-            for round in apart
+            for round in excluded
         ]
     return guards
 
 
-def _inherited_point(flow: Flow, places: dict[str, str], inheritance: Inheritance) -> Flow:
-    """The flow between the places of the inheriting path, with the interval widened by the difference between the
-    paths."""
+def _inherited_flow(flow: Flow, places: dict[str, str], inheritance: Inheritance) -> Flow:
+    """Returns the flow between the places of the inheriting path. The difference between the paths widens the
+    interval."""
     ends = flow.ci95_s
     return Flow(
         src=places.get(flow.src, flow.src), dst=places.get(flow.dst, flow.dst), src_memory=flow.src_memory,
@@ -401,13 +404,13 @@ def _inherited_point(flow: Flow, places: dict[str, str], inheritance: Inheritanc
     )  # fmt: skip
 
 
-def _why(inheritance: Inheritance, source: PointId) -> str:
+def _inherit_reason(inheritance: Inheritance, source: PointId) -> str:
     checks = "spot checks show that both perform alike" if inheritance.shown else "spot checks show no difference"
     return f"not measured: value of {source.src} -> {source.dst}, a path of the same class; {checks}"
 
 
 def _resolution(round: Round, point: Point) -> float:
-    """One clock tick over the extra operations of the longer batch, as a fraction of the value."""
+    """Returns one clock tick over the extra operations of the longer batch, as a fraction of the value."""
     tick = HOST_TICK_S if round.timing == "host" else EVENT_TICK_S
     more = min(round.batch) * max((round.longer or 2) - 1, 1)
     return tick / more / point.median_s if point.median_s and point.median_s > 0 else 0.0

@@ -3,19 +3,20 @@
 import math
 from collections.abc import Sequence
 
-MOST_COUNT = 256  # operations of all flows in a batch
-STRETCH_S = 0.12  # the longest joint batch that is tried for a common end
-EVEN = 0.03  # flows whose ends differ by less end together; slightly below the limit of TOGETHER in the sampler
-FAR_APART = 2.0
+MOST_COUNT = 256  # maximum operations of all flows in a batch
+STRETCH_S = 0.12  # longest joint batch that is tried to make flows end together
+# flows whose ends differ by less than this end together; slightly below the limit of TOGETHER in the sampler
+EVEN = 0.03
+VERY_UNEVEN = 2.0
 
 
-def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT) -> list[int]:
-    """The operations of each actor, from the seconds of one operation of each, so that all actors end together.
+def balanced(each_s: list[float], least_s: float, max_total: int = MOST_COUNT) -> list[int]:
+    """Returns the operations of each actor so that all actors end together, given the seconds of one operation of each.
 
-    Every batch takes `least_s` or longer, within `most_in_all`. If whole operations do not end together, longer batches
-    are tried while they stay short.
+    Every batch takes at least `least_s`, within `max_total` operations. If whole operations do not end together, longer
+    batches are tried, up to STRETCH_S.
     """
-    best, smallest, most, slowest = [1] * len(each_s), math.inf, most_in_all // len(each_s), max(each_s)
+    best, smallest, most, slowest = [1] * len(each_s), math.inf, max_total // len(each_s), max(each_s)
     least = math.ceil(least_s / slowest)  # operations of the slowest actor
     for count in range(least, 8 * least + 1) if len(each_s) > 1 else [least]:
         if count > least and count * slowest > STRETCH_S:
@@ -33,12 +34,12 @@ def balanced(each_s: list[float], least_s: float, most_in_all: int = MOST_COUNT)
     return best
 
 
-def takes_turns(batch: Sequence[int], gain: float) -> bool:
-    """Whether very unequal counts gain almost nothing over equal counts, in operations a second (`gain` is the ratio).
+def is_served_in_turn(batch: Sequence[int], gain: float) -> bool:
+    """Returns whether one engine serves the flows in turn: very unequal counts gain almost nothing over equal counts.
 
-    Concurrent flows gain, because equal counts make all of them wait for the slowest. Flows that one engine serves in
-    turn do not: those with few operations only end with the others because they wait (H200: 1, 85 and 1 operations from
-    one GPU to three).
+    `gain` is the ratio of operations per second. Concurrent flows gain, because equal counts make all of them wait for
+    the slowest. Flows that one engine serves in turn do not gain: those with few operations end with the others only
+    because they wait (H200: 1, 85 and 1 operations from one GPU to three).
     """
     apart = sum(batch) / len(batch) / min(batch)
-    return apart > FAR_APART and gain < math.sqrt(apart)
+    return apart > VERY_UNEVEN and gain < math.sqrt(apart)

@@ -1,4 +1,4 @@
-"""The remaining time: wall time on a machine, virtual time on a model (so that runs are reproducible)."""
+"""Tracks the remaining time: wall time on a machine, virtual time on a model, so that runs are reproducible."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from linkscope.units import format_seconds
 
 
 class Budget:
-    """`total_s` None: no limit. `spent_s`: time used by earlier sessions of a resumed run."""
+    """The time budget of a run. `total_s` None: no limit. `spent_s`: time used by earlier sessions of a resumed run."""
 
     def __init__(self, total_s: float | None, *, modelled: bool, spent_s: float = 0.0) -> None:
         self.total_s = total_s
@@ -25,13 +25,13 @@ class Budget:
         return self._spent_s + (0.0 if self._modelled else time.monotonic() - self._started)
 
     def allows(self, cost_s: float, keep_s: float = 0.0) -> bool:
-        """Whether an operation of that cost fits into the budget while `keep_s` seconds stay reserved."""
+        """Returns whether an operation of that cost fits into the budget while `keep_s` seconds stay reserved."""
         return self.total_s is None or self.spent() + cost_s + keep_s <= self.total_s
 
     def left(self) -> float:
-        """Seconds left; infinite without a limit."""
+        """Returns the seconds left; infinite without a limit."""
         return math.inf if self.total_s is None else self.total_s - self.spent()
 
     def reason(self) -> str:
-        """Why something was left out, as text."""
+        """Returns the reason for points that the budget left out, as text."""
         return f"the budget of {format_seconds(self.total_s or 0.0)} left no time"

@@ -1,9 +1,9 @@
 """Measures by the rule of Comm|Scope, for comparison with its results (`run --rule comm-scope`).
 
-The rule (ICPE 2019, 2.1 and 3.1): one operation between two events, or between two readings of the host's clock for
-operations that block the host. No gate holds the stream, so the time includes the cost of queueing. A repetition
-consists of as many operations as take 1 s in all, and its value is the mean. Five repetitions in one process give mean
-and standard deviation. Transfers in both directions last from the first start to the last end. docs/notes/comm-scope.md
+The rule (ICPE 2019, sections 2.1 and 3.1) times one operation between two events, or between two readings of the host's
+clock if the operation blocks the host. No gate holds the stream, so the time includes the cost of queueing. A
+repetition runs operations until they took 1 s in all, and its value is their mean. Five repetitions in one process give
+mean and standard deviation. Bidirectional transfers last from the first start to the last end. docs/notes/comm-scope.md
 lists the differences.
 """
 
@@ -15,11 +15,11 @@ from linkscope.run.sampler import PointRound, Sampler, Task
 from linkscope.runfile import Round
 
 CUMULATED_S, REPETITIONS = 1.0, 5
-MOST_AT_ONCE = 8192  # samples in one request, so that answers stay small and Ctrl-C takes effect
+MOST_AT_ONCE = 8192  # samples per request: answers stay small, and Ctrl-C takes effect soon
 
 
 class CommScopeSampler(Sampler):
-    """Measures points with bytes by that rule, and latencies, whose steps are not operations, by linkscope's."""
+    """Measures points with bytes by that rule. Latencies follow linkscope's rule: their steps are not operations."""
 
     def _case(self, task: Task) -> dict[str, Any]:
         return super()._case(task) | ({"held": False} if task.point.bytes else {})
@@ -34,7 +34,7 @@ class _CommScopeRound(PointRound):
         samples: list[list[float]] = [[] for _ in range(self._actors)]
         together: list[float] = []
         overlaps: list[float] = []
-        count: int | None = None  # operations of a repetition: as many as the first needed for 1 s
+        count: int | None = None  # operations of a repetition: the first repetition runs until 1 s is reached
         for number in range(REPETITIONS):
             count, own, elapsed = self._repetition(count, last=number == REPETITIONS - 1)
             for actor, total in enumerate(own):
@@ -48,8 +48,8 @@ class _CommScopeRound(PointRound):
         return made
 
     def _repetition(self, count: int | None, *, last: bool) -> tuple[int, list[float], float]:
-        """Number of operations, seconds of each actor's operations, and seconds from the first start to the last end,
-        all summed."""
+        """Runs one repetition. Returns the number of operations, the seconds of each actor's operations, and the
+        seconds from the first start to the last end, all summed."""
         own, elapsed, done = [0.0] * self._actors, 0.0, 0
         while (more := self._more(count, done, elapsed)) > 0:
             trace = self._run(more, [[1] * self._actors], verify=last and done + more == count)
@@ -63,7 +63,7 @@ class _CommScopeRound(PointRound):
 
     @staticmethod
     def _more(count: int | None, done: int, elapsed: float) -> int:
-        """Operations of the next request: one first, then as many as 1 s still needs."""
+        """Returns the operations of the next request: first one, then the number that fills 1 s."""
         if count is not None:
             return min(count - done, MOST_AT_ONCE)
         if elapsed >= CUMULATED_S:

@@ -1,8 +1,8 @@
-"""Selects GPU contexts of equal cost: on an H200, operations take 0.12 us longer in half of all contexts
+"""Selects GPU contexts of equal cost. On H200, operations take 0.12 us longer in half of all contexts
 (docs/notes/context-effects.md).
 
-Each process makes several contexts of every GPU and keeps one of the cheapest. All contexts since the start of the run
-show which cost is low.
+Each process makes several contexts of every GPU and keeps one of the cheapest. The costs of all contexts since the
+start of the run show which cost is low.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from linkscope.run.worker import RequestFailed
 from linkscope.runfile import ContextsTally
 from linkscope.stats import median
 
-# Same constants as the worker (core/platform/cuda/contexts.cpp): a context that costs more than the least by these is
-# of another kind.
+# Same constants as in the worker (core/platform/cuda/contexts.cpp). A context is expensive if its cost exceeds ALIKE
+# times the lowest cost by more than NOISE_S.
 ALIKE, NOISE_S = 1.02, 20e-9
-_TOO_LITTLE = 0.5  # fraction of the median: such a low cost is a failed reading
+_FAILED_READING = 0.5  # fraction of the median: a lower cost is a failed reading
 
 
 class _Made(msgspec.Struct):
@@ -28,20 +28,20 @@ class _Made(msgspec.Struct):
 
 
 class Contexts:
-    """The costs of all contexts since the run began."""
+    """Records the costs of all contexts since the run began."""
 
     def __init__(self) -> None:
         self._of_model: dict[str, list[float]] = {}
-        self._costs: dict[int, list[float]] = {}  # of all contexts that were made, by GPU
+        self._costs: dict[int, list[float]] = {}  # costs of all contexts that were made, by GPU
         self._kept: dict[int, list[float]] = {}
 
     def wanted(self, places: Iterable[str]) -> dict[str, Any]:
-        """The field `contexts` of an open request (docs/reference/worker.md), for the GPUs among the places."""
+        """Returns the field `contexts` of an open request (docs/reference/worker.md) for the GPUs among the places."""
         gpus = sorted(int(place.partition(":")[2]) for place in places if place.startswith("gpu:"))
-        return {"gpus": gpus, "floors_s": {model: _least(costs) for model, costs in self._of_model.items()}}
+        return {"gpus": gpus, "floors_s": {model: _lowest_cost(costs) for model, costs in self._of_model.items()}}
 
     def made(self, answer: Any) -> None:
-        """Records `contexts` of the answer to an open request. Raises RequestFailed if it has another form."""
+        """Records the field `contexts` of an answer to an open request. Raises RequestFailed if it has another form."""
         try:
             made = msgspec.convert(answer, list[_Made])
         except msgspec.ValidationError as problem:
@@ -52,20 +52,20 @@ class Contexts:
             self._kept.setdefault(of.gpu, []).append(of.operation_s[-1])
 
     def tally(self) -> dict[str, ContextsTally]:
-        """The tally of each GPU, for the last line of the run."""
+        """Returns the tally of each GPU for the last line of the run."""
         return {f"gpu:{gpu}": _tally(self._costs[gpu], self._kept[gpu]) for gpu in sorted(self._kept)}
 
 
-def _least(costs: list[float]) -> float:
-    middle = median(costs)
-    return min(cost for cost in costs if cost > _TOO_LITTLE * middle)
+def _lowest_cost(costs: list[float]) -> float:
+    centre = median(costs)
+    return min(cost for cost in costs if cost > _FAILED_READING * centre)
 
 
 def _tally(costs: list[float], kept: list[float]) -> ContextsTally:
-    limit = ALIKE * _least(costs) + NOISE_S
-    dear = [cost for cost in costs if cost > limit]
+    limit = ALIKE * _lowest_cost(costs) + NOISE_S
+    expensive = [cost for cost in costs if cost > limit]
     return ContextsTally(
         made=len(costs), kept=len(kept), kept_s=float(f"{median(kept):.4g}"),
-        dear=len(dear), dear_s=float(f"{median(dear):.4g}") if dear else None,
+        dear=len(expensive), dear_s=float(f"{median(expensive):.4g}") if expensive else None,
         dear_kept=sum(cost > limit for cost in kept),
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Forecasts the progress of a run: base rounds, and the expected extra rounds.
+"""Forecasts the progress of a run: the base rounds and the expected extra rounds.
 
-Points that will miss their precision show it early, since the interval of six rounds is their range.
+The first rounds of a point show whether it will miss its precision, since the interval of six rounds is their range.
 """
 
 import math
@@ -16,28 +16,28 @@ from linkscope.run.states import State
 from linkscope.runfile import Point, Round
 from linkscope.stats import EARLY_ROUNDS, median
 
-_FIRST = 1.75  # cost of a first round, which also calibrates, over that of a later one; seen on H200
-_FEW_ROUNDS = 20  # below this number of rounds, starting the worker dominates
-# share of points that need extra rounds, seen on H200; it counts as much as this number of points
+_FIRST = 1.75  # cost of a first round, which also calibrates, over that of a later round; seen on H200
+_FEW_ROUNDS = 20  # below this number of rounds, the start of the worker dominates
+# Share of points that need extra rounds, seen on H200. This prior has the weight of 20 points.
 _MISSED, _MISSED_WEIGHT = 0.3, 20.0
-# Expected range of n normal samples in standard deviations, from n = 2 on.
+# Expected range of n normal samples in standard deviations, for n of 2 and more.
 _RANGE = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
 
 
 @dataclass
-class _Seen:
-    """The rounds of a point so far; `ends`: lowest and highest median of each measured flow."""
+class _PointRounds:
+    """The rounds of a point so far. `ends`: lowest and highest round median of each measured flow."""
 
     rounds: int = 0
     kept: int = 0  # rounds without throttling
     spent_s: float = 0.0
     ends: list[tuple[float, float]] = field(default_factory=list)
-    will_miss: bool | None = None  # None: too early
+    will_miss: bool | None = None  # None: too early to predict
 
 
 @dataclass
-class _Sum:
-    """The remaining rounds: their seconds, their number, and the unfinished points."""
+class _Remaining:
+    """The remaining rounds: their seconds, their number, and the number of unfinished points."""
 
     seconds: float = 0.0
     rounds: float = 0.0
@@ -45,34 +45,34 @@ class _Sum:
 
 
 class Forecast:
-    """Inspects the states of all points on request. The reported share never decreases."""
+    """Predicts the remaining work from the states of all points. The reported share never decreases."""
 
     def __init__(self, plan: Plan, states: Mapping[str, State], budget: Budget, *, modelled: bool) -> None:
         self._plan = plan
         self._states = states
         self._budget = budget
-        self._modelled = modelled  # in virtual time, a round of one point costs as much as of any other
+        self._modelled = modelled  # in virtual time, a round costs the same for every point
         self._base = EARLY_ROUNDS if plan.classes else plan.rounds
         self._extra = rounds_after(plan, plan.rounds) - plan.rounds
-        self._seen = {id: _Seen() for id in states}
-        self._told = 0.0
+        self._seen = {id: _PointRounds() for id in states}
+        self._reported = 0.0
         self._started = time.monotonic()
-        self._look()
+        self._read_rounds()
         self._before, self._rounds_before = self._done(), sum(seen.rounds for seen in self._seen.values())
 
     def left(self, points: Mapping[str, Point], wanted: Mapping[str, int], number: int) -> WorkLeft:
-        """The remaining work while points get their `wanted` rounds and the furthest is in round `number`; `points` are
-        done."""
-        self._look()
-        to_come = self._to_come(points, wanted)
-        done, left = self._done(), to_come.rounds if self._modelled else to_come.seconds
-        if to_come.seconds > 0:
-            left *= min(1.0, max(self._budget.left(), 0.0) / to_come.seconds)
-        self._told = max(self._told, done / max(done + left, 1e-12))
-        return WorkLeft(self._told, self._left_s(done - self._before, left), to_come.points, self._stage(number))
+        """Returns the remaining work. `points` are done, the others get their `wanted` rounds, and `number` is the
+        highest round under way."""
+        self._read_rounds()
+        remaining = self._remaining(points, wanted)
+        done, left = self._done(), remaining.rounds if self._modelled else remaining.seconds
+        if remaining.seconds > 0:
+            left *= min(1.0, max(self._budget.left(), 0.0) / remaining.seconds)
+        self._reported = max(self._reported, done / max(done + left, 1e-12))
+        return WorkLeft(self._reported, self._left_s(done - self._before, left), remaining.points, self._stage(number))
 
     def _left_s(self, done: float, left: float) -> float | None:
-        """Wall time, with the pauses between measurements in proportion."""
+        """Returns the remaining wall time. Pauses between measurements count in proportion."""
         rounds = sum(seen.rounds for seen in self._seen.values()) - self._rounds_before
         if done <= 0 or rounds < min(_FEW_ROUNDS, len(self._states)):
             return None
@@ -84,22 +84,22 @@ class Forecast:
         base = self._plan.rounds
         return f"round {number + 1} of {base}" if number < base else f"extra round {number + 1 - base}"
 
-    def _look(self) -> None:
+    def _read_rounds(self) -> None:
         """Reads the new rounds."""
         for id, state in self._states.items():
-            seen = self._seen.setdefault(id, _Seen())
+            seen = self._seen.setdefault(id, _PointRounds())
             if len(state.rounds) > seen.rounds:
                 for record in state.rounds[seen.rounds :]:
-                    _take_up(seen, record)
+                    _add_round(seen, record)
                 seen.will_miss = self._will_miss(state, seen) if self._extra else False
 
     def _done(self) -> float:
-        """Seconds measured so far; for a model, rounds."""
+        """Returns the seconds measured so far; for a model, the rounds."""
         return sum(seen.rounds if self._modelled else seen.spent_s for seen in self._seen.values())
 
-    def _to_come(self, points: Mapping[str, Point], wanted: Mapping[str, int]) -> _Sum:
-        scale, others = self._scale(), self._missed()
-        found = _Sum()
+    def _remaining(self, points: Mapping[str, Point], wanted: Mapping[str, int]) -> _Remaining:
+        scale, others = self._scale(), self._missed_fraction()
+        found = _Remaining()
         for id, state in self._states.items():
             seen, point = self._seen[id], points.get(id)
             if point is not None:
@@ -123,37 +123,40 @@ class Forecast:
         return rounds_wanted(self._plan, point) - len(point.flows[0].round_medians_s)
 
     def _cost(self, state: State, rounds: float, scale: float) -> float:
-        """Seconds of the next rounds of a point."""
+        """Returns the seconds of the next rounds of a point."""
         if state.cost_s is None:
             return state.estimate_s * scale * (rounds + _FIRST - 1)
         return state.cost_s * rounds / (_FIRST if len(state.rounds) == 1 and not self._modelled else 1.0)
 
     def _scale(self) -> float:
-        """The cost of a round over its estimate; the estimates count until some rounds were measured."""
+        """Returns the cost of a round over its estimate. The ratio stays near 1 until some rounds were measured."""
         if all(seen.rounds for seen in self._seen.values()):
             return 1.0
         measured = [(state.estimate_s, self._seen[id]) for id, state in self._states.items() if state.rounds]
-        doubt = 0.02 * sum(state.estimate_s for state in self._states.values())
+        prior_s = 0.02 * sum(state.estimate_s for state in self._states.values())
         spent = sum(seen.spent_s / (seen.rounds + _FIRST - 1) for _, seen in measured)
-        return (spent + doubt) / max(sum(estimate for estimate, _ in measured) + doubt, 1e-12)
+        return (spent + prior_s) / max(sum(estimate for estimate, _ in measured) + prior_s, 1e-12)
 
-    def _missed(self) -> float:
-        """Fraction of the undecided points that will need extra rounds."""
-        told = [seen.will_miss for seen in self._seen.values() if seen.will_miss is not None]
-        return (sum(told) + _MISSED * _MISSED_WEIGHT) / (len(told) + _MISSED_WEIGHT) if self._extra else 0.0
+    def _missed_fraction(self) -> float:
+        """Returns the fraction of the undecided points that is expected to need extra rounds."""
+        predictions = [seen.will_miss for seen in self._seen.values() if seen.will_miss is not None]
+        return (
+            (sum(predictions) + _MISSED * _MISSED_WEIGHT) / (len(predictions) + _MISSED_WEIGHT) if self._extra else 0.0
+        )
 
-    def _will_miss(self, state: State, seen: _Seen) -> bool | None:
-        """Whether the interval will be too wide, judged by the rounds so far; None before there are two."""
+    def _will_miss(self, state: State, seen: _PointRounds) -> bool | None:
+        """Predicts from the rounds so far whether the interval will be too wide; None for fewer than two rounds."""
         if seen.kept < 2:
             return None
         base = self._plan.rounds
-        final = _RANGE[base - 2] if base <= 8 else 5.6 / math.sqrt(base)  # from nine rounds on, the ends are dropped
+        # with nine or more rounds, the interval excludes the ends
+        final = _RANGE[base - 2] if base <= 8 else 5.6 / math.sqrt(base)
         growth = max(1.0, final / _RANGE[min(seen.kept, 10) - 2])
         widths = [(high - low) / max(high + low, 1e-30) for low, high in seen.ends]
-        return growth * max(widths) > precision_target(self._plan, state.what)
+        return growth * max(widths) > precision_target(self._plan, state.point_id)
 
 
-def _take_up(seen: _Seen, record: Round) -> None:
+def _add_round(seen: _PointRounds, record: Round) -> None:
     seen.rounds += 1
     seen.spent_s += record.device_s
     if "throttled" in record.guards:

@@ -1,4 +1,4 @@
-"""Watches the GPUs during measurements: clocks, throttle reasons, PCIe link, error counters, from NVML.
+"""Watches the GPUs during measurements through NVML: clocks, throttle reasons, PCIe link and error counters.
 
 A thread samples twice a second. Without NVML there are no observations.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-_EVERY_S = 0.5
-# nvmlClocksEventReason*: the reasons that make the GPU slower than requested.
+_PERIOD_S = 0.5
+# nvmlClocksEventReason* bits of the reasons that make the GPU slower than requested.
 BAD_REASONS = {0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "hw_power_brake"}
 
 
@@ -33,7 +33,7 @@ class Monitor(Protocol):
     """Reports the state of the GPUs between two times of time.monotonic()."""
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
-        """Guards of a block that began at `since` and ends now, for the GPUs among `places`."""
+        """Returns the guards of a measurement from `since` until now, for the GPUs among `places`."""
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -66,27 +66,28 @@ class NvmlMonitor:
 
     def guards(self, places: Sequence[str], since: float) -> dict[str, Any]:
         guards: dict[str, Any] = {}
-        bad: set[str] = set()
+        throttled: set[str] = set()
         for gpu in sorted(set(places) & self._states.keys()):
-            seen = self._seen(gpu, since)
+            seen = self._observations(gpu, since)
             if seen:
                 guards[gpu] = _summary(seen)
-                bad.update(guards[gpu].get("throttled", []))
-        if bad:
-            guards["throttled"] = sorted(bad)
+                throttled.update(guards[gpu].get("throttled", []))
+        if throttled:
+            guards["throttled"] = sorted(throttled)
         return guards
 
     def stop(self) -> None:
         self._ended.set()
         self._thread.join(2.0)
 
-    def _seen(self, gpu: str, since: float) -> list[State]:
-        """The observations since then, or the last earlier one if the block was shorter than the sampling period."""
+    def _observations(self, gpu: str, since: float) -> list[State]:
+        """Returns the observations since then, or the last earlier one for a measurement shorter than the sampling
+        period."""
         states = self._states[gpu]
         return states[bisect.bisect_left(states, since, key=lambda state: state.time) :] or states[-1:]
 
     def _watch(self) -> None:
-        while not self._ended.wait(_EVERY_S):
+        while not self._ended.wait(_PERIOD_S):
             self._look()
 
     def _look(self) -> None:
@@ -108,11 +109,11 @@ class NvmlMonitor:
                 nvml.nvmlDeviceGetPcieReplayCounter(handle),
             )  # fmt: skip
         except nvml.NVMLError:
-            return None  # hidden in a virtual machine, or the GPU fell off the bus, which the worker reports
+            return None  # a virtual machine hides the values, or the GPU fell off the bus, which the worker reports
 
 
 def monitor_for(gpus: Mapping[str, str]) -> Monitor:
-    """An NVML monitor where this machine has NVML. `gpus`: place -> PCI bus id; empty for a model."""
+    """Returns an NVML monitor if this machine has NVML. `gpus`: place -> PCI bus id; empty for a model."""
     if not gpus:
         return NoMonitor()
     try:
@@ -122,14 +123,14 @@ def monitor_for(gpus: Mapping[str, str]) -> Monitor:
 
 
 class Tally:
-    """Increases of the GPUs' error counters, and the share of CPU time that a hypervisor took, since construction."""
+    """Counts the increases of the GPUs' error counters since construction, and the CPU time that a hypervisor took."""
 
     def __init__(self, gpus: Mapping[str, str]) -> None:
         self._gpus = gpus
         self._ticks, self._errors = self._read()
 
     def gained(self) -> dict[str, Any]:
-        """`cpu_steal` as a fraction, and the counters that grew, by GPU: `nvlink_crc_data`, `pcie_replays`, …"""
+        """Returns `cpu_steal` as a fraction and, by GPU, the counters that grew, such as `nvlink_crc_data`."""
         from linkscope.machine.environment import steal_share
 
         gained: dict[str, Any] = {}
@@ -171,7 +172,7 @@ def _summary(seen: Sequence[State]) -> dict[str, Any]:
     reasons = 0
     for state in seen:
         reasons |= state.reasons
-    bad = [name for bit, name in BAD_REASONS.items() if reasons & bit]
-    if bad:
-        summary["throttled"] = bad
+    throttled = [name for bit, name in BAD_REASONS.items() if reasons & bit]
+    if throttled:
+        summary["throttled"] = throttled
     return summary

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _LINE_EVERY_S = 10.0
 _DRAW_EVERY_S = 0.25
-_DRAW_SHARE = 0.02  # share of the processor time that drawing may use, between measurements
-_SPARE = 8  # columns left free beside the bar, for the ^C that a terminal shows
-_BAR, _LEAST_BAR = 30, 8
+_DRAW_SHARE = 0.02  # maximum share of the processor time that drawing between measurements may use
+_FREE_COLUMNS = 8  # columns left free beside the bar, for the ^C that a terminal shows
+_BAR, _MIN_BAR = 30, 8
 
 
 @dataclass(frozen=True)
 class WorkLeft:
-    """`share`: completed fraction, 0 to 1; `left_s`: remaining wall time, None while unknown."""
+    """The remaining work. `share`: completed fraction, 0 to 1; `left_s`: remaining wall time, None while unknown."""
 
     share: float
     left_s: float | None
@@ -34,7 +34,7 @@ class WorkLeft:
     stage: str  # 'round 2 of 6'
 
     def texts(self) -> list[str]:
-        """Texts of decreasing length."""
+        """Returns texts of decreasing length."""
         points = f"{self.points} point{'s' * (self.points != 1)} unfinished"
         if self.left_s is None:
             return [f"{self.stage}, {points}", self.stage, ""]
@@ -48,22 +48,22 @@ class Found(Protocol):
     """The results so far, as text."""
 
     def add(self, record: Round | Point) -> None:
-        """Stores a record; must be cheap."""
+        """Stores a record. Must be cheap, because it runs between measurements."""
 
     def table(self, width: int, height: int) -> Sequence[tuple[str, str]]:
-        """At most `height` lines of at most `width` columns, with their styles."""
+        """Returns at most `height` lines of at most `width` columns, with their styles."""
 
     def best(self) -> str:
-        """The best result so far in one line; '' without any."""
+        """Returns the best result so far in one line; '' without any."""
 
 
 class Progress(Protocol):
-    """Gets every record and, after every round of a point, a chance to show something."""
+    """Shows the progress. Receives every record; `tick` is called after every round of a point."""
 
     def record(self, record: Round | Point) -> None: ...
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
-        """Shows something if it is time; only then calls `left`."""
+        """Updates the display if it is due; only then calls `left`."""
 
     def stop(self) -> None:
         """Removes temporary output. May be called twice."""
@@ -80,12 +80,12 @@ class Silent:
 
 
 class Lines:
-    """Every ten seconds a line with the completed share, and a line with the best result if it changed."""
+    """Prints every ten seconds a line with the completed share, and a line with the best result if it changed."""
 
     def __init__(self, found: Found, stream: TextIO) -> None:
         self._found = found
         self._stream = stream
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         self._best = ""
 
     def record(self, record: Round | Point) -> None:
@@ -93,9 +93,9 @@ class Lines:
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now - self._said < _LINE_EVERY_S:
+        if now - self._printed_at < _LINE_EVERY_S:
             return
-        self._said = now
+        self._printed_at = now
         work, best = left(), self._found.best()
         print(f"{_percent(work.share)}, {work.texts()[0]}", file=self._stream)
         if best != self._best:
@@ -107,7 +107,7 @@ class Lines:
 
 
 class Points(Lines):
-    """A line for each completed point, and the lines of `Lines`."""
+    """Prints a line for each completed point, and the lines of `Lines`."""
 
     def record(self, record: Round | Point) -> None:
         super().record(record)
@@ -118,7 +118,7 @@ class Points(Lines):
 
 
 class Terminal:
-    """A table of results above a bar with the remaining time; both disappear at the end.
+    """Shows a table of results above a bar with the remaining time; both disappear at the end.
 
     The cursor stays visible, so the terminal is usable however the process ends.
     """
@@ -131,7 +131,7 @@ class Terminal:
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
         self._next = 0.0
-        self._gone = False  # the terminal is closed
+        self._closed = False  # the terminal is closed
         self._drawn: list[str] = []
 
     def record(self, record: Round | Point) -> None:
@@ -139,42 +139,42 @@ class Terminal:
 
     def tick(self, left: Callable[[], WorkLeft]) -> None:
         now = time.monotonic()
-        if now < self._next or self._gone:
+        if now < self._next or self._closed:
             return
         before_s = time.process_time()
         try:
             self._draw(left())
         except OSError:
-            self._gone = True
+            self._closed = True
         cost_s = time.process_time() - before_s
         self._next = now + max(_DRAW_EVERY_S, min(cost_s / _DRAW_SHARE, _LINE_EVERY_S))
 
     def stop(self) -> None:
         live, self._live = self._live, None
-        if live is None or self._gone:
+        if live is None or self._closed:
             return
         try:
             self._show(live, [])
             live.stop()
         except OSError:
-            self._gone = True
+            self._closed = True
 
     def _draw(self, work: WorkLeft) -> None:
-        width, height = self._measured()
-        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _SPARE), "")]
+        width, height = self._terminal_size()
+        lines = [*self._found.table(width - 1, height - 2), (self._bar(work, width - _FREE_COLUMNS), "")]
         if self._live is None:
-            self._live = self._started()
+            self._live = self._start_live()
         self._show(self._live, lines)
 
-    def _measured(self) -> tuple[int, int]:
-        """Current columns and rows; COLUMNS and LINES would not follow a resize."""
+    def _terminal_size(self) -> tuple[int, int]:
+        """Returns the current columns and rows; COLUMNS and LINES would not follow a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self._stream.fileno())
             if size.columns and size.lines:
                 self._console.size = size
         return self._console.size
 
-    def _started(self) -> "Live":
+    def _start_live(self) -> "Live":
         from rich.live import Live
 
         live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
@@ -185,41 +185,41 @@ class Terminal:
     def _show(self, live: "Live", lines: Sequence[tuple[str, str]]) -> None:
         from rich.text import Text
 
-        self._mend()
+        self._erase_wrapped_lines()
         self._drawn = [line for line, _ in lines]
         text = Text("\n", no_wrap=True, overflow="crop").join(Text(line, style) for line, style in lines)
         live.update(text, refresh=True)
 
-    def _mend(self) -> None:
-        """Moves the cursor up over the extra lines of a terminal that became narrower and wrapped its lines."""
+    def _erase_wrapped_lines(self) -> None:
+        """Moves the cursor up over the extra lines that appear when the terminal becomes narrower and wraps lines."""
         from rich.control import Control
         from rich.segment import ControlType
 
-        width = max(self._measured()[0], 1)
+        width = max(self._terminal_size()[0], 1)
         more = sum(max(0, len(line) - 1) // width for line in self._drawn)
         up = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
         if more:
             self._console.control(Control(*up * more))
 
     def _bar(self, work: WorkLeft, width: int) -> str:
-        """A bar with as much text as fits."""
+        """Returns a bar with the longest text that fits."""
         full, empty = "#-" if self._console.options.ascii_only else "━─"
         for text in work.texts():
-            said = f" {_percent(work.share)}  {text}".rstrip()
-            length = min(_BAR, width - len(said))
-            if length >= _LEAST_BAR:
+            suffix = f" {_percent(work.share)}  {text}".rstrip()
+            length = min(_BAR, width - len(suffix))
+            if length >= _MIN_BAR:
                 done = int(work.share * length)
-                return full * done + empty * (length - done) + said
-        return _percent(work.share)[: max(width + _SPARE - 1, 0)]
+                return full * done + empty * (length - done) + suffix
+        return _percent(work.share)[: max(width + _FREE_COLUMNS - 1, 0)]
 
 
 def _percent(share: float) -> str:
-    """The completed percentage; 100 % only when everything is done."""
+    """Returns the completed percentage; 100 % only when everything is done."""
     return f"{int(100 * share + 1e-9):3d}%"
 
 
 def progress_for(found: Found, stream: TextIO | None = None) -> Progress:
-    """The progress display for the stream, by default standard error."""
+    """Returns the progress display for the stream, by default standard error."""
     stream = stream or sys.stderr
     plain = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     return Terminal(found, stream) if stream.isatty() and not plain else Lines(found, stream)

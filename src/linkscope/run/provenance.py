@@ -1,4 +1,4 @@
-"""Which source made this linkscope."""
+"""Finds the commit from which this linkscope was built."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def commit() -> str | None:
-    """The commit of the source tree, with `-dirty` for changes in it, or that of the wheel; None where unknown."""
+    """Returns the commit of the source tree, with `-dirty` for changes in it, or that of the wheel; None if unknown."""
     tree = _PACKAGE.parents[1]
     if (tree / ".git").exists():
         command = ["git", "-C", str(tree), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]

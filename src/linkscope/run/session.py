@@ -1,4 +1,4 @@
-"""One session of a run: a new run file, or an earlier one that continues."""
+"""Runs one session: starts a new run file, or continues an earlier one."""
 
 import contextlib
 import dataclasses
@@ -25,21 +25,21 @@ from linkscope.runfile.methods import current
 
 def benchmark_table(command: Sequence[str] | None = None) -> list[Benchmark]:
     """The table of benchmarks in the worker."""
-    with _one_question(command) as worker:
+    with _temporary_worker(command) as worker:
         return worker.benchmarks()
 
 
 def check_points(plan: Plan, facts: MachineFacts, command: Sequence[str] | None = None) -> None:
     """Raises UserError for a point that was named by its whole id and that no machine can measure.
 
-    Suites only hold possible points. An id from the command line may combine sizes and parameters that do not fit
+    Suites contain only possible points. An id from the command line may combine sizes and parameters that do not fit
     together.
     """
-    asked = [id for id in plan.points if id in plan.only]
-    if not asked:
+    named = [id for id in plan.points if id in plan.only]
+    if not named:
         return
-    with _one_question(command) as worker:
-        for id in asked:
+    with _temporary_worker(command) as worker:
+        for id in named:
             try:
                 worker.check(case_of(PointId.parse(id), facts))
             except RequestFailed as problem:
@@ -58,8 +58,7 @@ def measure(
     progress: Progress | None = None,
     stop: StopFlag | None = None,
 ) -> Outcome:
-    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; otherwise the call makes its
-    own."""
+    """Carries out a plan into a new run file. `stop`: the caller's flag, already entered; by default a new one."""
     header = Header(
         modelled=target.modelled,
         machine=target.machine,
@@ -96,7 +95,7 @@ def go_on(
 
 
 def plan_of(run: Run) -> Plan:
-    """The plan in a run file."""
+    """Returns the plan in a run file."""
     try:
         plan = msgspec.convert(run.header.plan, Plan)
         for id in plan.points:
@@ -125,19 +124,19 @@ def _supervised(
 
 
 def _tool(target: Target, plan: Plan, command: Sequence[str] | None) -> dict[str, Any]:
-    """Version, method versions and, on hardware, the commit and the build of the worker."""
+    """Returns version, method versions and, on hardware, the commit and the build of the worker."""
     methods = current(PointId.parse(id).benchmark for id in plan.points)
     tool: dict[str, Any] = {"name": "linkscope", "version": linkscope.__version__, "methods": methods}
     if not target.modelled:
         tool["commit"] = commit()
-        with _one_question(command) as worker:
+        with _temporary_worker(command) as worker:
             tool["worker"] = worker.hello()
     return tool
 
 
 @contextlib.contextmanager
-def _one_question(command: Sequence[str] | None) -> Iterator[Worker]:
-    """A worker for a single question."""
+def _temporary_worker(command: Sequence[str] | None) -> Iterator[Worker]:
+    """Starts a worker for a single question."""
     chosen = command or worker_command()
     worker = Worker(chosen)
     try:

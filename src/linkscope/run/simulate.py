@@ -1,6 +1,6 @@
-"""Times points of a machine file: the simulation without noise, with the sampler's slopes.
+"""Times points of a machine file with the simulation without noise and the sampler's slopes.
 
-The fit of a model uses it for many similar machines, and so does the check of the fit.
+The fit of a model and the check of the fit use it for many similar machines.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from linkscope.runfile import PointId
 
 _SMALL_BYTES, _SMALL_COUNT, _COUNT = 4 << 20, 16, 4
 _STEPS = 64  # steps of a pointer chase or another operation without bytes
-_TOGETHER = 0.96  # flows end together if the shortest takes this fraction of the longest
+_TOGETHER = 0.96  # flows end together if the shortest takes at least this fraction of the longest
 
 
 class Simulation:
@@ -28,13 +28,14 @@ class Simulation:
         self._worker = worker
 
     def seconds(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[list[float] | str]:
-        """Seconds of one operation of every flow of each point, or a text why the machine cannot run it."""
+        """Returns the seconds of one operation of every flow of each point, or the reason why the machine cannot run
+        it."""
         self._open(machine)
         facts = _facts(machine)
         return [self._one(point, facts) for point in points]
 
     def carried(self, machine: dict[str, Any], points: Sequence[PointId]) -> list[dict[str, int]]:
-        """Bytes on each directed link in one operation of every flow of each point; empty if the point cannot run."""
+        """Returns the bytes on each directed link in one operation of every flow; empty for a point that cannot run."""
         self._open(machine)
         facts = _facts(machine)
         found: list[dict[str, int]] = []
@@ -89,7 +90,7 @@ class Simulation:
 
 @contextlib.contextmanager
 def simulation() -> Iterator[Simulation]:
-    """A simulation with a worker of its own."""
+    """Starts a simulation with its own worker."""
     worker = Worker(worker_command())
     try:
         yield Simulation(worker)
@@ -98,9 +99,9 @@ def simulation() -> Iterator[Simulation]:
 
 
 def quiet(machine: dict[str, Any]) -> dict[str, Any]:
-    """The content of a machine file without noise, faults and clock ticks: a prediction is not a random draw.
+    """Returns the content of a machine file without noise, faults and clock ticks: a prediction is not a random draw.
 
-    Streams on one engine take turns copy by copy, so that the prediction does not depend on the first stream.
+    Streams on one engine take turns copy by copy, so that the prediction does not depend on which stream is first.
     """
     content = {key: value for key, value in machine.items() if key not in ("noise", "fault")}
     costs = content["costs"]

@@ -13,12 +13,12 @@ INTERRUPTED = "the run was stopped"
 
 @dataclass
 class State:
-    """One point: its rounds so far, and why it has no more of them."""
+    """One point: its rounds so far, and why it gets no more of them."""
 
-    what: PointId
+    point_id: PointId
     estimate_s: float
     rounds: list[Round] = field(default_factory=list)
-    cost_s: float | None = None  # of the last round
+    cost_s: float | None = None  # cost of the last round
     stopped: str | None = None
 
     def has(self, number: int) -> bool:
@@ -45,14 +45,14 @@ class State:
     @property
     def places(self) -> set[str]:
         """The places of its flows."""
-        return set(itertools.chain(*self.what.paths))
+        return set(itertools.chain(*self.point_id.paths))
 
 
 def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[str, State]:
-    """The states of all points of a plan, with the rounds of an earlier session of the run."""
+    """Returns the states of all points of a plan, with the rounds of an earlier session of the run."""
     states = {id: state_of(id, plan, machine) for id in plan.points}
     for id, rounds in (earlier.rounds if earlier else {}).items():
-        if (plan.classes or plan.together) and id not in states:  # a size added at a bend, or concurrent paths
+        if (plan.classes or plan.together) and id not in states:  # a size added at a bend, or concurrent flows
             states[id] = state_of(id, plan, machine)
         if id in states:
             states[id].rounds = list(rounds)
@@ -61,11 +61,11 @@ def states_of(plan: Plan, machine: MachineFacts, earlier: Run | None) -> dict[st
 
 
 def state_of(id: str, plan: Plan, machine: MachineFacts) -> State:
-    """The state of a point without rounds."""
-    what = PointId.parse(id)
-    return State(what, estimated_seconds(what, machine, plan.rule))
+    """Returns the state of a point without rounds."""
+    point_id = PointId.parse(id)
+    return State(point_id, estimated_seconds(point_id, machine, plan.rule))
 
 
 def finished(points: Iterable[Point]) -> dict[str, Point]:
-    """The points of an earlier session that need no more rounds."""
+    """Returns the points of an earlier session that need no more rounds."""
     return {point.id: point for point in points if point.guards.get("stopped") != INTERRUPTED}

@@ -1,7 +1,7 @@
-"""Steady-state rates of several transfers on a modelled machine, for `linkscope predict`.
+"""Computes steady-state rates of several transfers on a modelled machine, for `linkscope predict`.
 
-The simulation runs them without noise. The slope of a flow's own batch times it while every other flow outlasts that
-batch, so the rate is that of the steady state.
+The simulation runs the transfers without noise. The slope of a flow's own batch gives its time while every other flow
+outlasts that batch, so the rate is that of the steady state.
 """
 
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from linkscope.machine.model import Model
 
 _COUNT = 4  # operations of the timed flow; the second batch has twice as many
-_MOST = 20_000  # operations of a flow that outlasts the timed one
+_MAX_COUNT = 20_000  # operations of a flow that outlasts the timed one
 _MARGIN = 1.5
 
 
@@ -36,7 +36,7 @@ class Steady:
 
 
 def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
-    """The flows of the points, in order. Raises UserError where the model cannot run them, with its reason."""
+    """Returns the flows of the points, in order. Raises UserError with the reason if the model cannot run them."""
     from linkscope.machine.model import places
 
     known = places(model)
@@ -45,15 +45,15 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
     try:
         worker.open({"platform": "sim", "machine": quiet(model.to_json()), "seed": 0})
         cases = [case_of(point, facts) for point in points]
-        by_point = {point: _alone(worker, case) for point, case in zip(points, cases, strict=True)}
-        alone = [seconds for point in points for seconds in by_point[point]]
-        alike = [(point, at) for point in points for at in range(len(by_point[point]))]  # threads that share a copy
+        by_point = {point: _solo_s(worker, case) for point, case in zip(points, cases, strict=True)}
+        solo_s = [seconds for point in points for seconds in by_point[point]]
+        keys = [(point, at) for point in points for at in range(len(by_point[point]))]  # threads that share a copy
         prepared = worker.prepare(cases, "together#0")
         if not prepared.supported:
             raise UserError(f"{facts.name}: {prepared.reason}", NOT_HERE)
-        timed = {who: actor for actor, who in enumerate(alike)}
-        found = {who: _while_all_run(worker, alone, actor) for who, actor in timed.items()}
-        seconds = [found[who] for who in alike]
+        timed = {key: actor for actor, key in enumerate(keys)}
+        found = {key: _concurrent_s(worker, solo_s, actor) for key, actor in timed.items()}
+        seconds = [found[key] for key in keys]
         return [
             Steady(flow.src, flow.dst, flow.bytes, flow.bytes / seconds[flow.actor] / 1e9, seconds[flow.actor])
             for flow in prepared.flows
@@ -64,8 +64,8 @@ def steady_rates(model: "Model", points: Sequence[PointId]) -> list[Steady]:
         worker.kill()
 
 
-def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
-    """Seconds of an operation of every actor of one case, concurrent with the other actors of the case only."""
+def _solo_s(worker: Worker, case: dict[str, Any]) -> list[float]:
+    """Returns the seconds of one operation of every actor of the case, while only this case runs."""
     prepared = worker.prepare([case], "alone#0")
     if not prepared.supported:
         raise UserError(f"{case['src']} -> {case['dst']}: {prepared.reason}", NOT_HERE)
@@ -78,19 +78,19 @@ def _alone(worker: Worker, case: dict[str, Any]) -> list[float]:
     return [(trace.seconds(0, 1, actor) - trace.seconds(0, 0, actor)) / _COUNT for actor in each]
 
 
-def _while_all_run(worker: Worker, alone: list[float], timed: int) -> float:
-    """Seconds of an operation of one actor. The solo times bound the speed of the others, so they give the length of
-    their batches."""
+def _concurrent_s(worker: Worker, solo_s: list[float], timed: int) -> float:
+    """Returns the seconds of one operation of the actor `timed` while all actors run. The solo times bound the speed
+    of the others, so they give the length of their batches."""
     slower = 1.0
     while True:
-        lasts = _MARGIN * slower * 2 * _COUNT * alone[timed]
-        batch = [min(math.ceil(lasts / each), _MOST) for each in alone]
+        duration_s = _MARGIN * slower * 2 * _COUNT * solo_s[timed]
+        batch = [min(math.ceil(duration_s / each), _MAX_COUNT) for each in solo_s]
         batches = [
             [count if actor != timed else times for actor, count in enumerate(batch)] for times in (_COUNT, 2 * _COUNT)
         ]
         trace = worker.run(1, batches, verify=False)
         short, long = (trace.seconds(0, at, timed) for at in (0, 1))
-        others = [trace.seconds(0, 1, actor) for actor in range(len(alone)) if actor != timed]
-        if all(end >= long for end in others) or max(batch) == _MOST:
+        others = [trace.seconds(0, 1, actor) for actor in range(len(solo_s)) if actor != timed]
+        if all(end >= long for end in others) or max(batch) == _MAX_COUNT:
             return (long - short) / _COUNT
-        slower = max(2 * slower, long / (2 * _COUNT * alone[timed]))
+        slower = max(2 * slower, long / (2 * _COUNT * solo_s[timed]))

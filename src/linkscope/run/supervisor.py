@@ -1,4 +1,4 @@
-"""Carries out a plan: passes in the outer loop, and every record written at once, whatever happens to the workers.
+"""Carries out a plan: passes in the outer loop. Every record is written at once, whatever happens to the workers.
 
 Each pass runs one more round of every unfinished point, in a new random order, with a fresh worker (on a model, a fresh
 session). Whenever a point is done, the plan may add more points to the next pass.
@@ -45,8 +45,8 @@ _SAMPLERS: dict[RuleName, type[Sampler]] = {
     "nvbandwidth": NvbandwidthSampler,
     "comm-scope": CommScopeSampler,
 }
-# Passes in a row without a record. A few are normal when the budget refuses everything due.
-_MOST_IDLE = 100
+# Maximum passes in a row without a record. A few are normal when the budget refuses everything that is due.
+_MAX_IDLE_PASSES = 100
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the contract."""
+        """The exit code of `linkscope run` (docs/reference/commands.md)."""
         if not self.complete:
             return STOPPED_EARLY
         found = {point.status for point in self.points.values()}
@@ -93,11 +93,11 @@ class Supervisor:
         self._tally = tally
         self._stop_asked = stop_asked
         self._contexts = Contexts()
-        alike = self._contexts if plan.alike_contexts else None
-        self._workers = Workers(command, target.open_request, stop_asked, alike)
+        contexts = self._contexts if plan.alike_contexts else None
+        self._workers = Workers(command, target.open_request, stop_asked, contexts)
         self._command = command
         self._ahead: Ahead | None = None
-        self._coming: Iterator[Round | Failure] | None = None  # of this round, if several processes measure it
+        self._results: Iterator[Round | Failure] | None = None  # results of this pass, if several processes measure it
         self._assembler = Assembler(plan, target.facts, target.limit)
         self._points = finished(earlier.points) if earlier else {}
         self._final = set(self._points)  # points with a final record
@@ -106,17 +106,17 @@ class Supervisor:
         spent = sum(round.device_s for state in self._states.values() for round in state.rounds)
         self._budget = Budget(plan.budget_s, modelled=target.modelled, spent_s=spent)
         self._forecast = Forecast(plan, self._states, self._budget, modelled=target.modelled)
-        # With classes, the first rounds cover only few points, and the most expensive of three.
+        # With classes, the first rounds cover few points, and each is the most expensive of three.
         self._first_share = 0.5 if plan.classes else 1 / plan.rounds
         self._representative_of = representatives(plan) if plan.classes else {}
         self._passes = 0
         self._written = 0  # records so far
-        self._lost: set[str] = set()
-        self._wanted: dict[str, int] = {}  # unfinished points and their number of rounds
-        self._before: dict[str, Point] = {}  # earlier records of unfinished points
-        self._kept_s = 0.0  # time left after the first rounds for later rounds
+        self._lost_gpus: set[str] = set()
+        self._wanted: dict[str, int] = {}  # rounds of each unfinished point
+        self._earlier_points: dict[str, Point] = {}  # earlier records of unfinished points
+        self._kept_s = 0.0  # time that the first rounds leave for later rounds
         self._waiting: dict[str, None] = {}  # points whose first round did not fit into the share of first rounds
-        self._admitted: set[str] = set()  # waiting points that got time after all
+        self._admitted: set[str] = set()  # waiting points that got time later
 
     def carry_out(self) -> Outcome:
         """Measures until nothing is left, the budget is spent, or the user stops the run."""
@@ -124,7 +124,7 @@ class Supervisor:
         complete = True
         try:
             if self._plan.classes:
-                self._take_up_again()
+                self._resume_points()
             self._ask_for_more()
             idle = 0
             while self._wanted:
@@ -134,7 +134,7 @@ class Supervisor:
                 if self._ended():
                     self._ask_for_more()
                 idle = 0 if self._written > written else idle + 1
-                assert idle < _MOST_IDLE, f"planned but never measured: {list(self._wanted)}"
+                assert idle < _MAX_IDLE_PASSES, f"planned but never measured: {list(self._wanted)}"
             self._save_unfinished(self._budget.reason())
             self._store_unmeasured()
         except Interrupted:
@@ -158,18 +158,18 @@ class Supervisor:
         )  # fmt: skip
         return Outcome(self._points, complete, wall_s)
 
-    def _take_up_again(self) -> None:
+    def _resume_points(self) -> None:
         """Continues the unfinished points of an earlier session from its last decision about them."""
         for id, state in self._states.items():
             point = self._points.get(id)
             if point is None and 0 < len(state.rounds) < EARLY_ROUNDS:
                 self._wanted[id] = EARLY_ROUNDS
             elif point is None or 0 < _rounds_of(point) < len(state.rounds):
-                self._take_up_seen(id, state.rounds)
+                self._repeat_decisions(id, state.rounds)
 
-    def _take_up_seen(self, id: str, rounds: Sequence[Round]) -> None:
-        """Repeats the decisions of the earlier session. Without an early decision, a point could end here with rounds
-        that nobody evaluates."""
+    def _repeat_decisions(self, id: str, rounds: Sequence[Round]) -> None:
+        """Repeats the decisions of the earlier session. Otherwise a point could end with rounds that nobody
+        evaluates."""
         have = {round.round for round in rounds}
         look: int | None = LOOKS[0]
         while look and have.issuperset(range(look)):
@@ -183,14 +183,14 @@ class Supervisor:
             look = next((more for more in (*wanted, LOOKS[1]) if more > look), None)
 
     def _ask_for_more(self) -> None:
-        """Adds the work that the plan wants beside the unfinished points."""
-        known = {**self._points, **self._before}
+        """Adds the work that the plan wants in addition to the unfinished points."""
+        known = {**self._points, **self._earlier_points}
         work = next_work(self._plan, known, self._budget.left(), self._underway())
         for item in work:
             if item.id in self._points:
-                self._before[item.id] = self._points.pop(item.id)
+                self._earlier_points[item.id] = self._points.pop(item.id)
             self._final.discard(item.id)
-            if item.id not in self._states:  # a size added at a bend, or concurrent paths
+            if item.id not in self._states:  # a size added at a bend, or concurrent flows
                 self._states[item.id] = state_of(item.id, self._plan, self._target.facts)
             self._wanted[item.id] = item.rounds
         if self._plan.budget_s is not None and any(not self._states[item.id].rounds for item in work):
@@ -207,26 +207,26 @@ class Supervisor:
         before = len(self._wanted)
         for id in [id for id in self._wanted if id not in self._waiting and self._next_round(id) is None]:
             self._conclude(id)
-        self._close_workers()
+        self._drop_finished()
         if self._waiting and not any(map(self._in_first_rounds, self._wanted)):
             self._let_in()
-            self._close_workers()
+            self._drop_finished()
         return len(self._wanted) < before
 
-    def _close_workers(self) -> None:
+    def _drop_finished(self) -> None:
         """Removes points with a record from the unfinished ones."""
         for id in [id for id in self._wanted if id in self._points]:
             del self._wanted[id]
-            self._before.pop(id, None)
+            self._earlier_points.pop(id, None)
 
     def _in_first_rounds(self, id: str) -> bool:
-        """Whether a point still lacks the rounds that give it a value."""
+        """Returns whether a point still lacks the rounds that give it a value."""
         if id in self._waiting:
             return False
         return not self._plan.classes or len(self._states[id].rounds) < EARLY_ROUNDS
 
     def _let_in(self) -> None:
-        """Gives waiting points the remaining time. If not even one fits, all of them inherit from other paths of their
+        """Gives waiting points the remaining time. If not even one fits, all inherit from other paths of their
         class."""
         cost_s = {id: self._states[id].expected_s * self._wanted[id] for id in self._waiting}
         left, admitted = self._budget.left() - self._underway().seconds + sum(cost_s.values()), False
@@ -243,8 +243,8 @@ class Supervisor:
         self._waiting = {}
 
     def _store_unmeasured(self) -> None:
-        """Completes the points without a measurement: they inherit from a measured path of their class, or get a record
-        with the reason."""
+        """Completes the points without a measurement: they inherit within their class, or get a record with the
+        reason."""
         for inheritance in inheritances(self._plan, self._with_record()):
             self._store(self._assembler.inherited(inheritance, self._points[inheritance.source]))
         for id, reason in left_over(self._plan, self._with_record()).items():
@@ -257,7 +257,7 @@ class Supervisor:
         return {id: point for id, point in self._points.items() if id in self._final}
 
     def _due(self) -> dict[str, int]:
-        """The next round of every point that may still run."""
+        """Returns the next round of every point that may still run."""
         found = {id: self._next_round(id) for id in self._wanted if id not in self._waiting}
         return {id: number for id, number in found.items() if number is not None}
 
@@ -269,75 +269,77 @@ class Supervisor:
 
     def _one_pass(self, due: Mapping[str, int]) -> None:
         """Measures one round of each point. Opening the machine is the fixed cost of a pass."""
-        self._begin_anew(due)
+        self._open_machine(due)
         furthest, again = max(due.values()), []
         if min(due.values()) >= self._plan.rounds and self._plan.budget_s is not None:
             order = list(due)
         else:
-            # First rounds of the other members follow the representative, whose batch they use.
+            # The other members measure their first round after the representative, whose batch they use.
             behind = {id for id, number in due.items() if number == 0 and id in self._representative_of}
             order = in_order(self._plan, due, self._passes - 1, behind)
-        self._coming = self._by_several(order, due)
+        self._results = self._by_processes(order, due)
         for id in order:
-            record = self._take(id, due[id])
+            record = self._run_round(id, due[id])
             if record is not None and "throttled" in record.guards:
                 again.append(id)
             elif record is not None and due[id] + 1 == self._wanted[id]:
                 self._conclude(id)
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
-        self._coming = None
+        self._results = None
         for id in again:  # the GPU may have recovered; both records stay
-            self._take(id, due[id])
+            self._run_round(id, due[id])
             self._progress.tick(lambda: self._forecast.left(self._points, self._wanted, furthest))
 
-    def _begin_anew(self, ids: Collection[str]) -> None:
-        """Opens the machine for a pass. On hardware each pass has a fresh process; with classes, every other pass only
-        has a fresh platform, whose medians differ as much (docs/method/planner.md)."""
+    def _open_machine(self, ids: Collection[str]) -> None:
+        """Opens the machine for a pass. On hardware, each pass has a fresh process. With classes, every other pass
+        only has a fresh platform, because its medians differ as much (docs/method/planner.md)."""
         self._passes += 1
         if self._target.modelled or not self._budget.allows(min(self._states[id].expected_s for id in ids)):
             return  # nothing fits into the budget, so nothing is opened
-        most = most_memory([self._states[id].what for id in ids], self._target.facts)
+        most = most_memory([self._states[id].point_id for id in ids], self._target.facts)
         places = set().union(*(self._states[id].places for id in ids))
         self._workers.wants(most, set(self._target.facts.places) if "gpu:all" in places else places)
         if self._plan.classes and self._passes % 2 == 0:
-            self._or_lost(self._workers.renew())
+            self._note_lost_unless(self._workers.renew())
         else:
-            self._or_lost(self._workers.replace())
+            self._note_lost_unless(self._workers.replace())
 
-    def _by_several(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
-        """Results from several processes, for many points of a model without a budget; otherwise None."""
+    def _by_processes(self, order: list[str], due: Mapping[str, int]) -> Iterator[Round | Failure] | None:
+        """Returns results from several processes for a model with many points and no budget; otherwise None."""
         if not self._target.modelled or self._plan.budget_s is not None or len(order) < WORTH_IT:
             return None
         if self._ahead is None:
             sampler = _SAMPLERS[self._plan.rule]
             self._ahead = Ahead(self._command, self._target.open_request, sampler, self._plan, self._target.facts)
         states = [(self._states[id], due[id]) for id in order]
-        return self._ahead.results([Task(state.what, number, state.first, state.spread) for state, number in states])
+        return self._ahead.results(
+            [Task(state.point_id, number, state.first, state.spread) for state, number in states]
+        )
 
-    def _take(self, id: str, number: int) -> Round | None:
-        """Measures one point in one round, if it may still run."""
+    def _run_round(self, id: str, number: int) -> Round | None:
+        """Measures one point in one round if it may still run."""
         state = self._states[id]
         if id in self._points or state.stopped:
             return None
         if self._stop_asked():
             raise Interrupted
-        if lost := self._lost & state.places:
+        if lost := self._lost_gpus & state.places:
             state.stopped = f"{', '.join(sorted(lost))} was lost: a worker that used it could not be killed"
         elif not self._budget.allows(state.expected_s):
             state.stopped = self._budget.reason()
         elif not (state.rounds or id in self._admitted or self._budget.allows(state.expected_s, self._kept_s)):
-            # First rounds get their share of the remaining time, since few points with an interval are worth more than
-            # many without. The waiting points get what the others leave.
+            # First rounds get only a share of the remaining time, since few points with an interval are worth more than
+            # many without. Waiting points get the rest.
             self._waiting[id] = None
             return None
         if state.stopped:
             return None
-        return self._attempt(state, id, number)
+        return self._measure_and_store(state, id, number)
 
-    def _attempt(self, state: State, id: str, number: int) -> Round | None:
+    def _measure_and_store(self, state: State, id: str, number: int) -> Round | None:
         """Measures and writes the round, or the point if it can have no value."""
         try:
-            record = self._measured(state, number)
+            record = self._measure(state, number)
         except Unsupported as reason:
             self._store(self._assembler.without_value(id, "unsupported", str(reason)))
         except WrongData as wrong:
@@ -352,24 +354,24 @@ class Supervisor:
             return record
         return None
 
-    def _measured(self, state: State, number: int) -> Round:
-        if self._coming is None:
-            return twice(lambda: self._measured_once(state, number))
-        found = next(self._coming)
+    def _measure(self, state: State, number: int) -> Round:
+        if self._results is None:
+            return twice(lambda: self._measure_once(state, number))
+        found = next(self._results)
         if isinstance(found, Exception):
             raise found
-        assert (found.id, found.round) == (str(state.what), number), "results are out of order"
+        assert (found.id, found.round) == (str(state.point_id), number), "results are out of order"
         return found
 
-    def _measured_once(self, state: State, number: int) -> Round:
+    def _measure_once(self, state: State, number: int) -> Round:
         sampler = _SAMPLERS[self._plan.rule](self._workers.get(), self._plan, self._target.facts)
         since = time.monotonic()
         try:
-            record = self._sampled(sampler, state, number)
+            record = self._sample(sampler, state, number)
         except WorkerGone as gone:
             self._workers.forget()
             if gone.abandoned:
-                self._lost |= {place for place in state.places if "gpu:" in place}
+                self._lost_gpus |= {place for place in state.places if "gpu:" in place}
             raise
         except RequestFailed as failure:
             if failure.kind == "lost":
@@ -380,24 +382,26 @@ class Supervisor:
             record.guards.update(self._monitor.guards(sorted(state.places), since))
         return record
 
-    def _sampled(self, sampler: Sampler, state: State, number: int) -> Round:
-        """Measures with the batch of the point's first round, or that of the representative if the flows end together
+    def _sample(self, sampler: Sampler, state: State, number: int) -> Round:
+        """Measures with the batch of the point's first round, or of the representative if the flows end together
         with it."""
-        alike = None if state.rounds else self._states.get(self._representative_of.get(str(state.what), ""))
-        if alike is None or alike.first is None:
-            return sampler.measure(Task(state.what, number, state.first, state.spread))
-        record = sampler.measure(Task(state.what, number, alike.first))
+        representative = (
+            None if state.rounds else self._states.get(self._representative_of.get(str(state.point_id), ""))
+        )
+        if representative is None or representative.first is None:
+            return sampler.measure(Task(state.point_id, number, state.first, state.spread))
+        record = sampler.measure(Task(state.point_id, number, representative.first))
         if record.guards.get("joint_overlap", 1.0) >= NEARLY_TOGETHER:
             return record
-        return sampler.measure(Task(state.what, number))
+        return sampler.measure(Task(state.point_id, number))
 
     def _drop_worker(self) -> None:
-        """A worker that cannot be ended may still use any GPU, so no GPU can be measured any more."""
-        self._or_lost(self._workers.drop())
+        """Kills the worker. If that fails, the worker may still use any GPU, so no GPU can be measured any more."""
+        self._note_lost_unless(self._workers.drop())
 
-    def _or_lost(self, ended: bool) -> None:
+    def _note_lost_unless(self, ended: bool) -> None:
         if not ended:
-            self._lost |= {place for place in self._target.facts.places if "gpu:" in place}
+            self._lost_gpus |= {place for place in self._target.facts.places if "gpu:" in place}
 
     def _conclude(self, id: str) -> None:
         """Writes the record of the point, unless it has one or needs more rounds."""
@@ -407,7 +411,7 @@ class Supervisor:
         if not state.rounds:
             point = self._assembler.without_value(id, "skipped", state.stopped or "not measured")
             if state.stopped == self._budget.reason():
-                self._points[id] = point  # it may inherit in the end
+                self._points[id] = point  # the point may still inherit
             else:
                 self._store(point)
             return
@@ -432,7 +436,7 @@ class Supervisor:
         self._progress.record(record)
 
     def _save_unfinished(self, why: str) -> None:
-        """Writes a record for every point that has some of its rounds, so that the file is readable as it is."""
+        """Writes a record for every point that has some of its rounds, so that readers need no rounds."""
         for id, state in sorted(self._states.items()):
             if id not in self._final and state.rounds:
                 self._store(self._assembler.point(id, state.rounds, why))
@@ -444,13 +448,13 @@ class Supervisor:
                 continue
             if len(state.rounds) >= self._base:
                 self._store(self._assembler.point(id, state.rounds, problem))
-            elif id in self._points:  # the budget refused it
+            elif id in self._points:  # the budget refused the point
                 self._store(self._points[id])
             else:
                 self._store(self._assembler.failed(id, state.rounds, problem))
 
 
 def _rounds_of(point: Point) -> int:
-    """Rounds of a point's record, including throttled ones."""
+    """Returns the number of rounds in a point's record, including throttled ones."""
     kept = point.flows[0].round_medians_s if point.flows else []
     return len(kept) + len(point.guards.get("throttled_rounds", ()))

@@ -37,7 +37,7 @@ class Target:
 
 
 def choose(name: str, seed: int) -> Target:
-    """`auto`, a bundled model or a machine file. Raises UserError for an unknown name."""
+    """Returns the target of `auto`, a bundled model or a machine file. Raises UserError for an unknown name."""
     if name == "auto":
         return this_machine()
     from linkscope.machine.choose import Modelled, resolve
@@ -49,7 +49,7 @@ def choose(name: str, seed: int) -> Target:
 
 
 def target_of(run: Run) -> Target:
-    """The target for continuing a run: the model in the file, or this machine if it is the same one."""
+    """Returns the target for continuing a run: the model in the file, or this machine if it is the same one."""
     if not run.modelled:
         return same_machine(this_machine(), run)
     import msgspec
@@ -64,7 +64,7 @@ def target_of(run: Run) -> Target:
 
 
 def modelled(model: "Model", seed: int) -> Target:
-    """A model as a target; its noise depends on the seed."""
+    """Makes a target of a model. The model's noise depends on the seed."""
     from linkscope.machine.model import limit_finder, places
     from linkscope.machine.path_classes import classes_modelled
 
@@ -87,7 +87,7 @@ def modelled(model: "Model", seed: int) -> Target:
 
 
 def this_machine() -> Target:
-    """The machine on which this process runs."""
+    """Returns the machine on which this process runs."""
     from linkscope.machine.environment import environment
     from linkscope.machine.limits import limit as limit_of
     from linkscope.machine.path_classes import classes_probed
@@ -113,9 +113,9 @@ def this_machine() -> Target:
 
 
 def _has_no_limit(point: PointId) -> bool:
-    """Whether no limit applies: operations without bytes, atomics (limits count bytes, not operations), flows to or
-    from all GPUs (each flow has a limit of its own), cached data within one memory, and pages moved without their
-    contents."""
+    """Returns whether no limit applies: operations without bytes, atomics (limits count bytes, not operations),
+    flows to or from all GPUs (each flow has its own limit), cached data within one memory, and pages moved without
+    their contents."""
     if point.src == point.dst and point.param("cache") in ("hot", "written", "dirty"):
         return True
     discarded = point.param("discard") not in ("", "no")
@@ -124,22 +124,22 @@ def _has_no_limit(point: PointId) -> bool:
 
 
 def _one_sided(point: PointId, gbps: float, source: str) -> tuple[float, str]:
-    """Doubles the limit of reads or writes within one memory, since only copies both read and write there."""
+    """Doubles the limit of reads or writes within one memory. Only copies there both read and write."""
     if point.src == point.dst and point.benchmark in ("read", "write"):
         return 2 * gbps, f"{source}; either read or written: {2 * gbps:.4g} GB/s"
     return gbps, source
 
 
 def same_machine(target: Target, run: Run) -> Target:
-    """The target for continuing `run`; refuses another machine than the original one."""
-    theirs, ours = _identity(run.header.machine), _identity(target.machine)
-    if theirs != ours:
-        what = f"{run.path} was measured on another machine ({theirs}; here: {ours})"
-        raise UserError(f"{what}: resume it there", NOT_HERE)
+    """Returns the target for continuing `run`. Refuses a machine that is not the original one."""
+    original, current = _identity(run.header.machine), _identity(target.machine)
+    if original != current:
+        problem = f"{run.path} was measured on another machine ({original}; here: {current})"
+        raise UserError(f"{problem}: resume it there", NOT_HERE)
     return target
 
 
 def _identity(machine: dict[str, Any]) -> str:
-    """Identifies a machine by the UUIDs of its GPUs, or by its name without any."""
+    """Returns the UUIDs of the machine's GPUs, or its name if it has none."""
     gpus = [str(gpu.get("uuid")) for gpu in machine.get("gpus", []) if isinstance(gpu, dict)]
     return ", ".join(gpus) or str(machine.get("name", "a machine without a name"))

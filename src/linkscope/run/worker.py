@@ -1,4 +1,4 @@
-"""The parent's end of the worker's pipe (docs/reference/worker.md): one request, one answer, each with a deadline.
+"""The parent's end of the worker's pipe (docs/reference/worker.md). Each request has one answer and a deadline.
 
 A worker that misses its deadline is killed. A worker that cannot be killed (a driver hangs) is abandoned.
 """
@@ -24,10 +24,10 @@ from linkscope.run.answers import Prepared, Trace
 
 Answer = TypeVar("Answer")
 
-KILL_WAIT_S = 15.0  # the kernel frees the memory first, which took more than 5 s on a busy machine
+KILL_WAIT_S = 15.0  # the kernel frees the worker's memory first, which took more than 5 s on a busy machine
 OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
-_LOOK_EVERY_S = 0.2  # latency of Ctrl-C during a request
+_POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
 _LONGEST_LINE = 64 << 20
 
 
@@ -45,7 +45,7 @@ class WorkerGone(Exception):
 
 
 class RequestFailed(Exception):
-    """The worker could not do what was requested. After kind `lost` it is unusable."""
+    """The worker could not carry out a request. After kind `lost` the worker is unusable."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class _Table(msgspec.Struct):
 
 
 def worker_command() -> list[str]:
-    """The worker built with this package; the command line in LINKSCOPE_WORKER takes precedence, for tests."""
+    """Returns the worker built with this package; the command line in LINKSCOPE_WORKER takes precedence, for tests."""
     chosen = os.environ.get("LINKSCOPE_WORKER")
     if chosen:
         return shlex.split(chosen)
@@ -90,16 +90,16 @@ def worker_command() -> list[str]:
 
 
 def driver_facts() -> dict[str, Any]:
-    """The CUDA driver's description of itself and the GPUs, from a worker for this question only."""
+    """Returns the CUDA driver's description of itself and the GPUs, from a worker for this question only."""
     facts, worker = open_driver()
     worker.kill()
     return facts
 
 
 def open_driver() -> tuple[dict[str, Any], "Worker"]:
-    """The CUDA driver's description, and the worker that gave it. While that worker lives, the GPUs stay up.
+    """Returns the CUDA driver's description, and the worker that gave it. While that worker lives, the GPUs stay up.
 
-    Without persistence mode, the driver shuts a GPU down with its last process, and the next process waits 0.5 s
+    Without persistence mode, the driver shuts a GPU down with its last process. The next process then waits 0.5 s
     instead of 0.1 s (four H200s).
     """
     worker = Worker(worker_command())
@@ -127,8 +127,8 @@ class Worker:
         self._output = self._process.stdout.fileno()
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
-        self._buffer = b""  # received, but not yet read
-        self._coming: RunRequest | None = None  # a run that was sent along with its prepare
+        self._buffer = b""  # received but not yet read
+        self._sent_run: RunRequest | None = None  # a run that was sent with its prepare
 
     @property
     def pid(self) -> int:
@@ -136,17 +136,17 @@ class Worker:
         return self._process.pid
 
     def hello(self) -> dict[str, Any]:
-        """Version, compiler and device code of the worker."""
+        """Returns version, compiler and device code of the worker."""
         answer: dict[str, Any] = msgspec.json.decode(self._ask({"op": "hello"}, REQUEST_LIMIT_S)[0])
         return {key: value for key, value in answer.items() if key != "ok"}
 
     def benchmarks(self) -> list[Benchmark]:
-        """The table of all benchmarks."""
+        """Returns the table of all benchmarks."""
         line, _ = self._ask({"op": "benchmarks"}, REQUEST_LIMIT_S)
-        return self._typed(line, _Table).benchmarks
+        return self._decode(line, _Table).benchmarks
 
     def check(self, case: dict[str, Any]) -> None:
-        """Raises RequestFailed, of kind usage, for a case that the operation cannot have."""
+        """Raises RequestFailed of kind `usage` for a case that the operation cannot have."""
         self._ask({"op": "check", "case": case}, REQUEST_LIMIT_S)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -156,11 +156,11 @@ class Worker:
 
     def ask_to_open(self, request: dict[str, Any]) -> None:
         """Sends the request of open() without waiting; opened() reads the answer."""
-        self._discard()
+        self._drop_unread_run()
         self._send(msgspec.json.encode({"op": "open", **request}) + b"\n")
 
     def opened(self) -> dict[str, Any]:
-        """The answer to ask_to_open()."""
+        """Returns the answer to ask_to_open()."""
         answer: dict[str, Any] = msgspec.json.decode(self._answer(OPEN_LIMIT_S)[0])
         return answer
 
@@ -173,26 +173,26 @@ class Worker:
     ) -> Prepared:
         """Prepares the program of a case, or of several concurrent cases.
 
-        `then` is sent along, which saves a round trip for a run() with the same arguments.
+        `then` is sent with the request, which saves a round trip for a run() with the same arguments.
         """
-        what = {"cases": case} if isinstance(case, list) else {"case": case}
-        self._discard()
-        self._send(msgspec.json.encode({"op": "prepare", **what, "key": key}) + b"\n" + (then.line() if then else b""))
-        self._coming = then
-        return self._typed(self._answer(limit_s)[0], Prepared)
+        cases = {"cases": case} if isinstance(case, list) else {"case": case}
+        self._drop_unread_run()
+        self._send(msgspec.json.encode({"op": "prepare", **cases, "key": key}) + b"\n" + (then.line() if then else b""))
+        self._sent_run = then
+        return self._decode(self._answer(limit_s)[0], Prepared)
 
     def run(self, samples: int, batches: list[list[int]], *, verify: bool, limit_s: float = REQUEST_LIMIT_S) -> Trace:
-        """Times the prepared program: `batches` in turn, `samples` times."""
-        asked = RunRequest(samples, batches, verify)
-        if self._coming != asked:
-            self._discard()
-            self._send(asked.line())
-        self._coming = None
+        """Times the prepared program. Each of the `samples` samples runs `batches` in turn."""
+        request = RunRequest(samples, batches, verify)
+        if self._sent_run != request:
+            self._drop_unread_run()
+            self._send(request.line())
+        self._sent_run = None
         line, stamps = self._answer(limit_s)
-        trace = self._typed(line, Trace)
+        trace = self._decode(line, Trace)
         trace.stamps = list(struct.unpack(f"<{len(stamps) // 8}d", stamps))
         if len(trace.stamps) != 2 * trace.samples * trace.batches * trace.actors:
-            raise self._garbage(line)
+            raise self._malformed(line)
         return trace
 
     def end(self) -> None:
@@ -200,7 +200,7 @@ class Worker:
         self._process.kill()
 
     def kill(self) -> bool:
-        """Kills the worker. False if it is still there after KILL_WAIT_S."""
+        """Kills the worker. Returns False if it is still there after KILL_WAIT_S."""
         self._process.kill()
         try:
             self._process.wait(KILL_WAIT_S)
@@ -216,14 +216,14 @@ class Worker:
 
     def _ask(self, request: dict[str, Any], limit_s: float) -> tuple[bytes, bytes]:
         """Sends one request; returns the answer's line and the bytes of its doubles."""
-        self._discard()
+        self._drop_unread_run()
         self._send(msgspec.json.encode(request) + b"\n")
         return self._answer(limit_s)
 
-    def _discard(self) -> None:
+    def _drop_unread_run(self) -> None:
         """Reads and drops the answer to an unused run."""
-        if self._coming is not None:
-            self._coming = None
+        if self._sent_run is not None:
+            self._sent_run = None
             with contextlib.suppress(RequestFailed):
                 self._answer(REQUEST_LIMIT_S)
 
@@ -233,7 +233,7 @@ class Worker:
         try:
             head = msgspec.json.decode(line, type=_Head)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._garbage(line) from None
+            raise self._malformed(line) from None
         if head.error is not None or not head.ok:
             error = head.error or _Error("failed", "no reason given")
             raise RequestFailed(error.kind, error.message)
@@ -251,7 +251,7 @@ class Worker:
         while (stop := self._buffer.find(b"\n", start)) < 0:
             start = len(self._buffer)
             if start > _LONGEST_LINE:
-                raise self._garbage(self._buffer[:200])
+                raise self._malformed(self._buffer[:200])
             self._fill(deadline, limit_s)
         line, self._buffer = self._buffer[:stop], self._buffer[stop + 1 :]
         return line
@@ -264,7 +264,7 @@ class Worker:
 
     def _fill(self, deadline: float, limit_s: float) -> None:
         """Waits for more of the answer, and checks for a stop request at intervals."""
-        while not self._poll.poll(1000 * min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic()))):
+        while not self._poll.poll(1000 * min(_POLL_EVERY_S, max(0.0, deadline - time.monotonic()))):
             if self._stop_asked():
                 raise Interrupted
             if time.monotonic() >= deadline:
@@ -280,14 +280,14 @@ class Worker:
         text = f"no answer within {limit_s:.3g} s, and the worker could not be killed; it was abandoned"
         return WorkerGone(text, hung=True, abandoned=True)
 
-    def _typed(self, line: bytes, type: type[Answer]) -> Answer:
-        """The typed answer. An unexpected form means another version or a broken worker."""
+    def _decode(self, line: bytes, type: type[Answer]) -> Answer:
+        """Decodes the answer. An unexpected form means another version or a broken worker."""
         try:
             return msgspec.json.decode(line, type=type)
         except msgspec.ValidationError:
-            raise self._garbage(line) from None
+            raise self._malformed(line) from None
 
-    def _garbage(self, line: bytes) -> WorkerGone:
+    def _malformed(self, line: bytes) -> WorkerGone:
         ended = self.kill()
         shown = line[:80].decode(errors="replace")
         how = "it was killed" if ended else "it could not be killed and was abandoned"
@@ -305,7 +305,7 @@ class Worker:
         return WorkerGone(f"the worker {how}" + (f": {last}" if last else ""))
 
     def _last_error(self) -> str:
-        """The worker's last line on standard error."""
+        """Returns the worker's last line on standard error."""
         self._errors.seek(0)
         lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from linkscope.run.contexts import Contexts
 from linkscope.run.worker import RequestFailed, Worker, WorkerGone
 
-_CHEAP_S = 5.0  # a worker that dies sooner than this is retried
+_CHEAP_S = 5.0  # a worker that dies sooner is retried
 
 Answer = TypeVar("Answer")
 
 
 def twice(measure: Callable[[], Answer]) -> Answer:
-    """Retries a point once if its worker dies early: another cause is likely."""
+    """Measures a point, and retries once if its worker dies early: the point is probably not the cause."""
     started = time.monotonic()
     try:
         return measure()
@@ -55,13 +55,13 @@ class Workers:
         self._opening: Worker | None = None  # the next worker, if already started
 
     def get(self) -> Worker:
-        """The current worker, or a new one. Raises CannotStart after three failed attempts."""
+        """Returns the current worker, or a new one. Raises CannotStart after three failed attempts."""
         if self._worker is None:
             self._worker = self._start()
         return self._worker
 
     def wants(self, most: list[dict[str, Any]], places: Collection[str]) -> None:
-        """Sets the needs of future platforms: the maximum of each memory kind (docs/reference/worker.md), and the
+        """Sets what future platforms need: the maximum of each memory kind (docs/reference/worker.md), and the
         places."""
         self._open_request["most"] = most
         self._places = places
@@ -70,12 +70,12 @@ class Workers:
         """Opens a new platform in the current worker, with its own memory, streams and code: cheaper than a new
         process.
 
-        A worker that does not open again is killed. False if that failed.
+        A worker that does not open again is killed. Returns False if it could not be killed.
         """
         if self._worker is None:
             return True
         try:
-            self._made(self._worker.open(self._request()))
+            self._record_contexts(self._worker.open(self._request()))
         except WorkerGone as gone:
             self.forget()
             return not gone.abandoned
@@ -84,18 +84,18 @@ class Workers:
         return True
 
     def replace(self) -> bool:
-        """Starts a fresh process, which opens the machine while the kernel frees the resources of the old one. The old
-        one is gone when this returns. False if it could not be killed."""
+        """Starts a fresh process, which opens the machine while the kernel frees the resources of the old one. The
+        old process is gone when this returns. Returns False if it could not be killed."""
         if self._worker is None:
             return True
         old, self._worker = self._worker, None
         old.end()
-        with contextlib.suppress(WorkerGone):  # get() starts another one, and reports if none opens
-            self._opening = self._asked()
+        with contextlib.suppress(WorkerGone):  # get() starts another worker, and reports if none opens
+            self._opening = self._start_opening()
         return old.kill()
 
     def drop(self) -> bool:
-        """Kills the current worker, if any; the next one is fresh. False if that failed."""
+        """Kills the current worker, if any; the next one is fresh. Returns False if it could not be killed."""
         workers = [worker for worker in (self._worker, self._opening) if worker]
         self._worker = self._opening = None
         return all([worker.kill() for worker in workers])
@@ -108,15 +108,15 @@ class Workers:
         problem = ""
         for _ in range(self._TRIES):
             try:
-                return self._opened()
+                return self._open()
             except (WorkerGone, RequestFailed) as failure:
                 problem = str(failure)
         raise CannotStart(f"no worker can open the machine: {problem}")
 
-    def _opened(self) -> Worker:
-        worker, self._opening = self._opening or self._asked(), None
+    def _open(self) -> Worker:
+        worker, self._opening = self._opening or self._start_opening(), None
         try:
-            self._made(worker.opened())
+            self._record_contexts(worker.opened())
         except WorkerGone:
             raise
         except BaseException:
@@ -124,8 +124,8 @@ class Workers:
             raise
         return worker
 
-    def _asked(self) -> Worker:
-        """A process that is opening the machine."""
+    def _start_opening(self) -> Worker:
+        """Starts a process that opens the machine."""
         worker = Worker(self._command, self._stop_asked)
         worker.ask_to_open(self._request())
         return worker
@@ -134,6 +134,6 @@ class Workers:
         asked = {"contexts": self._contexts.wanted(self._places)} if self._contexts else {}
         return self._open_request | asked
 
-    def _made(self, answer: dict[str, Any]) -> None:
+    def _record_contexts(self, answer: dict[str, Any]) -> None:
         if self._contexts:
             self._contexts.made(answer.get("contexts", []))

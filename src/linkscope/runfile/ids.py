@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 _SAFE = "/:._-~"
 _SAFE_IN_PARAMS = _SAFE + ">,"  # `with=numa:0->gpu:1,numa:0->gpu:2`
-_KEPT = 65536  # more than the points of a run, which are parsed again and again
+_CACHED_IDS = 65536  # more than the points of a run: ids are parsed many times
 _ID = re.compile(
     r"(?P<benchmark>[a-z0-9_]+)/(?P<engine>[a-z0-9_]+)/"
     r"(?P<src>[^>?]+)\.(?P<src_memory>[a-z_]+)->(?P<dst>[^>?]+)\.(?P<dst_memory>[a-z_]+)/"
@@ -60,9 +60,9 @@ class PointId:
         return ((self.src, self.dst), *parse_paths(self.param("with")))
 
     @staticmethod
-    @functools.lru_cache(maxsize=_KEPT)
+    @functools.lru_cache(maxsize=_CACHED_IDS)
     def parse(text: str) -> "PointId":
-        """The parsed id. Raises ValueError with the problem."""
+        """Parses an id. Raises ValueError with the problem."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ValueError(f"'{text}' does not have the form benchmark/engine/src.memory->dst.memory/bytes?params")
@@ -74,7 +74,7 @@ class PointId:
 
 
 def parse_paths(text: str) -> list[tuple[str, str]]:
-    """'numa:0->gpu:1,gpu:2->numa:0' as sources and destinations; none for ''.
+    """Parses 'numa:0->gpu:1,gpu:2->numa:0' into sources and destinations; '' gives none.
 
     Raises ValueError with the problem if a part is no path.
     """

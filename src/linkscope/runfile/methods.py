@@ -31,12 +31,12 @@ CHANGES = (
 
 
 def current(benchmarks: Iterable[str]) -> dict[str, int]:
-    """The version of each benchmark in this linkscope, counted from 1."""
+    """Returns the version of each benchmark in this linkscope, counted from 1."""
     return {name: 1 + sum(name in change.benchmarks for change in CHANGES) for name in sorted(set(benchmarks))}
 
 
 def version(header: Header, benchmark: str) -> int:
-    """The version by which a run measured a benchmark: from the run file, or from its date."""
+    """Returns the version by which a run measured a benchmark: from the run file, or from its date."""
     stored = header.tool.get("methods")
     if isinstance(stored, dict):
         return int(stored.get(benchmark, 1))

@@ -29,7 +29,7 @@ class Run:
     warnings: list[str]
     valid_bytes: int
     compressed: bool
-    earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that ended by themselves
+    earlier_ends: list[End] = field(default_factory=list)  # of earlier sessions that wrote their last line
 
     @property
     def modelled(self) -> bool:
@@ -38,23 +38,23 @@ class Run:
 
     @property
     def wall_s(self) -> float:
-        """Seconds of all sessions that ended by themselves."""
+        """Seconds of all sessions that wrote their last line."""
         return sum(end.wall_s for end in self._ends())
 
     def gained(self) -> tuple[dict[str, Counter[str]], float]:
-        """The increases of each GPU's error counters in all sessions, and the share of stolen CPU time."""
+        """Returns the increases of each GPU's error counters in all sessions, and the share of stolen CPU time."""
         counters: dict[str, Counter[str]] = {}
         stolen_s = 0.0
         for end in self._ends():
-            for place, told in end.gained.items():
+            for place, increase in end.gained.items():
                 if place == "cpu_steal":
-                    stolen_s += told * end.wall_s
+                    stolen_s += increase * end.wall_s
                 else:
-                    counters.setdefault(place, Counter()).update(told)
+                    counters.setdefault(place, Counter()).update(increase)
         return counters, stolen_s / self.wall_s if self.wall_s else 0.0
 
     def contexts(self) -> dict[str, list[ContextsTally]]:
-        """The tally of contexts of each GPU, by session."""
+        """Returns the tally of contexts of each GPU, by session."""
         found: dict[str, list[ContextsTally]] = {}
         for end in self._ends():
             for gpu, tally in end.contexts.items():
@@ -71,13 +71,13 @@ class _Kind(msgspec.Struct):
 
 
 _ROUND = b'{"record":"round",'
-_SKIMMED = msgspec.json.Decoder(_Kind)
+_KIND_DECODER = msgspec.json.Decoder(_Kind)
 
 
 def read_run(path: str | os.PathLike[str], *, rounds: bool = True) -> Run:
-    """Raises UserError with one sentence if `path` holds no readable run.
+    """Reads a run file. Raises UserError with one sentence if `path` holds no readable run.
 
-    `rounds`: whether to keep the rounds, most of the file; only resuming needs them.
+    `rounds`: whether to keep the rounds, which are most of the file; only resuming needs them.
     """
     where = Path(path)
     try:
@@ -98,7 +98,7 @@ def _read(where: Path, file: io.BufferedReader, keep_rounds: bool) -> Run:
     for number, line in enumerate(content, 2):
         try:
             if not keep_rounds and line.startswith(_ROUND):
-                _SKIMMED.decode(line)  # checks only that the line is intact
+                _KIND_DECODER.decode(line)  # checks only that the line is intact
                 offset += len(line)
                 continue
             record = _DECODER.decode(line)
@@ -141,7 +141,7 @@ def _opened(where: Path) -> io.BufferedReader:
 
 
 def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, bool, list[str]]:
-    """The content of the file, whether it is compressed, and warnings."""
+    """Returns the content of the file, whether it is compressed, and warnings."""
     start = file.peek(len(_GZIP_MAGIC))
     if not start:
         raise UserError(f"{where} is empty. Measure again with `linkscope run`")
@@ -152,7 +152,7 @@ def _content(where: Path, file: io.BufferedReader) -> tuple[io.BufferedReader, b
 
 
 def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
-    """The text of a gzip file, as far as it is complete."""
+    """Returns the text of a gzip file, as far as it is complete."""
     parts = []
     while raw:
         stream = zlib.decompressobj(wbits=31)
@@ -168,18 +168,18 @@ def _unzipped(where: Path, raw: bytes) -> tuple[bytes, list[str]]:
 
 def _header(where: Path, content: io.BufferedReader) -> tuple[Header, int]:
     not_a_run = f"{where} is not a linkscope run file"
-    cure = "Run files come from `linkscope run -o FILE.jsonl`"
+    hint = "Run files come from `linkscope run -o FILE.jsonl`"
     if b"\0" in content.peek(4096)[:4096]:
-        raise UserError(f"{not_a_run}: it is binary. {cure}")
+        raise UserError(f"{not_a_run}: it is binary. {hint}")
     line = content.readline()
     try:
         kind = msgspec.json.decode(line, type=_Kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         if not line.endswith(b"\n") and line.startswith(b'{"record":"run"'):
             raise UserError(f"{where} has an incomplete first line and no results. Measure again") from None
-        raise UserError(f"{not_a_run}: its first line is not a run record. {cure}") from None
+        raise UserError(f"{not_a_run}: its first line is not a run record. {hint}") from None
     if kind.record != "run":
-        raise UserError(f"{not_a_run}: its first line is not a run record. {cure}")
+        raise UserError(f"{not_a_run}: its first line is not a run record. {hint}")
     if kind.schema != SCHEMA:
         raise UserError(
             f"{where} has schema {kind.schema}, but this linkscope reads schema {SCHEMA}. Use the version that wrote it"

@@ -1,6 +1,7 @@
 """The records of a run file (docs/reference/run-file.md). Times in seconds, sizes in bytes, rates in GB/s (1e9 B/s).
 
-Records that a run has by the hundred thousand are `gc=False`. They hold no other records, so cycles are impossible.
+Records that occur by the hundred thousand in a run are `gc=False`. They hold no other records, so cycles are
+impossible.
 """
 
 from collections.abc import Iterable
@@ -41,8 +42,8 @@ class RoundFlow(msgspec.Struct, gc=False):
 class Round(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="record", tag="round"):
     """One point in one round, written at once. Readers need it only for points without a record.
 
-    A sample is the slope between `batch` operations and `longer` times as many; for 1, an empty batch is compared.
-    Under another tool's rule, `longer` is absent. Older files lack it too.
+    A sample is the slope between batches of `batch` and `longer` * `batch` operations. If `longer` is 1, the shorter
+    batch is empty. Under another tool's rule, `longer` is absent. Older files lack it too.
     """
 
     id: str
@@ -82,7 +83,7 @@ AnyFlow = TypeVar("AnyFlow", RoundFlow, Flow)
 
 
 def flows_by_path(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlow]]:
-    """Flows by path; the flows of one path have one joint rate."""
+    """Returns the flows by path; the flows of one path have one joint rate."""
     found: dict[tuple[str, str], list[AnyFlow]] = {}
     for flow in flows:
         found.setdefault((flow.src, flow.dst), []).append(flow)
@@ -90,7 +91,7 @@ def flows_by_path(flows: Iterable[AnyFlow]) -> dict[tuple[str, str], list[AnyFlo
 
 
 def half_width(of: "Flow | Point") -> float | None:
-    """Half of the time interval as a fraction of its median; None without an interval."""
+    """Returns half of the time interval as a fraction of its median; None without an interval."""
     if of.ci95_s is None or not of.median_s or of.median_s <= 0:
         return None
     return (of.ci95_s[1] - of.ci95_s[0]) / 2 / of.median_s
@@ -149,9 +150,9 @@ class Resume(msgspec.Struct, kw_only=True, tag_field="record", tag="resume"):
 
 
 class ContextsTally(msgspec.Struct, kw_only=True):
-    """The contexts of a GPU: number made, number measured in (`kept`), number clearly more expensive than the least
-    (`dear`), the median cost of an operation of both in seconds, and `dear_kept`, the number of expensive ones among
-    those kept."""
+    """The contexts of a GPU. `made`: number made; `kept`: number measured in; `dear`: number that is clearly more
+    expensive than the cheapest; `dear_kept`: number of expensive ones among those kept. `kept_s` and `dear_s`:
+    median seconds of an operation in both."""
 
     made: int
     kept: int
