@@ -284,7 +284,7 @@ def test_managed_memory_stays_small(worker):
         assert "the limit is 1 GiB" in refusal(pipe, managed(benchmark, src, dst, size=(1 << 30) + 8))
     assert "wants 2 GiB" in refusal(pipe, managed("prefetch", *IN, size=1 << 30, bidirectional="true"))
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
-    assert "a tenth of what gpu:0 has free" in refusal(pipe, managed("demand", *IN, size=11 * MIB))
+    assert "a tenth of the free memory of gpu:0" in refusal(pipe, managed("demand", *IN, size=11 * MIB))
     assert prepare(pipe, managed("demand", *IN, size=8 * MIB))["supported"]
 
 
@@ -297,7 +297,7 @@ def test_memory_kept_for_other_points_does_not_count_as_free(worker):
         "dst_memory": "device", "bytes": 16 * MIB, "footprint_bytes": 0, "params": {},
     }  # fmt: skip
     assert prepare(pipe, local)["supported"]
-    assert "a tenth of what gpu:0 has free" in refusal(pipe, wanted)
+    assert "a tenth of the free memory of gpu:0" in refusal(pipe, wanted)
 
 
 @pytest.mark.parametrize(
