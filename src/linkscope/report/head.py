@@ -1,4 +1,4 @@
-"""The top of the page: the most wanted numbers in a few tiles, and the points to check."""
+"""The top of the page: tiles with the most important rates, and the points to check."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run, flows_by_path
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
-GRAVE = {"errors", "repeats", "steal"}  # findings that question the whole run
-_NOTED = (  # guards that question a value
+GRAVE = {"errors", "repeats", "steal"}  # findings that concern the trust in the whole run
+_NOTED = (  # guards that concern the trust in a value
     ("throttled_rounds", "were measured while a GPU was throttled"),
     ("above_limit", "are faster than the peak of the hardware"),
     ("nonlinear", "did not converge: the cost of an operation depends on the length of the batch"),
@@ -38,14 +38,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A reason to distrust results, and the ids it concerns; no ids where it concerns the whole run."""
+    """A reason to distrust results, and the ids of the affected points; no ids if it affects the whole run."""
 
     text: str
     ids: tuple[str, ...] = ()
 
 
 def tiles(run: Run) -> list[Tile]:
-    """Four to six tiles. A direction that was not measured has none."""
+    """Four to six tiles. A direction without measurements has no tile."""
     points = headline_points(without_concurrent(run).points)
     made = [curve for curve in curves(points) if curve.batched]
     found = [
@@ -72,7 +72,7 @@ def doubts(run: Run) -> list[Doubt]:
 
 
 def doubtful_ids(run: Run) -> set[str]:
-    """The ids of all points that a doubt concerns."""
+    """The ids of all points that a doubt affects."""
     return {id for doubt in doubts(run) for id in doubt.ids}
 
 
@@ -112,7 +112,7 @@ def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
 
 
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
-    """The memory kind that is slowest at its best, and its best point."""
+    """The memory kind with the lowest best rate, and its best point."""
     of_memory: dict[str, list[tuple[Curve, Point]]] = {}
     for pair in bests:
         of_memory.setdefault(_memories(pair[1]), []).append(pair)
@@ -131,7 +131,7 @@ def _memory_text(kind: str, slowest: Point) -> str:
 
 
 def _slowest_pair(run: Run) -> Tile | None:
-    """The slowest pair of GPUs against the fastest. Both were measured with one method at one size."""
+    """The slowest pair of GPUs compared with the fastest. Both were measured with one method at one size."""
     found = next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
     if found is None:
         return None
@@ -195,7 +195,7 @@ def _of_status(points: Sequence[Point], status: str) -> Doubt:
 
 
 def _apart(points: Sequence[Point]) -> Doubt:
-    """Points whose flows did not run together, which is not a matter of precision."""
+    """Points whose flows did not run together. More rounds would not help them."""
     turns = [point for point in points if _took_turns(point)]
     if not turns:
         return Doubt("")
@@ -208,7 +208,7 @@ def _apart(points: Sequence[Point]) -> Doubt:
 
 
 def _missed(points: Sequence[Point]) -> Doubt:
-    """The number of points that missed their precision, and how many of them by far."""
+    """The number of points that missed precision, and how many of them by more than five times."""
     wanting = [point for point in points if point.status == "missed_precision" and not flows_ran_apart(point)]
     wide = [(width, point) for point in wanting if (width := widest_of(point)) is not None]
     if not wanting:

@@ -24,12 +24,12 @@ _LEAST = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, the text below it, and 0 to 1 for the colour."""
+    """A number, the text below it, and `share` (0 to 1) for the colour."""
 
     number: str
     below: str
     share: float | None  # None: no colour, the cell is not comparable with the others
-    sign: str = ""  # of trust.py
+    sign: str = ""  # '~' or '^' (trust.py)
 
     @property
     def text(self) -> str:
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heat:
-    """One map. `usual` holds unless `method` gives another value; `colour` names what 100 % stands for."""
+    """One map. `usual` has the values that hold unless `method` gives another; `colour` says what 100 % stands for."""
 
     anchor: str
     family: str
@@ -58,7 +58,7 @@ class Heat:
 
     @property
     def notes(self) -> list[str]:
-        """The meaning of the outline, the hatching and a missing colour, as far as the map has them."""
+        """The meanings of the outline, the hatching and the missing colour, if the map has them."""
         signs = {cell.sign for cell in self.cells.values()}
         found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
         found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
@@ -99,7 +99,8 @@ def heats(points: Iterable[Point]) -> list[Heat]:
 
 
 def _distinction(method: Method, names: Sequence[str]) -> str:
-    """The parameters that tell a map from its neighbours, the direction first. Bidirectional maps show totals."""
+    """The parameters that distinguish a map from its neighbours, the direction first. Bidirectional maps show
+    totals."""
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
     ways = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
@@ -171,7 +172,7 @@ def _times(of_method: Sequence[Curve]) -> _Values:
 
 
 def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:
-    """The shortest time over each time. None for times too uncertain to compare; these are not the shortest either."""
+    """The shortest time divided by each time. None for a time that is too uncertain; it is not the shortest either."""
     shortest = min((point.median_s or 0.0 for point in times.values() if not is_too_uncertain(point)), default=0.0)
     return {
         path: None if is_too_uncertain(point) else shortest / (point.median_s or 1.0) for path, point in times.items()

@@ -1,4 +1,5 @@
-"""The best rates of a run: a few rows for each family, each with the paths and parameters that make no difference."""
+"""The best rates of a run: a few rows for each family. A row merges paths and parameters without influence on the
+rate."""
 
 import itertools
 import re
@@ -39,7 +40,7 @@ HARDLY = 0.9  # a parameter is folded if this fraction of its comparisons is ali
 
 @dataclass(frozen=True)
 class Row:
-    """Paths with alike rates for one method. Ranges go from the lowest to the highest path of the row."""
+    """Paths with similar rates for one method. Ranges go from the lowest to the highest path of the row."""
 
     paths: str
     path_count: int
@@ -48,14 +49,14 @@ class Row:
     time: Estimate | None  # the same in seconds, for operations without bytes
     share: tuple[float, float] | None  # fraction of the peak
     at_bytes: int
-    half_rate_bytes: int | None  # the largest of the paths
+    half_rate_bytes: int | None  # the largest over the paths
     smallest_bytes: int
-    batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
-    single_s: tuple[float, float] | None  # at the same size, single
+    batched_s: tuple[float, float] | None  # time of a batched operation at the smallest size
+    single_s: tuple[float, float] | None  # time of a single operation at the same size
     halves: tuple[
         tuple[int, bool], ...
-    ] = ()  # of each path; true: at most this size, since the next smaller one has no total
-    note: str = ""  # why larger sizes are left out, or how parts of a copy overlapped
+    ] = ()  # for each path; true: an upper bound, because the next smaller size has no total
+    note: str = ""  # why larger sizes are left out, or how far the parts of a copy overlapped
     missed: int = 0  # number of paths whose best point missed its precision
     inherited: int = 0  # number of paths whose best point was inherited
     batched_sign: str = ""
@@ -110,14 +111,14 @@ class Row:
 
 @dataclass(frozen=True)
 class FamilyRows:
-    """One family: its rows, and the parameters that hardly change the best rate."""
+    """One family: its rows, and the parameters with little influence on the best rate."""
 
     family: Family
     rows: list[Row]
     minor_params: list[str]
-    usual: str = ""  # values of a row unless its `params` say otherwise
-    sweep: str = ""  # the number of blocks that is enough, where several were measured
-    limits: str = ""  # peaks of rows, where they differ
+    usual: str = ""  # parameter values of all rows whose `params` give no others
+    sweep: str = ""  # the sufficient number of blocks, if several were measured
+    limits: str = ""  # peaks of the rows, if they differ
 
     @property
     def minor_params_text(self) -> str:
@@ -127,7 +128,7 @@ class FamilyRows:
 
 @dataclass(frozen=True)
 class _Best:
-    """The best point of a path with one method (the fastest of alike ones), and the curves it was chosen from."""
+    """The best point of a path with one method (the fastest of similar ones), and the curves of all candidates."""
 
     curve: Curve
     point: Point
@@ -136,7 +137,7 @@ class _Best:
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
-    """Each path with a value, in few rows. joint.py has the copies to or from all GPUs at once."""
+    """Each path with a value, in few rows. joint.py covers the copies to or from all GPUs at once."""
     listed = [point for point in points if not path_of(point).joint]
     swept = sweeps(listed)
     found = []
@@ -166,7 +167,8 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
-    """For each path and method the best point of the batched curve, or of the single one where there is no other."""
+    """The best point for each path and method: of the batched curve, or of the single one if there is no batched
+    one."""
     found = []
     for _, group in itertools.groupby(of_family, key=lambda curve: (curve.method, curve.path)):
         modes = sorted(group, key=lambda curve: not curve.batched)
@@ -185,7 +187,8 @@ def _estimate(point: Point) -> Estimate:
 
 
 def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
-    """Whether the best rate of hardly any path depends on this parameter, all others being equal."""
+    """Whether at least 90 % of the paths have the same best rate for all values of a parameter, all others being
+    equal."""
     groups: dict[object, list[_Best]] = {}
     for best in bests:
         groups.setdefault((best.curve.path, best.curve.method.without([name])), []).append(best)
@@ -210,7 +213,7 @@ def _fastest(group: Sequence[_Best]) -> _Best:
 
 
 def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
-    """Clusters of alike rates, the fastest first."""
+    """Clusters of similar rates, the fastest first."""
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
         near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
@@ -259,7 +262,7 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
 
 
 def _half(best: _Best) -> tuple[int, bool] | None:
-    """The half-rate size of the fastest curve that has several sizes; true where it is an upper bound."""
+    """The half-rate size of the fastest curve with several sizes; true if the size is an upper bound."""
     batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
     for curve in batched:
         half = curve.half_rate_bytes()

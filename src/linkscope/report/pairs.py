@@ -1,4 +1,4 @@
-"""Anomalies of the machine as a whole: classes of GPU pairs, the gain of peer access, directions that take turns."""
+"""Anomalies of the whole machine: classes of GPU pairs, the gain of peer access, contention between directions."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,9 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 
 ALIKE = 0.02  # pairs of a class differ by at most this, or by at most their intervals
-WORTH = 0.10  # a lack of peer access is reported where it costs at least this much
-HOST_PATH = 0.8  # a rate above this fraction of the host path counts as all of it
-TURNS = 1.15  # bidirectional totals below this multiple of the unidirectional rate mean that the directions take turns
+WORTH = 0.10  # missing peer access is reported if it costs at least this fraction of the rate
+HOST_PATH = 0.8  # a rate above this fraction of the rate of the host path counts as equal to it
+TURNS = 1.15  # bidirectional totals below this multiple of the unidirectional rate mean that the directions contend
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
 _LINK = re.compile(
     r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \("
@@ -32,7 +32,7 @@ class _Pair:
 
     @property
     def way(self) -> str:
-        """The link of the pair as far as known: 'over nvlink-1', 'through another GPU', or ''."""
+        """The link of the pair: 'over nvlink-1', 'through another GPU', or '' if unknown."""
         if self.best.params.get("peer") == "off":
             return "through the host"
         link = _LINK.match(self.best.limit_source or "")
@@ -44,7 +44,7 @@ class _Pair:
 
 
 def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
-    """Classes of GPU pairs by their best unidirectional rate and by their link. One pair is no class."""
+    """Classes of GPU pairs by their best unidirectional rate and by their link. A class has at least two pairs."""
     by_family: dict[Family, dict[Path, _Pair]] = {}
     for family, pair in _pairs(batched):
         known = by_family.setdefault(family, {}).get(pair.path)
@@ -52,7 +52,7 @@ def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
             by_family[family][pair.path] = pair
     if not by_family:
         return []
-    # Classes are a matter of links, so one method is enough: that with the most pairs, then the fastest.
+    # Classes depend on links, so one method is enough: the one with the most pairs, then the fastest.
     most = max(by_family, key=lambda family: (len(by_family[family]), max(p.gbps for p in by_family[family].values())))
     classes = [members for members in _classes(by_family[most].values()) if len(members) > 1]
     if len(classes) < 2:
@@ -138,13 +138,13 @@ def _by_peer(of_family: Sequence[Curve], value: str) -> dict[Path, _Pair]:
 
 
 def _refused(of_family: Sequence[Curve], path: Path) -> bool:
-    """Whether the platform refused peer access, as opposed to nobody having asked for it."""
+    """Whether the run requested peer access and the platform refused it."""
     points = (point for curve in of_family if curve.path == path for point in curve.points)
     return any(point.params.get("peer") == "on" and point.status == "unsupported" for point in points)
 
 
 def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -> str:
-    """'; the path between host and GPU reaches 12.4 GB/s', where the rates are about as high."""
+    """'; the path between host and GPU reaches 12.4 GB/s' if the rates are about as high; otherwise ''."""
     host = [
         total(best)
         for curve, best in with_best(batched)
@@ -157,9 +157,7 @@ def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -
 
 
 def take_turns(batched: Sequence[Curve]) -> list[Finding]:
-    """Bidirectional totals hardly above the unidirectional rate at the largest common size; one finding for each
-    family.
-    """
+    """Bidirectional totals near the unidirectional rate, at the largest common size; one finding for each family."""
     unidirectional = {(curve.path, curve.method): curve for curve in batched}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in batched:

@@ -60,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Legend:
-    """The legend of one line."""
+    """One entry of a legend."""
 
     swatch: str
     text: str
@@ -68,7 +68,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Panel:
-    """All about one path."""
+    """The charts and tables of one path."""
 
     anchor: str
     path: str
@@ -78,7 +78,7 @@ class Panel:
     legend: list[Legend]
     limits: list[str]
     not_drawn: int
-    timed: str  # the timing methods, with the names of the section on the method
+    timed: str  # the timing methods, named as in the section on the method
     tables: list[Table]
 
 
@@ -98,7 +98,7 @@ def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
 
 
 def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
-    """The parameters that differ within a family; legends leave out the others."""
+    """The parameters that differ within a family. Legends show only these."""
     families: dict[Family, set[Method]] = {}
     for method in methods:
         families.setdefault(method.family, set()).add(method)
@@ -141,7 +141,7 @@ def _by_method(of_path: Sequence[Curve]) -> dict[Method, list[Curve]]:
 
 
 def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list[Curve]]]]:
-    """Groups of methods with coinciding curves. The method with the most sizes is first and drawn for the group."""
+    """Groups of methods with coinciding curves. The first method has the most sizes; it is drawn for the group."""
     found: list[list[tuple[Method, list[Curve]]]] = []
     for method, group in sorted(by_method.items(), key=lambda item: -sum(len(curve.measured) for curve in item[1])):
         for line in found:
@@ -201,7 +201,7 @@ def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
 
 
 def _best_text(of_path: Sequence[Curve]) -> str:
-    """The best unidirectional rate of the path and its % of peak, or another value where it has no rate."""
+    """The best unidirectional rate of the path and its % of peak, or another value if it has no rate."""
     if of_path[0].path.joint:
         bests = [(total, best) for curve in of_path if (best := curve.best()) and (total := total_of(best))]
         if not bests:

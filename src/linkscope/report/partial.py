@@ -1,4 +1,4 @@
-"""The results of a run so far, from its rounds: a row for each family and its paths with alike rates.
+"""The results of a run so far, from its rounds: a row for each family and its paths with similar rates.
 
 Until a point has its record, its value is the median of its round medians, without an interval.
 """
@@ -10,14 +10,14 @@ from linkscope.model.curves import Family, Path, share_of, total_of
 from linkscope.runfile import Point, PointId, Round, flows_by_path
 from linkscope.stats import median
 
-ALIKE_SO_FAR = 0.1  # rates within this fraction share a row: 2 % would be noise as long as there are no intervals
+ALIKE_SO_FAR = 0.1  # rates within this fraction share a row; without intervals, 2 % would be noise
 
-Limit = Callable[[PointId], tuple[float, str] | None]  # peak in GB/s and its source; None: not known
+Limit = Callable[[PointId], tuple[float, str] | None]  # peak in GB/s and its source; None: unknown
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """The key of a row. Of the other parameters the best value counts."""
+    """The key of a row. The row has the best value over all other parameters."""
 
     family: Family
     bidirectional: bool
@@ -28,15 +28,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The best of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the fraction of one direction."""
+    """The best value of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the % of peak of one
+    direction."""
 
     group: Group
     paths: tuple[Path, ...]
     rate: float | None
-    seconds: float | None  # of operations without a rate: the shortest
+    seconds: float | None  # the shortest time, for operations without a rate
     share: float | None
     at_bytes: int
-    rounds: tuple[int, int]  # the least and the most of the points
+    rounds: tuple[int, int]  # the lowest and highest number over the points
     done: int  # number of finished points
     points: int
     latest: bool  # the last record belongs to this row
@@ -44,7 +45,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Value:
-    """The value of one point so far."""
+    """The current value of one point."""
 
     rate: float | None
     seconds: float
@@ -53,13 +54,14 @@ class _Value:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Larger is better: a rate before a time, a short time before a long one."""
+        """Larger is better: a rate ranks above a time, a short time above a long one."""
         return self.rate is not None, self.rate if self.rate is not None else -self.seconds
 
 
 @dataclass(slots=True)
 class _Point:
-    """One point of the run. `medians` has one value for each round and measured flow; `apart` are throttled rounds."""
+    """One point of the run. `medians` has one value for each round and measured flow; `apart` has those of throttled
+    rounds."""
 
     what: PointId
     of_path: "_OfPath" = field(repr=False)
@@ -85,7 +87,7 @@ class _OfPath:
 
 
 class Partial:
-    """Collects records and evaluates them only when rows are asked for. `ids` are the points of the plan."""
+    """Collects records and evaluates them only when rows are requested. `ids` are the points of the plan."""
 
     def __init__(self, ids: Iterable[str], limit: Limit) -> None:
         self._limit = limit
@@ -97,7 +99,7 @@ class Partial:
             self._known(id)
 
     def add(self, record: Round | Point) -> None:
-        """Adds a record. Concurrent flows are left out: their rates are no best rates of a path."""
+        """Adds a record. Concurrent flows are ignored, because their rates are not the best rates of a path."""
         if "with=" not in record.id:
             self._fresh.append(record)
 
@@ -107,7 +109,7 @@ class Partial:
         found: list[Row] = []
         for group, of_group in sorted(self._groups.items()):
             known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
-            # Paths are comparable once each of their points has a round.
+            # Paths are comparable as soon as each of their points has a round.
             whole = not merged and all(of_path.rounds[0] or of_path.done for of_path in known.values())
             for cluster in _clusters(known) if whole else [list(known)] if known else []:
                 found.append(self._row(group, cluster, known))
@@ -165,7 +167,7 @@ def _key(what: PointId) -> tuple[Group, Path]:
 
 
 def _add_round(point: _Point, record: Round) -> None:
-    """A round of a finished point reopens it: a resumed session continues there."""
+    """Adds a round. A round of a finished point reopens the point, because a resumed session continues there."""
     flows = [flow for flow in record.flows if flow.role == "measured"]
     point.done = False
     point.rounds.add(record.round)
@@ -177,7 +179,7 @@ def _add_round(point: _Point, record: Round) -> None:
 
 
 def _interim(point: _Point) -> _Value | None:
-    """The value that the record will have if no more rounds follow."""
+    """The value of the final record if no more rounds follow."""
     medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
     if not medians or min(medians) <= 0:
         return None
@@ -205,7 +207,7 @@ def _sum_up(of_path: _OfPath) -> None:
 
 
 def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
-    """Clusters of alike values, the best first."""
+    """Clusters of similar values, the best first."""
     clusters: list[list[Path]] = []
     best: _Value | None = None
     for path, of_path in sorted(known.items(), key=lambda item: _rank(item[1]), reverse=True):

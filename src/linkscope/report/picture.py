@@ -17,14 +17,14 @@ from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
-_LEVEL = 46  # between the lines of two pairs
-_UP = 120  # from one row of boxes to the next
+_LEVEL = 46  # distance between the lines of two pairs, in pixels
+_UP = 120  # distance between two rows of boxes, in pixels
 _LEAST = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A link between two places; `there` and `back` are the best GB/s in each direction."""
+    """A link between two places. `there` and `back` are the best rates in GB/s in each direction."""
 
     one: str
     other: str
@@ -32,21 +32,21 @@ class Wire:
     limit: float | None
     there: float | None
     back: float | None
-    limit_back: float | None = None  # of the opposite direction, where it differs
-    signs: tuple[str, str] = ("", "")  # of the best there and back (trust.py)
+    limit_back: float | None = None  # peak of the opposite direction, if it differs
+    signs: tuple[str, str] = ("", "")  # signs of the best rates there and back (trust.py)
 
     def shares(self) -> list[float]:
-        """The fraction of its own peak that each measured direction reached."""
+        """The fraction of its own peak for each measured direction."""
         limits = (self.limit, self.limit_back or self.limit)
         return [best / limit for best, limit in zip((self.there, self.back), limits, strict=True) if best and limit]
 
     def share_text(self) -> str:
-        """'95 %' of one direction, '95-96 %' of both; '' without a peak."""
+        """'95 %' of one direction, '95-96 %' of both; '' if the peak is unknown."""
         shares = self.shares()
         return range_share((min(shares), max(shares))) if shares else ""
 
     def limit_text(self) -> str:
-        """'58.45'; '58.45 / 57.61' where the directions have different peaks."""
+        """'58.45'; '58.45 / 57.61' if the directions have different peaks."""
         ends = (self.limit, self.limit_back) if self.limit_back not in (None, self.limit) else (self.limit,)
         return " / ".join(f"{one:.4g}" for one in ends if one)
 
@@ -70,11 +70,11 @@ def wires(run: Run) -> list[Wire]:
     try:
         return _of_model(model, run.points) if isinstance(model, dict) else _of_probed(machine, run.points)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return []  # a machine description of another form has no drawing; its facts are still in the table
+        return []  # a machine description in another form has no drawing, but the table shows its facts
 
 
 def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """The links of the machine file. The routes of the points show the rates over them."""
+    """The links of the machine file. The routes of the points state which rates they reached."""
     reached: dict[str, float] = {}
     for point in _headlines(points):
         for hop in str(point.guards.get("route a0", "")).split(", "):
@@ -91,7 +91,7 @@ def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
 
 
 def _of_probed(machine: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """Links to the host, to switches and to other GPUs, as far as the probe sees them."""
+    """Links to the host, to switches and to other GPUs, if the probe found them."""
     best = _best(points)
     nodes = [f"numa:{node['index']}" for node in machine.get("numa", [])]
     found: list[Wire] = []
@@ -118,7 +118,7 @@ def _host_link(gpu: dict[str, Any]) -> str:
 
 
 def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Point]) -> Wire:
-    """The link from a GPU to the switch: the best rate that the GPU sent to any GPU, and that it received."""
+    """The link from a GPU to the switch: the best rates at which the GPU sent to, and received from, another GPU."""
     limit = gpu.get("nvlink_gbps")
     count = sum(bool(link.get("active")) for link in gpu["nvlinks"])
     sent = [p for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
@@ -148,13 +148,13 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _headlines(points: Iterable[Point]) -> list[Point]:
-    """Headline rates of single flows. Other traffic between two places does not show the rate of the link."""
+    """Headline rates of single flows. Several flows between two places do not show the rate of a link."""
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
     return headline_points(point for point in one_flow if point.gbps is not None)
 
 
 def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
-    """Hosts above, GPUs below, switches under them. '' where no link is known."""
+    """Hosts in the top row, GPUs below, switches at the bottom. '' if no link is known."""
     if not found:
         return ""
     x, row = _layout(found)
@@ -186,7 +186,7 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
 
 
 def _layout(found: Sequence[Wire]) -> tuple[dict[str, float], dict[str, int]]:
-    """GPUs side by side, grouped by host. Hosts and switches are centred over and under their GPUs."""
+    """Positions: GPUs side by side, grouped by host; hosts and switches centred over and under their GPUs."""
     places = sorted({place for wire in found for place in (wire.one, wire.other)}, key=natural)
     row = {place: {"gpu": 1, "numa": 0}.get(place.partition(":")[0], 2) for place in places}
     near = {gpu: _host_of(gpu, found, row) for gpu in places if row[gpu] == 1}
@@ -218,7 +218,8 @@ def _touch(found: Sequence[Wire], one: str, other: str) -> bool:
 
 
 def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) -> list[int]:
-    """Lines of a row share a level only where they do not overlap. Short lines come first."""
+    """The level of each line. Lines of a row share a level only if they do not overlap. Short lines are placed
+    first."""
     order = sorted(range(len(across)), key=lambda i: abs(x[across[i].one] - x[across[i].other]))
     used: dict[tuple[int, int], list[tuple[float, float]]] = {}
     found = [0] * len(across)
@@ -235,7 +236,7 @@ def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) ->
 
 
 def _down(wire: Wire, x: dict[str, float], tops: dict[int, float], row: dict[str, int]) -> str:
-    """A line from a box to one in another row. The text stands at the end of the GPU, where lines are apart."""
+    """A line from a box to one in another row. The text is at the end of the GPU, where lines are apart."""
     upper, lower = (wire.one, wire.other) if row[wire.one] < row[wire.other] else (wire.other, wire.one)
     start, stop = tops[row[upper]] + _BOX_H, tops[row[lower]]
     to_switch = row[lower] == 2
@@ -261,7 +262,7 @@ def _across(
 
 def _link(path: str, wire: Wire, x: float, y: float) -> str:
     kind = ", ".join(filter(None, (wire.kind, wire.share_text())))
-    wide = len(wire.text()) > 22  # letters that fit the narrower background
+    wide = len(wire.text()) > 22  # number of letters that fit the narrower background
     half = 86 if wide else 74
     return (
         f'<path class="wire" d="{path}"/>'

@@ -31,14 +31,15 @@ _MARKERS = (
 
 @dataclass(frozen=True)
 class Series:
-    """Values over bytes, or over positions on another axis. `colour` is 0 to 7; `alone`: single operations, dashed."""
+    """Values over bytes, or over positions on another axis. `colour` is 0 to 7; `single`: single operations, drawn
+    dashed."""
 
     colour: int
     alone: bool
     points: Sequence[tuple[float, Estimate]]
     missed: frozenset[float] = frozenset()  # positions that missed precision; they get a ring
     inherited: frozenset[float] = frozenset()  # positions of inherited values
-    breaks: frozenset[float] = frozenset()  # positions that no line connects to the one before
+    breaks: frozenset[float] = frozenset()  # positions without a line from the previous position
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
