@@ -115,8 +115,8 @@ def compared_sizes(found: Sequence[Choice]) -> list[int]:
         kinds.setdefault(one.bytes, set()).add(one.name)
     most = max(map(len, kinds.values()))
     sizes = sorted(size for size, names in kinds.items() if len(names) == most)
-    guessed = {one.bytes for one in found if one.cost.basis != "measured"}
-    sizes = [size for size in sizes if size not in guessed] or sizes
+    estimated = {one.bytes for one in found if one.cost.basis != "measured"}
+    sizes = [size for size in sizes if size not in estimated] or sizes
     if len(sizes) <= _MOST_SIZES:
         return sizes
     return [sizes[round(at * (len(sizes) - 1) / (_MOST_SIZES - 1))] for at in range(_MOST_SIZES)]
@@ -181,7 +181,8 @@ def _table(side: Side, compared: Sequence[Choice]) -> PayTable:
 
 def _lines(compared: Sequence[Choice]) -> Iterable[str]:
     """Lines for the first path of each direction: 'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at
-    once, 3]'."""
+    once, 3]'.
+    """
     paths = sorted({one.path for one in compared if one.side == "host"})
     for from_host in (True, False):
         path = next((path for path in paths if _from_host(path) == from_host), None)

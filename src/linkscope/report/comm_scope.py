@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from linkscope.runfile import Flow, Point, Run
 from linkscope.units import format_seconds
 
-_BIDIRECTIONAL = " (both, from the first start to the last end)"
+_BIDIRECTIONAL = " (bidirectional, from the first start to the last end)"
 
 
 def text(run: Run) -> str:

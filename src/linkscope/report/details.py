@@ -1,5 +1,6 @@
 """All tables of a run in the terminal, the most important first: copies, latencies, joint flows, costs, anomalies,
-status."""
+status.
+"""
 
 import itertools
 import textwrap

@@ -38,7 +38,8 @@ def _context(run: Run) -> dict[str, Any]:
 
 def _benchmarks(point: Point, modelled: bool) -> Iterator[list[dict[str, Any]]]:
     """The rows of a point without a value: one error. Otherwise one group of rows for each flow; the first has the
-    id of the point."""
+    id of the point.
+    """
     worked = [flow for flow in point.flows if flow.median_s is not None]
     if point.status in _WITHOUT_VALUE or not worked:
         yield [_error(point, modelled)]
@@ -60,7 +61,8 @@ def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
 
 def _times_of(flow: Flow) -> list[float]:
     """The times of the repetitions: the samples under Comm|Scope's rule, otherwise the round medians. An inherited
-    point has only its value."""
+    point has only its value.
+    """
     if flow.mean_s is not None:
         return [time for of_round in flow.samples_s for time in of_round]
     return flow.round_medians_s or [time for time in [flow.median_s] if time is not None]

@@ -63,10 +63,10 @@ def _plain_colours(css: str) -> str:
     return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)
 
 
-def _name(text: str, taken: dict[str, Callable[[], str]]) -> str:
+def _name(text: str, used: dict[str, Callable[[], str]]) -> str:
     """A unique name for the command line: lower-case letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("->", " to ")).strip("-")
     name, number = plain, 2
-    while name in taken:
+    while name in used:
         name, number = f"{plain}-{number}", number + 1
     return name

@@ -9,7 +9,7 @@ from linkscope.model.slow_paths import SlowPath, slow_paths
 from linkscope.model.text import count_text, dip_text, method_text, point_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.finding import Finding, with_best, worst
-from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
+from linkscope.report.pairs import classes_of_pairs, contending_directions, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
 from linkscope.runfile import Point, Run
@@ -17,11 +17,11 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_s
 
 SLOW = 0.10  # a path is slow if its rate is this much below the median of its class,
 MINORITY = 1 / 3  # and if no larger part of the class is slow
-FAR = 0.5  # of the peak: best rates below this are reported
+FAR_BELOW = 0.5  # of the peak: best rates below this are reported
 ENOUGH_S = 15e-6  # duration of the largest size at peak rate: shorter copies are dominated by their set-up time
 BETWEEN = 5.0  # ratio of the spread between rounds to the spread within a round
 NOTABLE = 0.01  # spread between rounds, as a fraction of the median
-ALONE_S = 1e-6  # a single copy that costs this much more than a batched one is reported
+SINGLE_EXTRA_S = 1e-6  # a single copy that costs this much more than a batched one is reported
 SMALL = 64 << 10  # above this size the difference between single and batched copies disappears in the noise
 
 
@@ -57,7 +57,7 @@ def point_findings(points: Iterable[Point]) -> list[Finding]:
     batched = [curve for curve in without_sweeps(made) if curve.batched]  # a sweep includes too few blocks by design
     on_points: list[Callable[[Sequence[Point]], list[Finding]]] = [_throttled, _between_rounds, _two_modes]
     on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [
-        classes_of_pairs, without_peer_access, take_turns, _slow_paths, _far_below_limit, _dips,
+        classes_of_pairs, without_peer_access, contending_directions, _slow_paths, _far_below_peak, _dips,
     ]  # fmt: skip
     found = [finding for rule in on_curves for finding in rule(batched)]
     found += [finding for rule in on_points for finding in rule(listed)]
@@ -95,12 +95,12 @@ def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point
     return slow if len(slow) <= MINORITY * len(members) else []
 
 
-def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
+def _far_below_peak(batched: Sequence[Curve]) -> list[Finding]:
     """Families whose best rate is below half of the peak; one finding for each family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
         share, rate = share_of(best), rate_of(best)
-        if share is None or rate is None or share >= FAR or not _can_reach_its_limit(curve):
+        if share is None or rate is None or share >= FAR_BELOW or not _can_reach_peak(curve):
             continue
         text = (
             f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of peak: "
@@ -110,7 +110,7 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
     return [worst("below half of peak", entries) for entries in groups.values()]
 
 
-def _can_reach_its_limit(curve: Curve) -> bool:
+def _can_reach_peak(curve: Curve) -> bool:
     """Whether the largest size takes several times the set-up time of a copy at peak rate."""
     largest = max(curve.measured, key=lambda point: point.bytes)
     return largest.limit_gbps is not None and largest.bytes >= ENOUGH_S * largest.limit_gbps * 1e9
@@ -164,16 +164,16 @@ def _expensive_contexts(run: Run) -> list[Finding]:
         kept += sum(tally.dear_kept for tally in tallies)
         if costs:
             more, usual = max((expensive - kept, kept) for expensive, kept in costs)
-            made, expensive = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
+            made, expensive = sum(tally.made for tally in tallies), sum(tally.dear for tally in tallies)
             entries.append(f"{gpu}: {expensive} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
     if not entries:
         return []
     text = (
-        f"operations cost more in some GPU contexts than in others, and a program gets either by chance "
-        f"({'; '.join(entries)}). The cheaper contexts were measured: an operation may take that much longer"
+        f"operations cost more in some GPU contexts than in others, and a program cannot choose its context "
+        f"({'; '.join(entries)}). The values come from cheap contexts: an operation may take that much longer"
     )
     if kept:
-        text += f". {count_text(kept, 'platform')} had to be measured in expensive ones"
+        text += f". {count_text(kept, 'platform')} could only be measured in expensive contexts"
     return [Finding("contexts", text, ())]
 
 
@@ -197,7 +197,7 @@ def _single_copy_findings(made: Sequence[Curve]) -> list[Finding]:
                 f"{point_text(point)} costs {format_seconds(extra)} more as a single copy "
                 f"({format_seconds(point.median_s)}) than in a batch ({format_seconds(other.median_s)})"
             )
-            if extra > ALONE_S:
+            if extra > SINGLE_EXTRA_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
     return [worst("cost of a single copy", entries, "point") for entries in groups.values()]
 

@@ -130,7 +130,8 @@ def path_classes(run: Run) -> dict[str, str]:
 
 def best_points(points: Iterable[Point], rate: Callable[[Point], Estimate | None] = rate_of) -> dict[Path, Point]:
     """The best point of each path. Among rates within 2 %, the most trusted: measured, then inherited, then missed
-    precision."""
+    precision.
+    """
     by_path: dict[Path, list[tuple[float, Point]]] = {}
     for point in points:
         if (found := rate(point)) is not None:
@@ -170,7 +171,8 @@ def is_unstable(point: Point) -> bool:
 
 def _preferred(points: list[Point]) -> list[Point]:
     """Batched copies by the preferred engine from the usual memory kinds. A criterion that no point meets is
-    ignored."""
+    ignored.
+    """
     for engine in ENGINES:
         if by_engine := [point for point in points if point.engine == engine]:
             points = by_engine
@@ -208,7 +210,8 @@ def _rows(where: str, memory: str, peer: str, points: Sequence[Point], classes: 
 
 def _labels(memory: str, peer: str, firsts: Sequence[Point]) -> list[str]:
     """The memory kind of each row, or the link between GPUs. Rows of one kind are distinguished by link or by an
-    example."""
+    example.
+    """
     links = [_link(point) for point in firsts]
     between_gpus = firsts[0].benchmark == "d2d"
     base = [

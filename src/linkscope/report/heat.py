@@ -19,7 +19,7 @@ _CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 30
 _NOTE = 16  # height of a line of notes
 _LETTER = 6.4  # average width of a letter
 _SCALE_W = 320  # width of the colour scale and its labels
-_LEAST = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
+_MIN_SCALE = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,12 @@ def heats(points: Iterable[Point]) -> list[Heat]:
 
 def _distinction(method: Method, names: Sequence[str]) -> str:
     """The parameters that distinguish a map from its neighbours, the direction first. Bidirectional maps show
-    totals."""
+    totals.
+    """
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
-    ways = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
-    return ", ".join(filter(None, (ways, others)))
+    direction = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
+    return ", ".join(filter(None, (direction, others)))
 
 
 def _heat(number: int, family: Family, method: Method, common: str, distinction: str, values: _Values) -> Heat | None:
@@ -188,7 +189,7 @@ def heat_svg(heat: Heat, modelled: bool) -> str:
     name = ("MODELLED: " if modelled else "") + heat.title
     parts = [
         f'<svg class="chart heatmap" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'style="min-width:{width * _LEAST:.0f}px" role="img" '
+        f'style="min-width:{width * _MIN_SCALE:.0f}px" role="img" '
         f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
         '<text x="4" y="34">from</text>',
         f'<text class="size" x="{_HEAD_W + _CELL_W * len(heat.columns) / 2:g}" y="13">to</text>',
@@ -227,7 +228,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
         return f'<rect class="none" {box}/>'
     middle = x + _CELL_W / 2
     fill, ink = ("bare", " tb") if cell.share is None else (f"h{step(cell.share)}", f" t{step(cell.share)}")
-    outline = f'<rect class="doubt" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
+    outline = f'<rect class="missed" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
     return (
         f'<rect class="{fill}" {box}/>'
         + (f'<g class="on{ink}">{outline}</g>' if cell.sign == SIGN else "")
@@ -240,7 +241,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
 def _hatch(x: int, y: int) -> str:
     """Thin diagonal lines across a cell."""
     lines = "".join(f"M{x + at} {y + _CELL_H - 2}l{_CELL_H - 4} {4 - _CELL_H}" for at in range(4, _CELL_W - _CELL_H, 8))
-    return f'<path class="taken" d="{lines}"/>'
+    return f'<path class="inherited" d="{lines}"/>'
 
 
 def _scale(y: int, colour: str) -> str:

@@ -83,7 +83,7 @@ def page(run: Run) -> str:
         findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),
         advice=[(headline(one), details(one)) for one in worthwhile(run.points)],
         sign_means="; ".join([SIGN_MEANS] + [INHERITED_MEANS] * any(map(inherited, run.points))),
-        taken_sign=INHERITED,
+        inherited_sign=INHERITED,
         sign=SIGN,
         words=WORDS,
         shares=shares(everything.points),

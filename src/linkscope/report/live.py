@@ -91,7 +91,7 @@ def _fitted(title: str, rows: Sequence[Row], width: int) -> list[tuple[str, str]
             widths = _widths([heads, *cells])
             if _width(widths, shown) <= width:
                 return _lines([heads, *cells], rows, widths, shown)
-    heads[_SHARE] = "limit"  # all columns that can be dropped are gone: shorten the names
+    heads[_SHARE] = "peak"  # all columns that can be dropped are gone: shorten the names
     widths = _widths([heads, *cells])
     room = width - _width(widths, shown) + widths[_NAME]
     if room < _LEAST_NAME:

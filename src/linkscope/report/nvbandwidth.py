@@ -131,7 +131,7 @@ class _Tables:
             one, other = there(row, column), back(row, column)
             if one is None or other is None:
                 return None
-            return _scaled_to([one, other], one + other)
+            return _marked([one, other], one + other)
 
         key = f"device_to_device_bidirectional_memcpy_{word}_{engine}"
         return [
@@ -220,7 +220,7 @@ class _Tables:
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
         """The matching point. Among points on several NUMA nodes, the fastest."""
-        ways = params.setdefault("bidirectional", "false")
+        direction = params.setdefault("bidirectional", "false")
         params.setdefault("cache", "cold")
         found = [
             point
@@ -228,7 +228,7 @@ class _Tables:
             if (point.benchmark, point.engine) == (benchmark, engine)
             and _is(point.src, src)
             and _is(point.dst, dst)
-            and point.params.get("bidirectional", "false") == ways
+            and point.params.get("bidirectional", "false") == direction
             and all(point.params.get(name, value) == value for name, value in params.items())
         ]
         return min(found, key=lambda point: point.median_s or 0.0, default=None)
@@ -238,7 +238,7 @@ def _value(number: float | None, point: Point) -> float | None:
     return Inherited(number) if number is not None and point.status == "inherited" else number
 
 
-def _scaled_to(parts: list[float], number: float) -> float:
+def _marked(parts: list[float], number: float) -> float:
     """The number, marked as inherited if one of its parts is."""
     return Inherited(number) if any(isinstance(part, Inherited) for part in parts) else number
 

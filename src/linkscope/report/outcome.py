@@ -67,7 +67,8 @@ def counts_text(points: Iterable[Point]) -> str:
 
 def run_text(run: Run) -> str:
     """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; took 3.2 s'. Also names the rule of another tool, and an
-    early end."""
+    early end.
+    """
     plan = run.header.plan
     named = [suite_text(run)] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
@@ -114,21 +115,21 @@ def _only_text(only: Any) -> str:
 def _imprecise(points: Iterable[Point]) -> list[Problem]:
     """Points whose flows did not run together, then those that missed precision, one entry for each family."""
     groups: dict[Family, list[Point]] = {}
-    turns: dict[Family, list[Point]] = {}
+    apart: dict[Family, list[Point]] = {}
     for point in points:
         if point.status == "missed_precision":
-            (turns if flows_ran_apart(point) else groups).setdefault(method_of(point).family, []).append(point)
-    found = [_in_turn(family, group) for family, group in sorted(turns.items())]
-    return found + [_of_family(family, group) for family, group in sorted(groups.items())]
+            (apart if flows_ran_apart(point) else groups).setdefault(method_of(point).family, []).append(point)
+    found = [_apart_problem(family, group) for family, group in sorted(apart.items())]
+    return found + [_wide_problem(family, group) for family, group in sorted(groups.items())]
 
 
-def _in_turn(family: Family, group: list[Point]) -> Problem:
+def _apart_problem(family: Family, group: list[Point]) -> Problem:
     group = sorted(group, key=lambda point: point.guards.get("joint_overlap", 1.0))
     reason = f"{family}; {reason_text(group[0].reason or 'no reason was given')}"
     return Problem("missed_precision", reason, [point.id for point in group], APART)
 
 
-def _of_family(family: Family, group: list[Point]) -> Problem:
+def _wide_problem(family: Family, group: list[Point]) -> Problem:
     wide = [(width / point.precision_target, width, point) for point in group if (width := widest(point)) is not None]
     if not wide:
         reason = reason_text(group[0].reason or "no interval")

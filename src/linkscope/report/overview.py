@@ -1,5 +1,6 @@
 """The best rates of a run: a few rows for each family. A row merges paths and parameters without influence on the
-rate."""
+rate.
+"""
 
 import itertools
 import re
@@ -35,7 +36,7 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
 ALIKE = 0.02  # rates within this fraction, or within their intervals, share a row
-HARDLY = 0.9  # a parameter is folded if this fraction of its comparisons is alike; findings.py reports the others
+MOSTLY = 0.9  # a parameter is folded if this fraction of its comparisons is alike; findings.py reports the others
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,8 @@ class Row:
     smallest_bytes: int
     batched_s: tuple[float, float] | None  # time of a batched operation at the smallest size
     single_s: tuple[float, float] | None  # time of a single operation at the same size
-    halves: tuple[
-        tuple[int, bool], ...
-    ] = ()  # for each path; true: an upper bound, because the next smaller size has no total
+    # For each path the half-rate size; true: an upper bound, because the next smaller size has no total.
+    halves: tuple[tuple[int, bool], ...] = ()
     note: str = ""  # why larger sizes are left out, or how far the parts of a copy overlapped
     missed: int = 0  # number of paths whose best point missed its precision
     inherited: int = 0  # number of paths whose best point was inherited
@@ -122,7 +122,7 @@ class FamilyRows:
 
     @property
     def minor_params_text(self) -> str:
-        """'best rate depends little on: after (single at 8 B: kernel 7.4 us, wait 2.4 us)'."""
+        """'best rate depends little on: after (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)'."""
         return f"best rate depends little on: {', '.join(self.minor_params)}" if self.minor_params else ""
 
 
@@ -133,7 +133,7 @@ class _Best:
     curve: Curve
     point: Point
     estimate: Estimate
-    behind: tuple[Curve, ...]
+    candidates: tuple[Curve, ...]
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
@@ -168,7 +168,8 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
     """The best point for each path and method: of the batched curve, or of the single one if there is no batched
-    one."""
+    one.
+    """
     found = []
     for _, group in itertools.groupby(of_family, key=lambda curve: (curve.method, curve.path)):
         modes = sorted(group, key=lambda curve: not curve.batched)
@@ -187,14 +188,13 @@ def _estimate(point: Point) -> Estimate:
 
 
 def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
-    """Whether at least 90 % of the paths have the same best rate for all values of a parameter, all others being
-    equal."""
+    """Whether 90 % of the comparisons that differ only in this parameter have the same best rate."""
     groups: dict[object, list[_Best]] = {}
     for best in bests:
         groups.setdefault((best.curve.path, best.curve.method.without([name])), []).append(best)
     pairs = [pair for group in groups.values() for pair in itertools.combinations(group, 2)]
     same = sum(alike(one.estimate, other.estimate, ALIKE) for one, other in pairs)
-    return bool(pairs) and same >= HARDLY * len(pairs)
+    return bool(pairs) and same >= MOSTLY * len(pairs)
 
 
 def _fold(bests: Sequence[_Best], minor_params: Sequence[str]) -> list[_Best]:
@@ -208,8 +208,8 @@ def _fastest(group: Sequence[_Best]) -> _Best:
     fastest = min(group, key=lambda best: best.point.median_s or 0.0)
     if total_of(fastest.point) is not None:
         fastest = max(group, key=lambda best: best.estimate.value)
-    behind = tuple(curve for best in group for curve in best.behind)
-    return _Best(fastest.curve, fastest.point, fastest.estimate, behind)
+    candidates = tuple(curve for best in group for curve in best.candidates)
+    return _Best(fastest.curve, fastest.point, fastest.estimate, candidates)
 
 
 def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
@@ -217,9 +217,8 @@ def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
         near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
-        if near and bool(best.curve.without_total()) == bool(
-            found[-1][0].curve.without_total()
-        ):  # best rates of similar sizes only
+        # Without totals at large sizes the best rate is one of a smaller size, which is not comparable.
+        if near and bool(best.curve.without_total()) == bool(found[-1][0].curve.without_total()):
             found[-1].append(best)
         else:
             found.append([best])
@@ -237,8 +236,8 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
     rated = total_of(middle.point) is not None
     shares = [share for best in cluster if (share := share_of(best.point)) is not None]
     halves = [half for best in cluster if (half := _half(best)) is not None]
-    behind = [curve for best in cluster for curve in best.behind]
-    smallest = min(point.bytes for curve in behind for point in curve.measured)
+    candidates = [curve for best in cluster for curve in best.candidates]
+    smallest = min(point.bytes for curve in candidates for point in curve.measured)
     return Row(
         paths=paths_text([best.curve.path for best in cluster]),
         path_count=len(cluster),
@@ -249,21 +248,21 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         at_bytes=middle.point.bytes,
         half_rate_bytes=max((half for half, _ in halves), default=None),
         smallest_bytes=smallest,
-        batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
-        single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
+        batched_s=_times_at(smallest, [curve for curve in candidates if curve.batched]) if rated else None,
+        single_s=_times_at(smallest, [curve for curve in candidates if not curve.batched]),
         halves=tuple(halves),
         note=missing_total_text([point for best in cluster for point in best.curve.without_total()])
-        or parts_text(point for curve in behind if (point := curve.best()) is not None),
+        or parts_text(point for curve in candidates if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
         inherited=sum(inherited(best.point) for best in cluster),
-        batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",
-        single_sign=_sign_at(smallest, [curve for curve in behind if not curve.batched]),
+        batched_sign=_sign_at(smallest, [curve for curve in candidates if curve.batched]) if rated else "",
+        single_sign=_sign_at(smallest, [curve for curve in candidates if not curve.batched]),
     )
 
 
 def _half(best: _Best) -> tuple[int, bool] | None:
     """The half-rate size of the fastest curve with several sizes; true if the size is an upper bound."""
-    batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
+    batched = [best.curve, *(curve for curve in best.candidates if curve.batched)]
     for curve in batched:
         half = curve.half_rate_bytes()
         if half is not None:

@@ -25,7 +25,7 @@ from linkscope.model.text import count_text, latency_text, params_text, rate_tex
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import between_medians, inherited, missed, reason_text, signed, strays_text
+from linkscope.report.trust import between_medians, inherited, missed, outliers_text, reason_text, signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
@@ -178,9 +178,18 @@ def _series(
         for curve in line[0][1]:
             points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
             if points:
-                odd = frozenset(point.bytes for point in curve.measured if missed(point))
-                theirs = frozenset(point.bytes for point in curve.measured if inherited(point))
-                found.append(Series(colour, not curve.batched, points, odd, theirs, frozenset(breaks(curve.measured))))
+                missed_sizes = frozenset(point.bytes for point in curve.measured if missed(point))
+                inherited_sizes = frozenset(point.bytes for point in curve.measured if inherited(point))
+                found.append(
+                    Series(
+                        colour,
+                        not curve.batched,
+                        points,
+                        missed_sizes,
+                        inherited_sizes,
+                        frozenset(breaks(curve.measured)),
+                    )
+                )
     return found
 
 
@@ -239,7 +248,7 @@ def _table(method: Method, group: Sequence[Curve]) -> Table:
 def _cells(point: Point) -> Cells:
     rate, total, time = rate_of(point), total_of(point), time_of(point)
     several = len(measured_flows(point)) > 1
-    spread, strays, between = point.spread, strays_text(point), between_medians(point)
+    spread, outliers, between = point.spread, outliers_text(point), between_medians(point)
     rounds = point.flows[0].round_medians_s if point.flows else []
     return Cells(
         size=format_bytes(point.bytes),
@@ -248,7 +257,7 @@ def _cells(point: Point) -> Cells:
         rate=rate_text(rate),
         total=rate_text(total) if several else "",
         share=format_fraction(share_of(point)) if rate else "",
-        within=" ".join(filter(None, (format_fraction(spread.within_rounds), f"({strays})" if strays else "")))
+        within=" ".join(filter(None, (format_fraction(spread.within_rounds), f"({outliers})" if outliers else "")))
         if spread
         else "",
         between=format_fraction(between) if spread and between is not None else "",

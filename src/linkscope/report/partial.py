@@ -29,7 +29,8 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Row:
     """The best value of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the % of peak of one
-    direction."""
+    direction.
+    """
 
     group: Group
     paths: tuple[Path, ...]
@@ -61,10 +62,11 @@ class _Value:
 @dataclass(slots=True)
 class _Point:
     """One point of the run. `medians` has one value for each round and measured flow; `apart` has those of throttled
-    rounds."""
+    rounds.
+    """
 
     what: PointId
-    of_path: "_OfPath" = field(repr=False)
+    of_path: "_PathPoints" = field(repr=False)
     limit_gbps: float | None
     rounds: set[int] = field(default_factory=set)
     medians: list[list[float]] = field(default_factory=list)
@@ -77,7 +79,7 @@ class _Point:
 
 
 @dataclass(slots=True)
-class _OfPath:
+class _PathPoints:
     """The points of one path in one group, and their best value."""
 
     points: list[_Point] = field(default_factory=list)
@@ -91,21 +93,21 @@ class Partial:
 
     def __init__(self, ids: Iterable[str], limit: Limit) -> None:
         self._limit = limit
-        self._fresh: list[Round | Point] = []
+        self._pending: list[Round | Point] = []
         self._latest: tuple[Group, Path] | None = None
         self._points: dict[str, _Point] = {}
-        self._groups: dict[Group, dict[Path, _OfPath]] = {}
+        self._groups: dict[Group, dict[Path, _PathPoints]] = {}
         for id in ids:
-            self._known(id)
+            self._point_of(id)
 
     def add(self, record: Round | Point) -> None:
         """Adds a record. Concurrent flows are ignored, because their rates are not the best rates of a path."""
         if "with=" not in record.id:
-            self._fresh.append(record)
+            self._pending.append(record)
 
     def rows(self, *, merged: bool = False) -> list[Row]:
         """Rows of all values, sorted by family. `merged`: one row for each family and direction."""
-        self._take_up()
+        self._evaluate()
         found: list[Row] = []
         for group, of_group in sorted(self._groups.items()):
             known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
@@ -115,7 +117,7 @@ class Partial:
                 found.append(self._row(group, cluster, known))
         return found
 
-    def _row(self, group: Group, cluster: Sequence[Path], known: dict[Path, _OfPath]) -> Row:
+    def _row(self, group: Group, cluster: Sequence[Path], known: dict[Path, _PathPoints]) -> Row:
         members = [known[path] for path in cluster]
         best = max((of_path.best for of_path in members if of_path.best), key=lambda value: value.rank)
         return Row(
@@ -131,11 +133,11 @@ class Partial:
             latest=self._latest is not None and self._latest[0] == group and self._latest[1] in cluster,
         )
 
-    def _take_up(self) -> None:
-        fresh, self._fresh = self._fresh, []
+    def _evaluate(self) -> None:
+        pending, self._pending = self._pending, []
         changed: dict[str, _Point] = {}
-        for record in fresh:
-            point = changed[record.id] = self._known(record.id)
+        for record in pending:
+            point = changed[record.id] = self._point_of(record.id)
             if isinstance(record, Round):
                 _add_round(point, record)
             else:
@@ -145,16 +147,16 @@ class Partial:
             if not point.done:
                 point.value = _interim(point)
         for of_path in {id(point.of_path): point.of_path for point in changed.values()}.values():
-            _sum_up(of_path)
-        if fresh:
-            self._latest = _key(self._points[fresh[-1].id].what)
+            _update(of_path)
+        if pending:
+            self._latest = _key(self._points[pending[-1].id].what)
 
-    def _known(self, id: str) -> _Point:
+    def _point_of(self, id: str) -> _Point:
         point = self._points.get(id)
         if point is None:
             what = PointId.parse(id)
             group, path = _key(what)
-            of_path = self._groups.setdefault(group, {}).setdefault(path, _OfPath())
+            of_path = self._groups.setdefault(group, {}).setdefault(path, _PathPoints())
             limit = self._limit(what)
             point = self._points[id] = _Point(what, of_path, limit[0] if limit else None)
             of_path.points.append(point)
@@ -198,7 +200,7 @@ def _value_of(point: Point) -> _Value | None:
     return _Value(total.value if total else None, point.median_s, share_of(point), point.bytes)
 
 
-def _sum_up(of_path: _OfPath) -> None:
+def _update(of_path: _PathPoints) -> None:
     values = [point.value for point in of_path.points if point.value is not None]
     of_path.best = max(values, key=lambda value: value.rank, default=None)
     of_path.done = sum(point.done for point in of_path.points)
@@ -206,13 +208,13 @@ def _sum_up(of_path: _OfPath) -> None:
     of_path.rounds = (min(measured, default=0), max(measured, default=0))
 
 
-def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
+def _clusters(known: dict[Path, _PathPoints]) -> list[list[Path]]:
     """Clusters of similar values, the best first."""
     clusters: list[list[Path]] = []
     best: _Value | None = None
     for path, of_path in sorted(known.items(), key=lambda item: _rank(item[1]), reverse=True):
         assert of_path.best is not None
-        if best is not None and _near(best, of_path.best):
+        if best is not None and _is_alike(best, of_path.best):
             clusters[-1].append(path)
         else:
             clusters.append([path])
@@ -220,11 +222,11 @@ def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
     return clusters
 
 
-def _rank(of_path: _OfPath) -> tuple[bool, float]:
+def _rank(of_path: _PathPoints) -> tuple[bool, float]:
     return of_path.best.rank if of_path.best else (False, 0.0)
 
 
-def _near(one: _Value, other: _Value) -> bool:
+def _is_alike(one: _Value, other: _Value) -> bool:
     if one.rate is None or other.rate is None:
         return one.rate is other.rate and other.seconds <= one.seconds * (1 + ALIKE_SO_FAR)
     return one.rate <= other.rate * (1 + ALIKE_SO_FAR)

@@ -17,9 +17,9 @@ from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
-_LEVEL = 46  # distance between the lines of two pairs, in pixels
-_UP = 120  # distance between two rows of boxes, in pixels
-_LEAST = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
+_LEVEL_STEP = 46  # distance between the lines of two pairs, in pixels
+_ROW_STEP = 120  # distance between two rows of boxes, in pixels
+_MIN_SCALE = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def wires(run: Run) -> list[Wire]:
 
 
 def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """The links of the machine file. The routes of the points state which rates they reached."""
+    """The links of the machine file. A point names the links of its route, which reached at least its rate."""
     reached: dict[str, float] = {}
     for point in _headlines(points):
         for hop in str(point.guards.get("route a0", "")).split(", "):
@@ -160,15 +160,19 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
     x, row = _layout(found)
     across = [wire for wire in found if row[wire.one] == row[wire.other]]
     levels = _levels(across, x, row)
-    hosts_up = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 0), default=0)
-    gpus_down = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 1), default=0)
-    tops: dict[int, float] = {0: 12 + hosts_up, 1: 12 + hosts_up + _UP, 2: 12 + hosts_up + 2 * _UP + gpus_down}
+    hosts_up = _LEVEL_STEP * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 0), default=0)
+    gpus_down = _LEVEL_STEP * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 1), default=0)
+    tops: dict[int, float] = {
+        0: 12 + hosts_up,
+        1: 12 + hosts_up + _ROW_STEP,
+        2: 12 + hosts_up + 2 * _ROW_STEP + gpus_down,
+    }
     width = max(x.values()) + _STEP / 2 + _LEFT
     height = tops[max(row.values())] + _BOX_H + 12 + (gpus_down if max(row.values()) == 1 else 0)
     name = ("MODELLED: " if modelled else "") + "the machine and the rates of its links"
     parts = [
         f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
-        f'style="min-width:{width * _LEAST:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
+        f'style="min-width:{width * _MIN_SCALE:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
     ]
     for index, wire in enumerate(across):
         parts.append(_across(wire, x, tops, row, levels[index], index))
@@ -193,13 +197,13 @@ def _layout(found: Sequence[Wire]) -> tuple[dict[str, float], dict[str, int]]:
     gpus = sorted(near, key=lambda gpu: (natural(near[gpu]), natural(gpu)))
     x = {gpu: _LEFT + _STEP * (index + 0.5) for index, gpu in enumerate(gpus)}
     for level in (0, 2):
-        taken: set[float] = set()
+        used: set[float] = set()
         for place in (one for one in places if row[one] == level):
-            below = [x[gpu] for gpu in gpus if near[gpu] == place or (level == 2 and _touch(found, gpu, place))]
+            below = [x[gpu] for gpu in gpus if near[gpu] == place or (level == 2 and _are_linked(found, gpu, place))]
             at = sum(below) / len(below) if below else _LEFT + _STEP / 2
-            while any(abs(at - other) < _STEP for other in taken):
+            while any(abs(at - other) < _STEP for other in used):
                 at += _STEP
-            taken.add(at)
+            used.add(at)
             x[place] = at
     return x, row
 
@@ -213,13 +217,14 @@ def _other(wire: Wire, place: str) -> str:
     return wire.other if wire.one == place else wire.one
 
 
-def _touch(found: Sequence[Wire], one: str, other: str) -> bool:
+def _are_linked(found: Sequence[Wire], one: str, other: str) -> bool:
     return any({wire.one, wire.other} == {one, other} for wire in found)
 
 
 def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) -> list[int]:
     """The level of each line. Lines of a row share a level only if they do not overlap. Short lines are placed
-    first."""
+    first.
+    """
     order = sorted(range(len(across)), key=lambda i: abs(x[across[i].one] - x[across[i].other]))
     used: dict[tuple[int, int], list[tuple[float, float]]] = {}
     found = [0] * len(across)
@@ -252,7 +257,7 @@ def _across(
 ) -> str:
     up = row[wire.one] == 0
     edge = tops[row[wire.one]] + (0 if up else _BOX_H)
-    y = edge - _LEVEL * (level + 0.9) if up else edge + _LEVEL * level + 14
+    y = edge - _LEVEL_STEP * (level + 0.9) if up else edge + _LEVEL_STEP * level + 14
     left, right = sorted((x[wire.one], x[wire.other]))
     shift = (index % 5 - 2) * 12
     return _link(

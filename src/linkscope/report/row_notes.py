@@ -8,14 +8,14 @@ from linkscope.model.text import param_text, range_s, range_share
 from linkscope.runfile import Point, flows_by_path
 from linkscope.units import format_bytes, format_rate
 
-SINGLE_DIFFERS = (
-    0.1  # single-copy times that differ by more are shown although the best rate depends little on the parameter
-)
+# Single-copy times that differ by more are shown even if the best rate depends little on the parameter.
+SINGLE_DIFFERS = 0.1
 
 
 def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:
     """' (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)' if a parameter changes single copies but not the
-    best rate."""
+    best rate.
+    """
     singles = [p for curve in of_family if not curve.batched for p in curve.measured if name in p.params and p.median_s]
     if not singles:
         return ""
@@ -33,7 +33,7 @@ def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:
     if not medians or max(medians) <= min(medians) * (1 + SINGLE_DIFFERS):
         return ""
     parts = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but single at {format_bytes(size)}: {parts})"
+    return f" (single copies at {format_bytes(size)} differ: {parts})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
@@ -62,7 +62,8 @@ def missing_total_text(points: Sequence[Point]) -> str:
 
 def parts_text(points: Iterable[Point]) -> str:
     """'its parts overlapped for 25 % of the time', for a copy on several streams. 1 / streams means that the parts
-    ran one after the other."""
+    ran one after the other.
+    """
     overlaps = [
         point.guards["joint_overlap"]
         for point in points

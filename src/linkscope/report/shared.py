@@ -57,15 +57,16 @@ def is_concurrent(point: Point) -> bool:
 
 def totals_without_single_rates(points: Iterable[Point]) -> list[str]:
     """Rates of sets of paths without single rates in the run: 'numa:0 -> gpu:0,1: 110.1 GB/s [109.9, 110.3] in total
-    at 16 MiB, 55.08 and 55.05 GB/s; their single rates were not measured'."""
+    at 16 MiB, 55.08 and 55.05 GB/s; their single rates were not measured'.
+    """
     sentences = []
     for point in points:
         total = total_of(point) if is_concurrent(point) else None
         if total is not None:
-            who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
+            paths = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
-            got = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
-            sentences.append(f"{who}: {got}; their single rates were not measured")
+            rates = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
+            sentences.append(f"{paths}: {rates}; their single rates were not measured")
     return sentences
 
 
@@ -172,12 +173,12 @@ def _members_text(paths: Sequence[Path], verb: str, rate: str) -> str:
     """'GPU 2 and 3 share 71 GB/s to numa:0'; for other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
     hosts = {place for path in paths for place in (path.src, path.dst) if "gpu:" not in place}
     gpus = {place for path in paths for place in (path.src, path.dst) if "gpu:" in place}
-    ways = {("to" if "gpu:" in path.src else "from") for path in paths}
+    directions = {("to" if "gpu:" in path.src else "from") for path in paths}
     between = any("gpu:" in path.src and "gpu:" in path.dst for path in paths)
-    if between or len(paths) != len(hosts) * len(gpus) * len(ways):
+    if between or len(paths) != len(hosts) * len(gpus) * len(directions):
         return f"{paths_text(paths)} {verb} {rate}"
-    way = "to and from" if len(ways) == 2 else next(iter(ways))
-    return f"GPU {_numbers(gpus)} {verb} {rate} {way} {' and '.join(sorted(hosts, key=natural))}"
+    direction = "to and from" if len(directions) == 2 else next(iter(directions))
+    return f"GPU {_numbers(gpus)} {verb} {rate} {direction} {' and '.join(sorted(hosts, key=natural))}"
 
 
 def _numbers(gpus: Iterable[str]) -> str:

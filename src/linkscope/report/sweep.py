@@ -128,7 +128,7 @@ def needed_text(found: Iterable[Sweep]) -> str:
     if not needed or not needed[-1].isdigit():
         return ""
     ends = " to ".join(dict.fromkeys((needed[0], needed[-1])))
-    return f"{format_fraction(ENOUGH)} of it from {ends} blocks on" + (", by path" if len(needed) > 1 else "")
+    return f"{format_fraction(ENOUGH)} of it with {ends} blocks or more" + (", by path" if len(needed) > 1 else "")
 
 
 def sweep_rows(run: Run) -> list[SweepRow]:

@@ -13,7 +13,7 @@ INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
 TOO_UNCERTAIN = 0.5  # half the interval as a fraction of the value; wider values are not used as best rates
 WARNINGS = frozenset({"above_limit", "nonlinear", "throttled", "throttled_rounds", "timings", "in_turn"})
-_STRAY = 2.0  # an outlier is a sample above this multiple of the value,
+_OUTLIER = 2.0  # an outlier is a sample above this multiple of the value,
 _FEW = 0.25  # if at most this fraction of the samples is; outliers move the standard deviation but not the median
 
 
@@ -77,9 +77,8 @@ def reason_text(reason: str) -> str:
     match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)(?! %)", reason)
     if match is not None:
         width, asked = float(match[1]), 100 * float(match[3])
-        more = (
-            "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
-        )  # the digits of the reason hide the difference
+        # The rounded digits of the reason can hide the difference.
+        more = "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
         readable = f"the interval is {more}+-{match[1]} %{match[2]}; target was {asked:.3g} %"
         reason = reason[: match.start()] + readable + reason[match.end() :]
     return re.sub(r"(?<=\d)%", " %", reason)
@@ -93,12 +92,12 @@ def between_medians(point: Point) -> float | None:
     return deviation(medians) / point.median_s
 
 
-def strays_text(point: Point) -> str:
+def outliers_text(point: Point) -> str:
     """'2 of 42 are outliers' if a few samples are far above the value; otherwise ''."""
     if point.spread is None or not point.flows or not point.median_s:
         return ""
-    if point.spread.within_rounds < _STRAY / 8:  # the spread is too small for an outlier
+    if point.spread.within_rounds < _OUTLIER / 8:  # the spread is too small for an outlier
         return ""
     samples = [sample for samples in point.flows[0].samples_s for sample in samples]
-    strays = sum(sample > _STRAY * point.median_s for sample in samples)
-    return f"{strays} of {len(samples)} outlie" if 0 < strays <= _FEW * len(samples) else ""
+    outliers = sum(sample > _OUTLIER * point.median_s for sample in samples)
+    return f"{outliers} of {len(samples)} are outliers" if 0 < outliers <= _FEW * len(samples) else ""
