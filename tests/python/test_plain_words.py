@@ -17,6 +17,7 @@ FOLDERS = (
     ".ci",
     "core/base",
     "core/worker",
+    "machines",
     "src/linkscope/report",
     "src/linkscope/report/templates",
     "tests/python",
