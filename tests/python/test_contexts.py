@@ -255,7 +255,7 @@ def test_expensive_contexts_are_a_finding(tmp_path) -> None:
     assert "had to be measured" not in found
     run.end.contexts["gpu:1"].dear_kept = 2
     (found,) = [finding.text for finding in findings(run) if finding.kind == "contexts"]
-    assert "2 platforms had to be measured in expensive ones" in found
+    assert "2 platforms could only be measured in expensive contexts" in found
 
 
 # --- on the fake driver -----------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ def test_managed_memory_stays_small(worker):
     pipe, _ = opened(worker)
     for benchmark, (src, dst) in itertools.product(("demand", "prefetch"), (IN, OUT, ACROSS)):
         assert "the limit is 1 GiB" in refusal(pipe, managed(benchmark, src, dst, size=(1 << 30) + 8))
-    assert "wants 2 GiB" in refusal(pipe, managed("prefetch", *IN, size=1 << 30, bidirectional="true"))
+    assert "needs 2 GiB" in refusal(pipe, managed("prefetch", *IN, size=1 << 30, bidirectional="true"))
     pipe, _ = opened(worker, CUDA_MEMORY=100 * MIB)
     assert "a tenth of the free memory of gpu:0" in refusal(pipe, managed("demand", *IN, size=11 * MIB))
     assert prepare(pipe, managed("demand", *IN, size=8 * MIB))["supported"]

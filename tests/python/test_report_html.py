@@ -100,7 +100,7 @@ def test_all_numbers_are_in_tables_without_javascript() -> None:
 
 def test_batched_and_single_lines_differ_and_intervals_are_drawn() -> None:
     (panel,) = [one for one in panels(small_run().points, modelled=False) if one.path == "numa:0 -> gpu:0"]
-    assert 'class="s0"' in panel.rate_svg and re.search(r'class="s\d alone"', panel.rate_svg)
+    assert 'class="s0"' in panel.rate_svg and re.search(r'class="s\d single"', panel.rate_svg)
     assert 'class="bar"' in panel.rate_svg and 'class="limit"' in panel.rate_svg and "peak 63 GB/s" in panel.rate_svg
     assert panel.limits == ["63 GB/s: PCIe 5.0 x16"] and "PCIe" not in panel.rate_svg
     assert panel.legend[0].text.startswith("h2d by ce, pageable -> device")

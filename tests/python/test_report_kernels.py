@@ -74,7 +74,7 @@ def test_rows_differ_by_needed_blocks_and_copying_gpu() -> None:
         ("gpu:1 -> gpu:0", "initiator src"): ("1", "80"), ("gpu:1 -> gpu:0", "initiator dst"): ("1", "132"),
     }  # fmt: skip
     (family,) = overview(points)
-    assert family.sweep == "95 % of it from 1 to 2 blocks on, by path"
+    assert family.sweep == "95 % of it with 1 to 2 blocks or more, by path"
 
 
 def test_if_only_all_sms_reach_the_rate_there_is_no_number_of_blocks() -> None:
@@ -116,7 +116,7 @@ def test_rates_of_few_blocks_make_no_slow_path() -> None:
     families = {str(found.family): found for found in overview(points)}
     kernels = families["d2d by sm, device -> device"]
     assert len(kernels.rows) == 1 and kernels.rows[0].rate is not None and kernels.rows[0].rate.value > 380
-    assert kernels.sweep == "95 % of it from 16 blocks on" and families["d2d by ce, device -> device"].sweep == ""
+    assert kernels.sweep == "95 % of it with 16 blocks or more" and families["d2d by ce, device -> device"].sweep == ""
     assert kernels.rows[0].half_rate_bytes == SIZE and kernels.rows[0].smallest_bytes == 4096
     assert point_findings(points) == []
     rates = [heat for heat in heats(points) if "by sm" in heat.family]
@@ -136,9 +136,9 @@ def test_charts_over_blocks_draw_every_row_and_every_number() -> None:
 def test_page_summary_and_markdown_have_the_blocks() -> None:
     made = run([*kernel_points(), *small_run().points], **MACHINE)
     text = page(made)
-    assert 'id="blocks"' in text and "95 % of it from 16 blocks on" in text and "Rate over blocks" in text
+    assert 'id="blocks"' in text and "95 % of it with 16 blocks or more" in text and "Rate over blocks" in text
     text = details(made, width=120, colour=False)
-    assert "95 % of it from 16 blocks on" in text and "blocks 8" not in text
+    assert "95 % of it with 16 blocks or more" in text and "blocks 8" not in text
     assert "| 384 GB/s \\[376, 392\\] | 16 | 132 | 395 GB/s \\[387, 403\\] |" in to_markdown(made)
     assert 'id="blocks"' not in page(small_run()) and "Blocks that" not in to_markdown(small_run())
 

@@ -20,7 +20,7 @@ from linkscope.report.overview import overview
 from linkscope.report.panels import panels
 from linkscope.report.picture import machine_svg, wires
 from linkscope.report.svg import Series, rate_chart
-from linkscope.report.trust import between_medians, reason_text, strays_text
+from linkscope.report.trust import between_medians, outliers_text, reason_text
 from linkscope.runfile import End, Spread, read_run
 from linkscope.units import format_against
 
@@ -80,13 +80,13 @@ def test_missed_precision_is_marked_everywhere() -> None:
     missed = run(made)
     (row,) = overview(made)[0].rows
     assert row.best_text.startswith("~67.1 GB/s") and row.missed_text == "2 ~"
-    (host, doubtful) = tiles(missed)
-    assert host.value.startswith("~67.1 GB/s") and "doubtful: Host to GPU" in doubtful.lines
+    (host, to_check) = tiles(missed)
+    assert host.value.startswith("~67.1 GB/s") and "to check: Host to GPU" in to_check.lines
     for text in (details(missed, width=120, colour=False), page(missed), to_markdown(missed).replace("\\", "")):
         assert "~67.1" in text and "~ before a number: missed precision" in " ".join(text.split())
     (heat,) = heats(made)
     picture = heat_svg(heat, False)
-    assert picture.count('class="doubt"') == 2 and picture.count(">~67.1<") == 2 and "missed precision" in picture
+    assert picture.count('class="missed"') == 2 and picture.count(">~67.1<") == 2 and "missed precision" in picture
     (panel, *_) = panels(made, modelled=False)
     assert panel.best.startswith("~67.1") and panel.rate_svg.count('class="ring"') == 1
     assert panel.legend[-1].text == "ringed: missed precision"
@@ -113,7 +113,7 @@ def test_minor_parameters_concern_the_best_rate_only() -> None:
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/1048576?after={after}&mode=batched", 2e-5))
         made.append(point(f"d2h/ce/gpu:0.device->numa:0.pinned/8?after={after}&mode=single", single))
     (family,) = overview(made)
-    expected = "best rate depends little on: after (but single at 8 B: kernel 7.4 us, wait 2.4 us)"
+    expected = "best rate depends little on: after (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)"
     assert family.minor_params_text == expected
     assert expected in details(run(made), width=140, colour=False) and expected in page(run(made))
 
@@ -126,16 +126,16 @@ def test_single_copies_are_compared_with_equal_parameters_only() -> None:
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/1048576?{params.format('batched')}", 2e-5))
         made.append(point(f"d2d/ce/gpu:0.device->gpu:1.device/8?{params.format('single')}", single))
     (family,) = overview(made)
-    assert "initiator (but single at 8 B: dst 13 us, src 2.4 us)" in family.minor_params_text
+    assert "initiator (single copies at 8 B differ: dst 13 us, src 2.4 us)" in family.minor_params_text
 
 
 def test_the_spread_between_rounds_is_that_of_their_medians() -> None:
     id = "d2d/ce/gpu:0.device->gpu:1.device/8?mode=single"
     one = point(id, 2e-6, spread=Spread(within_rounds=3.3, between_rounds=0.0, modes_s=None))
     one.flows[0].samples_s = [[2e-6] * 7 for _ in range(5)] + [[2e-6] * 6 + [53e-6]]
-    assert between_medians(one) == pytest.approx(0.0141, rel=0.01) and strays_text(one) == "1 of 42 outlie"
+    assert between_medians(one) == pytest.approx(0.0141, rel=0.01) and outliers_text(one) == "1 of 42 are outliers"
     (cells,) = panels([one], modelled=False)[0].tables[0].rows
-    assert cells.between == "1.4 %" and cells.within == "330 % (1 of 42 outlie)"
+    assert cells.between == "1.4 %" and cells.within == "330 % (1 of 42 are outliers)"
     moved = point(id, 2e-6, spread=Spread(within_rounds=0.1, between_rounds=6.0, modes_s=None))
     moved.flows[0].round_medians_s = [2e-6] * 6  # an outlier moves the means but not the medians
     assert not [found for found in point_findings([moved]) if found.kind == "spread between rounds"]
@@ -170,7 +170,7 @@ def test_flows_that_did_not_run_together_are_listed_separately() -> None:
     assert "missed precision" not in text and "only 81 % of" in text
     assert any(text.text.startswith("2 points have flows that did not run together") for text in doubts(made))
     assert not any("missed precision" in doubt.text for doubt in doubts(made))
-    assert "2 missed precision, 2 of them flows that did not run together" in tiles(made)[-1].lines
+    assert "2 missed precision, 2 of them with flows that did not run together" in tiles(made)[-1].lines
     by_rule = apart(BOTH.format(0, 8), 1e-6)
     by_rule.total_gbps, by_rule.guards["in_turn"] = 1.0, True  # a total over the time until the last flow ends
     assert "flows that did not run together, 1 point" in problems([by_rule])[0].text()
@@ -292,10 +292,10 @@ def test_tiles_prefer_measured_values_and_mark_inherited_ones() -> None:
     id = "h2d/ce/numa:0.pinned->gpu:{}.device/67108864?bidirectional=false&mode=batched"
     source = point(id.format(0), 1.2e-3, limit_gbps=80.0)
     other = point(id.format(1), 1.19e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
-    host, doubtful = tiles(run([other, source]))
+    host, to_check = tiles(run([other, source]))
     assert not host.value.startswith("^") and any(line.startswith("numa:0 -> gpu:0,") for line in host.lines)
-    assert doubtful.lines == ("every rate above is within its target precision",)
+    assert to_check.lines == ("every rate above is within its target precision",)
     fast = point(id.format(1), 1.1e-3, limit_gbps=80.0, status="inherited", inherited_from=source.id)
-    host, doubtful = tiles(run([fast, source]))
+    host, to_check = tiles(run([fast, source]))
     assert host.value.startswith("^61.0 GB/s")
-    assert doubtful.lines == ("inherited, not measured: Host to GPU",)
+    assert to_check.lines == ("inherited, not measured: Host to GPU",)

@@ -1,1 +1,1 @@
-"""What people see of a run: a summary in the terminal, a page, tables for other programs. Reads run files only."""
+"""The output of a run: a summary in the terminal, an HTML page, tables for other programs. Reads run files only."""

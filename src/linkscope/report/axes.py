@@ -9,7 +9,7 @@ from linkscope.units import format_bytes, format_seconds
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from `low` to `high` onto the pixels `start` to `stop`. A tick is a value and its text."""
+    """Maps `low` to `high` onto the pixels `start` to `stop`. A tick is a value and its text."""
 
     low: float
     high: float
@@ -19,7 +19,7 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def at(self, value: float) -> float:
-        """The pixel of a value. Values outside the scale stay at its edge."""
+        """The pixel of a value. Values outside the scale are drawn at its edge."""
         inside = min(max(value, self.low), self.high)
         if self.logarithmic:
             share = math.log(inside / self.low) / math.log(self.high / self.low)
@@ -29,7 +29,7 @@ class Axis:
 
 
 def size_axis(sizes: Sequence[int], start: float, stop: float) -> Axis:
-    """Bytes by powers of two, with at most eight ticks. A single size stands in the middle."""
+    """An axis of bytes in powers of two, with at most eight ticks. A single size is centred."""
     least, most = max(1, min(sizes)), max(1, *sizes)
     first, last = math.floor(math.log2(least)), math.ceil(math.log2(most))
     step = max(1, -(-(last - first) // 7))
@@ -39,7 +39,7 @@ def size_axis(sizes: Sequence[int], start: float, stop: float) -> Axis:
 
 
 def rate_axis(highest: float, start: float, stop: float) -> Axis:
-    """GB/s from zero, with four to six ticks at round numbers."""
+    """An axis of GB/s from zero, with four to six ticks at round numbers."""
     step = _round_step(highest / 5)
     count = max(1, math.ceil(highest * 1.02 / step))
     ticks = tuple((step * index, f"{step * index:g}") for index in range(count + 1))
@@ -47,7 +47,7 @@ def rate_axis(highest: float, start: float, stop: float) -> Axis:
 
 
 def time_axis(times: Sequence[float], start: float, stop: float) -> Axis:
-    """Seconds by powers of ten."""
+    """An axis of seconds in powers of ten."""
     first, last = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
     last = max(last, first + 1)
     step = max(1, -(-(last - first) // 7))

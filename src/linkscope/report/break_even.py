@@ -1,4 +1,4 @@
-"""The cost of each memory kind and the number of uses after which it pays off: model/break_even.py as tables."""
+"""Tables of memory costs, and of the uses after which a memory kind pays off (computed by model/break_even.py)."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +51,7 @@ _SHORT = {"between": " (between)", "beyond": " (beyond)", "measured": ""}
 
 @dataclass(frozen=True)
 class CostRow:
-    """Time by phase (`PHASES`) and in total, as text, of one memory kind on places that perform alike."""
+    """The cost of one memory kind on places that perform alike: time by phase (`PHASES`) and total, as text."""
 
     where: str
     kind: str
@@ -90,7 +90,7 @@ class PayTable:
 
 @dataclass(frozen=True)
 class BreakEvens:
-    """Memory costs, break-even tables by the end where the memory is, and one line for each path and size."""
+    """Memory costs, break-even tables (memory of the host, memory of a GPU), and one line for each path and size."""
 
     costs: tuple[CostRow, ...]
     tables: tuple[PayTable, ...]
@@ -98,7 +98,7 @@ class BreakEvens:
 
 
 def break_evens(points: Iterable[Point]) -> BreakEvens | None:
-    """Tables of the sizes at which most memory kinds can be compared. None without costs or without transfers."""
+    """Break-even tables of the sizes with the most memory kinds. None if the run has no costs or no transfers."""
     found = choices(points)
     if not found:
         return None
@@ -109,14 +109,14 @@ def break_evens(points: Iterable[Point]) -> BreakEvens | None:
 
 
 def compared_sizes(found: Sequence[Choice]) -> list[int]:
-    """A few sizes: those with most memory kinds, and among these the sizes with measured costs."""
+    """At most four sizes: those with the most memory kinds, and among these the sizes with measured costs."""
     kinds: dict[int, set[str]] = {}
     for one in found:
         kinds.setdefault(one.bytes, set()).add(one.name)
     most = max(map(len, kinds.values()))
     sizes = sorted(size for size, names in kinds.items() if len(names) == most)
-    guessed = {one.bytes for one in found if one.cost.basis != "measured"}
-    sizes = [size for size in sizes if size not in guessed] or sizes
+    estimated = {one.bytes for one in found if one.cost.basis != "measured"}
+    sizes = [size for size in sizes if size not in estimated] or sizes
     if len(sizes) <= _MOST_SIZES:
         return sizes
     return [sizes[round(at * (len(sizes) - 1) / (_MOST_SIZES - 1))] for at in range(_MOST_SIZES)]
@@ -180,8 +180,8 @@ def _table(side: Side, compared: Sequence[Choice]) -> PayTable:
 
 
 def _lines(compared: Sequence[Choice]) -> Iterable[str]:
-    """'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at once, 3]', for the first path of each
-    direction.
+    """Lines for the first path of each direction: 'numa:0 -> gpu:0 at 64 MiB: pinned at once; registered from 2 [at
+    once, 3]'.
     """
     paths = sorted({one.path for one in compared if one.side == "host"})
     for from_host in (True, False):
@@ -201,7 +201,7 @@ def _lines(compared: Sequence[Choice]) -> Iterable[str]:
 def _clusters(
     listed: Iterable[_T], kind: Callable[[_T], object], amounts: Callable[[_T], Sequence[Amount]]
 ) -> list[list[_T]]:
-    """Groups of one memory kind with amounts that are alike, in the order of their first members."""
+    """Groups of one memory kind with similar amounts, in the order of their first members."""
     found: list[list[_T]] = []
     by_kind: dict[object, list[list[_T]]] = {}
     for one in listed:

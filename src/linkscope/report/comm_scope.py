@@ -1,15 +1,15 @@
-"""The table of a run by Comm|Scope's rule: mean and standard deviation of the repetitions, as that tool prints them."""
+"""A run as Comm|Scope prints it: mean and standard deviation of the repetitions, by the rule of that tool."""
 
 from collections.abc import Iterator
 
 from linkscope.runfile import Flow, Point, Run
 from linkscope.units import format_seconds
 
-_BIDIRECTIONAL = " (both, from the first start to the last end)"
+_BIDIRECTIONAL = " (bidirectional, from the first start to the last end)"
 
 
 def text(run: Run) -> str:
-    """One line for each flow in the order of the plan, and one for flows that run together. Empty without means."""
+    """One line for each flow in the order of the plan, and a total for flows that run together. Empty without means."""
     order = {id: number for number, id in enumerate(run.header.plan.get("points", []))}
     points = sorted(run.points, key=lambda point: order.get(point.id, len(order)))
     lines = [line for point in points for line in _lines(point)]

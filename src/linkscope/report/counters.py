@@ -6,8 +6,8 @@ from linkscope.report.finding import Finding
 from linkscope.runfile import Run
 from linkscope.units import format_fraction
 
-_STEAL = 0.01  # fraction of CPU time
-_EVEN = 2.0  # counts within this factor of each other point at no single GPU
+_STEAL = 0.01  # of the CPU time; less is not reported
+_EVEN = 2.0  # counts that differ by at most this factor do not single out a GPU
 _LOST = frozenset({"ecc_uncorrected", "nvlink_recovery"})  # data or a link was lost; other errors were repaired
 _NAMES = {
     "nvlink_crc_data": "NVLink CRC errors",
@@ -21,7 +21,7 @@ _NAMES = {
 
 
 def counter_findings(run: Run) -> list[Finding]:
-    """One finding for each counter, those that mean lost data first, then stolen CPU time."""
+    """One finding for each counter that rose, lost data first; then one for stolen CPU time."""
     gained, steal = run.gained()
     by_counter: dict[str, dict[str, int]] = {}
     for gpu, counts in sorted(gained.items(), key=lambda item: natural(item[0])):

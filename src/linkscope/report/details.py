@@ -1,4 +1,6 @@
-"""All tables of a run in the terminal, by importance: copies, latencies, joint flows, costs, anomalies, status."""
+"""All tables of a run in the terminal, the most important first: copies, latencies, joint flows, costs, anomalies,
+status.
+"""
 
 import itertools
 import textwrap
@@ -24,7 +26,7 @@ _MOST_FINDINGS, _MOST_ADVICE, _MOST_IDS, _MOST_MISSED = 8, 5, 2, 10
 _HEADS = ("path", "", "GB/s", "interval", "% of peak", "at", "half from", "smallest, batched", "single")
 _SHARE, _AT = 4, 5
 _RIGHT = {2, 4, 5, 6}  # columns of numbers
-_DROP = (6, 8, 7, 5, 4)  # what a narrow terminal goes without, first to last; a rate never goes without its interval
+_DROP = (6, 8, 7, 5, 4)  # columns that a narrow terminal drops, in this order; a rate always keeps its interval
 _GAP = 2
 _GOOD_PATH, _LEAST_PATH = 34, 16  # longer sets of paths are wrapped
 
@@ -64,7 +66,7 @@ def _lines(run: Run, width: int) -> Iterable[Line]:
 
 
 def _by_importance(found: Sequence[FamilyRows]) -> tuple[list[FamilyRows], list[FamilyRows], list[FamilyRows]]:
-    """Plain copies, operations without bytes, and all others."""
+    """The families in three groups: plain copies, operations without bytes, all others."""
     copies = [of for of in found if of.family.benchmark in COPIES and of.family.engine in ENGINES]
     timed = [of for of in found if of not in copies and all(row.time is not None for row in of.rows)]
     directions, engines = list(COPIES), list(ENGINES)
@@ -74,7 +76,7 @@ def _by_importance(found: Sequence[FamilyRows]) -> tuple[list[FamilyRows], list[
 
 
 def _note(families: Sequence[FamilyRows], width: int) -> Iterable[Line]:
-    """How to read the tables."""
+    """An explanation of the tables."""
     if not families:
         return
     text = (
@@ -95,10 +97,10 @@ def _rates(title: str, families: Sequence[FamilyRows], width: int) -> Iterable[L
     tables = [[_cells(row) for row in family.rows] for family in families]
     widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
     if _SHARE not in shown and any(cells[_SHARE] for table in tables for cells in table):
-        # A narrow terminal has the method under the path rather than go without the share of the limit.
+        # On a narrow terminal the method joins the column of the path, so that % of peak still fits.
         tables = [[[", ".join(filter(None, cells[:2])), "", *cells[2:]] for cells in table] for table in tables]
         widths, shown = _fit([_HEADS, *(cells for table in tables for cells in table)], width)
-    if _AT not in shown:  # the best of what was cut off early may be of a size that nobody takes it for
+    if _AT not in shown:  # a run that was stopped early may have its best rate at an unexpectedly small size
         for table, family in zip(tables, families, strict=True):
             for cells, row in zip(table, family.rows, strict=True):
                 cells[0] += f" (at {row.at_text})" if 0 < row.at_bytes < LARGE else ""
@@ -227,7 +229,7 @@ def _status(run: Run, width: int) -> Iterable[Line]:
 
 
 def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
-    """Widths of the columns, and which of them are shown so that a line fits; the first one takes what is left."""
+    """Widths of the columns, and the columns that fit on a line. The first column gets the remaining width."""
     widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADS))]
     widths[0] += 2
     shown = [column for column in range(len(_HEADS)) if any(cells[column] for cells in table[1:])]
@@ -240,7 +242,7 @@ def _fit(table: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[in
 
 
 def _others(widths: Sequence[int], shown: Sequence[int]) -> int:
-    """How wide a line is without its first column."""
+    """The width of a line without its first column."""
     return sum(widths[column] + _GAP for column in shown if column)
 
 

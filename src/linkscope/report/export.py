@@ -110,8 +110,8 @@ def to_csv(run: Run) -> str:
 
 
 class _Limits:
-    """The peak of each flow. A point holds the peak of its own direction. For a flow in another direction, such as the
-    opposite one, the peak comes from a point of the run with that direction.
+    """The peak of each flow. A point states the peak of its own direction. For a flow in another direction, such as
+    the opposite one, the peak comes from a point of the run with that direction.
     """
 
     def __init__(self, points: Iterable[Point]) -> None:

@@ -1,4 +1,4 @@
-"""A run as JSON of Google Benchmark. Its repetitions are the rounds, or those of Comm|Scope's rule."""
+"""A run as JSON of Google Benchmark. The repetitions are the rounds, or the samples under Comm|Scope's rule."""
 
 import json
 import statistics
@@ -12,7 +12,7 @@ _NS = 1e9  # ns in a second, and bytes per second in one GB/s
 
 
 def to_gbench(run: Run) -> str:
-    """Each flow with a value as one benchmark, each point without a value as an error."""
+    """One benchmark for each flow with a value, one error for each point without a value."""
     benchmarks: list[dict[str, Any]] = []
     family = 0  # readers sort by this number, so the order of the run file stays
     for point in run.points:
@@ -37,8 +37,8 @@ def _context(run: Run) -> dict[str, Any]:
 
 
 def _benchmarks(point: Point, modelled: bool) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a point: an error without a value, otherwise one row for each flow, the first under the id of the
-    point.
+    """The rows of a point without a value: one error. Otherwise one group of rows for each flow; the first has the
+    id of the point.
     """
     worked = [flow for flow in point.flows if flow.median_s is not None]
     if point.status in _WITHOUT_VALUE or not worked:
@@ -60,8 +60,8 @@ def _common(name: str, repetitions: int, label: str) -> dict[str, Any]:
 
 
 def _times_of(flow: Flow) -> list[float]:
-    """The times of the repetitions: those of Comm|Scope's rule, otherwise the rounds. An inherited point has only its
-    value.
+    """The times of the repetitions: the samples under Comm|Scope's rule, otherwise the round medians. An inherited
+    point has only its value.
     """
     if flow.mean_s is not None:
         return [time for of_round in flow.samples_s for time in of_round]
@@ -80,7 +80,7 @@ def _repetitions(point: Point, flow: Flow, common: dict[str, Any]) -> Iterator[d
 
 
 def _aggregates(flow: Flow, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The aggregates of Google Benchmark: none for a single repetition; rates are aggregated as rates."""
+    """The aggregates of Google Benchmark. A single repetition has none. Rates are aggregated as rates."""
     times, rates = _times_of(flow), _rates(flow)
     if len(times) < 2:
         return
@@ -112,13 +112,13 @@ def _variation(values: list[float]) -> float:
 
 
 def _times(time: float, rate: float | None, scale: float = _NS) -> dict[str, Any]:
-    """The wall time also stands for the CPU time, which is not measured but which readers require."""
+    """Readers require a CPU time, which is not measured: the wall time stands in for it."""
     rates = {"bytes_per_second": rate} if rate is not None else {}
     return {"real_time": time * scale, "cpu_time": time * scale, **rates}
 
 
 def _error(point: Point, modelled: bool) -> dict[str, Any]:
-    """Times of 0, as Google Benchmark writes them for errors: its tools fail on rows without times."""
+    """An error row. Its times are 0, as in Google Benchmark, whose tools fail on rows without times."""
     message = f"{point.status}: {point.reason}" if point.reason else point.status
     return {
         **_common(point.id, 1, "modelled" if modelled else ""), "run_type": "iteration", "repetition_index": 0,

@@ -37,7 +37,7 @@ def figures(run: Run) -> dict[str, Callable[[], str]]:
 
 
 def standalone(svg: str) -> str:
-    """A figure of the page as its own file, on a light background, with all colours written out."""
+    """A figure of the page as a file of its own, on a light background, with all colours written out."""
     css = _plain_colours(template_text("figure.css"))
     width, height = (float(one) for one in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())  # type: ignore[union-attr]
     opened = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
@@ -63,10 +63,10 @@ def _plain_colours(css: str) -> str:
     return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rules)
 
 
-def _name(text: str, taken: dict[str, Callable[[], str]]) -> str:
-    """A name for the command line: lower case letters, digits and hyphens."""
+def _name(text: str, used: dict[str, Callable[[], str]]) -> str:
+    """A unique name for the command line: lower-case letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("->", " to ")).strip("-")
     name, number = plain, 2
-    while name in taken:
+    while name in used:
         name, number = f"{plain}-{number}", number + 1
     return name

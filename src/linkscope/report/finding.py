@@ -19,7 +19,7 @@ class Finding:
 
 
 def worst(kind: str, entries: Sequence[tuple[float, str, str]], noun: str = "curve") -> Finding:
-    """The entry with the lowest rank as text; the others are counted."""
+    """A finding with the text of the lowest-ranked entry and the number of the other entries."""
     ordered = sorted(entries, key=lambda entry: entry[0])
     more = len(ordered) - 1
     text = ordered[0][1] + (f" (and {more} more {noun}{'s' if more > 1 else ''})" if more else "")

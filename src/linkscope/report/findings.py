@@ -9,7 +9,7 @@ from linkscope.model.slow_paths import SlowPath, slow_paths
 from linkscope.model.text import count_text, dip_text, method_text, point_text
 from linkscope.report.counters import counter_findings
 from linkscope.report.finding import Finding, with_best, worst
-from linkscope.report.pairs import classes_of_pairs, take_turns, without_peer_access
+from linkscope.report.pairs import classes_of_pairs, contending_directions, without_peer_access
 from linkscope.report.sweep import without_sweeps
 from linkscope.report.trust import between_medians
 from linkscope.runfile import Point, Run
@@ -17,21 +17,21 @@ from linkscope.units import format_bytes, format_fraction, format_rate, format_s
 
 SLOW = 0.10  # a path is slow if its rate is this much below the median of its class,
 MINORITY = 1 / 3  # and if no larger part of the class is slow
-FAR = 0.5  # of the peak
+FAR_BELOW = 0.5  # of the peak: best rates below this are reported
 ENOUGH_S = 15e-6  # duration of the largest size at peak rate: shorter copies are dominated by their set-up time
-BETWEEN = 5.0  # spread between rounds over spread within a round
+BETWEEN = 5.0  # ratio of the spread between rounds to the spread within a round
 NOTABLE = 0.01  # spread between rounds, as a fraction of the median
-ALONE_S = 1e-6  # a single copy costs this much more than one of a batch
+SINGLE_EXTRA_S = 1e-6  # a single copy that costs this much more than a batched one is reported
 SMALL = 64 << 10  # above this size the difference between single and batched copies disappears in the noise
 
 
 def findings(run: Run) -> list[Finding]:
-    """All rules on the whole run, the most important first."""
+    """All anomalies of a run, the most important first."""
     return [*counter_findings(run), *_slower_than_class(run), *point_findings(run.points), *_expensive_contexts(run)]
 
 
 def _slower_than_class(run: Run) -> list[Finding]:
-    """Paths that are slower than their class, which the machine description puts them into."""
+    """Paths that are slower than their class. The machine description defines the classes."""
     kinds: dict[str, list[SlowPath]] = {}
     for slow in slow_paths(run):
         kinds.setdefault(slow.kind, []).append(slow)
@@ -51,13 +51,13 @@ def _slower_than_class(run: Run) -> list[Finding]:
 
 
 def point_findings(points: Iterable[Point]) -> list[Finding]:
-    """All rules on single points and curves, the most important first."""
+    """All anomalies of single points and curves, the most important first."""
     listed = list(points)
     made = curves(listed)
-    batched = [curve for curve in without_sweeps(made) if curve.batched]  # few blocks are slow on purpose
+    batched = [curve for curve in without_sweeps(made) if curve.batched]  # a sweep includes too few blocks by design
     on_points: list[Callable[[Sequence[Point]], list[Finding]]] = [_throttled, _between_rounds, _two_modes]
     on_curves: list[Callable[[Sequence[Curve]], list[Finding]]] = [
-        classes_of_pairs, without_peer_access, take_turns, _slow_paths, _far_below_limit, _dips,
+        classes_of_pairs, without_peer_access, contending_directions, _slow_paths, _far_below_peak, _dips,
     ]  # fmt: skip
     found = [finding for rule in on_curves for finding in rule(batched)]
     found += [finding for rule in on_points for finding in rule(listed)]
@@ -69,7 +69,7 @@ def _slow_paths(batched: Sequence[Curve]) -> list[Finding]:
     classes: dict[object, list[tuple[Curve, Point]]] = {}
     for curve, best in with_best(batched):
         if curve.without_total():
-            continue  # a best rate of small sizes cannot be compared with one of large sizes
+            continue  # a best rate at a small size cannot be compared with one at a large size
         limit = float(f"{best.limit_gbps:.3g}") if best.limit_gbps else None
         classes.setdefault((curve.method, limit), []).append((curve, best))
     slow: dict[object, list[tuple[float, str, str]]] = {}
@@ -95,12 +95,12 @@ def _outliers(members: Sequence[tuple[Curve, Point]]) -> list[tuple[Curve, Point
     return slow if len(slow) <= MINORITY * len(members) else []
 
 
-def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
+def _far_below_peak(batched: Sequence[Curve]) -> list[Finding]:
     """Families whose best rate is below half of the peak; one finding for each family and direction."""
     groups: dict[object, list[tuple[float, str, str]]] = {}
     for curve, best in with_best(batched):
         share, rate = share_of(best), rate_of(best)
-        if share is None or rate is None or share >= FAR or not _can_reach_its_limit(curve):
+        if share is None or rate is None or share >= FAR_BELOW or not _can_reach_peak(curve):
             continue
         text = (
             f"{method_text(curve.method)} on {curve.path} reaches {format_fraction(share)} of peak: "
@@ -110,7 +110,7 @@ def _far_below_limit(batched: Sequence[Curve]) -> list[Finding]:
     return [worst("below half of peak", entries) for entries in groups.values()]
 
 
-def _can_reach_its_limit(curve: Curve) -> bool:
+def _can_reach_peak(curve: Curve) -> bool:
     """Whether the largest size takes several times the set-up time of a copy at peak rate."""
     largest = max(curve.measured, key=lambda point: point.bytes)
     return largest.limit_gbps is not None and largest.bytes >= ENOUGH_S * largest.limit_gbps * 1e9
@@ -132,7 +132,7 @@ def _between_rounds(points: Sequence[Point]) -> list[Finding]:
         if spread is None or spread.between_rounds < max(NOTABLE, BETWEEN * spread.within_rounds):
             continue
         if (between_medians(point) or 0.0) < NOTABLE:
-            continue  # outliers move the means, which this spread comes from, but not the medians
+            continue  # outliers move the means, from which this spread is computed, but not the medians
         text = (
             f"{point_text(point)} varies by {format_fraction(spread.between_rounds)} between rounds but only by "
             f"{format_fraction(spread.within_rounds)} within a round: the value depends on the process"
@@ -156,7 +156,7 @@ def _two_modes(points: Sequence[Point]) -> list[Finding]:
 
 
 def _expensive_contexts(run: Run) -> list[Finding]:
-    """GPU contexts in which every operation costs more, as long as the context exists."""
+    """GPU contexts in which every operation costs more for the life of the context."""
     entries = []
     kept = 0
     for gpu, tallies in sorted(run.contexts().items(), key=lambda item: natural(item[0])):
@@ -164,16 +164,16 @@ def _expensive_contexts(run: Run) -> list[Finding]:
         kept += sum(tally.dear_kept for tally in tallies)
         if costs:
             more, usual = max((expensive - kept, kept) for expensive, kept in costs)
-            made, expensive = (sum(getattr(tally, name) for tally in tallies) for name in ("made", "dear"))
+            made, expensive = sum(tally.made for tally in tallies), sum(tally.dear for tally in tallies)
             entries.append(f"{gpu}: {expensive} of {made}, {format_seconds(more)} more than {format_seconds(usual)}")
     if not entries:
         return []
     text = (
-        f"operations cost more in some GPU contexts than in others, and a program gets either by chance "
-        f"({'; '.join(entries)}). The cheaper contexts were measured: an operation may take that much longer"
+        f"operations cost more in some GPU contexts than in others, and a program cannot choose its context "
+        f"({'; '.join(entries)}). The values come from cheap contexts: an operation may take that much longer"
     )
     if kept:
-        text += f". {count_text(kept, 'platform')} had to be measured in expensive ones"
+        text += f". {count_text(kept, 'platform')} could only be measured in expensive contexts"
     return [Finding("contexts", text, ())]
 
 
@@ -184,7 +184,7 @@ def _throttled(points: Sequence[Point]) -> list[Finding]:
 
 
 def _single_copy_findings(made: Sequence[Curve]) -> list[Finding]:
-    """The extra cost of a single copy against one of a batch, at small sizes; one finding for each family."""
+    """The extra cost of a single copy over a batched one, at small sizes; one finding for each family."""
     batched = {(c.path, c.method, p.bytes): p for c in made if c.batched for p in c.measured}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in made:
@@ -197,7 +197,7 @@ def _single_copy_findings(made: Sequence[Curve]) -> list[Finding]:
                 f"{point_text(point)} costs {format_seconds(extra)} more as a single copy "
                 f"({format_seconds(point.median_s)}) than in a batch ({format_seconds(other.median_s)})"
             )
-            if extra > ALONE_S:
+            if extra > SINGLE_EXTRA_S:
                 groups.setdefault(curve.method.family, []).append((-extra, text, point.id))
     return [worst("cost of a single copy", entries, "point") for entries in groups.values()]
 

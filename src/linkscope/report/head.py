@@ -1,4 +1,4 @@
-"""The top of the page: the most wanted numbers in a few tiles, and the points to check."""
+"""The top of the page: tiles with the most important rates, and the points to check."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ from linkscope.report.uniformity import Comparison, comparisons
 from linkscope.runfile import Point, Run, flows_by_path
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval
 
-GRAVE = {"errors", "repeats", "steal"}  # findings that question the whole run
-_NOTED = (  # guards that question a value
+GRAVE = {"errors", "repeats", "steal"}  # findings that concern the trust in the whole run
+_NOTED = (  # guards that concern the trust in a value
     ("throttled_rounds", "were measured while a GPU was throttled"),
     ("above_limit", "are faster than the peak of the hardware"),
     ("nonlinear", "did not converge: the cost of an operation depends on the length of the batch"),
@@ -38,14 +38,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A reason to distrust results, and the ids it concerns; no ids where it concerns the whole run."""
+    """A reason to distrust results, and the ids of the affected points; no ids if it affects the whole run."""
 
     text: str
     ids: tuple[str, ...] = ()
 
 
 def tiles(run: Run) -> list[Tile]:
-    """Four to six tiles. A direction that was not measured has none."""
+    """Four to six tiles. A direction without measurements has no tile."""
     points = headline_points(without_concurrent(run).points)
     made = [curve for curve in curves(points) if curve.batched]
     found = [
@@ -56,7 +56,7 @@ def tiles(run: Run) -> list[Tile]:
         _slowest_pair(run),
     ]
     shown = [tile for tile in found if tile is not None]
-    return [*shown, _doubtful(run, shown)]
+    return [*shown, _points_to_check(run, shown)]
 
 
 def doubts(run: Run) -> list[Doubt]:
@@ -72,7 +72,7 @@ def doubts(run: Run) -> list[Doubt]:
 
 
 def doubtful_ids(run: Run) -> set[str]:
-    """The ids of all points that a doubt concerns."""
+    """The ids of all points that a doubt affects."""
     return {id for doubt in doubts(run) for id in doubt.ids}
 
 
@@ -99,7 +99,7 @@ def _half_lines(curve: Curve) -> list[str]:
         return []
     smaller, share = curve.below_half()
     if smaller is None:
-        return [f"half of this rate from {format_bytes(half)} or less, batched: nothing smaller was measured"]
+        return [f"half of this rate from {format_bytes(half)} or less, batched: no smaller size was measured"]
     share_text = "no total" if share is None else f"{format_fraction(share)} of it"
     return [f"half of this rate from {format_bytes(half)}, batched ({format_bytes(smaller.bytes)}: {share_text})"]
 
@@ -112,7 +112,7 @@ def _fastest(bests: Sequence[tuple[Curve, Point]]) -> tuple[Curve, Point]:
 
 
 def _slowest_memory(bests: Sequence[tuple[Curve, Point]], best: Point) -> tuple[str, Point] | None:
-    """The memory kind that is slowest at its best, and its best point."""
+    """The memory kind with the lowest best rate, and its best point."""
     of_memory: dict[str, list[tuple[Curve, Point]]] = {}
     for pair in bests:
         of_memory.setdefault(_memories(pair[1]), []).append(pair)
@@ -131,7 +131,7 @@ def _memory_text(kind: str, slowest: Point) -> str:
 
 
 def _slowest_pair(run: Run) -> Tile | None:
-    """The slowest pair of GPUs against the fastest. Both were measured with one method at one size."""
+    """The slowest pair of GPUs compared with the fastest. Both were measured with one method at one size."""
     found = next((one for one in comparisons(run) if one.where == COPIES["d2d"]), None)
     if found is None:
         return None
@@ -159,19 +159,19 @@ def _method_text(found: Comparison) -> str:
     return ", ".join(filter(None, (f"{found.slowest.benchmark} by {found.slowest.engine}", params)))
 
 
-def _doubtful(run: Run, shown: Sequence[Tile]) -> Tile:
+def _points_to_check(run: Run, shown: Sequence[Tile]) -> Tile:
     ids = doubtful_ids(run)
     numbers = [(name, id) for tile in shown for name, id in tile.numbers]
     unmeasured = {point.id for point in run.points if inherited(point)}
-    unsafe = [name for name, id in numbers if id in ids]
-    elsewhere = [name for name, id in numbers if id in unmeasured and id not in ids]
-    other = "other " if unsafe or elsewhere else ""
+    affected = [name for name, id in numbers if id in ids]
+    indirect = [name for name, id in numbers if id in unmeasured and id not in ids]
+    other = "other " if affected or indirect else ""
     safe = f"every {other}rate above is within its target precision"
     lines = tuple(f"{number} {words}" for words, number in _numbers(run.points))
     lines += ("error counters grew",) if any(finding.kind in GRAVE for finding in findings(run)) else ()
-    lines += (f"doubtful: {'; '.join(unsafe)}",) if unsafe else ()
-    lines += (f"inherited, not measured: {'; '.join(elsewhere)}",) if elsewhere else ()
-    lines += (safe,) if len(unsafe) + len(elsewhere) < len(numbers) else ()
+    lines += (f"to check: {'; '.join(affected)}",) if affected else ()
+    lines += (f"inherited, not measured: {'; '.join(indirect)}",) if indirect else ()
+    lines += (safe,) if len(affected) + len(indirect) < len(numbers) else ()
     return Tile("Points to check", f"{len(ids)} of {len(run.points)}", lines, "#problems")
 
 
@@ -179,13 +179,13 @@ def _numbers(points: Iterable[Point]) -> list[tuple[str, int]]:
     listed = list(points)
     counts = Counter[str](point.status for point in listed)
     words = dict(STATUS_WORDS)
-    if turns := sum(_took_turns(point) for point in listed):
-        words["missed_precision"] += f", {turns} of them {APART}"
+    if apart := sum(_missed_overlap(point) for point in listed):
+        words["missed_precision"] += f", {apart} of them with {APART}"
     names = ("failed", "missed_precision", "skipped", "unsupported")
     return [(words[name], counts[name]) for name in names if counts[name]]
 
 
-def _took_turns(point: Point) -> bool:
+def _missed_overlap(point: Point) -> bool:
     return point.status == "missed_precision" and flows_ran_apart(point)
 
 
@@ -195,26 +195,26 @@ def _of_status(points: Sequence[Point], status: str) -> Doubt:
 
 
 def _apart(points: Sequence[Point]) -> Doubt:
-    """Points whose flows did not run together, which is not a matter of precision."""
-    turns = [point for point in points if _took_turns(point)]
-    if not turns:
+    """Points whose flows did not run together. More rounds would not help them."""
+    apart = [point for point in points if _missed_overlap(point)]
+    if not apart:
         return Doubt("")
-    overlaps = [point.guards["joint_overlap"] for point in turns if "joint_overlap" in point.guards]
-    share = range_share((min(overlaps), max(overlaps))) if overlaps else "too little"
-    rated = sum(point.total_gbps is not None for point in turns)
-    text = f"{count_text(len(turns), 'point')} {'has' if len(turns) == 1 else 'have'} {APART}, but {share} of the time"
+    overlaps = [point.guards["joint_overlap"] for point in apart if "joint_overlap" in point.guards]
+    share = range_share((min(overlaps), max(overlaps))) if overlaps else "unknown"
+    rated = sum(point.total_gbps is not None for point in apart)
+    text = f"{count_text(len(apart), 'point')} {'has' if len(apart) == 1 else 'have'} {APART} (overlap: {share})"
     text += ": no total" if not rated else ": the total is over the time until the last flow ended, or missing"
-    return Doubt(text, tuple(point.id for point in turns))
+    return Doubt(text, tuple(point.id for point in apart))
 
 
 def _missed(points: Sequence[Point]) -> Doubt:
-    """The number of points that missed their precision, and how many of them by far."""
-    wanting = [point for point in points if point.status == "missed_precision" and not flows_ran_apart(point)]
-    wide = [(width, point) for point in wanting if (width := widest_of(point)) is not None]
-    if not wanting:
+    """The number of points that missed precision, and how many of them by more than five times."""
+    missed = [point for point in points if point.status == "missed_precision" and not flows_ran_apart(point)]
+    wide = [(width, point) for point in missed if (width := widest_of(point)) is not None]
+    if not missed:
         return Doubt("")
-    none = len(wanting) - len(wide)
-    text = f"{count_text(len(wanting), 'point')} missed precision: the interval is wider than the target"
+    none = len(missed) - len(wide)
+    text = f"{count_text(len(missed), 'point')} missed precision: the interval is wider than the target"
     text += f", or missing ({none} of them)" if none else ""
     if wide:
         width, widest = max(wide, key=lambda pair: pair[0])
@@ -222,7 +222,7 @@ def _missed(points: Sequence[Point]) -> Doubt:
         text += f"; {far} of them by more than five times" if far else ""
         text += f"; the widest is +-{format_fraction(width)} ({widest.id})"
     ids = [point.id for _, point in sorted(wide, key=lambda pair: -pair[0])]
-    return Doubt(text, tuple(dict.fromkeys([*ids, *(point.id for point in wanting)])))
+    return Doubt(text, tuple(dict.fromkeys([*ids, *(point.id for point in missed)])))
 
 
 def _with(run: Run, guard: str) -> tuple[str, ...]:

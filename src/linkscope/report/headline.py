@@ -1,8 +1,8 @@
 """Headline rates: plain copies only, one value per path, in rows of paths that perform alike.
 
-A plain copy moves one contiguous buffer with nothing special about it. Pieces, discarded or cached data, managed memory
-and batches handed over by one call reach rates that no ordinary copy has, so they never make a headline. Nor does a
-point with a warning of its own.
+A plain copy moves one contiguous buffer and has no special parameters. Copies in pieces, copies of discarded, cached or
+managed memory, and batches queued by one call reach other rates than ordinary copies, so they are not headlines. Points
+with a warning are not headlines either.
 """
 
 import re
@@ -25,21 +25,22 @@ COPIES = {
 }
 ENGINES = ("ce", "cpu", "sm", "tma")  # in order of preference: `cudaMemcpyAsync` uses a copy engine
 SAME = 0.02  # rates that differ by less are shown as one
-UNSTABLE = 0.10  # half the range of the rounds, as a fraction of the value: too scattered to use
+# half the range of the rounds, as a fraction of the value; above this one value cannot represent the rounds
+UNSTABLE = 0.10
 _ORDINARY = frozenset({"mode", "bidirectional", "peer", "initiator", "after", "call", "blocks", "threads"})
 _MEMORIES = ("pinned", "registered", "pageable")
 _USUAL = ("", *_MEMORIES, "pageable→pinned", "pinned→pageable")
-_MOST_ROWS = 3  # rows for one memory kind; more classes than this become one row with a range
+_MOST_ROWS = 3  # rows for one memory kind; a larger number of classes becomes one row with a range
 _LINKS = {"nvlink": "NVLink", "pcie": "PCIe", "smp": "SMP", "upi": "UPI", "qpi": "QPI", "infiniband": "InfiniBand"}
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The best points of the paths of a row, one a path, and their rates in GB/s."""
+    """The best points of a row, one for each path, and their rates in GB/s."""
 
     points: tuple[Point, ...]
     values: tuple[float, ...]
-    unstable: tuple[float, float] | None  # lowest and highest rate over rounds and paths, where these scatter
+    unstable: tuple[float, float] | None  # lowest and highest rate over rounds and paths; None if the paths are stable
 
     @property
     def median(self) -> float:
@@ -48,7 +49,7 @@ class Rates:
 
     @property
     def alike(self) -> bool:
-        """Whether one value stands for all paths."""
+        """Whether one value can represent all paths."""
         return max(self.values) <= min(self.values) * (1 + 2 * SAME)
 
     @property
@@ -59,7 +60,7 @@ class Rates:
 
     @property
     def measured(self) -> int:
-        """How many of the points were measured; the others inherited their value."""
+        """The number of measured points. The other points inherited their value."""
         return sum(not inherited(point) for point in self.points)
 
     @property
@@ -80,9 +81,9 @@ class RateRow:
 
     @property
     def first(self) -> Rates:
-        """The unidirectional rates; the bidirectional ones where nothing else was measured."""
+        """The unidirectional rates, or the bidirectional ones if nothing else was measured."""
         rates = self.unidirectional or self.bidirectional
-        assert rates is not None  # a row is made of points
+        assert rates is not None  # a row has at least one point
         return rates
 
 
@@ -99,7 +100,7 @@ def is_plain_copy(point: Point) -> bool:
 
 
 def headline_points(points: Iterable[Point]) -> list[Point]:
-    """The plain copies; of a path without any, its plain reads, writes and copies in parts."""
+    """The plain copies. A path without any is represented by its plain reads, writes and copies in parts."""
     listed = [point for point in points if not has_warning(point)]
     copies = [point for point in listed if is_plain_copy(point)]
     paths = {path_of(point) for point in copies}
@@ -108,7 +109,7 @@ def headline_points(points: Iterable[Point]) -> list[Point]:
 
 
 def headline_rows(run: Run) -> list[RateRow]:
-    """Rows in the order of `COPIES`; memory kinds beside pinned and pageable only where nothing else was measured."""
+    """Rows in the order of `COPIES`. Less common memory kinds appear only if nothing else was measured."""
     plain = [point for point in run.points if is_headline(point) and total_of(point) is not None]
     classes = path_classes(run)
     rows: list[RateRow] = []
@@ -128,7 +129,9 @@ def path_classes(run: Run) -> dict[str, str]:
 
 
 def best_points(points: Iterable[Point], rate: Callable[[Point], Estimate | None] = rate_of) -> dict[Path, Point]:
-    """The best point of each path. Of rates within 2 % the one with most trust: measured, inherited, missed."""
+    """The best point of each path. Among rates within 2 %, the most trusted: measured, then inherited, then missed
+    precision.
+    """
     by_path: dict[Path, list[tuple[float, Point]]] = {}
     for point in points:
         if (found := rate(point)) is not None:
@@ -151,7 +154,7 @@ def host_memory(point: Point) -> str:
 
 
 def round_rates(point: Point) -> tuple[float, float] | None:
-    """The lowest and highest rate over the rounds; of an inherited point, the ends of its interval."""
+    """The lowest and highest rate over the rounds. For an inherited point, the ends of its interval."""
     seconds = rounds_of(point)
     if len(seconds) > 1:
         moved = sum(flow.bytes for flow in measured_flows(point))
@@ -161,13 +164,15 @@ def round_rates(point: Point) -> tuple[float, float] | None:
 
 
 def is_unstable(point: Point) -> bool:
-    """Whether the rounds of a point scatter too much for one value to stand for them."""
+    """Whether the rounds of a point scatter too much for one value to represent them."""
     ends, rate = round_rates(point), total_of(point)
     return ends is not None and rate is not None and (ends[1] - ends[0]) / 2 > UNSTABLE * rate.value
 
 
 def _preferred(points: list[Point]) -> list[Point]:
-    """Copies by the preferred engine, batched ones, from the usual memory kinds, as far as the run has them."""
+    """Batched copies by the preferred engine from the usual memory kinds. A criterion that no point meets is
+    ignored.
+    """
     for engine in ENGINES:
         if by_engine := [point for point in points if point.engine == engine]:
             points = by_engine
@@ -204,7 +209,9 @@ def _rows(where: str, memory: str, peer: str, points: Sequence[Point], classes: 
 
 
 def _labels(memory: str, peer: str, firsts: Sequence[Point]) -> list[str]:
-    """The memory kind of each row, or the link between GPUs; rows of one kind differ in their link or an example."""
+    """The memory kind of each row, or the link between GPUs. Rows of one kind are distinguished by link or by an
+    example.
+    """
     links = [_link(point) for point in firsts]
     between_gpus = firsts[0].benchmark == "d2d"
     base = [
@@ -219,7 +226,7 @@ def _labels(memory: str, peer: str, firsts: Sequence[Point]) -> list[str]:
 def _merged(
     groups: list[list[Path]], best: dict[Path, Point], rate: Callable[[Point], Estimate | None]
 ) -> list[list[Path]]:
-    """Fastest first; classes with medians within 2 % are one row."""
+    """Groups in the order of their rates, fastest first. Classes whose medians are within 2 % become one row."""
 
     def median(paths: Sequence[Path]) -> float:
         return statistics.median(
@@ -236,7 +243,7 @@ def _merged(
 
 
 def rates_of(paths: Iterable[Path], best: dict[Path, Point], rate: Callable[[Point], Estimate | None]) -> Rates | None:
-    """The rates of the paths that have a best point; None where none has."""
+    """The rates of the paths that have a best point. None if no path has one."""
     points = tuple(best[path] for path in paths if path in best)
     if not points:
         return None
@@ -249,7 +256,7 @@ def rates_of(paths: Iterable[Path], best: dict[Path, Point], rate: Callable[[Poi
 
 
 def _link(point: Point) -> str:
-    """'NVLink' or 'PCIe', from the derivation of the peak; '' where that is not known."""
+    """'NVLink' or 'PCIe', from the derivation of the peak; '' if unknown."""
     source = point.limit_source or ""
     modelled = re.search(r"\S+->\S+ \(([a-z0-9-]+)", source)  # 'nvlink gpu:0->gpu:1 (nvlink x3), 75 GB/s raw ...'
     word = modelled[1] if modelled else source.partition(" ")[0].rstrip(",:")

@@ -19,17 +19,17 @@ _CELL_W, _CELL_H, _HEAD_W, _TOP, _FOOT = 74, 40, 64, 42, 30
 _NOTE = 16  # height of a line of notes
 _LETTER = 6.4  # average width of a letter
 _SCALE_W = 320  # width of the colour scale and its labels
-_LEAST = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
+_MIN_SCALE = 0.85  # minimum scale: a smaller map is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, the text below it, and 0 to 1 for the colour."""
+    """A number, the text below it, and `share` (0 to 1) for the colour."""
 
     number: str
     below: str
     share: float | None  # None: no colour, the cell is not comparable with the others
-    sign: str = ""  # of trust.py
+    sign: str = ""  # '~' or '^' (trust.py)
 
     @property
     def text(self) -> str:
@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heat:
-    """One map. `usual` holds unless `method` gives another value; `colour` names what 100 % stands for."""
+    """One map. `usual` has the values that hold unless `method` gives another; `colour` says what 100 % stands for."""
 
     anchor: str
     family: str
@@ -58,7 +58,7 @@ class Heat:
 
     @property
     def notes(self) -> list[str]:
-        """The meaning of the outline, the hatching and a missing colour, as far as the map has them."""
+        """The meanings of the outline, the hatching and the missing colour, if the map has them."""
         signs = {cell.sign for cell in self.cells.values()}
         found = [f"{SIGN} and an outline: missed precision"] if SIGN in signs else []
         found += [f"{INHERITED} and hatched: inherited, not measured"] if INHERITED in signs else []
@@ -99,11 +99,13 @@ def heats(points: Iterable[Point]) -> list[Heat]:
 
 
 def _distinction(method: Method, names: Sequence[str]) -> str:
-    """The parameters that tell a map from its neighbours, the direction first. Bidirectional maps show totals."""
+    """The parameters that distinguish a map from its neighbours, the direction first. Bidirectional maps show
+    totals.
+    """
     others = params_text(pair for pair in method.params if pair[0] in names and pair[0] != "bidirectional")
     both = dict(method.params).get("bidirectional") == "true"
-    ways = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
-    return ", ".join(filter(None, (ways, others)))
+    direction = "bidirectional, total" if both else "unidirectional" if "bidirectional" in names else ""
+    return ", ".join(filter(None, (direction, others)))
 
 
 def _heat(number: int, family: Family, method: Method, common: str, distinction: str, values: _Values) -> Heat | None:
@@ -171,7 +173,7 @@ def _times(of_method: Sequence[Curve]) -> _Values:
 
 
 def _by_shortest(times: Mapping[Path, Point]) -> dict[Path, float | None]:
-    """The shortest time over each time. None for times too uncertain to compare; these are not the shortest either."""
+    """The shortest time divided by each time. None for a time that is too uncertain; it is not the shortest either."""
     shortest = min((point.median_s or 0.0 for point in times.values() if not is_too_uncertain(point)), default=0.0)
     return {
         path: None if is_too_uncertain(point) else shortest / (point.median_s or 1.0) for path, point in times.items()
@@ -187,7 +189,7 @@ def heat_svg(heat: Heat, modelled: bool) -> str:
     name = ("MODELLED: " if modelled else "") + heat.title
     parts = [
         f'<svg class="chart heatmap" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'style="min-width:{width * _LEAST:.0f}px" role="img" '
+        f'style="min-width:{width * _MIN_SCALE:.0f}px" role="img" '
         f'aria-label="{escape(name)}"><title>{escape(name)}</title>',
         '<text x="4" y="34">from</text>',
         f'<text class="size" x="{_HEAD_W + _CELL_W * len(heat.columns) / 2:g}" y="13">to</text>',
@@ -226,7 +228,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
         return f'<rect class="none" {box}/>'
     middle = x + _CELL_W / 2
     fill, ink = ("bare", " tb") if cell.share is None else (f"h{step(cell.share)}", f" t{step(cell.share)}")
-    outline = f'<rect class="doubt" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
+    outline = f'<rect class="missed" x="{x + 3}" y="{y + 3}" width="{_CELL_W - 6}" height="{_CELL_H - 6}" rx="2"/>'
     return (
         f'<rect class="{fill}" {box}/>'
         + (f'<g class="on{ink}">{outline}</g>' if cell.sign == SIGN else "")
@@ -239,7 +241,7 @@ def _cell(cell: Cell | None, x: int, y: int) -> str:
 def _hatch(x: int, y: int) -> str:
     """Thin diagonal lines across a cell."""
     lines = "".join(f"M{x + at} {y + _CELL_H - 2}l{_CELL_H - 4} {4 - _CELL_H}" for at in range(4, _CELL_W - _CELL_H, 8))
-    return f'<path class="taken" d="{lines}"/>'
+    return f'<path class="inherited" d="{lines}"/>'
 
 
 def _scale(y: int, colour: str) -> str:

@@ -79,10 +79,11 @@ def page(run: Run) -> str:
         break_even_heading=HEADING,
         break_even_note=NOTE,
         phases=list(PHASES),
-        findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),  # the others are doubts
+        # the page lists the others under points to check
+        findings=_by_kind([finding for finding in findings(run) if finding.kind not in GRAVE]),
         advice=[(headline(one), details(one)) for one in worthwhile(run.points)],
         sign_means="; ".join([SIGN_MEANS] + [INHERITED_MEANS] * any(map(inherited, run.points))),
-        taken_sign=INHERITED,
+        inherited_sign=INHERITED,
         sign=SIGN,
         words=WORDS,
         shares=shares(everything.points),
@@ -124,7 +125,7 @@ def _by_kind(found: list[Finding]) -> list[tuple[str, list[Finding]]]:
 
 
 def _by_direction(found: list[Heat]) -> list[tuple[str, str, list[Heat]]]:
-    """The maps by family, so that a page does not start with dozens of them, and the usual values of each family."""
+    """The maps by family, with the usual values of each family. A page with dozens of maps shows them folded."""
     families: dict[tuple[str, str], list[Heat]] = {}
     for heat in found:
         families.setdefault((heat.family, heat.usual), []).append(heat)

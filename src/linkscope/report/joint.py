@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class JointRow:
-    """One place and its flows at the size with the highest total."""
+    """One place and its flows, at the size with the highest total."""
 
     path: Path
     bytes: int
@@ -55,7 +55,7 @@ class JointRow:
 
 @dataclass(frozen=True)
 class Joint:
-    """One pattern: a method and its rows. `params` tells it from others of its family."""
+    """One pattern: a method and its rows. `params` distinguishes it from the other patterns of its family."""
 
     family: Family
     params: str
@@ -65,7 +65,7 @@ class Joint:
 
 @dataclass(frozen=True)
 class JointLine:
-    """Rows with alike totals, for output without room for each flow."""
+    """Rows with similar totals, for output without a column for each flow."""
 
     pattern: str
     paths: str
@@ -75,7 +75,7 @@ class JointLine:
 
 
 def joints(points: Iterable[Point]) -> list[Joint]:
-    """Each pattern that has a total."""
+    """All patterns that have a total."""
     by_method: dict[Method, list[JointRow]] = {}
     for curve in curves(point for point in points if path_of(point).joint):
         best = curve.best()
@@ -91,7 +91,7 @@ def joints(points: Iterable[Point]) -> list[Joint]:
 
 
 def joint_lines(points: Iterable[Point]) -> list[JointLine]:
-    """One line for rows of a pattern whose totals are alike."""
+    """One line for the rows of a pattern with similar totals."""
     found = []
     for joint in joints(points):
         clusters: list[list[JointRow]] = []
@@ -112,7 +112,7 @@ def _row(point: Point, total: Estimate) -> JointRow:
 
 
 def _name(flow: Flow, path: Path) -> str:
-    """The end that only this flow has, on its side of the arrow."""
+    """The name of a flow: the place that only this flow has, on its side of the arrow."""
     shared = path.dst if path.src.endswith(":all") else path.src
     return f"-> {flow.dst}" if flow.src == shared else f"{flow.src} ->"
 

@@ -1,4 +1,4 @@
-"""The results so far, as lines that fit the terminal while a run goes on."""
+"""The results so far, as lines that fit the terminal during a run."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,8 @@ from linkscope.units import format_bytes, format_fraction, format_seconds
 _HEADS = ("", "", "so far", "% of peak", "at", "rounds", "done")
 _NAME, _PATHS, _VALUE, _SHARE, _AT, _ROUNDS, _DONE = range(len(_HEADS))
 _LEAST = (_NAME, _VALUE)
-# Columns that a narrow terminal drops, in this order. After them, names are shortened, then cut, then the share is
-# dropped. 40 columns hold a name, a value and its share.
+# Columns that a narrow terminal drops, in this order. Then names are shortened and cut, and the share is dropped last.
+# 40 columns hold a name, a value and its share.
 _DROP = (_ROUNDS, _AT, _PATHS, _DONE)
 _GAP = 2
 _MOST_PATHS, _LEAST_NAME = 36, 12
@@ -28,7 +28,7 @@ class LiveTable:
         self._modelled = modelled
 
     def add(self, record: Round | Point) -> None:
-        """Adds a record. The work is left to `table`."""
+        """Adds a record. `table` evaluates it later, so that `add` is cheap."""
         self._found.add(record)
 
     def table(self, width: int, height: int) -> list[tuple[str, str]]:
@@ -50,7 +50,7 @@ class LiveTable:
         return lines
 
     def best(self) -> str:
-        """The best of each benchmark in one line: 'best so far: h2d 55.4 GB/s (95 % of peak)'."""
+        """The best rate of each benchmark in one line: 'best so far: h2d 55.4 GB/s (95 % of peak)'."""
         best: dict[str, Row] = {}
         for row in self._found.rows(merged=True):
             name = row.group.family.benchmark
@@ -67,7 +67,7 @@ class LiveTable:
 
 
 def _rank(row: Row) -> tuple[bool, bool, float]:
-    """Unidirectional before bidirectional, then the higher rate or the shorter time."""
+    """Unidirectional ranks before bidirectional, then the higher rate or the shorter time."""
     return (
         not row.group.bidirectional,
         row.rate is not None,
@@ -91,7 +91,7 @@ def _fitted(title: str, rows: Sequence[Row], width: int) -> list[tuple[str, str]
             widths = _widths([heads, *cells])
             if _width(widths, shown) <= width:
                 return _lines([heads, *cells], rows, widths, shown)
-    heads[_SHARE] = "limit"  # the last layout must fit
+    heads[_SHARE] = "peak"  # all columns that can be dropped are gone: shorten the names
     widths = _widths([heads, *cells])
     room = width - _width(widths, shown) + widths[_NAME]
     if room < _LEAST_NAME:
@@ -142,7 +142,7 @@ def _cells(row: Row, *, short: bool = False) -> list[str]:
 
 
 def _value(row: Row) -> str:
-    """Three digits: without an interval, more would claim too much."""
+    """Three digits, because a value without an interval does not support more."""
     if row.rate is None:
         return format_seconds(float(f"{row.seconds or 0.0:.3g}"))
     decimals = 2 - math.floor(math.log10(row.rate)) if row.rate > 0 else 0
@@ -154,5 +154,5 @@ def _cut(text: str, width: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without control characters: a name in a file must not steer the terminal."""
+    """The text without control characters, so that a name in a file cannot control the terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

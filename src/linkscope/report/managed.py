@@ -1,4 +1,4 @@
-"""The rates of managed memory, prefetched and on demand. They are no headlines: their pages migrate."""
+"""The rates of managed memory, prefetched and on demand. They are not headline rates, because their pages migrate."""
 
 from linkscope.advise import plain
 from linkscope.model.curves import rate_of
@@ -10,7 +10,7 @@ _BENCHMARKS = {"prefetch": "prefetch", "demand": "on demand"}
 
 
 def managed_rates(run: Run) -> dict[tuple[str, str], Rates]:
-    """By ('prefetch', 'to GPU') and the like; of paths between host and GPU, at the best size of each."""
+    """The best rates of paths between host and GPU, by operation and direction, such as ('prefetch', 'to GPU')."""
     found = {}
     for benchmark, how in _BENCHMARKS.items():
         points = [p for p in run.points if p.benchmark == benchmark and plain(p) and not has_warning(p)]

@@ -23,7 +23,7 @@ _MOST_FINDINGS = 12
 
 
 def to_markdown(run: Run) -> str:
-    """The whole text."""
+    """The report as Markdown."""
     shared, everything, run = _shared(run), run, without_concurrent(run)
     machine = run.header.machine
     name = " - ".join(str(machine[key]) for key in ("name", "title") if machine.get(key)) or "a machine without a name"
@@ -35,7 +35,7 @@ def to_markdown(run: Run) -> str:
         lines.append(f"- **{tile.label}**: {_safe('; '.join((tile.value, *tile.lines)))}")
     lines += ["", "### Best rates", "", *_rates(run), *_sweeps(run), *_joint(run), *shared, *_break_even(run)]
     lines += ["", "### Anomalies", ""]
-    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # the others are doubts
+    found = [finding for finding in findings(run) if finding.kind not in GRAVE]  # listed under points to check
     lines += [f"- {_safe(one.text)}" for one in found[:_MOST_FINDINGS]] or ["No rule found one."]
     lines += [f"- and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else []
     advised = [f"- {_safe(headline(one))}; {_safe(one.recommendation.how)}" for one in worthwhile(run.points)]
@@ -46,7 +46,7 @@ def to_markdown(run: Run) -> str:
 
 
 def break_even_to_markdown(run: Run) -> str:
-    """Memory costs and break-even tables, and the points behind them; '' where the run has no such data."""
+    """Memory costs and break-even tables, with the ids of their points; '' if the run has no such data."""
     found = break_evens(run.points)
     if found is None:
         return ""
@@ -70,7 +70,7 @@ def replay_to_markdown(bars: Sequence[Bar], modelled: bool) -> str:
 
 
 def _break_even(run: Run) -> list[str]:
-    """The break-even of memory kinds in a few lines; empty without such data."""
+    """The break-even of memory kinds in a few lines; empty if the run has no such data."""
     found = break_evens(run.points)
     lines = [f"- {_safe(line)}" for line in found.lines] if found else []
     return ["", f"### {SHORT_HEADING}", "", *lines] if lines else []
@@ -100,7 +100,7 @@ def _rates(run: Run) -> list[str]:
 
 
 def _sweeps(run: Run) -> list[str]:
-    """The number of blocks that is enough; empty without such data."""
+    """The number of blocks that is sufficient; empty if the run has no sweep."""
     head = "operation | path | how | at | best rate [interval] | blocks for 95 % | SMs | copy engine [interval]"
     rows = [
         (
@@ -114,7 +114,7 @@ def _sweeps(run: Run) -> list[str]:
 
 
 def _joint(run: Run) -> list[str]:
-    """Copies between one place and all GPUs; empty without such data."""
+    """Copies between one place and all GPUs; empty if the run has none."""
     head = "pattern | path | at | total [interval] | each flow's rate and share"
     rows = [
         (line.pattern, line.paths, format_bytes(line.bytes), line.total, line.each) for line in joint_lines(run.points)
@@ -124,7 +124,7 @@ def _joint(run: Run) -> list[str]:
 
 
 def _shared(run: Run) -> list[str]:
-    """The shared links; empty where no concurrent flows were measured."""
+    """The shared links; empty if no concurrent flows were measured."""
     found = shares(run.points)
     if found is None:
         return []
@@ -140,7 +140,7 @@ def _table(head: str, right: int, rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """The text on one line, with all Markdown and HTML signs escaped."""
+    """The text on one line, with Markdown and HTML characters escaped."""
     flat = re.sub(r"\s+", " ", text).replace("\\", "\\\\")
     flat = flat.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([|*_`\[\]#~@])", r"\\\1", flat)

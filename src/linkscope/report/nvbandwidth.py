@@ -1,9 +1,9 @@
 """The tables of nvbandwidth 0.8 from a run of suite `nvbandwidth`, in its layout, so that both outputs can be compared.
 
 In tables named "read" and "write" the row is the GPU whose stream or threads copy: a read brings data from the GPU of
-the column, a write sends data there. Some names contradict the copy that nvbandwidth makes; a cell then holds that
-copy. `all_to_one_read` copies from one GPU to all others and `one_to_all_read` from all others to one. The SM forms of
-these two are pushed by the source, as their write forms are (testcases_sm.cpp of nvbandwidth).
+the column, a write sends data to it. Some names contradict the copy that nvbandwidth makes; a cell then holds that
+copy. `all_to_one_read` copies from one GPU to all others and `one_to_all_read` from all others to one. In the SM forms
+of these two the source pushes the data, as in their write forms (testcases_sm.cpp of nvbandwidth).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Cells = list[list[float | None]]
 
 
 class Inherited(float):
-    """A value that another path of the class gave."""
+    """A value that was inherited from another path of the class."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Table:
 
     @property
     def inherited(self) -> int:
-        """How many cells have a value that was not measured."""
+        """The number of cells with an inherited value."""
         return sum(isinstance(value, Inherited) for row in self.cells for value in row)
 
     @property
     def missing(self) -> int:
-        """How many cells have no value. The diagonal of a matrix never has one."""
+        """The number of cells without a value. The diagonal of a matrix never has one and does not count."""
         empty = sum(value is None for row in self.cells for value in row)
         return empty - (len(self.cells) if len(self.cells) > 1 else 0)
 
     @property
     def sum(self) -> float | None:
-        """The sum of all cells; None where one is missing, since a part of them adds up to nothing comparable."""
+        """The sum of all cells. None if one is missing, because a partial sum is not comparable."""
         return None if self.missing else sum(value for row in self.cells for value in row if value is not None)
 
 
@@ -131,7 +131,7 @@ class _Tables:
             one, other = there(row, column), back(row, column)
             if one is None or other is None:
                 return None
-            return _scaled_to([one, other], one + other)
+            return _marked([one, other], one + other)
 
         key = f"device_to_device_bidirectional_memcpy_{word}_{engine}"
         return [
@@ -202,7 +202,7 @@ class _Tables:
         of: str = "",
         initiator: str = "",
     ) -> float | None:
-        """The rate of the flow from src to dst; with `back`, of the opposite one; with `of`, of that GPU."""
+        """The rate of the flow from src to dst. `back`: the opposite flow. `of`: the flow of that GPU."""
         params = {"initiator": initiator} if initiator else {}
         if bidirectional and not benchmark.startswith("exchange"):
             params["bidirectional"] = "true"
@@ -219,8 +219,8 @@ class _Tables:
         return _value(flows[0].gbps, point) if flows else None
 
     def _find(self, benchmark: str, engine: str, src: str, dst: str, **params: str) -> Point | None:
-        """The point that matches. Of points on several NUMA nodes, the fastest."""
-        ways = params.setdefault("bidirectional", "false")
+        """The matching point. Among points on several NUMA nodes, the fastest."""
+        direction = params.setdefault("bidirectional", "false")
         params.setdefault("cache", "cold")
         found = [
             point
@@ -228,7 +228,7 @@ class _Tables:
             if (point.benchmark, point.engine) == (benchmark, engine)
             and _is(point.src, src)
             and _is(point.dst, dst)
-            and point.params.get("bidirectional", "false") == ways
+            and point.params.get("bidirectional", "false") == direction
             and all(point.params.get(name, value) == value for name, value in params.items())
         ]
         return min(found, key=lambda point: point.median_s or 0.0, default=None)
@@ -238,13 +238,13 @@ def _value(number: float | None, point: Point) -> float | None:
     return Inherited(number) if number is not None and point.status == "inherited" else number
 
 
-def _scaled_to(parts: list[float], number: float) -> float:
-    """A number made of parts is inherited where one of them is."""
+def _marked(parts: list[float], number: float) -> float:
+    """The number, marked as inherited if one of its parts is."""
     return Inherited(number) if any(isinstance(part, Inherited) for part in parts) else number
 
 
 def _of_one_size(points: list[Point]) -> list[Point]:
-    """Of each kind of copy, the size that most paths have a value at, and the largest of several such sizes."""
+    """The points of one size for each kind of copy: the size with the most paths, and the largest of these."""
     kinds: dict[object, dict[int, set[tuple[str, str]]]] = {}
     for point in points:
         kinds.setdefault(_kind(point), {}).setdefault(point.bytes, set()).add((point.src, point.dst))

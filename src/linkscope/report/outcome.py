@@ -28,16 +28,16 @@ _WITHOUT_VALUE = ("failed", "unsupported", "skipped")
 
 @dataclass(frozen=True)
 class Problem:
-    """Points with one status and one reason. Numbers in the reasons may differ; `reason` is the first point's."""
+    """Points with one status and one reason. Numbers in the reasons may differ; `reason` is that of the first point."""
 
     status: str
     reason: str
     ids: list[str]
-    fault: str = ""  # replaces the words of the status
+    fault: str = ""  # replaces the words of the status, if given
 
     @property
     def missed(self) -> bool:
-        """Whether the only problem is the width of intervals."""
+        """Whether wide intervals are the only problem."""
         return self.status == "missed_precision" and not self.fault
 
     def text(self) -> str:
@@ -46,7 +46,7 @@ class Problem:
 
 
 def problems(points: Iterable[Point]) -> list[Problem]:
-    """The worst status first, then the most frequent reason."""
+    """The problems of a run: the worst status first, then the most frequent reason."""
     listed = list(points)
     found: dict[tuple[str, str], Problem] = {}
     for point in listed:
@@ -66,7 +66,9 @@ def counts_text(points: Iterable[Point]) -> str:
 
 
 def run_text(run: Run) -> str:
-    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; took 3.2 s', with the rule of another tool and an early end."""
+    """'suite quick, 6 rounds, seed 1; 12 points: 12 ok; took 3.2 s'. Also names the rule of another tool, and an
+    early end.
+    """
     plan = run.header.plan
     named = [suite_text(run)] if "suite" in plan else []
     early = f"{EARLY_ROUNDS} to " if plan.get("early") else ""
@@ -85,14 +87,14 @@ def run_text(run: Run) -> str:
 
 
 def suite_text(run: Run) -> str:
-    """'suite standard (only d2d/*)'; '' where the plan names no suite."""
+    """'suite standard (only d2d/*)'; '' if the plan names no suite."""
     plan = run.header.plan
     return f"suite {plan['suite']}{_only_text(plan.get('only'))}" if "suite" in plan else ""
 
 
 def took_text(run: Run) -> str:
-    """'110.5 s'; of a modelled run also the modelled time, which the budget counts."""
-    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a session that was killed has no time
+    """'110.5 s'. For a modelled run also the modelled time, which the budget limits."""
+    least = "at least " if len(run.earlier_ends) < len(run.resumes) else ""  # a killed session records no time
     took = f"{least}{format_seconds(run.wall_s)}"
     took += f" in {count_text(len(run.resumes) + 1, 'part')}" if run.resumes else ""
     if not run.modelled:
@@ -102,7 +104,7 @@ def took_text(run: Run) -> str:
 
 
 def _only_text(only: Any) -> str:
-    """' (only d2d/*)' for a part of a suite; the number of patterns where they are long."""
+    """' (only d2d/*)' for a part of a suite; the number of patterns if the list is long."""
     patterns = [str(one) for one in only] if isinstance(only, list) else []
     parts = " ".join(patterns)
     if len(parts) > _LONGEST_ONLY:
@@ -113,21 +115,21 @@ def _only_text(only: Any) -> str:
 def _imprecise(points: Iterable[Point]) -> list[Problem]:
     """Points whose flows did not run together, then those that missed precision, one entry for each family."""
     groups: dict[Family, list[Point]] = {}
-    turns: dict[Family, list[Point]] = {}
+    apart: dict[Family, list[Point]] = {}
     for point in points:
         if point.status == "missed_precision":
-            (turns if flows_ran_apart(point) else groups).setdefault(method_of(point).family, []).append(point)
-    found = [_in_turn(family, group) for family, group in sorted(turns.items())]
-    return found + [_of_family(family, group) for family, group in sorted(groups.items())]
+            (apart if flows_ran_apart(point) else groups).setdefault(method_of(point).family, []).append(point)
+    found = [_apart_problem(family, group) for family, group in sorted(apart.items())]
+    return found + [_wide_problem(family, group) for family, group in sorted(groups.items())]
 
 
-def _in_turn(family: Family, group: list[Point]) -> Problem:
+def _apart_problem(family: Family, group: list[Point]) -> Problem:
     group = sorted(group, key=lambda point: point.guards.get("joint_overlap", 1.0))
     reason = f"{family}; {reason_text(group[0].reason or 'no reason was given')}"
     return Problem("missed_precision", reason, [point.id for point in group], APART)
 
 
-def _of_family(family: Family, group: list[Point]) -> Problem:
+def _wide_problem(family: Family, group: list[Point]) -> Problem:
     wide = [(width / point.precision_target, width, point) for point in group if (width := widest(point)) is not None]
     if not wide:
         reason = reason_text(group[0].reason or "no interval")

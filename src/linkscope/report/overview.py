@@ -1,4 +1,6 @@
-"""The best rates of a run: a few rows for each family, each with the paths and parameters that make no difference."""
+"""The best rates of a run: a few rows for each family. A row merges paths and parameters without influence on the
+rate.
+"""
 
 import itertools
 import re
@@ -34,12 +36,12 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes
 
 ALIKE = 0.02  # rates within this fraction, or within their intervals, share a row
-HARDLY = 0.9  # a parameter is folded if this fraction of its comparisons is alike; findings.py reports the others
+MOSTLY = 0.9  # a parameter is folded if this fraction of its comparisons is alike; findings.py reports the others
 
 
 @dataclass(frozen=True)
 class Row:
-    """Paths with alike rates for one method. Ranges go from the lowest to the highest path of the row."""
+    """Paths with similar rates for one method. Ranges go from the lowest to the highest path of the row."""
 
     paths: str
     path_count: int
@@ -48,14 +50,13 @@ class Row:
     time: Estimate | None  # the same in seconds, for operations without bytes
     share: tuple[float, float] | None  # fraction of the peak
     at_bytes: int
-    half_rate_bytes: int | None  # the largest of the paths
+    half_rate_bytes: int | None  # the largest over the paths
     smallest_bytes: int
-    batched_s: tuple[float, float] | None  # at the smallest size, one of a batch
-    single_s: tuple[float, float] | None  # at the same size, single
-    halves: tuple[
-        tuple[int, bool], ...
-    ] = ()  # of each path; true: at most this size, since the next smaller one has no total
-    note: str = ""  # why larger sizes are left out, or how parts of a copy overlapped
+    batched_s: tuple[float, float] | None  # time of a batched operation at the smallest size
+    single_s: tuple[float, float] | None  # time of a single operation at the same size
+    # For each path the half-rate size; true: an upper bound, because the next smaller size has no total.
+    halves: tuple[tuple[int, bool], ...] = ()
+    note: str = ""  # why larger sizes are left out, or how far the parts of a copy overlapped
     missed: int = 0  # number of paths whose best point missed its precision
     inherited: int = 0  # number of paths whose best point was inherited
     batched_sign: str = ""
@@ -110,33 +111,33 @@ class Row:
 
 @dataclass(frozen=True)
 class FamilyRows:
-    """One family: its rows, and the parameters that hardly change the best rate."""
+    """One family: its rows, and the parameters with little influence on the best rate."""
 
     family: Family
     rows: list[Row]
     minor_params: list[str]
-    usual: str = ""  # values of a row unless its `params` say otherwise
-    sweep: str = ""  # the number of blocks that is enough, where several were measured
-    limits: str = ""  # peaks of rows, where they differ
+    usual: str = ""  # parameter values of all rows whose `params` give no others
+    sweep: str = ""  # the sufficient number of blocks, if several were measured
+    limits: str = ""  # peaks of the rows, if they differ
 
     @property
     def minor_params_text(self) -> str:
-        """'best rate depends little on: after (single at 8 B: kernel 7.4 us, wait 2.4 us)'."""
+        """'best rate depends little on: after (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)'."""
         return f"best rate depends little on: {', '.join(self.minor_params)}" if self.minor_params else ""
 
 
 @dataclass(frozen=True)
 class _Best:
-    """The best point of a path with one method (the fastest of alike ones), and the curves it was chosen from."""
+    """The best point of a path with one method (the fastest of similar ones), and the curves of all candidates."""
 
     curve: Curve
     point: Point
     estimate: Estimate
-    behind: tuple[Curve, ...]
+    candidates: tuple[Curve, ...]
 
 
 def overview(points: Iterable[Point]) -> list[FamilyRows]:
-    """Each path with a value, in few rows. joint.py has the copies to or from all GPUs at once."""
+    """Each path with a value, in few rows. joint.py covers the copies to or from all GPUs at once."""
     listed = [point for point in points if not path_of(point).joint]
     swept = sweeps(listed)
     found = []
@@ -166,7 +167,9 @@ def _family_rows(family: Family, of_family: Sequence[Curve], sweep: str) -> Fami
 
 
 def _bests(of_family: Sequence[Curve]) -> list[_Best]:
-    """For each path and method the best point of the batched curve, or of the single one where there is no other."""
+    """The best point for each path and method: of the batched curve, or of the single one if there is no batched
+    one.
+    """
     found = []
     for _, group in itertools.groupby(of_family, key=lambda curve: (curve.method, curve.path)):
         modes = sorted(group, key=lambda curve: not curve.batched)
@@ -185,13 +188,13 @@ def _estimate(point: Point) -> Estimate:
 
 
 def _makes_no_difference(name: str, bests: Sequence[_Best]) -> bool:
-    """Whether the best rate of hardly any path depends on this parameter, all others being equal."""
+    """Whether 90 % of the comparisons that differ only in this parameter have the same best rate."""
     groups: dict[object, list[_Best]] = {}
     for best in bests:
         groups.setdefault((best.curve.path, best.curve.method.without([name])), []).append(best)
     pairs = [pair for group in groups.values() for pair in itertools.combinations(group, 2)]
     same = sum(alike(one.estimate, other.estimate, ALIKE) for one, other in pairs)
-    return bool(pairs) and same >= HARDLY * len(pairs)
+    return bool(pairs) and same >= MOSTLY * len(pairs)
 
 
 def _fold(bests: Sequence[_Best], minor_params: Sequence[str]) -> list[_Best]:
@@ -205,18 +208,17 @@ def _fastest(group: Sequence[_Best]) -> _Best:
     fastest = min(group, key=lambda best: best.point.median_s or 0.0)
     if total_of(fastest.point) is not None:
         fastest = max(group, key=lambda best: best.estimate.value)
-    behind = tuple(curve for best in group for curve in best.behind)
-    return _Best(fastest.curve, fastest.point, fastest.estimate, behind)
+    candidates = tuple(curve for best in group for curve in best.candidates)
+    return _Best(fastest.curve, fastest.point, fastest.estimate, candidates)
 
 
 def _clusters(bests: Sequence[_Best]) -> list[list[_Best]]:
-    """Clusters of alike rates, the fastest first."""
+    """Clusters of similar rates, the fastest first."""
     found: list[list[_Best]] = []
     for best in sorted(bests, key=_rank):
         near = found and alike(best.estimate, found[-1][0].estimate, ALIKE)
-        if near and bool(best.curve.without_total()) == bool(
-            found[-1][0].curve.without_total()
-        ):  # best rates of similar sizes only
+        # Without totals at large sizes the best rate is one of a smaller size, which is not comparable.
+        if near and bool(best.curve.without_total()) == bool(found[-1][0].curve.without_total()):
             found[-1].append(best)
         else:
             found.append([best])
@@ -234,8 +236,8 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
     rated = total_of(middle.point) is not None
     shares = [share for best in cluster if (share := share_of(best.point)) is not None]
     halves = [half for best in cluster if (half := _half(best)) is not None]
-    behind = [curve for best in cluster for curve in best.behind]
-    smallest = min(point.bytes for curve in behind for point in curve.measured)
+    candidates = [curve for best in cluster for curve in best.candidates]
+    smallest = min(point.bytes for curve in candidates for point in curve.measured)
     return Row(
         paths=paths_text([best.curve.path for best in cluster]),
         path_count=len(cluster),
@@ -246,21 +248,21 @@ def _row(cluster: Sequence[_Best], params: str) -> Row:
         at_bytes=middle.point.bytes,
         half_rate_bytes=max((half for half, _ in halves), default=None),
         smallest_bytes=smallest,
-        batched_s=_times_at(smallest, [curve for curve in behind if curve.batched]) if rated else None,
-        single_s=_times_at(smallest, [curve for curve in behind if not curve.batched]),
+        batched_s=_times_at(smallest, [curve for curve in candidates if curve.batched]) if rated else None,
+        single_s=_times_at(smallest, [curve for curve in candidates if not curve.batched]),
         halves=tuple(halves),
         note=missing_total_text([point for best in cluster for point in best.curve.without_total()])
-        or parts_text(point for curve in behind if (point := curve.best()) is not None),
+        or parts_text(point for curve in candidates if (point := curve.best()) is not None),
         missed=sum(missed(best.point) for best in cluster),
         inherited=sum(inherited(best.point) for best in cluster),
-        batched_sign=_sign_at(smallest, [curve for curve in behind if curve.batched]) if rated else "",
-        single_sign=_sign_at(smallest, [curve for curve in behind if not curve.batched]),
+        batched_sign=_sign_at(smallest, [curve for curve in candidates if curve.batched]) if rated else "",
+        single_sign=_sign_at(smallest, [curve for curve in candidates if not curve.batched]),
     )
 
 
 def _half(best: _Best) -> tuple[int, bool] | None:
-    """The half-rate size of the fastest curve that has several sizes; true where it is an upper bound."""
-    batched = [best.curve, *(curve for curve in best.behind if curve.batched)]
+    """The half-rate size of the fastest curve with several sizes; true if the size is an upper bound."""
+    batched = [best.curve, *(curve for curve in best.candidates if curve.batched)]
     for curve in batched:
         half = curve.half_rate_bytes()
         if half is not None:

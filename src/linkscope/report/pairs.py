@@ -1,4 +1,4 @@
-"""Anomalies of the machine as a whole: classes of GPU pairs, the gain of peer access, directions that take turns."""
+"""Anomalies of the whole machine: classes of GPU pairs, the gain of peer access, contention between directions."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,12 @@ from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_rate
 
 ALIKE = 0.02  # pairs of a class differ by at most this, or by at most their intervals
-WORTH = 0.10  # a lack of peer access is reported where it costs at least this much
-HOST_PATH = 0.8  # a rate above this fraction of the host path counts as all of it
-TURNS = 1.15  # bidirectional totals below this multiple of the unidirectional rate mean that the directions take turns
+WORTH = 0.10  # missing peer access is reported if it costs at least this fraction of the rate
+HOST_PATH = 0.8  # a rate above this fraction of the rate of the host path counts as equal to it
+CONTENDING = 1.15  # directions contend if the bidirectional total is below this multiple of the unidirectional rate
 _GPU = re.compile(r"(?:host:\d+/)?gpu:\d+")
-_LINK = re.compile(
-    r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \("
-)  # the start of the peak description of a modelled path
+# The start of the peak description of a modelled path.
+_LINK = re.compile(r"(?P<name>\S+) (?P<start>\S+)->(?P<to>\S+) \(")
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,20 @@ class _Pair:
         return total(self.best)
 
     @property
-    def way(self) -> str:
-        """The link of the pair as far as known: 'over nvlink-1', 'through another GPU', or ''."""
+    def link(self) -> str:
+        """The link of the pair: 'over nvlink-1', 'through another GPU', or '' if unknown."""
         if self.best.params.get("peer") == "off":
             return "through the host"
-        link = _LINK.match(self.best.limit_source or "")
-        if link is None:
+        match = _LINK.match(self.best.limit_source or "")
+        if match is None:
             return ""
-        ends = {link["start"], link["to"]}
+        ends = {match["start"], match["to"]}
         others = all(map(_GPU.fullmatch, ends)) and ends != {self.path.src, self.path.dst}
-        return "through another GPU" if others else f"over {link['name']}"
+        return "through another GPU" if others else f"over {match['name']}"
 
 
 def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
-    """Classes of GPU pairs by their best unidirectional rate and by their link. One pair is no class."""
+    """Classes of GPU pairs by their best unidirectional rate and by their link. A class has at least two pairs."""
     by_family: dict[Family, dict[Path, _Pair]] = {}
     for family, pair in _pairs(batched):
         known = by_family.setdefault(family, {}).get(pair.path)
@@ -52,7 +51,7 @@ def classes_of_pairs(batched: Sequence[Curve]) -> list[Finding]:
             by_family[family][pair.path] = pair
     if not by_family:
         return []
-    # Classes are a matter of links, so one method is enough: that with the most pairs, then the fastest.
+    # Classes depend on links, so one method is enough: the one with the most pairs, then the fastest.
     most = max(by_family, key=lambda family: (len(by_family[family]), max(p.gbps for p in by_family[family].values())))
     classes = [members for members in _classes(by_family[most].values()) if len(members) > 1]
     if len(classes) < 2:
@@ -78,22 +77,22 @@ def _classes(pairs: Iterable[_Pair]) -> list[list[_Pair]]:
     """The fastest class first; pairs in the order of their places."""
     classes: list[list[_Pair]] = []
     for pair in sorted(pairs, key=lambda pair: -pair.gbps):
-        mine = next((some for some in classes if some[0].way == pair.way and _as_fast(some[0], pair)), None)
-        if mine is None:
+        known = next((members for members in classes if _same_class(members[0], pair)), None)
+        if known is None:
             classes.append([pair])
         else:
-            mine.append(pair)
+            known.append(pair)
     return [sorted(members, key=lambda pair: pair.path) for members in classes]
 
 
-def _as_fast(one: _Pair, other: _Pair) -> bool:
+def _same_class(one: _Pair, other: _Pair) -> bool:
     first, second = total_of(one.best), total_of(other.best)
-    return first is not None and second is not None and alike(first, second, ALIKE)
+    return one.link == other.link and first is not None and second is not None and alike(first, second, ALIKE)
 
 
 def _class_text(members: Sequence[_Pair]) -> str:
-    way = f" {members[0].way}" if members[0].way else ""
-    return f"{len(members)} at {_range([pair.gbps for pair in members])}{way}, such as {members[0].path}"
+    link = f" {members[0].link}" if members[0].link else ""
+    return f"{len(members)} at {_range([pair.gbps for pair in members])}{link}, such as {members[0].path}"
 
 
 def _range(rates: Sequence[float]) -> str:
@@ -138,13 +137,13 @@ def _by_peer(of_family: Sequence[Curve], value: str) -> dict[Path, _Pair]:
 
 
 def _refused(of_family: Sequence[Curve], path: Path) -> bool:
-    """Whether the platform refused peer access, as opposed to nobody having asked for it."""
+    """Whether the run requested peer access and the platform refused it."""
     points = (point for curve in of_family if curve.path == path for point in curve.points)
     return any(point.params.get("peer") == "on" and point.status == "unsupported" for point in points)
 
 
 def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -> str:
-    """'; the path between host and GPU reaches 12.4 GB/s', where the rates are about as high."""
+    """'; the path between host and GPU reaches 12.4 GB/s' if the rates are about as high; otherwise ''."""
     host = [
         total(best)
         for curve, best in with_best(batched)
@@ -156,10 +155,8 @@ def _as_host(batched: Sequence[Curve], family: Family, rates: Sequence[float]) -
     return f"; the path between host and GPU reaches {format_rate(max(host))}"
 
 
-def take_turns(batched: Sequence[Curve]) -> list[Finding]:
-    """Bidirectional totals hardly above the unidirectional rate at the largest common size; one finding for each
-    family.
-    """
+def contending_directions(batched: Sequence[Curve]) -> list[Finding]:
+    """Bidirectional totals near the unidirectional rate, at the largest common size; one finding for each family."""
     unidirectional = {(curve.path, curve.method): curve for curve in batched}
     groups: dict[Family, list[tuple[float, str, str]]] = {}
     for curve in batched:
@@ -172,13 +169,12 @@ def take_turns(batched: Sequence[Curve]) -> list[Finding]:
             one, both = alone.get(point.bytes, 0.0), total(point)
             if point.bytes < LARGE or not one or not both:
                 continue
-            hardly = "hardly" if both > one else "no"
             text = (
-                f"{method_text(curve.method)} is {hardly} faster than unidirectional on {curve.path}: "
+                f"{method_text(curve.method)} on {curve.path} has {both / one:.2f} times the unidirectional rate: "
                 f"{format_rate(both)} in total at {format_bytes(point.bytes)}, unidirectional {format_rate(one)}: "
-                "the two directions take turns"
+                "the two directions contend"
             )
-            if both < TURNS * one:
+            if both < CONTENDING * one:
                 groups.setdefault(curve.method.family, []).append((both / one, text, point.id))
             break
-    return [worst("taking turns", parts) for parts in groups.values()]
+    return [worst("contending directions", parts) for parts in groups.values()]

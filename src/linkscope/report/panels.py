@@ -25,7 +25,7 @@ from linkscope.model.text import count_text, latency_text, params_text, rate_tex
 from linkscope.report.outcome import STATUS_WORDS
 from linkscope.report.svg import SERIES_COLOURS, Series, box, rate_chart, ring, swatch, time_chart
 from linkscope.report.sweep import without_sweeps
-from linkscope.report.trust import between_medians, inherited, missed, reason_text, signed, strays_text
+from linkscope.report.trust import between_medians, inherited, missed, outliers_text, reason_text, signed
 from linkscope.runfile import Point
 from linkscope.units import format_bytes, format_fraction, format_rate, format_rate_interval, format_seconds_interval
 
@@ -60,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Legend:
-    """The legend of one line."""
+    """One entry of a legend."""
 
     swatch: str
     text: str
@@ -68,7 +68,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Panel:
-    """All about one path."""
+    """The charts and tables of one path."""
 
     anchor: str
     path: str
@@ -78,7 +78,7 @@ class Panel:
     legend: list[Legend]
     limits: list[str]
     not_drawn: int
-    timed: str  # the timing methods, with the names of the section on the method
+    timed: str  # the timing methods, named as in the section on the method
     tables: list[Table]
 
 
@@ -98,7 +98,7 @@ def panels(points: Iterable[Point], *, modelled: bool) -> list[Panel]:
 
 
 def varying_in_families(methods: Iterable[Method]) -> set[tuple[Family, str]]:
-    """The parameters that differ within a family; legends leave out the others."""
+    """The parameters that differ within a family. Legends show only these."""
     families: dict[Family, set[Method]] = {}
     for method in methods:
         families.setdefault(method.family, set()).add(method)
@@ -141,7 +141,7 @@ def _by_method(of_path: Sequence[Curve]) -> dict[Method, list[Curve]]:
 
 
 def _lines(by_method: dict[Method, list[Curve]]) -> list[list[tuple[Method, list[Curve]]]]:
-    """Groups of methods with coinciding curves. The method with the most sizes is first and drawn for the group."""
+    """Groups of methods with coinciding curves. The first method has the most sizes; it is drawn for the group."""
     found: list[list[tuple[Method, list[Curve]]]] = []
     for method, group in sorted(by_method.items(), key=lambda item: -sum(len(curve.measured) for curve in item[1])):
         for line in found:
@@ -178,9 +178,18 @@ def _series(
         for curve in line[0][1]:
             points = [(point.bytes, estimate) for point in curve.measured if (estimate := value(point)) is not None]
             if points:
-                odd = frozenset(point.bytes for point in curve.measured if missed(point))
-                theirs = frozenset(point.bytes for point in curve.measured if inherited(point))
-                found.append(Series(colour, not curve.batched, points, odd, theirs, frozenset(breaks(curve.measured))))
+                missed_sizes = frozenset(point.bytes for point in curve.measured if missed(point))
+                inherited_sizes = frozenset(point.bytes for point in curve.measured if inherited(point))
+                found.append(
+                    Series(
+                        colour,
+                        not curve.batched,
+                        points,
+                        missed_sizes,
+                        inherited_sizes,
+                        frozenset(breaks(curve.measured)),
+                    )
+                )
     return found
 
 
@@ -201,7 +210,7 @@ def _limits(of_path: Sequence[Curve]) -> dict[float, str]:
 
 
 def _best_text(of_path: Sequence[Curve]) -> str:
-    """The best unidirectional rate of the path and its % of peak, or another value where it has no rate."""
+    """The best unidirectional rate of the path and its % of peak, or another value if it has no rate."""
     if of_path[0].path.joint:
         bests = [(total, best) for curve in of_path if (best := curve.best()) and (total := total_of(best))]
         if not bests:
@@ -239,7 +248,7 @@ def _table(method: Method, group: Sequence[Curve]) -> Table:
 def _cells(point: Point) -> Cells:
     rate, total, time = rate_of(point), total_of(point), time_of(point)
     several = len(measured_flows(point)) > 1
-    spread, strays, between = point.spread, strays_text(point), between_medians(point)
+    spread, outliers, between = point.spread, outliers_text(point), between_medians(point)
     rounds = point.flows[0].round_medians_s if point.flows else []
     return Cells(
         size=format_bytes(point.bytes),
@@ -248,7 +257,7 @@ def _cells(point: Point) -> Cells:
         rate=rate_text(rate),
         total=rate_text(total) if several else "",
         share=format_fraction(share_of(point)) if rate else "",
-        within=" ".join(filter(None, (format_fraction(spread.within_rounds), f"({strays})" if strays else "")))
+        within=" ".join(filter(None, (format_fraction(spread.within_rounds), f"({outliers})" if outliers else "")))
         if spread
         else "",
         between=format_fraction(between) if spread and between is not None else "",

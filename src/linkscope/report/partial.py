@@ -1,4 +1,4 @@
-"""The results of a run so far, from its rounds: a row for each family and its paths with alike rates.
+"""The results of a run so far, from its rounds: a row for each family and its paths with similar rates.
 
 Until a point has its record, its value is the median of its round medians, without an interval.
 """
@@ -10,14 +10,14 @@ from linkscope.model.curves import Family, Path, share_of, total_of
 from linkscope.runfile import Point, PointId, Round, flows_by_path
 from linkscope.stats import median
 
-ALIKE_SO_FAR = 0.1  # rates within this fraction share a row: 2 % would be noise as long as there are no intervals
+ALIKE_SO_FAR = 0.1  # rates within this fraction share a row; without intervals, 2 % would be noise
 
-Limit = Callable[[PointId], tuple[float, str] | None]  # peak in GB/s and its source; None: not known
+Limit = Callable[[PointId], tuple[float, str] | None]  # peak in GB/s and its source; None: unknown
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """The key of a row. Of the other parameters the best value counts."""
+    """The key of a row. The row has the best value over all other parameters."""
 
     family: Family
     bidirectional: bool
@@ -28,15 +28,17 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The best of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the fraction of one direction."""
+    """The best value of some paths. Rates in GB/s, bidirectional ones as totals; `share` is the % of peak of one
+    direction.
+    """
 
     group: Group
     paths: tuple[Path, ...]
     rate: float | None
-    seconds: float | None  # of operations without a rate: the shortest
+    seconds: float | None  # the shortest time, for operations without a rate
     share: float | None
     at_bytes: int
-    rounds: tuple[int, int]  # the least and the most of the points
+    rounds: tuple[int, int]  # the lowest and highest number over the points
     done: int  # number of finished points
     points: int
     latest: bool  # the last record belongs to this row
@@ -44,7 +46,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Value:
-    """The value of one point so far."""
+    """The current value of one point."""
 
     rate: float | None
     seconds: float
@@ -53,16 +55,18 @@ class _Value:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Larger is better: a rate before a time, a short time before a long one."""
+        """Larger is better: a rate ranks above a time, a short time above a long one."""
         return self.rate is not None, self.rate if self.rate is not None else -self.seconds
 
 
 @dataclass(slots=True)
 class _Point:
-    """One point of the run. `medians` has one value for each round and measured flow; `apart` are throttled rounds."""
+    """One point of the run. `medians` has one value for each round and measured flow; `apart` has those of throttled
+    rounds.
+    """
 
     what: PointId
-    of_path: "_OfPath" = field(repr=False)
+    of_path: "_PathPoints" = field(repr=False)
     limit_gbps: float | None
     rounds: set[int] = field(default_factory=set)
     medians: list[list[float]] = field(default_factory=list)
@@ -75,7 +79,7 @@ class _Point:
 
 
 @dataclass(slots=True)
-class _OfPath:
+class _PathPoints:
     """The points of one path in one group, and their best value."""
 
     points: list[_Point] = field(default_factory=list)
@@ -85,35 +89,35 @@ class _OfPath:
 
 
 class Partial:
-    """Collects records and evaluates them only when rows are asked for. `ids` are the points of the plan."""
+    """Collects records and evaluates them only when rows are requested. `ids` are the points of the plan."""
 
     def __init__(self, ids: Iterable[str], limit: Limit) -> None:
         self._limit = limit
-        self._fresh: list[Round | Point] = []
+        self._pending: list[Round | Point] = []
         self._latest: tuple[Group, Path] | None = None
         self._points: dict[str, _Point] = {}
-        self._groups: dict[Group, dict[Path, _OfPath]] = {}
+        self._groups: dict[Group, dict[Path, _PathPoints]] = {}
         for id in ids:
-            self._known(id)
+            self._point_of(id)
 
     def add(self, record: Round | Point) -> None:
-        """Adds a record. Concurrent flows are left out: their rates are no best rates of a path."""
+        """Adds a record. Concurrent flows are ignored, because their rates are not the best rates of a path."""
         if "with=" not in record.id:
-            self._fresh.append(record)
+            self._pending.append(record)
 
     def rows(self, *, merged: bool = False) -> list[Row]:
         """Rows of all values, sorted by family. `merged`: one row for each family and direction."""
-        self._take_up()
+        self._evaluate()
         found: list[Row] = []
         for group, of_group in sorted(self._groups.items()):
             known = {path: of_path for path, of_path in of_group.items() if of_path.best is not None}
-            # Paths are comparable once each of their points has a round.
+            # Paths are comparable as soon as each of their points has a round.
             whole = not merged and all(of_path.rounds[0] or of_path.done for of_path in known.values())
             for cluster in _clusters(known) if whole else [list(known)] if known else []:
                 found.append(self._row(group, cluster, known))
         return found
 
-    def _row(self, group: Group, cluster: Sequence[Path], known: dict[Path, _OfPath]) -> Row:
+    def _row(self, group: Group, cluster: Sequence[Path], known: dict[Path, _PathPoints]) -> Row:
         members = [known[path] for path in cluster]
         best = max((of_path.best for of_path in members if of_path.best), key=lambda value: value.rank)
         return Row(
@@ -129,11 +133,11 @@ class Partial:
             latest=self._latest is not None and self._latest[0] == group and self._latest[1] in cluster,
         )
 
-    def _take_up(self) -> None:
-        fresh, self._fresh = self._fresh, []
+    def _evaluate(self) -> None:
+        pending, self._pending = self._pending, []
         changed: dict[str, _Point] = {}
-        for record in fresh:
-            point = changed[record.id] = self._known(record.id)
+        for record in pending:
+            point = changed[record.id] = self._point_of(record.id)
             if isinstance(record, Round):
                 _add_round(point, record)
             else:
@@ -143,16 +147,16 @@ class Partial:
             if not point.done:
                 point.value = _interim(point)
         for of_path in {id(point.of_path): point.of_path for point in changed.values()}.values():
-            _sum_up(of_path)
-        if fresh:
-            self._latest = _key(self._points[fresh[-1].id].what)
+            _update(of_path)
+        if pending:
+            self._latest = _key(self._points[pending[-1].id].what)
 
-    def _known(self, id: str) -> _Point:
+    def _point_of(self, id: str) -> _Point:
         point = self._points.get(id)
         if point is None:
             what = PointId.parse(id)
             group, path = _key(what)
-            of_path = self._groups.setdefault(group, {}).setdefault(path, _OfPath())
+            of_path = self._groups.setdefault(group, {}).setdefault(path, _PathPoints())
             limit = self._limit(what)
             point = self._points[id] = _Point(what, of_path, limit[0] if limit else None)
             of_path.points.append(point)
@@ -165,7 +169,7 @@ def _key(what: PointId) -> tuple[Group, Path]:
 
 
 def _add_round(point: _Point, record: Round) -> None:
-    """A round of a finished point reopens it: a resumed session continues there."""
+    """Adds a round. A round of a finished point reopens the point, because a resumed session continues there."""
     flows = [flow for flow in record.flows if flow.role == "measured"]
     point.done = False
     point.rounds.add(record.round)
@@ -177,7 +181,7 @@ def _add_round(point: _Point, record: Round) -> None:
 
 
 def _interim(point: _Point) -> _Value | None:
-    """The value that the record will have if no more rounds follow."""
+    """The value of the final record if no more rounds follow."""
     medians = [median(of_flow) for of_flow in zip(*(point.medians or point.apart), strict=True)]
     if not medians or min(medians) <= 0:
         return None
@@ -196,7 +200,7 @@ def _value_of(point: Point) -> _Value | None:
     return _Value(total.value if total else None, point.median_s, share_of(point), point.bytes)
 
 
-def _sum_up(of_path: _OfPath) -> None:
+def _update(of_path: _PathPoints) -> None:
     values = [point.value for point in of_path.points if point.value is not None]
     of_path.best = max(values, key=lambda value: value.rank, default=None)
     of_path.done = sum(point.done for point in of_path.points)
@@ -204,13 +208,13 @@ def _sum_up(of_path: _OfPath) -> None:
     of_path.rounds = (min(measured, default=0), max(measured, default=0))
 
 
-def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
-    """Clusters of alike values, the best first."""
+def _clusters(known: dict[Path, _PathPoints]) -> list[list[Path]]:
+    """Clusters of similar values, the best first."""
     clusters: list[list[Path]] = []
     best: _Value | None = None
     for path, of_path in sorted(known.items(), key=lambda item: _rank(item[1]), reverse=True):
         assert of_path.best is not None
-        if best is not None and _near(best, of_path.best):
+        if best is not None and _is_alike(best, of_path.best):
             clusters[-1].append(path)
         else:
             clusters.append([path])
@@ -218,11 +222,11 @@ def _clusters(known: dict[Path, _OfPath]) -> list[list[Path]]:
     return clusters
 
 
-def _rank(of_path: _OfPath) -> tuple[bool, float]:
+def _rank(of_path: _PathPoints) -> tuple[bool, float]:
     return of_path.best.rank if of_path.best else (False, 0.0)
 
 
-def _near(one: _Value, other: _Value) -> bool:
+def _is_alike(one: _Value, other: _Value) -> bool:
     if one.rate is None or other.rate is None:
         return one.rate is other.rate and other.seconds <= one.seconds * (1 + ALIKE_SO_FAR)
     return one.rate <= other.rate * (1 + ALIKE_SO_FAR)

@@ -17,14 +17,14 @@ from linkscope.report.trust import sign_of
 from linkscope.runfile import Point, Run
 
 _BOX_W, _BOX_H, _STEP, _LEFT = 132, 40, 176, 12
-_LEVEL = 46  # between the lines of two pairs
-_UP = 120  # from one row of boxes to the next
-_LEAST = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
+_LEVEL_STEP = 46  # distance between the lines of two pairs, in pixels
+_ROW_STEP = 120  # distance between two rows of boxes, in pixels
+_MIN_SCALE = 0.85  # minimum scale: a smaller drawing is unreadable and scrolls instead
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A link between two places; `there` and `back` are the best GB/s in each direction."""
+    """A link between two places. `there` and `back` are the best rates in GB/s in each direction."""
 
     one: str
     other: str
@@ -32,21 +32,21 @@ class Wire:
     limit: float | None
     there: float | None
     back: float | None
-    limit_back: float | None = None  # of the opposite direction, where it differs
-    signs: tuple[str, str] = ("", "")  # of the best there and back (trust.py)
+    limit_back: float | None = None  # peak of the opposite direction, if it differs
+    signs: tuple[str, str] = ("", "")  # signs of the best rates there and back (trust.py)
 
     def shares(self) -> list[float]:
-        """The fraction of its own peak that each measured direction reached."""
+        """The fraction of its own peak for each measured direction."""
         limits = (self.limit, self.limit_back or self.limit)
         return [best / limit for best, limit in zip((self.there, self.back), limits, strict=True) if best and limit]
 
     def share_text(self) -> str:
-        """'95 %' of one direction, '95-96 %' of both; '' without a peak."""
+        """'95 %' of one direction, '95-96 %' of both; '' if the peak is unknown."""
         shares = self.shares()
         return range_share((min(shares), max(shares))) if shares else ""
 
     def limit_text(self) -> str:
-        """'58.45'; '58.45 / 57.61' where the directions have different peaks."""
+        """'58.45'; '58.45 / 57.61' if the directions have different peaks."""
         ends = (self.limit, self.limit_back) if self.limit_back not in (None, self.limit) else (self.limit,)
         return " / ".join(f"{one:.4g}" for one in ends if one)
 
@@ -70,11 +70,11 @@ def wires(run: Run) -> list[Wire]:
     try:
         return _of_model(model, run.points) if isinstance(model, dict) else _of_probed(machine, run.points)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return []  # a machine description of another form has no drawing; its facts are still in the table
+        return []  # a machine description in another form has no drawing, but the table shows its facts
 
 
 def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """The links of the machine file. The routes of the points show the rates over them."""
+    """The links of the machine file. A point names the links of its route, which reached at least its rate."""
     reached: dict[str, float] = {}
     for point in _headlines(points):
         for hop in str(point.guards.get("route a0", "")).split(", "):
@@ -91,7 +91,7 @@ def _of_model(model: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
 
 
 def _of_probed(machine: dict[str, Any], points: Sequence[Point]) -> list[Wire]:
-    """Links to the host, to switches and to other GPUs, as far as the probe sees them."""
+    """Links to the host, to switches and to other GPUs, if the probe found them."""
     best = _best(points)
     nodes = [f"numa:{node['index']}" for node in machine.get("numa", [])]
     found: list[Wire] = []
@@ -118,7 +118,7 @@ def _host_link(gpu: dict[str, Any]) -> str:
 
 
 def _switch_wire(place: str, gpu: dict[str, Any], best: dict[tuple[str, str], Point]) -> Wire:
-    """The link from a GPU to the switch: the best rate that the GPU sent to any GPU, and that it received."""
+    """The link from a GPU to the switch: the best rates at which the GPU sent to, and received from, another GPU."""
     limit = gpu.get("nvlink_gbps")
     count = sum(bool(link.get("active")) for link in gpu["nvlinks"])
     sent = [p for (src, dst), p in best.items() if src == place != dst and dst.startswith("gpu:") and p.gbps]
@@ -148,27 +148,31 @@ def _best(points: Iterable[Point]) -> dict[tuple[str, str], Point]:
 
 
 def _headlines(points: Iterable[Point]) -> list[Point]:
-    """Headline rates of single flows. Other traffic between two places does not show the rate of the link."""
+    """Headline rates of single flows. Several flows between two places do not show the rate of a link."""
     one_flow = (point for point in points if len(measured_flows(point)) < 2 and not path_of(point).joint)
     return headline_points(point for point in one_flow if point.gbps is not None)
 
 
 def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
-    """Hosts above, GPUs below, switches under them. '' where no link is known."""
+    """Hosts in the top row, GPUs below, switches at the bottom. '' if no link is known."""
     if not found:
         return ""
     x, row = _layout(found)
     across = [wire for wire in found if row[wire.one] == row[wire.other]]
     levels = _levels(across, x, row)
-    hosts_up = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 0), default=0)
-    gpus_down = _LEVEL * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 1), default=0)
-    tops: dict[int, float] = {0: 12 + hosts_up, 1: 12 + hosts_up + _UP, 2: 12 + hosts_up + 2 * _UP + gpus_down}
+    hosts_up = _LEVEL_STEP * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 0), default=0)
+    gpus_down = _LEVEL_STEP * max((levels[i] + 1 for i, w in enumerate(across) if row[w.one] == 1), default=0)
+    tops: dict[int, float] = {
+        0: 12 + hosts_up,
+        1: 12 + hosts_up + _ROW_STEP,
+        2: 12 + hosts_up + 2 * _ROW_STEP + gpus_down,
+    }
     width = max(x.values()) + _STEP / 2 + _LEFT
     height = tops[max(row.values())] + _BOX_H + 12 + (gpus_down if max(row.values()) == 1 else 0)
     name = ("MODELLED: " if modelled else "") + "the machine and the rates of its links"
     parts = [
         f'<svg class="chart heatmap" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
-        f'style="min-width:{width * _LEAST:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
+        f'style="min-width:{width * _MIN_SCALE:.0f}px" role="img" aria-label="{name}"><title>{name}</title>'
     ]
     for index, wire in enumerate(across):
         parts.append(_across(wire, x, tops, row, levels[index], index))
@@ -186,20 +190,20 @@ def machine_svg(found: Sequence[Wire], modelled: bool) -> str:
 
 
 def _layout(found: Sequence[Wire]) -> tuple[dict[str, float], dict[str, int]]:
-    """GPUs side by side, grouped by host. Hosts and switches are centred over and under their GPUs."""
+    """Positions: GPUs side by side, grouped by host; hosts and switches centred over and under their GPUs."""
     places = sorted({place for wire in found for place in (wire.one, wire.other)}, key=natural)
     row = {place: {"gpu": 1, "numa": 0}.get(place.partition(":")[0], 2) for place in places}
     near = {gpu: _host_of(gpu, found, row) for gpu in places if row[gpu] == 1}
     gpus = sorted(near, key=lambda gpu: (natural(near[gpu]), natural(gpu)))
     x = {gpu: _LEFT + _STEP * (index + 0.5) for index, gpu in enumerate(gpus)}
     for level in (0, 2):
-        taken: set[float] = set()
+        used: set[float] = set()
         for place in (one for one in places if row[one] == level):
-            below = [x[gpu] for gpu in gpus if near[gpu] == place or (level == 2 and _touch(found, gpu, place))]
+            below = [x[gpu] for gpu in gpus if near[gpu] == place or (level == 2 and _are_linked(found, gpu, place))]
             at = sum(below) / len(below) if below else _LEFT + _STEP / 2
-            while any(abs(at - other) < _STEP for other in taken):
+            while any(abs(at - other) < _STEP for other in used):
                 at += _STEP
-            taken.add(at)
+            used.add(at)
             x[place] = at
     return x, row
 
@@ -213,12 +217,14 @@ def _other(wire: Wire, place: str) -> str:
     return wire.other if wire.one == place else wire.one
 
 
-def _touch(found: Sequence[Wire], one: str, other: str) -> bool:
+def _are_linked(found: Sequence[Wire], one: str, other: str) -> bool:
     return any({wire.one, wire.other} == {one, other} for wire in found)
 
 
 def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) -> list[int]:
-    """Lines of a row share a level only where they do not overlap. Short lines come first."""
+    """The level of each line. Lines of a row share a level only if they do not overlap. Short lines are placed
+    first.
+    """
     order = sorted(range(len(across)), key=lambda i: abs(x[across[i].one] - x[across[i].other]))
     used: dict[tuple[int, int], list[tuple[float, float]]] = {}
     found = [0] * len(across)
@@ -235,7 +241,7 @@ def _levels(across: Sequence[Wire], x: dict[str, float], row: dict[str, int]) ->
 
 
 def _down(wire: Wire, x: dict[str, float], tops: dict[int, float], row: dict[str, int]) -> str:
-    """A line from a box to one in another row. The text stands at the end of the GPU, where lines are apart."""
+    """A line from a box to one in another row. The text is at the end of the GPU, where lines are apart."""
     upper, lower = (wire.one, wire.other) if row[wire.one] < row[wire.other] else (wire.other, wire.one)
     start, stop = tops[row[upper]] + _BOX_H, tops[row[lower]]
     to_switch = row[lower] == 2
@@ -251,7 +257,7 @@ def _across(
 ) -> str:
     up = row[wire.one] == 0
     edge = tops[row[wire.one]] + (0 if up else _BOX_H)
-    y = edge - _LEVEL * (level + 0.9) if up else edge + _LEVEL * level + 14
+    y = edge - _LEVEL_STEP * (level + 0.9) if up else edge + _LEVEL_STEP * level + 14
     left, right = sorted((x[wire.one], x[wire.other]))
     shift = (index % 5 - 2) * 12
     return _link(
@@ -261,7 +267,7 @@ def _across(
 
 def _link(path: str, wire: Wire, x: float, y: float) -> str:
     kind = ", ".join(filter(None, (wire.kind, wire.share_text())))
-    wide = len(wire.text()) > 22  # letters that fit the narrower background
+    wide = len(wire.text()) > 22  # number of letters that fit the narrower background
     half = 86 if wide else 74
     return (
         f'<path class="wire" d="{path}"/>'

@@ -39,7 +39,7 @@ class Bar:
 
 
 def replay(parts: Iterable[Part], points: Iterable[Point]) -> tuple[list[Bar], list[str]]:
-    """The bars, and the ids of transfers that the run has no value for. These are in no bar."""
+    """The bars, and the ids of the transfers without a value in the run. The bars leave these out."""
     known = {point.id: point for point in points}
     bars: list[Bar] = []
     missing: dict[str, bool] = {}

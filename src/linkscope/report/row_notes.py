@@ -1,4 +1,4 @@
-"""Notes on rows of best rates that would be misread without them."""
+"""Notes on rows of best rates that would mislead without them."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,14 @@ from linkscope.model.text import param_text, range_s, range_share
 from linkscope.runfile import Point, flows_by_path
 from linkscope.units import format_bytes, format_rate
 
-SINGLE_DIFFERS = (
-    0.1  # single-copy times that differ by more are shown although the best rate depends little on the parameter
-)
+# Single-copy times that differ by more are shown even if the best rate depends little on the parameter.
+SINGLE_DIFFERS = 0.1
 
 
 def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:
-    """' (single at 8 B: kernel 7.4 us, wait 2.4 us)' where a parameter changes single copies but not the best rate."""
+    """' (single copies at 8 B differ: kernel 7.4 us, wait 2.4 us)' if a parameter changes single copies but not the
+    best rate.
+    """
     singles = [p for curve in of_family if not curve.batched for p in curve.measured if name in p.params and p.median_s]
     if not singles:
         return ""
@@ -32,11 +33,11 @@ def single_copy_text(name: str, of_family: Sequence[Curve]) -> str:
     if not medians or max(medians) <= min(medians) * (1 + SINGLE_DIFFERS):
         return ""
     parts = ", ".join(f"{value} {range_s((min(found), max(found)))}" for value, found in sorted(times.items()))
-    return f" (but single at {format_bytes(size)}: {parts})"
+    return f" (single copies at {format_bytes(size)} differ: {parts})"
 
 
 def limits_text(points: Iterable[Point]) -> str:
-    """'peer off 57.61 GB/s, peer on 478.1 GB/s' where one parameter decides the peak."""
+    """'peer off 57.61 GB/s, peer on 478.1 GB/s' if one parameter decides the peak."""
     limited = [point for point in points if point.limit_gbps]
     by_name: dict[str, dict[str, set[str]]] = {}
     for point in limited:
@@ -52,7 +53,7 @@ def limits_text(points: Iterable[Point]) -> str:
 
 
 def missing_total_text(points: Sequence[Point]) -> str:
-    """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' where all sizes have a total."""
+    """'no total at 16 MiB: the flows ran together for only 81-83 % of the time'; '' if all sizes have a total."""
     sizes = ", ".join(format_bytes(count) for count in sorted({point.bytes for point in points}))
     overlaps = [point.guards["joint_overlap"] for point in points if "joint_overlap" in point.guards]
     why = f"for only {range_share((min(overlaps), max(overlaps)))} of the time" if overlaps else "not all the time"
@@ -60,8 +61,8 @@ def missing_total_text(points: Sequence[Point]) -> str:
 
 
 def parts_text(points: Iterable[Point]) -> str:
-    """'its parts overlapped for 25 % of the time', for a copy on several streams. 1 / streams means one after the
-    other.
+    """'its parts overlapped for 25 % of the time', for a copy on several streams. 1 / streams means that the parts
+    ran one after the other.
     """
     overlaps = [
         point.guards["joint_overlap"]

@@ -26,7 +26,7 @@ _WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP = 620, 170, 20, 22, 10, 30
 
 @dataclass(frozen=True)
 class PairRow:
-    """A pair of paths: the fraction of its rate that the slower one kept, with its interval."""
+    """A pair of paths. `kept` is the fraction of its rate that the slower path kept, with its interval."""
 
     paths: str
     kept: str
@@ -36,7 +36,7 @@ class PairRow:
 
 @dataclass(frozen=True)
 class Shares:
-    """The content of the page: a sentence and a drawing for each group, then the pairs, slowed ones first."""
+    """The content of the page: a sentence and a drawing for each group, then the pairs, the slowed ones first."""
 
     groups: tuple[Group, ...]
     sentences: tuple[str, ...]
@@ -46,32 +46,32 @@ class Shares:
 
 
 def without_concurrent(run: Run) -> Run:
-    """The run without points of several paths, whose rates are no best rates of a single path."""
+    """The run without points of several paths, because their rates are not the best rates of a single path."""
     return dataclasses.replace(run, points=[point for point in run.points if not is_concurrent(point)])
 
 
 def is_concurrent(point: Point) -> bool:
-    """Whether the point is of several named paths."""
+    """Whether the point measures several named paths."""
     return len(PointId.parse(point.id).paths) > 1
 
 
 def totals_without_single_rates(points: Iterable[Point]) -> list[str]:
-    """Rates of sets of paths whose single rates the run lacks: 'numa:0 -> gpu:0,1: 110.1 GB/s [109.9, 110.3] in total
+    """Rates of sets of paths without single rates in the run: 'numa:0 -> gpu:0,1: 110.1 GB/s [109.9, 110.3] in total
     at 16 MiB, 55.08 and 55.05 GB/s; their single rates were not measured'.
     """
     sentences = []
     for point in points:
         total = total_of(point) if is_concurrent(point) else None
         if total is not None:
-            who = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
+            paths = paths_text([Path(*path) for path in PointId.parse(point.id).paths])
             each = " and ".join(format_rate(flow.gbps) for flow in measured_flows(point) if flow.gbps is not None)
-            got = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
-            sentences.append(f"{who}: {got}; their single rates were not measured")
+            rates = f"{rate_text(total)} in total at {format_bytes(point.bytes)}, {each}"
+            sentences.append(f"{paths}: {rates}; their single rates were not measured")
     return sentences
 
 
 def shares(points: Iterable[Point]) -> Shares | None:
-    """None without concurrent flows."""
+    """The shared links of a run. None if no concurrent flows were measured."""
     found = interference(points)
     if not found.slowdowns:
         return None
@@ -91,7 +91,7 @@ def group_text(group: Group) -> str:
 
 
 def to_json(points: Iterable[Point]) -> dict[str, Any]:
-    """The same as plain values: GB/s, fractions, intervals of 95 %."""
+    """The shared links as plain values: GB/s, fractions, intervals of 95 %."""
     found = interference(points)
     return {
         "level": LEVEL,
@@ -128,7 +128,7 @@ def to_json(points: Iterable[Point]) -> dict[str, Any]:
 
 
 def group_svg(group: Group, modelled: bool) -> str:
-    """The rate of each flow alone as an outline, its rate beside the others filled, and the sum below."""
+    """The single rate of each flow as an outline, its concurrent rate filled, and their sum below."""
     name = ("MODELLED: " if modelled else "") + group_text(group)
     height = _TOP + (_BAR + _GAP) * (len(group.parts) + 1) + 8
     most = max([group.capacity.value, *(part.alone_gbps for part in group.parts)])
@@ -173,12 +173,12 @@ def _members_text(paths: Sequence[Path], verb: str, rate: str) -> str:
     """'GPU 2 and 3 share 71 GB/s to numa:0'; for other paths 'gpu:0 -> gpu:1; numa:0 -> gpu:1 share 12.4 GB/s'."""
     hosts = {place for path in paths for place in (path.src, path.dst) if "gpu:" not in place}
     gpus = {place for path in paths for place in (path.src, path.dst) if "gpu:" in place}
-    ways = {("to" if "gpu:" in path.src else "from") for path in paths}
+    directions = {("to" if "gpu:" in path.src else "from") for path in paths}
     between = any("gpu:" in path.src and "gpu:" in path.dst for path in paths)
-    if between or len(paths) != len(hosts) * len(gpus) * len(ways):
+    if between or len(paths) != len(hosts) * len(gpus) * len(directions):
         return f"{paths_text(paths)} {verb} {rate}"
-    way = "to and from" if len(ways) == 2 else next(iter(ways))
-    return f"GPU {_numbers(gpus)} {verb} {rate} {way} {' and '.join(sorted(hosts, key=natural))}"
+    direction = "to and from" if len(directions) == 2 else next(iter(directions))
+    return f"GPU {_numbers(gpus)} {verb} {rate} {direction} {' and '.join(sorted(hosts, key=natural))}"
 
 
 def _numbers(gpus: Iterable[str]) -> str:
@@ -215,7 +215,7 @@ def _open_sentence(found: Open) -> str:
 
 
 def _slowed(found: Interference) -> int:
-    """How many pairs of paths slow each other."""
+    """The number of pairs whose paths slow each other."""
     return sum(any(one.slowed for one in of) for of in found.pairs().values())
 
 
@@ -224,7 +224,8 @@ def _summary(found: Interference) -> str:
     slowed = _slowed(found)
     wide = len(found.ids) - len(pairs)
     sets = f", and {count_text(wide, 'set')} of more" if wide else ""
-    size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)  # all points have one size (flows.joints)
+    # all points have the same size (flows.joints)
+    size = format_bytes(PointId.parse(next(iter(found.ids.values()))).bytes)
     return (
         f"{count_text(len(pairs), 'pair')} of paths and {size} per copy were measured concurrently{sets}; {slowed} "
         "of the pairs slow each other. Rates include the set-up cost of copies of that size"

@@ -1,4 +1,4 @@
-"""The end of a run in the terminal: at most 30 lines, the verdict first. `details` has the rest."""
+"""The summary of a run in the terminal: at most 30 lines, the verdict first. `details` has all tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _GAP = "  "
 
 @dataclass(frozen=True)
 class _Section:
-    """Lines that stand together. A section of a higher `rank` goes first where the lines exceed the limit."""
+    """Lines that belong together. If the lines exceed the limit, sections of a higher `rank` are dropped first."""
 
     rank: int
     lines: tuple[Line, ...]
@@ -47,7 +47,7 @@ def summary(run: Run, *, width: int | None = None, colour: bool | None = None) -
 
 
 def _limited(sections: list[_Section]) -> list[Line]:
-    """Drops the least important sections until the rest fits; of the last one, lines at its end."""
+    """Drops the least important sections until the rest fits, then lines at the end."""
     while sum(len(section.lines) for section in sections) > MOST_LINES and len(sections) > 1:
         least = max(section.rank for section in sections)
         if least == 0:
@@ -107,7 +107,7 @@ def _table(rows: Sequence[RateRow], width: int) -> Iterable[Line]:
 
 
 def _widths(layout: Sequence[int], cells: Sequence[Sequence[str]]) -> list[int]:
-    """Widths of the columns. An unstable rate also fills the column of its share, where the layout has that."""
+    """Widths of the columns. An unstable rate also fills the column of its share, if the layout has it."""
     widths = []
     for column in layout:
         spans = column in _RATES and column + 1 in layout
@@ -166,12 +166,12 @@ def _span(low: float, high: float) -> str:
 
 
 def _digits(rate: float) -> str:
-    """Up to three digits, or all of the whole number."""
+    """Up to three digits, or all digits of a larger number."""
     return f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
 
 
 def _exact(rate: float) -> str:
-    """Three digits, zeros at the end too: '9.00'."""
+    """Three digits, with trailing zeros: '9.00'."""
     return f"{rate:.0f}" if rate >= 1000 else f"{rate:#.3g}".removesuffix(".")
 
 

@@ -1,4 +1,4 @@
-"""What the lines of the summary say, apart from its table and its verdict."""
+"""The text of the summary's lines, without its table and its verdict."""
 
 import statistics
 from collections import Counter
@@ -26,7 +26,7 @@ _UNSTEADY_MEMORY = frozenset({"pageable", "managed"})
 
 
 def heading_lines(run: Run, width: int) -> Iterable[Line]:
-    """The machine at the left, the suite and the time at the right."""
+    """The machine on the left, the suite and the time on the right."""
     if run.modelled:
         yield from wrap("MODELLED: a machine model gave these numbers, no hardware was measured.", width, NOTABLE)
     left, right = printable(machine_text(run)), printable(", ".join(filter(None, (suite_text(run), took_text(run)))))
@@ -38,7 +38,7 @@ def heading_lines(run: Run, width: int) -> Iterable[Line]:
 
 
 def machine_text(run: Run) -> str:
-    """'4 × NVIDIA H200, PCIe 5.0 x16, NVLink 4' of a probed machine; of others the name and the title."""
+    """'4 × NVIDIA H200, PCIe 5.0 x16, NVLink 4' for a probed machine; name and title for others."""
     machine = run.header.machine
     gpus = [gpu for gpu in machine.get("gpus") or [] if isinstance(gpu, dict) and gpu.get("name")]
     if not gpus:
@@ -67,7 +67,7 @@ def managed_text(run: Run) -> str:
 
 
 def latency_text(run: Run) -> str:
-    """The median of pointer chases, by where the memory is."""
+    """The median of pointer chases for each location of the memory."""
     times: dict[str, list[float]] = {}
     for point in run.points:
         if point.benchmark == "latency" and point.median_s and point.params.get("cache", "cold") == "cold":
@@ -104,7 +104,7 @@ _JOINT_PARAMS = frozenset({"bidirectional", "initiator", "after", "call", MODE, 
 
 
 def shared_text(run: Run) -> str:
-    """The shared links that were found, or how many pairs of paths were tried without finding one."""
+    """The groups of paths with a shared link; '' without concurrent flows."""
     found = shares(run.points)
     if found is None:
         return ""
@@ -116,7 +116,7 @@ def shared_text(run: Run) -> str:
 
 
 def notes(run: Run, *, signed: bool) -> Iterable[str]:
-    """How many points missed their precision or have no value of their own, and how many anomalies there are."""
+    """How many points missed precision, were inherited or have no value."""
     if (rule := run.header.plan.get("rule", "linkscope")) != "linkscope":
         yield f"measured by the rule of {rule}"
     counts = Counter[str](point.status for point in run.points)
@@ -131,7 +131,7 @@ def notes(run: Run, *, signed: bool) -> Iterable[str]:
     elif measured:
         parts.append(f"{count_text(measured, 'point')} measured, all within the target precision")
     parts += [f"{counts[s]} {STATUS_WORDS[s]}" for s in ("inherited", "unsupported", "skipped") if counts[s]]
-    if not measured:  # the reasons are all there is to say
+    if not measured:  # without values the reasons matter most
         yield from (problem.text() for problem in problems(run.points)[:_MOST_REASONS] if problem.status != "failed")
     elif parts:
         yield "; ".join(parts) + (f"; {SIGN} marks a rate that missed it" if signed else "")
@@ -147,7 +147,7 @@ def recommendations_text(run: Run) -> str:
 
 
 def pointers(run: Run) -> list[str]:
-    """Where the rest is."""
+    """The commands that print more."""
     count = len(findings(run))
     anomalies = f"{count} anomalies and " if count > 1 else "1 anomaly and " if count else ""
     found = [f"{anomalies}all tables: `linkscope report RUN --summary=full`; a page: `linkscope report RUN`"]
@@ -196,7 +196,7 @@ def half_peak_text(run: Run) -> str:
 
 
 def _half_peak_size(run: Run, best: Point) -> int | None:
-    """The smallest size at which the path reaches half of its peak; None where no smaller size was measured."""
+    """The smallest size at which the path reaches half of its peak. None if no smaller size was measured."""
     if best.limit_gbps is None:
         return None
     rates: dict[int, float] = {}

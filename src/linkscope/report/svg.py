@@ -31,14 +31,16 @@ _MARKERS = (
 
 @dataclass(frozen=True)
 class Series:
-    """Values over bytes, or over positions on another axis. `colour` is 0 to 7; `alone`: single operations, dashed."""
+    """Values over bytes, or over positions on another axis. `colour` is 0 to 7; `single`: single operations, drawn
+    dashed.
+    """
 
     colour: int
-    alone: bool
+    single: bool
     points: Sequence[tuple[float, Estimate]]
     missed: frozenset[float] = frozenset()  # positions that missed precision; they get a ring
     inherited: frozenset[float] = frozenset()  # positions of inherited values
-    breaks: frozenset[float] = frozenset()  # positions that no line connects to the one before
+    breaks: frozenset[float] = frozenset()  # positions without a line from the previous position
 
 
 def rate_chart(title: str, series: Sequence[Series], limits: Sequence[float], modelled: bool) -> str:
@@ -87,7 +89,7 @@ def box() -> str:
     """The mark of inherited values, for a legend."""
     return (
         '<svg class="swatch" width="28" height="14" viewBox="0 0 28 14" aria-hidden="true">'
-        '<path class="taken" d="M14 7m-5 -5h10v10h-10z"/></svg>'
+        '<path class="inherited" d="M14 7m-5 -5h10v10h-10z"/></svg>'
     )
 
 
@@ -159,10 +161,10 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
         for number, (place, (px, py)) in enumerate(zip(at, places, strict=True))
     )
     marker = _MARKERS[series.colour % SERIES_COLOURS]
-    ours = [where for place, where in zip(at, places, strict=True) if place not in series.inherited]
-    marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in ours)
-    theirs = [where for place, where in zip(at, places, strict=True) if place in series.inherited]
-    boxes = "".join(f"M{px:.1f} {py:.1f}m-5 -5h10v10h-10z" for px, py in theirs)
+    measured = [where for place, where in zip(at, places, strict=True) if place not in series.inherited]
+    marks = "".join(marker.format(x=f"{px:.1f}", y=f"{py:.1f}") for px, py in measured)
+    inherited = [where for place, where in zip(at, places, strict=True) if place in series.inherited]
+    boxes = "".join(f"M{px:.1f} {py:.1f}m-5 -5h10v10h-10z" for px, py in inherited)
     bars = "".join(_bar(x.at(size), estimate, y) for size, estimate in series.points)
     drawn_bars = f'<path class="bar" d="{bars}"/>' if bars else ""
     rings = "".join(
@@ -171,8 +173,8 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
         if place in series.missed
     )
     drawn_bars += f'<path class="ring" d="{rings}"/>' if rings else ""
-    drawn_bars += f'<path class="taken" d="{boxes}"/>' if boxes else ""
-    style = f"s{series.colour % SERIES_COLOURS}" + (" alone" if series.alone else "")
+    drawn_bars += f'<path class="inherited" d="{boxes}"/>' if boxes else ""
+    style = f"s{series.colour % SERIES_COLOURS}" + (" single" if series.single else "")
     return f'<g class="{style}"><path class="line" d="{line}"/>{drawn_bars}<path class="mark" d="{marks}"/></g>'
 
 

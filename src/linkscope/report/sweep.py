@@ -1,4 +1,4 @@
-"""The number of thread blocks that a copy by GPU threads needs: points that differ only in `blocks`."""
+"""The number of thread blocks that a copy by SM or TMA needs: points that differ only in `blocks`."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ _ALIKE = 0.02
 
 @dataclass(frozen=True)
 class Sweep:
-    """Rates of one method on one path at one size over the number of blocks. Words ('sms') come after all numbers."""
+    """Rates of one method on one path at one size over the number of blocks. Words ('sms') follow all numbers."""
 
     path: Path
-    method: Method  # without the number of blocks
+    method: Method  # all parameters but the number of blocks
     bytes: int
     points: tuple[Point, ...]
 
@@ -53,7 +53,7 @@ class Sweep:
 
     @property
     def needed(self) -> str:
-        """'8'; '8-32' where more than 32 are slower again."""
+        """'8'; '8-32' if more than 32 blocks are slower again."""
         reach = [rate.value >= ENOUGH * self.best.value for _, rate in self.values]
         first = reach.index(True)
         last = next((index - 1 for index in range(first, len(reach)) if not reach[index]), len(reach) - 1)
@@ -63,7 +63,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """Paths that need the same number of blocks for about the same rate; the first one is drawn."""
+    """Paths that need the same number of blocks for about the same rate. The chart shows the first one."""
 
     paths: str
     path_count: int
@@ -73,12 +73,12 @@ class SweepRow:
     best: Estimate
     needed: str
     sms: str
-    other: Estimate | None  # the rate of an engine without blocks on the first path at the same size
+    other: Estimate | None  # the best rate of an engine without blocks, on the first path at the same size
     drawn: Sweep
 
 
 def sweeps(points: Iterable[Point]) -> list[Sweep]:
-    """Each path and method with rates for several numbers of blocks at one size."""
+    """A sweep for each path and method with rates for several numbers of blocks at one size."""
     return _sweeps(curves(points))
 
 
@@ -93,7 +93,7 @@ def _sweeps(made: Sequence[Curve]) -> list[Sweep]:
 
 
 def _sweep(path: Path, method: Method, rated: Sequence[Point]) -> Sweep | None:
-    """The sweep at the size with the most numbers of blocks, and the largest of such sizes."""
+    """The sweep at the size with the most numbers of blocks; the largest of several such sizes."""
     by_size: dict[int, list[Point]] = {}
     for point in rated:
         by_size.setdefault(point.bytes, []).append(point)
@@ -104,7 +104,7 @@ def _sweep(path: Path, method: Method, rated: Sequence[Point]) -> Sweep | None:
 
 
 def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
-    """Curves with the usual number of blocks only: the others are shown as a sweep."""
+    """The curves with the usual number of blocks. Sweeps show the others."""
     swept = {(one.path, one.method) for one in _sweeps(made)}
     kept: list[Curve] = []
     for _, group in itertools.groupby(made, key=lambda curve: curve.method.family):
@@ -120,15 +120,15 @@ def without_sweeps(made: Sequence[Curve]) -> list[Curve]:
 
 
 def needed_text(found: Iterable[Sweep]) -> str:
-    """'95 % of it from 4 blocks on', '... from 4 to 16 blocks on, by path'.
+    """'95 % of it with 4 blocks or more', '... with 4 to 16 blocks or more, by path'.
 
-    '' without a sweep, and where a path needs a value that is no number ('pieces').
+    '' without a sweep, or if a path needs a value that is not a number ('pieces').
     """
     needed = in_order({one.needed.partition("-")[0] for one in found})
     if not needed or not needed[-1].isdigit():
         return ""
     ends = " to ".join(dict.fromkeys((needed[0], needed[-1])))
-    return f"{format_fraction(ENOUGH)} of it from {ends} blocks on" + (", by path" if len(needed) > 1 else "")
+    return f"{format_fraction(ENOUGH)} of it with {ends} blocks or more" + (", by path" if len(needed) > 1 else "")
 
 
 def sweep_rows(run: Run) -> list[SweepRow]:
@@ -198,7 +198,7 @@ def _other(one: Sweep, made: Iterable[Curve]) -> Estimate | None:
 
 
 def in_order(blocks: Iterable[str]) -> list[str]:
-    """Sorted by number; words, which stand for more blocks than any number, come last."""
+    """Sorted by number. Words stand for more blocks than any number and come last."""
     return sorted(blocks, key=_order)
 
 

@@ -12,7 +12,7 @@ from linkscope.report.trust import missed
 
 @dataclass(frozen=True)
 class SweepChart:
-    """A chart and its legend; `not_drawn` rows are only in the table."""
+    """A chart and its legend. `not_drawn` rows are only in the table."""
 
     operation: str
     svg: str

@@ -44,17 +44,17 @@ def wrap(text: str, width: int, style: str = "", indent: str | None = None) -> I
 
 
 def heading(text: str, width: int) -> Iterable[Line]:
-    """A heading, over several lines where it is long."""
+    """A heading, on several lines if it is long."""
     return wrap(text, width, HEAD, indent="    ")
 
 
 def printable(text: str) -> str:
-    """The text without control characters: a name in a file must not steer the terminal."""
+    """The text without control characters, so that a name in a file cannot control the terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _encodable(text: str) -> str:
-    """ASCII stands in for signs that the encoding of standard output lacks."""
+    """The text with ASCII for characters that the encoding of standard output lacks."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The trust in a value: its sign where it missed precision or was inherited, and the reasons as text."""
+"""The trust in a value: the sign of missed precision or inheritance, and the reasons as text."""
 
 import re
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ SIGN = "~"  # before a number that missed its precision; readable in print and w
 SIGN_MEANS = f"{SIGN} before a number: missed precision (the interval is wider than the target, or missing)"
 INHERITED = "^"  # before an inherited number
 INHERITED_MEANS = f"{INHERITED} before a number: inherited from another path of its class, not measured"
-TOO_UNCERTAIN = 0.5  # half the interval as a fraction of the value; such a value is not used as a best rate
+TOO_UNCERTAIN = 0.5  # half the interval as a fraction of the value; wider values are not used as best rates
 WARNINGS = frozenset({"above_limit", "nonlinear", "throttled", "throttled_rounds", "timings", "in_turn"})
-_STRAY = 2.0  # an outlier is a sample above this multiple of the value,
-_FEW = 0.25  # if no larger fraction of the samples is; it moves the standard deviation but not the median
+_OUTLIER = 2.0  # an outlier is a sample above this multiple of the value,
+_FEW = 0.25  # if at most this fraction of the samples is; outliers move the standard deviation but not the median
 
 
 def missed(point: Point) -> bool:
@@ -23,7 +23,7 @@ def missed(point: Point) -> bool:
 
 
 def has_warning(point: Point) -> bool:
-    """Whether a guard makes the value of a point doubtful."""
+    """Whether a guard questions the value of a point."""
     return not WARNINGS.isdisjoint(point.guards)
 
 
@@ -41,7 +41,7 @@ def sign_of(points: Iterable[Point]) -> str:
 
 
 def signs_mean(text: str) -> list[str]:
-    """The meanings of the signs that a text has."""
+    """The meanings of the signs in a text."""
     return [means for sign, means in ((SIGN, SIGN_MEANS), (INHERITED, INHERITED_MEANS)) if sign in text]
 
 
@@ -51,15 +51,15 @@ def signed(text: str, points: Iterable[Point]) -> str:
 
 
 def flows_ran_apart(point: Point) -> bool:
-    """Whether several flows did not run together. Their total is missing or a total of flows that took turns."""
+    """Whether several flows did not run together. Their total is missing, or it is one of flows at different times."""
     rated = [flow for flow in measured_flows(point) if flow.gbps is not None]
     return "in_turn" in point.guards or (len(rated) > 1 and point.total_gbps is None)
 
 
 def widest(point: Point) -> float | None:
-    """Half of the widest interval of the measured flows as a fraction of the value, which decides on precision.
+    """The widest interval of the measured flows, which decides on precision: half its width as a fraction of the value.
 
-    None where a flow has no interval.
+    None if a flow has no interval.
     """
     widths = [half_width(flow) for flow in measured_flows(point)]
     known = [width for width in widths if width is not None]
@@ -67,19 +67,18 @@ def widest(point: Point) -> float | None:
 
 
 def is_too_uncertain(point: Point) -> bool:
-    """Whether the interval is too wide for the value to mean anything."""
+    """Whether the interval is too wide for the value to be of use."""
     width = half_width(point)
     return width is not None and width >= TOO_UNCERTAIN
 
 
 def reason_text(reason: str) -> str:
-    """A reason of a run file in readable form. Files that say 'asked was 0.05' get "target was 5 %"."""
+    """A readable form of a reason in a run file: 'asked was 0.05' becomes 'target was 5 %'."""
     match = re.search(r"the interval is \+-([\d.]+)%(.*?); asked was ([\d.e+-]*\d)(?! %)", reason)
     if match is not None:
         width, asked = float(match[1]), 100 * float(match[3])
-        more = (
-            "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
-        )  # the digits of the reason hide the difference
+        # The rounded digits of the reason can hide the difference.
+        more = "a little more than " if f"{width:.4g}" == f"{asked:.4g}" else ""
         readable = f"the interval is {more}+-{match[1]} %{match[2]}; target was {asked:.3g} %"
         reason = reason[: match.start()] + readable + reason[match.end() :]
     return re.sub(r"(?<=\d)%", " %", reason)
@@ -93,12 +92,12 @@ def between_medians(point: Point) -> float | None:
     return deviation(medians) / point.median_s
 
 
-def strays_text(point: Point) -> str:
-    """'2 of 42 outlie' where a few samples are far above the value; '' where none is."""
+def outliers_text(point: Point) -> str:
+    """'2 of 42 are outliers' if a few samples are far above the value; otherwise ''."""
     if point.spread is None or not point.flows or not point.median_s:
         return ""
-    if point.spread.within_rounds < _STRAY / 8:  # too small for any outlier of this size
+    if point.spread.within_rounds < _OUTLIER / 8:  # the spread is too small for an outlier
         return ""
     samples = [sample for samples in point.flows[0].samples_s for sample in samples]
-    strays = sum(sample > _STRAY * point.median_s for sample in samples)
-    return f"{strays} of {len(samples)} outlie" if 0 < strays <= _FEW * len(samples) else ""
+    outliers = sum(sample > _OUTLIER * point.median_s for sample in samples)
+    return f"{outliers} of {len(samples)} are outliers" if 0 < outliers <= _FEW * len(samples) else ""

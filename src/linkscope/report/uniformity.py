@@ -1,4 +1,4 @@
-"""Whether the paths of one direction perform alike, judged from measured points only."""
+"""Whether the paths of one direction perform alike. Only measured points count."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ _COMPARED = ("h2d", "d2h", "d2d")
 class Comparison:
     """The slowest path of a direction against the fastest: `ratio` is the ratio of their times, with its interval.
 
-    `count` paths were measured with one method at `bytes`. The interval allows for choosing two of so many.
+    `count` paths were measured with one method at `bytes`. The interval allows for the choice of these two among all
+    paths.
     """
 
     where: str
@@ -37,7 +38,7 @@ class Comparison:
 
 
 def comparisons(run: Run) -> list[Comparison]:
-    """One for each direction of which two paths or more were measured alike."""
+    """One comparison for each direction in which at least two paths were measured with one method at one size."""
     points = [point for point in run.points if _is_comparable(point)]
     spreads = Spreads(points)
     found = (_compare(benchmark, [p for p in points if p.benchmark == benchmark], spreads) for benchmark in _COMPARED)
@@ -61,7 +62,8 @@ def _compare(benchmark: str, points: Iterable[Point], spreads: Spreads) -> Compa
         return None
     times = {point.id: geometric_mean(rounds_of(point)) for point in group}
     slowest, fastest = max(group, key=lambda p: times[p.id]), min(group, key=lambda p: times[p.id])
-    level = 1 - (1 - _LEVEL) / (len(group) * (len(group) - 1))  # Bonferroni: every ordered pair could have been chosen
+    # Bonferroni: the two were chosen among all ordered pairs
+    level = 1 - (1 - _LEVEL) / (len(group) * (len(group) - 1))
     known = max(filter(None, (spreads.of(slowest), spreads.of(fastest))), default=None)
     interval = ratio_interval(rounds_of(fastest), rounds_of(slowest), alike=known, level=level)
     return Comparison(
@@ -71,5 +73,5 @@ def _compare(benchmark: str, points: Iterable[Point], spreads: Spreads) -> Compa
 
 
 def _preference(group: list[Point]) -> tuple[int, int, int]:
-    """Most paths, then the preferred engine, then the largest size."""
+    """Ranks groups of points: most paths, then the preferred engine, then the largest size."""
     return len(group), -ENGINES.index(group[0].engine), group[0].bytes

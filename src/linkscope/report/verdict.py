@@ -26,7 +26,7 @@ def verdict(run: Run, rows: Sequence[RateRow]) -> str:
 
 
 def warnings(run: Run) -> list[tuple[str, bool]]:
-    """Each warning as text, and whether something failed; the gravest first."""
+    """Each warning as text, and whether something failed; the most serious first."""
     found = [(text, True) for text in _failures(run.points)]
     if run.end is None:
         found.append(("The run has no end record. It was cut off, or it is still running.", False))
@@ -68,7 +68,7 @@ def _path_sentences(run: Run) -> list[str]:
 
 def _differs_text(worst: Comparison, others: Sequence[str]) -> str:
     """The slowest path against the fastest one of its direction, with the interval of the ratio."""
-    assert worst.interval is not None  # differs
+    assert worst.interval is not None  # `differs` implies an interval
     low, high = worst.interval.low, worst.interval.high
     text = (
         f"{worst.where} paths differ: {_path_text(worst.slowest)} is slowest, {worst.ratio:.2f} × the time of "
@@ -88,7 +88,7 @@ def _uniform_text(found: Sequence[Comparison]) -> str:
 
 
 def _measured_text(points: Iterable[Point]) -> str:
-    """Of a run without paths to compare."""
+    """The verdict on a run without paths to compare."""
     return f"{count_text(sum(point.status in ('ok', 'missed_precision') for point in points), 'point')} measured."
 
 

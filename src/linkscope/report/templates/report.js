@@ -6,20 +6,20 @@ const open = (all, wanted) => all.forEach((one) => { one.open = wanted; });
 document.querySelector(".tools").hidden = false;
 document.getElementById("open").addEventListener("click", () => open(panels, true));
 document.getElementById("close").addEventListener("click", () => open(panels, false));
-// The filter looks for words, in any order, in the names of paths and tables. These are read at the first use.
-const bare = (text) => text.toLowerCase().replace(/["'()]/g, " ").replace(/,\s/g, " ").replace(/\s*->\s*/g, "->");
-const known = new Map();
+// The filter searches words, in any order, in the names of paths and tables. The first search reads the names.
+const normalized = (text) => text.toLowerCase().replace(/["'()]/g, " ").replace(/,\s/g, " ").replace(/\s*->\s*/g, "->");
+const cache = new Map();
 const texts = (panel) => {
-  if (!known.has(panel)) {
-    const name = bare(panel.querySelector("h3").textContent);
+  if (!cache.has(panel)) {
+    const name = normalized(panel.querySelector("h3").textContent);
     const tables = [...panel.querySelectorAll(".numbers .scroll")].map((table) => (
-      { table, text: `${name} ${bare(table.querySelector("caption").textContent)}` }));
-    known.set(panel, { name, tables });
+      { table, text: `${name} ${normalized(table.querySelector("caption").textContent)}` }));
+    cache.set(panel, { name, tables });
   }
-  return known.get(panel);
+  return cache.get(panel);
 };
 document.getElementById("filter").addEventListener("input", (event) => {
-  const words = bare(event.target.value).split(/\s+/).filter(Boolean);
+  const words = normalized(event.target.value).split(/\s+/).filter(Boolean);
   const shown = panels.filter((panel) => {
     const { name, tables } = texts(panel);
     const left = words.filter((word) => !name.includes(word));
@@ -34,7 +34,7 @@ document.getElementById("filter").addEventListener("input", (event) => {
   document.getElementById("none").hidden = shown.length > 0 || panels.length === 0;
 });
 
-// A printed page has all text and charts but only the open tables: all tables of a run can be a hundred pages.
+// A printed page has all text and charts, but only the open tables, because all tables can fill a hundred pages.
 let opened = [];
 addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("main details:not([open], .numbers, .table, .which)")];
@@ -42,44 +42,44 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => open(opened, false));
 
-// The Tab key stops only at regions that scroll. A closed part has no width, so it is checked when it opens.
-const closedIn = (one) => one.parentElement.closest("details:not([open])");
-const settle = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !closedIn(one)).forEach((one) => {
+// The Tab key stops only at regions that scroll. A closed part has no width, so its regions are checked when it opens.
+const isFolded = (one) => one.parentElement.closest("details:not([open])");
+const markScrollable = (within) => [...within.querySelectorAll(".scroll")].filter((one) => !isFolded(one)).forEach((one) => {
   const more = one.scrollWidth > one.clientWidth + 1;
   one.tabIndex = more ? 0 : -1;
   one.toggleAttribute("data-more", more);
 });
-settle(document);
-addEventListener("resize", () => settle(document));
-document.addEventListener("toggle", (event) => settle(event.target), true);
+markScrollable(document);
+addEventListener("resize", () => markScrollable(document));
+document.addEventListener("toggle", (event) => markScrollable(event.target), true);
 
 // Downloads come from the tables, so the page holds each number once.
 const units = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
   ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, "GB/s": 1, "%": 0.01 };
-const plain = (number) => Number(number.toPrecision(12));
+const rounded = (number) => Number(number.toPrecision(12));
 const parts = (text) => { // '2.22 us [2.21, 2.25]' as [2.22e-6, 2.21e-6, 2.25e-6]
   const found = text.match(/^([\d.e+-]+) (\S+)(?: \[([\d.e+-]+), ([\d.e+-]+)\]| \(.*\))?$/);
-  return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : plain(found[at] * units[found[2]]))) : [null, null, null];
+  return found ? [1, 3, 4].map((at) => (found[at] === undefined ? null : rounded(found[at] * units[found[2]]))) : [null, null, null];
 };
 const names = { Size: "bytes", "Time [interval]": "time_s", "Rate [interval]": "gbps", "Total [interval]": "total_gbps",
   "% of peak": "of_peak", "Within a round": "within_rounds", "Between rounds": "between_medians" };
-const whole = new Set(["bytes", "of_peak", "within_rounds", "between_medians"]);
+const withoutInterval = new Set(["bytes", "of_peak", "within_rounds", "between_medians"]);
 const columns = ["path", "method", "bytes", "mode", "time_s", "time_s_low", "time_s_high", "gbps", "gbps_low", "gbps_high",
   "total_gbps", "total_gbps_low", "total_gbps_high", "of_peak", "within_rounds", "between_medians", "rounds", "status", "modelled"];
 const numbers = () => panels.flatMap((panel) => [...panel.querySelectorAll(".numbers table")].flatMap((table) => {
   const heads = [...table.tHead.rows[0].cells].map((cell) => names[cell.textContent] || cell.textContent.toLowerCase());
   return [...table.tBodies[0].rows].map((row) => {
-    const made = Object.fromEntries(columns.map((name) => [name, null]));
-    made.path = panel.querySelector("h3").textContent;
-    made.method = table.caption.textContent;
-    made.modelled = document.querySelector(".banner") !== null;
+    const record = Object.fromEntries(columns.map((name) => [name, null]));
+    record.path = panel.querySelector("h3").textContent;
+    record.method = table.caption.textContent;
+    record.modelled = document.querySelector(".banner") !== null;
     [...row.cells].forEach((cell, index) => {
       const name = heads[index], text = cell.textContent, [value, low, high] = parts(text);
-      if (whole.has(name)) made[name] = value;
-      else if (name + "_low" in made) Object.assign(made, { [name]: value, [name + "_low"]: low, [name + "_high"]: high });
-      else made[name] = name === "rounds" ? (text ? Number(text) : null) : text;
+      if (withoutInterval.has(name)) record[name] = value;
+      else if (name + "_low" in record) Object.assign(record, { [name]: value, [name + "_low"]: low, [name + "_high"]: high });
+      else record[name] = name === "rounds" ? (text ? Number(text) : null) : text;
     });
-    return made;
+    return record;
   });
 }));
 const quoted = (value) => (value === null ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
