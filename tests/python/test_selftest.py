@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import sample
 from fake_driver import environment, needs_fake
 from linkscope.cli.main import main
 from linkscope.run import assemble, sampler, supervisor
@@ -15,12 +16,18 @@ from linkscope.run.answers import Prepared, Trace
 from linkscope.run.sampler import PointRound
 from linkscope.run.worker import Worker
 from linkscope.runfile import Point
-from linkscope.selftest import PLANTED, Finding, Row, bench, carry_out, machine, states
+from linkscope.selftest import PLANTED, Finding, Row, bench, carry_out, intervals, machine, states
 from linkscope.stats import Interval, Slope, median_interval
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "linkscope" / "_native" / "linkscope-worker"
 
 pytestmark = pytest.mark.skipif(not WORKER.exists(), reason="the worker is not built")
+
+
+@pytest.fixture(autouse=True)
+def sampled_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of a coverage depends on the number of repetitions, so fewer of them raise no false alarm."""
+    monkeypatch.setattr(intervals, "REPETITIONS", sample(400, intervals.REPETITIONS))
 
 
 def selftest(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict]:

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +29,7 @@ OPEN_LIMIT_S = 60.0
 REQUEST_LIMIT_S = 10.0
 _POLL_EVERY_S = 0.2  # latency of Ctrl-C during a request
 _LONGEST_LINE = 64 << 20
+_MOST_AHEAD_BYTES = 32 << 10  # a pipe holds 64 KiB: writing never blocks while the worker waits to write an answer
 
 
 class Interrupted(Exception):
@@ -61,6 +62,12 @@ class RunRequest(NamedTuple):
 
     def line(self) -> bytes:
         return msgspec.json.encode({"op": "run", **self._asdict()}) + b"\n"
+
+
+def prepare_line(case: dict[str, Any] | list[dict[str, Any]], key: str) -> bytes:
+    """Returns the request that prepares the program of a case, or of several concurrent cases."""
+    cases = {"cases": case} if isinstance(case, list) else {"case": case}
+    return msgspec.json.encode({"op": "prepare", **cases, "key": key}) + b"\n"
 
 
 class _Error(msgspec.Struct):
@@ -175,9 +182,8 @@ class Worker:
 
         `then` is sent with the request, which saves a round trip for a run() with the same arguments.
         """
-        cases = {"cases": case} if isinstance(case, list) else {"case": case}
         self._drop_unread_run()
-        self._send(msgspec.json.encode({"op": "prepare", **cases, "key": key}) + b"\n" + (then.line() if then else b""))
+        self._send(prepare_line(case, key) + (then.line() if then else b""))
         self._sent_run = then
         return self._decode(self._answer(limit_s)[0], Prepared)
 
@@ -188,6 +194,42 @@ class Worker:
             self._drop_unread_run()
             self._send(request.line())
         self._sent_run = None
+        return self._trace(limit_s)
+
+    def prepare_and_run(
+        self, requests: Sequence[tuple[bytes, RunRequest]], limit_s: float = REQUEST_LIMIT_S
+    ) -> Iterator[tuple[Prepared, Trace] | str]:
+        """Carries out pairs of a prepare_line() and a run; yields their answers, or the reason why a pair has none.
+
+        Requests are sent ahead of the answers, so that the worker never waits. The caller must take all answers.
+        """
+        self._drop_unread_run()
+        lines = [prepare + run.line() for prepare, run in requests]
+        sent = unanswered = 0
+        for at, line in enumerate(lines):
+            ahead = []
+            while sent < len(lines) and (sent == at or unanswered + len(lines[sent]) <= _MOST_AHEAD_BYTES):
+                ahead.append(lines[sent])
+                unanswered += len(lines[sent])
+                sent += 1
+            if ahead:
+                self._send(b"".join(ahead))
+            yield self._prepared_and_run(limit_s)
+            unanswered -= len(line)
+
+    def _prepared_and_run(self, limit_s: float) -> tuple[Prepared, Trace] | str:
+        reason = ""
+        try:
+            prepared = self._decode(self._answer(limit_s)[0], Prepared)
+            reason = prepared.reason
+        except RequestFailed as problem:
+            reason = str(problem)
+        try:
+            return prepared, self._trace(limit_s)
+        except RequestFailed as problem:
+            return reason or str(problem)
+
+    def _trace(self, limit_s: float) -> Trace:
         line, stamps = self._answer(limit_s)
         trace = self._decode(line, Trace)
         trace.stamps = list(struct.unpack(f"<{len(stamps) // 8}d", stamps))
